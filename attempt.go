@@ -1,0 +1,250 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/gate"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// An attempt is one call that wants the lock, from the queue inside the process over the tries on
+// the servers to the Lease.
+type attempt struct {
+	mutex  *Mutex
+	line   *line
+	began  time.Time
+	tries  int
+	single bool
+}
+
+// enter waits for our turn among the goroutines of this process.
+func (m *Mutex) enter(ctx context.Context) (*attempt, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx, m.key, nil)
+	}
+	c := m.client
+	line, err := c.join(m.key)
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{mutex: m, line: line, began: time.Now()}
+	if line.TryEnter() {
+		return a, nil
+	}
+	c.counters.waiting.Add(1)
+	defer c.counters.waiting.Add(-1)
+	w := line.Join()
+	if err := a.queue(ctx, w); err != nil {
+		w.Quit()
+		c.part(m.key, line)
+		return nil, err
+	}
+	return a, nil
+}
+
+// queue waits until it is w's turn. With WithMaxAttempts, each wait between two tries that passes
+// here counts as a try that found the lock held.
+func (a *attempt) queue(ctx context.Context, w *gate.Waiter) error {
+	m := a.mutex
+	var timer *time.Timer
+	var passed <-chan time.Time
+	if m.config.maxAttempts > 0 {
+		timer = time.NewTimer(m.pause(1))
+		defer timer.Stop()
+		passed = timer.C
+	}
+	for {
+		select {
+		case <-w.Turn():
+			if ctx.Err() != nil { // cancellation wins ties
+				return ended(ctx, m.key, m.standing(a.line))
+			}
+			return nil
+		case <-ctx.Done():
+			return ended(ctx, m.key, m.standing(a.line))
+		case <-m.client.closing:
+			return closedError(m.key)
+		case <-passed:
+			if a.tries++; a.tries >= m.config.maxAttempts {
+				return m.standing(a.line)
+			}
+			timer.Reset(m.pause(a.tries + 1))
+		}
+	}
+}
+
+// tryEnter takes our turn among the goroutines of this process, if nobody has it.
+func (m *Mutex) tryEnter(ctx context.Context) (*attempt, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx, m.key, nil)
+	}
+	line, err := m.client.join(m.key)
+	if err != nil {
+		return nil, err
+	}
+	if !line.TryEnter() {
+		defer m.client.part(m.key, line)
+		return nil, m.standing(line)
+	}
+	return &attempt{mutex: m, line: line, began: time.Now(), single: true}, nil
+}
+
+// run tries until it has the lock, or has to give up, and passes the turn on in that case.
+func (a *attempt) run(ctx context.Context) (*Lease, error) {
+	m, c := a.mutex, a.mutex.client
+	l, err := a.try(ctx)
+	if err != nil && !a.single {
+		c.counters.waiting.Add(1)
+		l, err = a.retry(ctx, err)
+		c.counters.waiting.Add(-1)
+	}
+	if err != nil {
+		c.counters.failed.Add(1)
+		a.line.Leave()
+		c.part(m.key, a.line)
+		return nil, err
+	}
+	m.hold.Store(l)
+	wait := time.Since(a.began)
+	c.counters.acquired.Add(1)
+	c.counters.waitTime.Add(int64(wait))
+	if a.tries > 1 {
+		c.counters.contended.Add(1)
+	}
+	m.config.trace.acquired(Event{Key: m.key, Owner: m.config.owner, Fence: l.Fence(), Attempt: a.tries, Wait: wait, Until: l.Until()})
+	return l, nil
+}
+
+// retry goes on trying after a try that failed with err.
+func (a *attempt) retry(ctx context.Context, err error) (*Lease, error) {
+	m := a.mutex
+	for {
+		var refused *serversError
+		switch {
+		case errors.Is(err, ErrClosed), errors.As(err, &refused) && refused.refused:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, ended(ctx, m.key, m.standing(a.line))
+		case m.config.maxAttempts > 0 && a.tries >= m.config.maxAttempts:
+			return nil, err
+		}
+		if errors.Is(err, ErrUnavailable) && time.Since(a.line.warned) > time.Second {
+			a.line.warned = time.Now()
+			m.config.log().Warn("redimutex: can't lock yet", "key", m.key, "err", err)
+		}
+		a.line.pause = time.Now().Add(m.pause(a.tries))
+		if end := a.sleep(ctx); end != nil {
+			return nil, end
+		}
+		var l *Lease
+		if l, err = a.try(ctx); err == nil {
+			return l, nil
+		}
+	}
+}
+
+// sleep waits until the line may try again.
+func (a *attempt) sleep(ctx context.Context) error {
+	m := a.mutex
+	wait := time.Until(a.line.pause)
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx, m.key, m.standing(a.line))
+	case <-m.client.closing:
+		return closedError(m.key)
+	}
+}
+
+// try asks the servers once. Every public verb comes down to this.
+func (a *attempt) try(ctx context.Context) (*Lease, error) {
+	m, c := a.mutex, a.mutex.client
+	if !a.single && a.tries == 0 {
+		// Another waiter of this process may have tried just now.
+		if err := a.sleep(ctx); err != nil {
+			return nil, err
+		}
+	}
+	a.tries++
+	l := &Lease{mutex: m, line: a.line, token: m.config.token()}
+	req := l.request()
+	var err error
+	l.grant, err = c.quorum.Acquire(ctx, &req)
+	if err == nil && !c.keeper.Start(&l.life, l.terms()) {
+		c.quorum.Sweep(&req, l.grant)
+		return nil, closedError(m.key)
+	}
+	if err == nil {
+		a.line.failure.Store(nil)
+		return l, nil
+	}
+	f := err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Acquire returns
+	c.counters.failures(f)
+	if ctx.Err() == nil || a.line.failure.Load() == nil {
+		a.line.failure.Store(f) // else the try was cut short, and we know better from the one before
+	}
+	err = m.explain(f)
+	if ctx.Err() != nil {
+		err = ended(ctx, m.key, m.standing(a.line))
+	}
+	m.config.trace.attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
+	return nil, err
+}
+
+// pause returns the wait after so many tries.
+func (m *Mutex) pause(tries int) time.Duration {
+	switch {
+	case m.config.backoff != nil:
+		return max(m.config.backoff(tries), 0)
+	case m.client.quorum.Size() > 1:
+		// Waiters that split the votes would do so again if they kept step.
+		return jitter(m.config.poll)
+	}
+	return m.config.poll
+}
+
+// standing is what stands between a waiter of this process and the lock.
+func (m *Mutex) standing(l *line) error {
+	if f := l.failure.Load(); f != nil {
+		return m.explain(f)
+	}
+	return LockedError{Key: m.key, Owner: m.config.owner}
+}
+
+// explain turns a failure of the servers into the error that the caller gets.
+func (m *Mutex) explain(f *quorum.Failure) error {
+	switch f.Kind {
+	case quorum.Contended:
+		return LockedError{Key: m.key, Owner: server.Owner(f.Holder), Left: f.Left}
+	case quorum.Missing:
+		return LostError{m.key, Deleted}
+	case quorum.Taken:
+		return LostError{m.key, Taken}
+	case quorum.Unavailable, quorum.Refused:
+	}
+	e := &serversError{key: m.key, refused: f.Kind == quorum.Refused}
+	for _, n := range f.Nodes {
+		e.nodes = append(e.nodes, NodeError{n.Node, n.Err})
+	}
+	return e
+}
+
+// token returns a new token: a random UUID, and the owner's label.
+func (c *config) token() string {
+	t := uuid.NewString()
+	if c.owner != "" {
+		t += server.OwnerMark + c.owner
+	}
+	return t
+}

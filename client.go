@@ -1,0 +1,139 @@
+package redimutex
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/gate"
+	"github.com/redimutex/redimutex/internal/lease"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Client is what the Mutexes of one process share: the servers, the queue of each key inside the
+// process, and the renewal of all leases. Make one Client for a set of servers and keep it; it is
+// safe for concurrent use. It starts goroutines only while there is something for them to do.
+type Client struct {
+	config   *config
+	quorum   *quorum.Quorum
+	keeper   *lease.Keeper
+	closing  chan struct{}
+	counters counters
+
+	mu     sync.Mutex
+	lines  map[string]*line // of the keys that somebody holds or waits for
+	closed bool
+}
+
+// A line is where the goroutines of this process queue for one key.
+type line struct {
+	gate.Gate
+	refs    int                            // how many hold or wait; protected by Client.mu
+	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+
+	// Who has the turn at the gate owns these.
+	pause  time.Time // no waiter tries before this
+	warned time.Time // when we last logged that the servers fail
+}
+
+// NewClient returns a Client over independent servers, one pool each: a single server, or N of them
+// for Redlock, where a majority decides. The options hold for all its Mutexes. It does not connect.
+// The pools stay the caller's: Close does not close them.
+//
+// It panics if there are no pools, if one is nil, or if an option makes no sense.
+func NewClient(pools []Pool, opts ...Option) *Client {
+	demand(len(pools) > 0, "NewClient needs a pool for each server, and got none")
+	servers := make([]server.Pool, len(pools))
+	for i, p := range pools {
+		demand(!isNil(p), "pool %d is nil", i)
+		servers[i] = p
+	}
+	c := &Client{
+		config:  &defaultConfig,
+		quorum:  quorum.New(servers),
+		closing: make(chan struct{}),
+		lines:   make(map[string]*line),
+	}
+	if len(opts) > 0 {
+		c.config = newConfig(c.config, opts)
+	}
+	c.keeper = lease.NewKeeper(c.renew)
+	c.counters.errors = make([]atomic.Int64, len(pools))
+	return c
+}
+
+func isNil(p Pool) bool {
+	if p == nil {
+		return true
+	}
+	v := reflect.ValueOf(p)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one
+// Client with the same key are different objects that exclude each other; their goroutines share
+// one queue. The key is used on the server as it is.
+//
+// It panics if the key is empty or an option makes no sense.
+func (c *Client) Mutex(key string, opts ...Option) *Mutex {
+	demand(key != "", "the key of a Mutex is empty")
+	m := &Mutex{client: c, key: key, config: c.config}
+	if len(opts) > 0 {
+		m.config = newConfig(c.config, opts)
+	}
+	return m
+}
+
+// Stats returns the figures of the Client.
+func (c *Client) Stats() Stats {
+	s := c.counters.stats()
+	s.Held = c.keeper.Len()
+	return s
+}
+
+// Close makes waiting and later calls fail with [ErrClosed], ends the holds that are alive, stops
+// everything that runs in the background, and waits for that; a server that hangs delays it by two
+// node timeouts at most.
+//
+// A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its
+// contexts are cancelled. Its key is not deleted, because the code that it protects may still run;
+// Unlock works after Close and deletes it, and without Unlock it expires. Close always returns nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if first {
+		close(c.closing)
+	}
+	c.keeper.Close(ErrClosed)
+	c.quorum.Close(c.config.nodeTimeout)
+	return nil
+}
+
+// join returns the line of key, for somebody who then has to part.
+func (c *Client) join(key string) (*line, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, closedError(key)
+	}
+	l := c.lines[key]
+	if l == nil {
+		l = new(line)
+		c.lines[key] = l
+	}
+	l.refs++
+	return l, nil
+}
+
+// part forgets the line when nobody needs it any more.
+func (c *Client) part(key string, l *line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.refs--; l.refs == 0 {
+		delete(c.lines, key)
+	}
+}

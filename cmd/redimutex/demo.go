@@ -1,0 +1,3 @@
+package main
+
+func demoCommand(args []string, t terminal) int { return exitFailure }

@@ -1,0 +1,3 @@
+package main
+
+func versionCommand(args []string, t terminal) int { return exitFailure }

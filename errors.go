@@ -1,0 +1,186 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// There is one error for each thing that a caller would do differently; test for them by
+// [errors.Is], and get the details by [errors.As].
+var (
+	// ErrLocked says that somebody else holds the lock. [LockedError] says who, where that is known.
+	ErrLocked = errors.New("locked by another holder")
+
+	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped
+	// with another holder's. [LostError] says why.
+	ErrLost = errors.New("lease lost")
+
+	// ErrUnlocked says that the Mutex was not locked, and is the [Lease.Err] of a hold that was
+	// ended by Unlock.
+	ErrUnlocked = errors.New("not locked")
+
+	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed
+	// says why.
+	ErrUnavailable = errors.New("too few servers answered")
+
+	// ErrClosed says that the Client was closed.
+	ErrClosed = errors.New("client closed")
+)
+
+// A LockedError says who holds a lock. It matches [ErrLocked].
+type LockedError struct {
+	Key   string
+	Owner string        // the holder's label, if it has one; see [WithOwner]
+	Left  time.Duration // what is left of the holder's TTL; negative if the key has none, 0 if unknown
+}
+
+func (e LockedError) Error() string {
+	s := fmt.Sprintf("redimutex: %q: %v", e.Key, ErrLocked)
+	switch {
+	case e.Owner != "" && e.Left > 0:
+		return fmt.Sprintf("%s, %s, for another %v", s, e.Owner, e.Left)
+	case e.Owner != "":
+		return fmt.Sprintf("%s, %s", s, e.Owner)
+	case e.Left > 0:
+		return fmt.Sprintf("%s for another %v", s, e.Left)
+	case e.Left < 0:
+		return s + ", with a key that never expires"
+	}
+	return s
+}
+
+// Is reports whether target is [ErrLocked].
+func (e LockedError) Is(target error) bool { return target == ErrLocked }
+
+// As lets [errors.As] find a *LockedError as well as a LockedError.
+func (e LockedError) As(target any) bool {
+	p, ok := target.(**LockedError)
+	if ok {
+		*p = &e
+	}
+	return ok
+}
+
+// A Reason says how a lease was lost.
+type Reason string
+
+const (
+	Expired Reason = "expired" // its validity ran out, because no renewal got through in time
+	Deleted Reason = "deleted" // its key was deleted or evicted, or the server lost its data
+	Taken   Reason = "taken"   // its key holds another token
+	Closed  Reason = "closed"  // the Client was closed; the error matches ErrClosed as well
+)
+
+// A LostError says why a lease ended before Unlock. It matches [ErrLost].
+type LostError struct {
+	Key    string
+	Reason Reason
+}
+
+func (e LostError) Error() string {
+	return fmt.Sprintf("redimutex: %q: %v: %s", e.Key, ErrLost, e.Reason)
+}
+
+// Is reports whether target is [ErrLost], or [ErrClosed] when that was the reason.
+func (e LostError) Is(target error) bool {
+	return target == ErrLost || target == ErrClosed && e.Reason == Closed
+}
+
+// As lets [errors.As] find a *LostError as well as a LostError.
+func (e LostError) As(target any) bool {
+	p, ok := target.(**LostError)
+	if ok {
+		*p = &e
+	}
+	return ok
+}
+
+// A NodeError says why one server did not vote.
+type NodeError struct {
+	Node int   // place of its pool in the list given to NewClient, from 0
+	Err  error // the server's own words, or what happened to the connection
+}
+
+func (e NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node, e.Err) }
+
+// Unwrap returns Err.
+func (e NodeError) Unwrap() error { return e.Err }
+
+// As lets [errors.As] find a *NodeError as well as a NodeError.
+func (e NodeError) As(target any) bool {
+	p, ok := target.(**NodeError)
+	if ok {
+		*p = &e
+	}
+	return ok
+}
+
+// serversError is a failure of the servers. It matches ErrUnavailable unless they refused for good,
+// and each of its NodeErrors.
+type serversError struct {
+	key     string
+	refused bool
+	nodes   []NodeError
+}
+
+func (e *serversError) Error() string {
+	words := make([]string, len(e.nodes))
+	for i, n := range e.nodes {
+		words[i] = n.Error()
+	}
+	what := ErrUnavailable.Error()
+	if e.refused {
+		what = "refused"
+	}
+	return fmt.Sprintf("redimutex: %q: %s: %s", e.key, what, strings.Join(words, "; "))
+}
+
+func (e *serversError) Unwrap() []error {
+	errs := make([]error, 0, len(e.nodes)+1)
+	if !e.refused {
+		errs = append(errs, ErrUnavailable)
+	}
+	for _, n := range e.nodes {
+		errs = append(errs, n)
+	}
+	return errs
+}
+
+// endedError is why a wait ended without the lock: the end of the caller's ctx, and what stood in
+// the way until then, if anything is known of that.
+type endedError struct {
+	key   string
+	cause error // of the ctx
+	ctx   error // its Err
+	why   error
+}
+
+// ended returns the error of a wait that the end of ctx has ended. A ctx that was cancelled is all
+// that the caller wants to hear of; when time ran out, it is why the time was not enough.
+func ended(ctx context.Context, key string, why error) error {
+	e := &endedError{key: key, cause: context.Cause(ctx), ctx: ctx.Err()}
+	if errors.Is(e.ctx, context.DeadlineExceeded) {
+		e.why = why
+	}
+	return e
+}
+
+func (e *endedError) Error() string {
+	if e.why != nil {
+		return fmt.Sprintf("%v (%v)", e.why, e.cause)
+	}
+	return fmt.Sprintf("redimutex: %q: %v", e.key, e.cause)
+}
+
+func (e *endedError) Unwrap() []error {
+	if e.why != nil {
+		return []error{e.why, e.cause, e.ctx}
+	}
+	return []error{e.cause, e.ctx}
+}
+
+// closedError is the error of what a closed Client is asked to do.
+func closedError(key string) error { return fmt.Errorf("redimutex: %q: %w", key, ErrClosed) }

@@ -1,0 +1,105 @@
+// Package gate is the queue of one key inside a process: which of its goroutines has the turn. It
+// knows nothing of Redis.
+package gate
+
+import "sync"
+
+// A Gate gives one goroutine at a time the turn, in order of arrival. The zero Gate is free.
+//
+// Leave happens before the next turn begins, as the race detector sees it.
+type Gate struct {
+	mu          sync.Mutex
+	taken       bool
+	first, last *Waiter // who waits, in order of arrival
+}
+
+// A Waiter has a place in the queue of a Gate.
+type Waiter struct {
+	gate       *Gate
+	turn       chan struct{}
+	next, prev *Waiter
+}
+
+// TryEnter takes the turn if it is free.
+func (g *Gate) TryEnter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.taken {
+		return false
+	}
+	g.taken = true
+	return true
+}
+
+// Join takes a place at the end of the queue. The caller has to wait for Turn or to Quit.
+func (g *Gate) Join() *Waiter {
+	w := &Waiter{gate: g, turn: make(chan struct{})}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.taken {
+		g.taken = true
+		close(w.turn)
+		return w
+	}
+	w.prev = g.last
+	if g.last == nil {
+		g.first = w
+	} else {
+		g.last.next = w
+	}
+	g.last = w
+	return w
+}
+
+// Turn returns a channel that is closed when the caller has the turn, until it calls Leave.
+func (w *Waiter) Turn() <-chan struct{} { return w.turn }
+
+// Quit gives the place up, and the turn too if it has come meanwhile.
+func (w *Waiter) Quit() {
+	g := w.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-w.turn:
+		g.pass()
+	default:
+		g.unlink(w)
+	}
+}
+
+// Leave gives the turn to the goroutine that has waited longest.
+func (g *Gate) Leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pass()
+}
+
+// Waiting reports whether a goroutine waits for the turn.
+func (g *Gate) Waiting() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.first != nil
+}
+
+func (g *Gate) pass() {
+	w := g.first
+	if w == nil {
+		g.taken = false
+		return
+	}
+	g.unlink(w)
+	close(w.turn)
+}
+
+func (g *Gate) unlink(w *Waiter) {
+	if w.prev == nil {
+		g.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		g.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+}

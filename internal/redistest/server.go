@@ -1,0 +1,232 @@
+// Package redistest gives tests Redis servers: real processes on free loopback ports where a
+// redis-server or valkey-server is installed, and miniredis otherwise.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Server is a Redis server that ends with the test, also when the test binary is killed.
+type Server struct {
+	t    testing.TB
+	addr string
+	args []string
+	dir  string
+
+	mini *miniredis.Miniredis // nil with a real server
+
+	guard *exec.Cmd      // a shell that kills the server when our end of its standard input closes
+	leash io.WriteCloser // our end
+	pid   int
+}
+
+var binary = sync.OnceValue(func() string {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+})
+
+// Installed reports whether there is a real server on this machine.
+func Installed() bool { return binary() != "" }
+
+// Start starts a server: a real one where one is installed, else miniredis with a running clock.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	if Installed() {
+		return Real(t)
+	}
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	return &Server{t: t, addr: m.Addr(), mini: m}
+}
+
+// Real starts a real server with extra arguments, such as "--maxmemory", "1mb". It skips the test
+// where none is installed.
+func Real(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if !Installed() {
+		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
+	}
+	s := &Server{t: t, dir: t.TempDir(), args: args}
+	t.Cleanup(s.Kill)
+	for range 10 { // another process may take the port between our look and the start
+		s.addr = FreeAddr(t)
+		if s.start() == nil {
+			return s
+		}
+	}
+	t.Fatal("no redis-server came up in 10 tries")
+	return nil
+}
+
+// FreeAddr returns a loopback address that nobody listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (s *Server) start() error {
+	_, port, _ := net.SplitHostPort(s.addr)
+	args := append([]string{"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard",
+		binary(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", s.dir}, s.args...)
+	s.guard = exec.Command("sh", args...)
+	s.guard.Dir = s.dir
+	out, err := s.guard.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if s.leash, err = s.guard.StdinPipe(); err != nil {
+		return err
+	}
+	if err := s.guard.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if s.pid, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+		return err
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if syscall.Kill(s.pid, 0) != nil {
+			break
+		}
+		if c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second)); err == nil {
+			_, err := c.Do("PING")
+			c.Close()
+			if err == nil || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "LOADING") {
+				return nil
+			}
+		}
+	}
+	log, _ := os.ReadFile(s.dir + "/redis.log")
+	s.Kill()
+	return fmt.Errorf("redis-server did not come up: %s", log)
+}
+
+// Addr returns host and port of the server.
+func (s *Server) Addr() string { return s.addr }
+
+// URL returns the address as a URL.
+func (s *Server) URL() string { return "redis://" + s.addr }
+
+// IsReal reports whether the server is not miniredis.
+func (s *Server) IsReal() bool { return s.mini == nil }
+
+// Dir returns the data folder of a real server.
+func (s *Server) Dir() string { return s.dir }
+
+// PID returns the process of a real server.
+func (s *Server) PID() int { return s.pid }
+
+// Kill ends the server at once, as kill -9 does.
+func (s *Server) Kill() {
+	if s.mini != nil {
+		s.mini.Close()
+		return
+	}
+	if s.guard == nil {
+		return
+	}
+	s.leash.Close()
+	s.guard.Wait() //nolint:errcheck // it reports the kill
+	s.guard = nil
+}
+
+// Restart starts the server again on the same port after Kill, or kills it first. A server
+// without persistence comes back empty.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if s.mini != nil {
+		s.mini.FlushAll()
+		if err := s.mini.Restart(); err != nil {
+			s.t.Fatal(err)
+		}
+		return
+	}
+	if err := s.start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Pause stops the server in its tracks, as SIGSTOP does: connections stay open and nobody
+// answers. It needs a real server.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.mini != nil {
+		s.t.Fatal("only a real server can be paused; start it by Real")
+	}
+	if err := syscall.Kill(s.pid, sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Pool returns a plain pool for the server, such as a program that knows nothing of locks has,
+// without any timeouts. It is closed at the end of the test.
+func (s *Server) Pool(opts ...redis.DialOption) *redis.Pool {
+	p := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.addr, opts...) }}
+	s.t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Do runs a command on a connection of its own and fails the test if that fails.
+func (s *Server) Do(command string, args ...any) any {
+	s.t.Helper()
+	c, err := redis.Dial("tcp", s.addr, redis.DialReadTimeout(10*time.Second))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", command, err)
+	}
+	return reply
+}
+
+// Get returns the value of a string key, or "".
+func (s *Server) Get(key string) string {
+	s.t.Helper()
+	v, _ := s.Do("GET", key).([]byte)
+	return string(v)
+}
+
+// Keys returns the names of all keys.
+func (s *Server) Keys() []string {
+	s.t.Helper()
+	names, err := redis.Strings(s.Do("KEYS", "*"), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return names
+}

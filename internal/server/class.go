@@ -1,0 +1,53 @@
+package server
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Permanent reports whether waiting can't mend err: the server understood us and says that what
+// we want will never work, for the reason in its words. Everything else passes with time: broken
+// networks, servers that load, fail over, are full or read-only, and replies that we don't know.
+func Permanent(err error) bool {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code, text := words(string(e))
+	switch code {
+	case "WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO", "CROSSSLOT", "DENIED":
+		return true
+	case "ERR":
+		// Redis says so when its connections are used up, proxies when they can't reach it.
+		return !strings.Contains(text, "max number of clients") && !strings.HasPrefix(text, "Connection ")
+	}
+	return false
+}
+
+// words splits a server error into its code and text. Before Redis 7 an error inside a script
+// comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …",
+// or the same without the dash.
+func words(e string) (code, text string) {
+	code, text, _ = strings.Cut(e, " ")
+	if code == "ERR" && strings.HasPrefix(text, "Error running script") {
+		for _, field := range strings.Fields(text) {
+			field = strings.TrimPrefix(field, "-")
+			if len(field) > 2 && field == strings.ToUpper(field) && isLetters(field) {
+				_, rest, _ := strings.Cut(text, field)
+				return field, strings.TrimSpace(rest)
+			}
+		}
+	}
+	return code, text
+}
+
+func isLetters(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r < 'A' || r > 'Z' }) < 0
+}
+
+// TimedOut reports whether err is the silence of a server, rather than its word or a broken connection.
+func TimedOut(err error) bool {
+	return errors.Is(err, errTimeout) && !errors.Is(err, errLate)
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"sync"
+	"time"
+)
+
+// epoch is the zero of this process's monotonic clock, in which the offsets are kept.
+var epoch = time.Now()
+
+// A clock is what we know of a server's clock: by how much it is ahead of our monotonic one.
+//
+// A reply that carries the server's time bounds the offset from both sides, because the server
+// read its clock after we sent and before we received. The bounds of several replies are
+// intersected; when they contradict each other, a clock was set or drifted, and the newest counts.
+type clock struct {
+	mu        sync.Mutex
+	known     bool
+	low, high time.Duration // server time in µs since 1970, as a Duration, minus time since epoch
+}
+
+// learn takes in a reply: the server's clock showed now µs, sometime between sent and received.
+func (c *clock) learn(now int64, sent, received time.Time) {
+	at := time.Duration(now) * time.Microsecond
+	low, high := at-received.Sub(epoch), at-sent.Sub(epoch)+time.Microsecond
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		if l, h := max(low, c.low), min(high, c.high); l <= h {
+			low, high = l, h
+		}
+	}
+	c.known, c.low, c.high = true, low, high
+}
+
+// at translates a moment of ours to µs on the server's clock, never later than the truth: a
+// command that carries it as its deadline is refused from that moment on at the latest.
+func (c *clock) at(t time.Time) (us int64, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64((t.Sub(epoch) + c.low) / time.Microsecond), c.known
+}
+
+// clocks holds one clock for a server, and one for each slot in use of a cluster, whose nodes
+// have clocks of their own.
+type clocks struct {
+	single clock
+	mu     sync.Mutex
+	slots  map[uint16]*clock
+}
+
+func (c *clocks) of(ses session, key string) *clock {
+	if !ses.pinned {
+		return &c.single
+	}
+	slot := Slot(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.slots == nil {
+		c.slots = make(map[uint16]*clock)
+	}
+	if c.slots[slot] == nil {
+		c.slots[slot] = new(clock)
+	}
+	return c.slots[slot]
+}

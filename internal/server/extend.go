@@ -1,0 +1,76 @@
+package server
+
+import "time"
+
+// Extend extends many leases in one round trip and returns a reply for each. All of them must
+// have the Timeout and the replica terms of the first.
+func (s *Server) Extend(batch []*Request) []Reply {
+	replies := make([]Reply, len(batch))
+	for done := 0; done < len(batch); {
+		done += s.extendSome(batch[done:], replies[done:])
+	}
+	return replies
+}
+
+// extendSome extends as many leases from the front of batch as one connection can, and returns
+// how many it did.
+func (s *Server) extendSome(batch []*Request, replies []Reply) int {
+	first := batch[0]
+	deadline := time.Now().Add(first.Timeout)
+	ses, err := s.open(deadline.Add(first.ReplicaTimeout), first.Key)
+	if err != nil {
+		return fail(replies, err)
+	}
+	defer ses.close()
+	if ses.pinned {
+		batch, replies = batch[:1], replies[:1]
+	}
+	clock := s.clocks.of(ses, first.Key)
+	if _, known := clock.at(deadline); !known {
+		if err := ses.askTime(clock); err != nil {
+			return fail(replies, err)
+		}
+	}
+	if late := s.extendOnce(ses, batch, replies, clock, deadline); late {
+		// Our idea of the server's clock was off, and has been corrected.
+		s.extendOnce(ses, batch, replies, clock, deadline)
+	}
+	if first.Replicas > 0 {
+		if err := ses.waitReplicas(first); err != nil {
+			return fail(replies, err)
+		}
+	}
+	return len(batch)
+}
+
+// extendOnce sends one pipeline. late reports whether the server found it too late.
+func (s *Server) extendOnce(ses session, batch []*Request, replies []Reply, clock *clock, deadline time.Time) (late bool) {
+	due, _ := clock.at(deadline)
+	commands := make([][]any, len(batch))
+	for i, r := range batch {
+		commands[i] = []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}
+	}
+	sent := time.Now()
+	raw, err := s.evalAll(ses, extendScript, commands)
+	if err != nil {
+		fail(replies, err)
+		return false
+	}
+	received := time.Now()
+	for i := range raw {
+		replies[i] = parseEnd(raw[i], nil, sent)
+		if now, ok := raw[i].(int64); ok && now < -1 && !late {
+			clock.learn(-now, sent, received)
+			late = received.Before(deadline)
+		}
+	}
+	return late
+}
+
+// fail gives every reply the same error and returns their number.
+func fail(replies []Reply, err error) int {
+	for i := range replies {
+		replies[i] = Reply{Err: err}
+	}
+	return len(replies)
+}

@@ -1,0 +1,56 @@
+-- One try for a lock.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  its fence counter           (only with fencing)
+-- KEYS[#]  the server's restart guard  (only with a guard, always last)
+-- ARGV[1]  the token
+-- ARGV[2]  TTL of the lock, in ms
+-- ARGV[3]  deadline of this try, in µs on this server's clock
+-- ARGV[4]  TTL of the fence counter, in ms; '0' without fencing
+-- ARGV[5]  '1' with a guard
+--
+-- Replies
+--   now             granted; now is this server's clock, in µs
+--   {now, fence}    granted, with fencing
+--   {holder, ms}    held by another token for ms more (-1: it has no TTL)
+--   -now            too late, nothing was done
+--   error GUARD     this server lost its data less than one TTL ago
+--
+-- Atomic, so that nothing comes between looking at the lock and taking it, and the deadline is
+-- compared on the same clock and at the same moment as the lock is taken: a try that the server
+-- executes after its caller gave up takes nothing. Whatever can fail is done before the lock is
+-- written, because a script that fails halfway keeps what it wrote.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[3]) then
+  return -now
+end
+
+if ARGV[5] == '1' then
+  local born = redis.call('GET', KEYS[#KEYS])
+  if not born then
+    born = string.format('%.0f', now)
+    redis.call('SET', KEYS[#KEYS], born)
+  end
+  local left = math.ceil((born - now) / 1000) + ARGV[2]
+  if left > 0 then
+    return redis.error_reply('GUARD the server started without data; it votes again in ' .. left .. ' ms')
+  end
+end
+
+if ARGV[4] == '0' then
+  if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+    return now
+  end
+  return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}
+end
+
+local holder = redis.call('GET', KEYS[1])
+if holder then
+  return {holder, redis.call('PTTL', KEYS[1])}
+end
+local fence = math.max((redis.call('GET', KEYS[2]) or 0) + 1, now)
+redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[4])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return {now, fence}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+//go:embed lua/acquire.lua
+var acquireSource string
+
+//go:embed lua/extend.lua
+var extendSource string
+
+//go:embed lua/release.lua
+var releaseSource string
+
+//go:embed lua/raise.lua
+var raiseSource string
+
+var (
+	acquireScript = newScript(acquireSource)
+	extendScript  = newScript(extendSource)
+	releaseScript = newScript(releaseSource)
+	raiseScript   = newScript(raiseSource)
+)
+
+// A script is a Lua script and the hash by which a server that has seen it knows it. Both are
+// kept as arguments, ready to be sent.
+type script struct{ hash, source any }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return script{hash: hex.EncodeToString(sum[:]), source: source}
+}
+
+// eval runs the script. args is what follows the script in the command: the number of keys, the
+// keys, the arguments; its first place is free, for the script itself.
+func (ses session) eval(s script, args []any) (any, error) {
+	args[0] = s.hash
+	reply, err := ses.do("EVALSHA", args...)
+	if noScript(err) {
+		// The server was restarted or its script cache flushed.
+		args[0] = s.source
+		reply, err = ses.do("EVAL", args...)
+	}
+	return reply, err
+}
+
+// evalAll runs the script once for each element of batch, in one round trip where the connection
+// allows it. An error of the connection is returned; errors of the server stand in replies.
+func (s *Server) evalAll(ses session, sc script, batch [][]any) (replies []any, err error) {
+	replies = make([]any, len(batch))
+	for _, args := range batch {
+		args[0] = sc.hash
+		if err := ses.conn.Send("EVALSHA", args...); err != nil {
+			return nil, normalize(err)
+		}
+	}
+	if err := ses.conn.Flush(); err != nil {
+		return nil, normalize(err)
+	}
+	forgotten := false
+	for i := range batch {
+		reply, err := ses.receive()
+		var refused redis.Error
+		switch {
+		case err == nil:
+			replies[i] = reply
+		case errors.As(err, &refused):
+			replies[i] = refused
+			forgotten = forgotten || noScript(err)
+		default:
+			return nil, err
+		}
+	}
+	if !forgotten {
+		return replies, nil
+	}
+	for i, args := range batch {
+		if e, ok := replies[i].(redis.Error); !ok || !noScript(e) {
+			continue
+		}
+		reply, err := ses.eval(sc, args)
+		var refused redis.Error
+		if errors.As(err, &refused) {
+			reply, err = refused, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+func noScript(err error) bool {
+	var e redis.Error
+	return err != nil && errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
+}

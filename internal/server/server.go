@@ -1,0 +1,142 @@
+// Package server speaks to one Redis server: it checks connections out of the caller's pool, puts a
+// deadline on every command, runs the scripts, sorts errors by what a caller would do about them,
+// learns the server's clock, and cleans up after commands whose outcome it never heard.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Pool is where connections come from.
+type Pool interface{ Get() redis.Conn }
+
+// A Server is one vote: one pool of connections to one Redis server, or to one cluster or
+// Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
+type Server struct {
+	pool       Pool
+	getContext func(context.Context) (redis.Conn, error) // nil where the pool has none
+	clocks     clocks
+	sweeper    sweeper
+}
+
+// New returns the Server behind pool. It does not connect.
+func New(pool Pool) *Server {
+	s := &Server{pool: pool}
+	if p, ok := pool.(interface {
+		GetContext(context.Context) (redis.Conn, error)
+	}); ok {
+		s.getContext = p.GetContext
+	}
+	s.sweeper.server = s
+	return s
+}
+
+// Close stops the clean-up of abandoned tries, after one last attempt that takes no longer than d.
+func (s *Server) Close(d time.Duration) { s.sweeper.close(d) }
+
+// errTimeout is what a command gets that the server did not answer before its deadline.
+var errTimeout error = timeoutError{}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "no answer before the node timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+func (timeoutError) Is(target error) bool {
+	return target == context.DeadlineExceeded
+}
+
+// A session is a connection checked out for one operation, with the moment by which all of it
+// must be over.
+type session struct {
+	conn     redis.Conn
+	deadline time.Time
+	pinned   bool // bound to the cluster node of one key; no pipelining over several keys
+}
+
+// open checks a connection out, bound to the node that serves keys where the pool is a cluster.
+// The waiting and the dialling end at the deadline if the pool can be told so.
+func (s *Server) open(deadline time.Time, keys ...string) (session, error) {
+	c, err := s.get(deadline)
+	if err != nil {
+		return session{}, err
+	}
+	ses := session{conn: c, deadline: deadline}
+	if b, ok := c.(interface{ Bind(keys ...string) error }); ok {
+		// Without this a cluster connection would take the hash of the script for the key.
+		ses.pinned = true
+		if err := b.Bind(keys...); err != nil {
+			c.Close()
+			return session{}, err
+		}
+	}
+	return ses, nil
+}
+
+func (s *Server) get(deadline time.Time) (redis.Conn, error) {
+	if s.getContext != nil {
+		ctx := deadlineContext{deadline: deadline}
+		defer ctx.stop()
+		c, err := s.getContext(&ctx)
+		if err != nil {
+			return nil, normalize(err)
+		}
+		return c, nil
+	}
+	c := s.pool.Get()
+	if err := c.Err(); err != nil {
+		c.Close()
+		return nil, normalize(err)
+	}
+	return c, nil
+}
+
+func (ses session) close() { ses.conn.Close() }
+
+// errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
+// export it, so we ask once.
+var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
+
+// do runs one command within the deadline of the session.
+func (ses session) do(command string, args ...any) (any, error) {
+	left := time.Until(ses.deadline)
+	if left <= 0 {
+		return nil, errTimeout
+	}
+	reply, err := redis.DoWithTimeout(ses.conn, left, command, args...)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
+		reply, err = ses.conn.Do(command, args...)
+	}
+	if err != nil {
+		return nil, normalize(err)
+	}
+	return reply, nil
+}
+
+// receive reads the next reply of a pipeline within the deadline of the session.
+func (ses session) receive() (any, error) {
+	left := max(time.Until(ses.deadline), time.Microsecond)
+	reply, err := redis.ReceiveWithTimeout(ses.conn, left)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
+		reply, err = ses.conn.Receive()
+	}
+	if err != nil {
+		return nil, normalize(err)
+	}
+	return reply, nil
+}
+
+// normalize folds the shapes in which redigo, the net package and context report that time ran
+// out into one error.
+func normalize(err error) error {
+	var timeout interface{ Timeout() bool }
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%w (%v)", errTimeout, err)
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"strconv"
+	"strings"
+)
+
+const slots = 16384
+
+// Slot returns the cluster slot of key: CRC16 (XMODEM) of the hash tag, if the key has one, or of
+// the whole key. See https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
+func Slot(key string) uint16 {
+	return crc16(tag(key)) % slots
+}
+
+// Sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
+// that one script may touch both. Different keys have different siblings.
+func Sibling(key, suffix string) string {
+	switch {
+	case tag(key) != key:
+		return key + ":" + suffix // the key brings its own {tag}
+	case !strings.ContainsRune(key, '}'):
+		return "{" + key + "}:" + suffix
+	}
+	// The key has a closing brace, so it can't be wrapped in braces: any short tag of the same slot does.
+	want := Slot(key)
+	for n := 0; ; n++ {
+		if t := strconv.Itoa(n); crc16(t)%slots == want {
+			return "{" + t + "}:" + suffix + ":" + key
+		}
+	}
+}
+
+// tag returns what lies between the first { and the first } after it, if that is not empty, and
+// else the whole key.
+func tag(key string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if n := strings.IndexByte(key[open+1:], '}'); n > 0 {
+			return key[open+1 : open+1+n]
+		}
+	}
+	return key
+}
+
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}

@@ -1,0 +1,156 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Mutex is a [sync.Mutex] that every process sharing a Redis agrees on.
+//
+// It is shared by goroutines as a sync.Mutex is, and must not be copied. Goroutines of one [Client]
+// queue inside the process, first come first served, and one of them at a time asks the servers.
+// Any goroutine may unlock. In the terminology of the Go memory model, the n'th call of Unlock of a
+// key within a Client synchronizes before the m'th call of Lock, for n < m. Between processes the
+// order is that of the servers.
+//
+// Unlike a sync.Mutex it is a lease: it is locked for a time, which is renewed while the holder
+// lives. A holder that was paused, or cut off from the servers, for longer than that has lost the
+// lock, perhaps without noticing until it looks. [Lease.Done] and the context of [Mutex.Do] tell as
+// early as can be told; see the package documentation for what that means.
+type Mutex struct {
+	client *Client
+	config *config
+	key    string
+	hold   atomic.Pointer[Lease]
+}
+
+var _ sync.Locker = (*Mutex)(nil)
+
+// New returns a Mutex for key on one Redis server, with a [Client] of its own. It is the short form
+// of NewClient([]Pool{pool}, opts...).Mutex(key), and panics for the same reasons. A program with
+// many keys should share one Client.
+func New(pool Pool, key string, opts ...Option) *Mutex {
+	return NewClient([]Pool{pool}, opts...).Mutex(key)
+}
+
+// NewRedlock returns a Mutex for key on N independent Redis servers, of which a majority has to
+// agree (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a [Client]
+// of its own. It panics as [NewClient] and [Client.Mutex] do.
+func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
+	return NewClient(pools, opts...).Mutex(key)
+}
+
+// Lock locks m. It blocks until it has the lock, and repeats what fails for reasons that pass:
+// networks, servers that start, fail over, are busy or full. It logs those once a second.
+//
+// A [sync.Locker] cannot return an error, so what time cannot mend panics: a server that refuses us
+// for good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), a Client that is closed, and
+// [WithMaxAttempts] used up. Use LockContext where that is not what you want.
+func (m *Mutex) Lock() {
+	if _, err := m.lock(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
+// LockContext locks m, and gives up when timeout is over, if that is more than 0, or when ctx ends.
+// A timeout below 0 tries once, as [Mutex.TryLockContext] does; 0 leaves the end to ctx.
+//
+// The error matches
+//   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock,
+//     and ErrLocked alone when [WithMaxAttempts] is used up;
+//   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
+//   - [ErrUnavailable], with a [NodeError] for each server that failed, when time ran out while too
+//     few servers answered;
+//   - [NodeError] alone, at once, when servers refuse what no waiting can mend;
+//   - [ErrClosed] when the Client is closed.
+//
+// With an error the lock is not held, even if it was won at the very moment when ctx ended; what a
+// try may have left on a server is rolled back in the background.
+func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
+	if timeout < 0 {
+		return m.TryLockContext(ctx)
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	_, err := m.lock(ctx)
+	return err
+}
+
+// lock waits for the lock until ctx ends.
+func (m *Mutex) lock(ctx context.Context) (*Lease, error) {
+	a, err := m.enter(ctx)
+	if err != nil {
+		m.client.counters.failed.Add(1)
+		return nil, err
+	}
+	return a.run(ctx)
+}
+
+// Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs what
+// [Mutex.UnlockContext] would return.
+func (m *Mutex) Unlock() {
+	err := m.UnlockContext(context.Background())
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnlocked):
+		panic(err)
+	default:
+		m.config.log().Warn("redimutex: Unlock", "key", m.key, "err", err)
+	}
+}
+
+// UnlockContext unlocks m. Whatever it returns, m is unlocked afterwards in this process, and other
+// processes can lock it when the lease is over at the latest. A ctx that has already ended does not
+// stop the release, which then has one node timeout; a ctx that ends while the release is under way
+// ends the wait, and the release goes on in the background.
+//
+// The error matches
+//   - [ErrUnlocked] when m was not locked;
+//   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with
+//     another holder's;
+//   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
+func (m *Mutex) UnlockContext(ctx context.Context) error {
+	l := m.hold.Load()
+	if l == nil || !m.hold.CompareAndSwap(l, nil) {
+		return fmt.Errorf("redimutex: %q: Unlock: %w", m.key, ErrUnlocked)
+	}
+	return l.release(ctx)
+}
+
+// Do locks m, runs f and unlocks m, also when f panics. The ctx that f gets ends when ctx does, and
+// when the lease is lost, with an error that matches [ErrLost] as its cause: f should then stop, and
+// not write any more. Do returns the error of LockContext(ctx, 0), or else that of f, joined with
+// ErrLost if the lease was lost before f returned. If only the release failed, and so the key has to
+// expire, that is logged.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	l, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx, f)
+}
+
+// Key returns the key of m on the server.
+func (m *Mutex) Key() string { return m.key }
+
+// Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
+func (m *Mutex) Lease() *Lease { return m.hold.Load() }
+
+// String describes m for people.
+func (m *Mutex) String() string {
+	l := m.hold.Load()
+	switch {
+	case l == nil:
+		return fmt.Sprintf("Mutex(%q, unlocked)", m.key)
+	case l.Err() != nil:
+		return fmt.Sprintf("Mutex(%q, lost)", m.key)
+	}
+	return fmt.Sprintf("Mutex(%q, locked for another %v)", m.key, time.Until(l.Until()).Round(time.Millisecond))
+}

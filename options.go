@@ -1,0 +1,197 @@
+package redimutex
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// An Option changes how the Mutexes of a [Client], or a single [Mutex], behave. Options are checked
+// when the Client or Mutex is made; nonsense is a programming error and panics with a sentence
+// that names the value and what is allowed.
+type Option func(*config)
+
+// config is what the options amount to. It is not changed after it was checked.
+type config struct {
+	ttl         time.Duration
+	poll        time.Duration
+	backoff     func(attempt int) time.Duration
+	maxAttempts int
+	renew       bool
+	maxHold     time.Duration
+	minHold     time.Duration
+	owner       string
+	nodeTimeout time.Duration
+	trace       *Trace
+	logger      *slog.Logger
+
+	given map[string]bool // options whose default depends on the TTL, and that were set
+}
+
+const (
+	defaultTTL  = 10 * time.Second
+	defaultPoll = 50 * time.Millisecond
+	minTTL      = 10 * time.Millisecond
+	maxOwner    = 256
+)
+
+var defaultConfig = *newConfig(&config{ttl: defaultTTL, renew: true}, nil)
+
+// newConfig returns base changed by opts, or panics if that makes no sense.
+func newConfig(base *config, opts []Option) *config {
+	c := *base
+	c.given = make(map[string]bool)
+	for name := range base.given {
+		c.given[name] = true
+	}
+	for _, o := range opts {
+		if o == nil {
+			panic("redimutex: an Option is nil")
+		}
+		o(&c)
+	}
+	c.check()
+	return &c
+}
+
+func (c *config) check() {
+	demand(c.ttl >= minTTL, "WithTTL(%v): a lease has to last %v at least", c.ttl, minTTL)
+	if !c.given["poll"] {
+		c.poll = min(defaultPoll, c.ttl/2)
+	}
+	demand(c.poll > 0 && c.poll < c.ttl,
+		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, c.ttl)
+	if !c.given["nodeTimeout"] {
+		c.nodeTimeout = min(max(c.ttl/20, 50*time.Millisecond), c.ttl/2)
+	}
+	demand(c.nodeTimeout > 0 && c.nodeTimeout < c.ttl,
+		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", c.nodeTimeout, c.ttl)
+	demand(c.maxAttempts >= 0, "WithMaxAttempts(%d): has to be 1 at least", c.maxAttempts)
+	demand(c.maxHold >= 0, "WithMaxHold(%v): has to be more than 0", c.maxHold)
+	demand(c.minHold >= 0, "WithMinHold(%v): has to be more than 0", c.minHold)
+	demand(c.maxHold == 0 || c.minHold <= c.maxHold,
+		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", c.minHold, c.maxHold)
+	demand(len(c.owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(c.owner), maxOwner)
+	demand(!strings.ContainsFunc(c.owner, unicode.IsControl), "WithOwner(%q): the label has a control character", c.owner)
+}
+
+// demand panics with the sentence unless ok.
+func demand(ok bool, sentence string, args ...any) {
+	if !ok {
+		panic("redimutex: " + fmt.Sprintf(sentence, args...))
+	}
+}
+
+// WithTTL sets for how long the lock of a holder that crashed stays locked. The default is 10 s,
+// the least 10 ms. A holder that lives renews its lease every third of it.
+func WithTTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
+
+// WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL
+// if that is less. With several servers each wait is varied at random by half, up and down.
+func WithPollInterval(d time.Duration) Option {
+	return func(c *config) { c.poll, c.given["poll"] = d, true }
+}
+
+// WithBackoff replaces the poll interval by a wait that depends on the number of the failed try,
+// which counts from 1 for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The wait
+// is not limited by the TTL; negative waits count as 0. The function must be safe for concurrent use.
+func WithBackoff(wait func(attempt int) time.Duration) Option {
+	demand(wait != nil, "WithBackoff: the function is nil")
+	return func(c *config) { c.backoff = wait }
+}
+
+// Linear waits step after the first try, two steps after the second, and so on.
+func Linear(step time.Duration) func(attempt int) time.Duration {
+	demand(step > 0, "Linear(%v): the step has to be more than 0", step)
+	return func(attempt int) time.Duration {
+		if d := step * time.Duration(attempt); d/step == time.Duration(attempt) {
+			return d
+		}
+		return 1<<63 - 1
+	}
+}
+
+// Exponential waits first after the first try, and twice as long after each further one, but never
+// longer than limit.
+func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
+	demand(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
+	return func(attempt int) time.Duration {
+		d := first
+		for ; attempt > 1 && d < limit; attempt-- {
+			if d > limit/2 {
+				return limit
+			}
+			d *= 2
+		}
+		return min(d, limit)
+	}
+}
+
+// Jittered varies the waits of another backoff at random, by half of them up and down, so that
+// waiters that collided once do not go on colliding.
+func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
+	demand(wait != nil, "Jittered: the function is nil")
+	return func(attempt int) time.Duration { return jitter(wait(attempt)) }
+}
+
+func jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return d
+	}
+	return d/2 + rand.N(d)
+}
+
+// WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of
+// this process holds the lock or waits for it, a try is counted for each wait that passes, but
+// nothing is sent. The default is to go on until the context ends.
+func WithMaxAttempts(n int) Option {
+	demand(n > 0, "WithMaxAttempts(%d): has to be 1 at least", n)
+	return func(c *config) { c.maxAttempts = n }
+}
+
+// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By
+// default it is renewed until Unlock.
+func WithoutRenewal() Option { return func(c *config) { c.renew = false } }
+
+// WithMaxHold stops the renewal d after the lock was acquired; the lease is lost when what it then
+// has left is over, a TTL later at most. It guards against a holder that hangs but whose process
+// lives. By default there is no limit.
+func WithMaxHold(d time.Duration) Option {
+	demand(d > 0, "WithMaxHold(%v): has to be more than 0", d)
+	return func(c *config) { c.maxHold = d }
+}
+
+// WithMinHold keeps the lock locked for at least d, even if it is unlocked before: Unlock then
+// leaves the key to expire when it is d old. It is for jobs that must not run twice although the
+// machines that start them have clocks that differ by almost d. By default Unlock deletes the key.
+func WithMinHold(d time.Duration) Option {
+	demand(d > 0, "WithMinHold(%v): has to be more than 0", d)
+	return func(c *config) { c.minHold = d }
+}
+
+// WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
+// who holds it. At most 256 bytes, no control characters. The label is not secret.
+func WithOwner(label string) Option { return func(c *config) { c.owner = label } }
+
+// WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
+// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
+func WithNodeTimeout(d time.Duration) Option {
+	return func(c *config) { c.nodeTimeout, c.given["nodeTimeout"] = d, true }
+}
+
+// WithTrace has the functions of t called as things happen. The default is none, and costs nothing.
+func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
+
+// WithLogger sets where errors go that no return value can carry: a server that can't be reached
+// while Lock waits, an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+func (c *config) log() *slog.Logger {
+	if c.logger != nil {
+		return c.logger
+	}
+	return slog.Default()
+}

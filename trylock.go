@@ -1,0 +1,43 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+)
+
+// TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors
+// other than that somebody else holds the lock.
+func (m *Mutex) TryLock() bool {
+	err := m.TryLockContext(context.Background())
+	if err != nil && !errors.Is(err, ErrLocked) {
+		m.config.log().Warn("redimutex: TryLock", "key", m.key, "err", err)
+	}
+	return err == nil
+}
+
+// TryLockContext tries once to lock m. It does not wait for another holder, nor for a goroutine of
+// this process that waits for the lock already; the try itself takes one node timeout at most. The
+// errors are those of [Mutex.LockContext].
+func (m *Mutex) TryLockContext(ctx context.Context) error {
+	_, err := m.tryLock(ctx)
+	return err
+}
+
+// TryDo tries once to lock m. If that succeeds it runs f and unlocks m, as [Mutex.Do] does;
+// otherwise it returns the error of [Mutex.TryLockContext].
+func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	l, err := m.tryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx, f)
+}
+
+func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) {
+	a, err := m.tryEnter(ctx)
+	if err != nil {
+		m.client.counters.failed.Add(1)
+		return nil, err
+	}
+	return a.run(ctx)
+}
