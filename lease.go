@@ -85,7 +85,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	req := l.request()
 	req.TTL = ttl
 	e := quorum.Extension{Request: &req}
-	if !l.life.Exclusively(ctx.Done(), func() { l.mutex.client.extend(ctx, l, &e) }) {
+	if !l.life.Exclusively(ctx.Done(), func() {
+		l.mutex.client.quorum.Extend(ctx, []*quorum.Extension{&e})
+		l.extended(&e)
+	}) {
 		if err := l.Err(); err != nil {
 			return err
 		}
@@ -98,51 +101,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return ended(ctx, l.mutex.key, e.Err)
 	}
 	return e.Err
-}
-
-func (c *Client) extend(ctx context.Context, l *Lease, e *quorum.Extension) {
-	c.quorum.Extend(ctx, []*quorum.Extension{e})
-	l.extended(e)
-}
-
-// renew extends a batch of leases that are due.
-func (c *Client) renew(batch []*lease.Lease) {
-	byTimeout := make(map[time.Duration][]*quorum.Extension)
-	holders := make(map[*quorum.Extension]*Lease, len(batch))
-	for _, life := range batch {
-		l := (*Lease)(life.Holder().(*holder))
-		req := l.request()
-		req.TTL = life.TTL()
-		e := &quorum.Extension{Request: &req}
-		holders[e] = l
-		byTimeout[req.Timeout] = append(byTimeout[req.Timeout], e)
-	}
-	for _, extensions := range byTimeout {
-		c.quorum.Extend(context.Background(), extensions)
-		for _, e := range extensions {
-			holders[e].extended(e)
-		}
-	}
-}
-
-// extended takes in how an extension went, and leaves in e.Err what the caller gets.
-func (l *Lease) extended(e *quorum.Extension) {
-	m, c := l.mutex, l.mutex.client
-	if e.Err != nil {
-		f := e.Err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Extend returns
-		e.Err = m.explain(f)
-		c.counters.failures(f)
-		c.counters.notRenewed.Add(1)
-	} else {
-		c.counters.renewed.Add(1)
-	}
-	switch {
-	case errors.Is(e.Err, ErrLost):
-		l.life.Lose(e.Err)
-	case e.Err == nil:
-		l.life.Extended(e.Until, e.Request.TTL)
-	}
-	m.config.trace.renewed(l.event(Event{Until: e.Until, Err: e.Err}))
 }
 
 // release ends the hold and gives the lock back.
@@ -204,29 +162,13 @@ func (l *Lease) count(err error) {
 	}
 }
 
-// run calls f with the context of the hold and unlocks.
-func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	m := l.mutex
-	defer func() {
-		var unlock error
-		if m.hold.CompareAndSwap(l, nil) {
-			unlock = l.release(context.WithoutCancel(ctx))
-		}
-		switch {
-		case unlock == nil:
-		case errors.Is(unlock, ErrLost):
-			err = errors.Join(err, unlock)
-		default:
-			m.config.log().Warn("redimutex: Do", "key", m.key, "err", unlock)
-		}
-	}()
-	return f(l.Context(ctx))
-}
-
 // request describes the lock to the servers.
 func (l *Lease) request() server.Request {
 	c := l.mutex.config
-	return server.Request{Key: l.mutex.key, Token: l.token, TTL: c.ttl, Timeout: c.nodeTimeout}
+	return server.Request{
+		Key: l.mutex.key, Token: l.token, TTL: c.ttl, Timeout: c.nodeTimeout,
+		Fencing: c.fencing, Guard: c.guard, Replicas: c.replicas, ReplicaTimeout: c.replicaWait,
+	}
 }
 
 func (l *Lease) terms() lease.Terms {
@@ -238,17 +180,4 @@ func (l *Lease) terms() lease.Terms {
 func (l *Lease) event(e Event) Event {
 	e.Key, e.Owner, e.Fence, e.Held = l.mutex.key, l.mutex.config.owner, l.Fence(), time.Since(l.life.Began())
 	return e
-}
-
-// A holder is a Lease as its life sees it: who is told of a loss.
-type holder Lease
-
-func (h *holder) Lost(err error) {
-	l := (*Lease)(h)
-	err = l.explain(err)
-	var lost LostError
-	if errors.As(err, &lost) {
-		l.mutex.client.counters.lost(lost.Reason)
-	}
-	l.mutex.config.trace.lost(l.event(Event{Err: err}))
 }

@@ -124,19 +124,6 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 	return l.release(ctx)
 }
 
-// Do locks m, runs f and unlocks m, also when f panics. The ctx that f gets ends when ctx does, and
-// when the lease is lost, with an error that matches [ErrLost] as its cause: f should then stop, and
-// not write any more. Do returns the error of LockContext(ctx, 0), or else that of f, joined with
-// ErrLost if the lease was lost before f returned. If only the release failed, and so the key has to
-// expire, that is logged.
-func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	l, err := m.lock(ctx)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, f)
-}
-
 // Key returns the key of m on the server.
 func (m *Mutex) Key() string { return m.key }
 

@@ -25,6 +25,11 @@ type config struct {
 	minHold     time.Duration
 	owner       string
 	nodeTimeout time.Duration
+	fencing     bool
+	guard       bool
+	reentrant   bool
+	replicas    int
+	replicaWait time.Duration
 	trace       *Trace
 	logger      *slog.Logger
 
@@ -74,6 +79,9 @@ func (c *config) check() {
 	demand(c.minHold >= 0, "WithMinHold(%v): has to be more than 0", c.minHold)
 	demand(c.maxHold == 0 || c.minHold <= c.maxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", c.minHold, c.maxHold)
+	demand(c.nodeTimeout+c.replicaWait < c.ttl,
+		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
+		c.replicaWait, c.nodeTimeout, c.ttl)
 	demand(len(c.owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(c.owner), maxOwner)
 	demand(!strings.ContainsFunc(c.owner, unicode.IsControl), "WithOwner(%q): the label has a control character", c.owner)
 }
@@ -181,6 +189,47 @@ func WithOwner(label string) Option { return func(c *config) { c.owner = label }
 func WithNodeTimeout(d time.Duration) Option {
 	return func(c *config) { c.nodeTimeout, c.given["nodeTimeout"] = d, true }
 }
+
+// WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of
+// every hold of the key before, whichever process had it. A resource that remembers the highest
+// fence it has seen and refuses lower ones is safe from a holder that was paused past its lease;
+// nothing else is. See https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+//
+// The last fence is kept in a second key, in the cluster slot of the lock, which expires an hour
+// after its last use. A fence is the last one plus 1, or the server's clock in µs if that is more,
+// so that it goes on rising when the key has expired or was lost. With several servers it is the
+// highest of the quorum, written back to a quorum before Lock returns.
+func WithFencing() Option { return func(c *config) { c.fencing = true } }
+
+// WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover
+// to one of them does not lose it. If fewer do within timeout, the lock is released again and the
+// try fails with [ErrUnavailable]. A renewal counts only if they confirm it as well. Locking then takes
+// as long as the replication lags.
+func WithReplicas(n int, timeout time.Duration) Option {
+	demand(n > 0, "WithReplicas(%d): has to be 1 at least", n)
+	demand(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
+	return func(c *config) { c.replicas, c.replicaWait = n, timeout }
+}
+
+// WithRestartGuard keeps a server that has lost its data from voting until one TTL has passed, when
+// every lock that it forgot has expired. It is for Redlock over servers without persistence, where a
+// restart could otherwise let a second holder in. All clients of the servers must use it, with
+// the same TTL.
+//
+// It costs one TTL of waiting whenever a server starts empty, also the very first time: nothing can be
+// locked until a majority of the servers is that old. Each server then keeps one key,
+// redimutex:guard, that does not expire. A server that comes back with old data, from a snapshot, is
+// not noticed: switch persistence off, or fsync always.
+func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
+
+// WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx
+// that an outer Do gave, they run inside its hold, and the outermost releases, when all that run
+// inside have returned.
+//
+// The hold belongs to the ctx, not to a goroutine. Whoever is handed it is inside: several goroutines
+// with the same ctx do not exclude each other. Without this option a nested Do waits for the
+// outer one, for ever, as sync.Mutex does.
+func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
 // WithTrace has the functions of t called as things happen. The default is none, and costs nothing.
 func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }

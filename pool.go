@@ -156,4 +156,3 @@ func (t *target) database(s string) error {
 	t.db = n
 	return nil
 }
-

@@ -23,16 +23,6 @@ func (m *Mutex) TryLockContext(ctx context.Context) error {
 	return err
 }
 
-// TryDo tries once to lock m. If that succeeds it runs f and unlocks m, as [Mutex.Do] does;
-// otherwise it returns the error of [Mutex.TryLockContext].
-func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	l, err := m.tryLock(ctx)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, f)
-}
-
 func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) {
 	a, err := m.tryEnter(ctx)
 	if err != nil {

@@ -1,0 +1,108 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Do locks m, runs f and unlocks m, also when f panics. The ctx that f gets ends when ctx does, and
+// when the lease is lost, with an error that matches [ErrLost] as its cause: f should then stop, and
+// not write any more. Do returns the error of LockContext(ctx, 0), or else that of f, joined with
+// ErrLost if the lease was lost before f returned. If only the release failed, and so the key has to
+// expire, that is logged.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, f, m.lock)
+}
+
+// TryDo tries once to lock m. If that succeeds it runs f and unlocks m, as [Mutex.Do] does;
+// otherwise it returns the error of [Mutex.TryLockContext].
+func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, f, m.tryLock)
+}
+
+func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
+	if !m.config.reentrant {
+		l, err := lock(ctx)
+		if err != nil {
+			return err
+		}
+		return l.run(ctx, f)
+	}
+	if outer, ok := ctx.Value(nestKey{m.client, m.key}).(*nest); ok && outer.enter() {
+		defer outer.leave()
+		if ctx.Err() != nil { // the hold was lost, or the caller gave up
+			return ended(ctx, m.key, nil)
+		}
+		return f(ctx)
+	}
+	l, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	n := &nest{}
+	n.cond.L = &n.mu
+	return l.run(context.WithValue(ctx, nestKey{m.client, m.key}, n), func(ctx context.Context) error {
+		defer n.close()
+		return f(ctx)
+	})
+}
+
+// run calls f with the context of the hold and unlocks.
+func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	m := l.mutex
+	defer func() {
+		var unlock error
+		if m.hold.CompareAndSwap(l, nil) { // else f has unlocked m itself
+			unlock = l.release(context.WithoutCancel(ctx))
+		}
+		switch {
+		case unlock == nil:
+		case errors.Is(unlock, ErrLost):
+			err = errors.Join(err, unlock)
+		default:
+			m.config.log().Warn("redimutex: Do", "key", m.key, "err", unlock)
+		}
+	}()
+	return f(l.Context(ctx))
+}
+
+// nestKey finds the hold of an outer Do in a context.
+type nestKey struct {
+	client *Client
+	key    string
+}
+
+// A nest counts who runs inside the hold of an outer Do.
+type nest struct {
+	mu     sync.Mutex
+	cond   sync.Cond
+	inside int
+	over   bool // the outermost has returned, and nobody enters any more
+}
+
+func (n *nest) enter() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.over {
+		n.inside++
+	}
+	return !n.over
+}
+
+func (n *nest) leave() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.inside--
+	n.cond.Broadcast()
+}
+
+// close waits until all that run inside have returned.
+func (n *nest) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.inside > 0 {
+		n.cond.Wait()
+	}
+	n.over = true
+}
