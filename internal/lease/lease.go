@@ -218,13 +218,14 @@ func margin(ttl time.Duration) time.Duration {
 
 // renewAt returns when the next renewal is due, which may be never.
 func (l *Lease) renewAt(now time.Time) (at time.Time, ok bool) {
-	if !l.terms.Renew || l.queued || l.renewing != nil || l.terms.MaxHold > 0 && now.Sub(l.began) >= l.terms.MaxHold {
+	if !l.terms.Renew || l.queued || l.renewing != nil {
 		return time.Time{}, false
 	}
+	at = l.until.Add(-l.ttl * 2 / 3)
 	if l.failed {
-		return now.Add(min(max(l.ttl/20, 5*time.Millisecond), 500*time.Millisecond)), true
+		at = now.Add(min(max(l.ttl/20, 5*time.Millisecond), 500*time.Millisecond))
 	}
-	return l.until.Add(-l.ttl * 2 / 3), true
+	return at, l.terms.MaxHold == 0 || at.Sub(l.began) < l.terms.MaxHold
 }
 
 // schedule decides when the keeper looks at the lease next. The caller holds keeper.mu.

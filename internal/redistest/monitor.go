@@ -1,0 +1,98 @@
+package redistest
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Monitor has heard every command of a real server since it was made, also those in scripts.
+type Monitor struct {
+	t      testing.TB
+	server *Server
+
+	mu    sync.Mutex
+	lines []string
+	marks int
+}
+
+// Monitor listens to the commands of s until the end of the test. It skips the test with miniredis.
+func (s *Server) Monitor() *Monitor {
+	s.t.Helper()
+	if !s.IsReal() {
+		s.t.Skip("needs MONITOR: miniredis doesn't have it")
+	}
+	c, err := redis.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := c.Do("MONITOR"); err != nil {
+		s.t.Fatal(err)
+	}
+	m := &Monitor{t: s.t, server: s}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			line, err := redis.String(c.Receive())
+			if err != nil {
+				return
+			}
+			m.mu.Lock()
+			m.lines = append(m.lines, line)
+			m.mu.Unlock()
+		}
+	}()
+	s.t.Cleanup(func() {
+		c.Close()
+		<-over
+	})
+	return m
+}
+
+// Lines returns what the server has executed until now, oldest first.
+func (m *Monitor) Lines() []string {
+	m.t.Helper()
+	m.mu.Lock()
+	m.marks++
+	mark := fmt.Sprintf("mark %d", m.marks)
+	m.mu.Unlock()
+	m.server.Do("ECHO", mark)
+	var lines []string
+	Wait(m.t, "the mark in the output of MONITOR", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		lines = append([]string(nil), m.lines...)
+		return len(lines) > 0 && strings.Contains(lines[len(lines)-1], mark)
+	})
+	return lines
+}
+
+// Executed returns those of the Lines that call command, whatever its case, with key as the first
+// argument, in a script or not.
+func (m *Monitor) Executed(command, key string) []string {
+	m.t.Helper()
+	call := regexp.MustCompile(`(?i)\] "` + regexp.QuoteMeta(command) + `" "` + regexp.QuoteMeta(key) + `"`)
+	var lines []string
+	for _, line := range m.Lines() {
+		if call.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// MonitorTime returns when a line of MONITOR was executed, on the server's clock.
+func MonitorTime(t testing.TB, line string) time.Time {
+	t.Helper()
+	var seconds, micros int64
+	if _, err := fmt.Sscanf(line, "%d.%d", &seconds, &micros); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return time.Unix(seconds, micros*1000)
+}

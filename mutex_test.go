@@ -1,0 +1,430 @@
+package redimutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The counter has no protection but the Mutex, so the race detector sees whether Unlock happens
+// before the next Lock.
+func TestUnlockHappensBeforeTheNextLock(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	counter := 0
+	var group sync.WaitGroup
+	for range 200 {
+		group.Go(func() {
+			for range 3 {
+				m.Lock()
+				counter++
+				m.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	assert.Equal(t, 600, counter)
+}
+
+func TestTwoMutexesOfAKeyExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	client := newClient(t, []redimutex.Pool{pool})
+	same, other := client.Mutex("k"), newMutex(t, pool, "k")
+	for _, second := range []*redimutex.Mutex{client.Mutex("k"), other} {
+		same.Lock()
+		assert.False(t, second.TryLock())
+		require.ErrorIs(t, second.TryLockContext(t.Context()), redimutex.ErrLocked)
+		same.Unlock()
+		assert.True(t, second.TryLock())
+		assert.False(t, same.TryLock())
+		second.Unlock()
+	}
+	free := client.Mutex("another key")
+	same.Lock()
+	assert.True(t, free.TryLock())
+	free.Unlock()
+	same.Unlock()
+}
+
+func TestGoroutinesOfAClientAreServedInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	mutexes := []*redimutex.Mutex{client.Mutex("k"), client.Mutex("k", redimutex.WithOwner("b"))}
+	mutexes[0].Lock()
+	var order []int // protected by the lock
+	var group sync.WaitGroup
+	for i := range 50 {
+		m := mutexes[i%2]
+		group.Go(func() {
+			m.Lock()
+			order = append(order, i)
+			m.Unlock()
+		})
+		redistest.Wait(t, "the next goroutine in the queue", func() bool { return client.Stats().Waiting == i+1 })
+	}
+	mutexes[0].Unlock()
+	group.Wait()
+	for i, got := range order {
+		assert.Equal(t, i, got)
+	}
+	assert.Len(t, order, 50)
+}
+
+func TestEveryHoldHasAnUUIDOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	seen := make(map[string]bool)
+	for range 20 {
+		m.Lock()
+		token := m.Lease().Token()
+		id, err := uuid.Parse(token)
+		require.NoError(t, err)
+		assert.EqualValues(t, 4, id.Version())
+		assert.Equal(t, token, s.Get("k"), "the value of the key is the token, and the key is the caller's")
+		assert.False(t, seen[token])
+		seen[token] = true
+		m.Unlock()
+	}
+}
+
+func TestOwnersLabelIsInTheToken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithOwner("host-1 pid 7"))
+	m.Lock()
+	defer m.Unlock()
+	id, label, _ := strings.Cut(s.Get("k"), " ")
+	require.NoError(t, uuid.Validate(id))
+	assert.Equal(t, "host-1 pid 7", label)
+
+	err := newMutex(t, s.Pool(), "k").TryLockContext(t.Context())
+	var locked redimutex.LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Equal(t, "k", locked.Key)
+	assert.Equal(t, "host-1 pid 7", locked.Owner)
+	assert.Greater(t, locked.Left, time.Duration(0))
+	assert.LessOrEqual(t, locked.Left, 10*time.Second)
+	assert.Contains(t, err.Error(), "host-1 pid 7")
+}
+
+func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	m.Lock()
+	s.Do("SET", "k", "somebody else", "PX", "60000")
+	err := m.UnlockContext(t.Context())
+	require.ErrorIs(t, err, redimutex.ErrLost)
+	var lost redimutex.LostError
+	require.ErrorAs(t, err, &lost)
+	assert.Equal(t, redimutex.LostError{Key: "k", Reason: redimutex.Taken}, lost)
+	assert.Equal(t, "somebody else", s.Get("k"))
+}
+
+// A lock key without a TTL can be seen between SETNX and EXPIRE, if those are two commands: by a
+// reader in between, and in the list of what the server has executed.
+func TestLockKeyHasATTLFromTheFirstMoment(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	monitor := s.Monitor()
+	client := newClient(t, []redimutex.Pool{s.Pool()})
+	stop, polls := make(chan struct{}), int64(0)
+	var poller sync.WaitGroup
+	poller.Go(func() {
+		c := s.Pool().Get()
+		defer c.Close()
+		for !ended(stop) {
+			ms, err := redis.Int64(c.Do("PTTL", "k"))
+			assert.NoError(t, err)
+			assert.NotEqualValues(t, -1, ms, "the key has no TTL")
+			polls++
+		}
+	})
+	m := client.Mutex("k")
+	for range 200 {
+		m.Lock()
+		m.Unlock()
+	}
+	close(stop)
+	poller.Wait()
+	sets := monitor.Executed("SET", "k")
+	assert.Len(t, sets, 200)
+	for _, line := range sets {
+		assert.Contains(t, strings.ToUpper(line), `"NX" "PX" "10000"`)
+	}
+	assert.Empty(t, monitor.Executed("SETNX", "k"))
+	assert.Empty(t, monitor.Executed("EXPIRE", "k"))
+	assert.Positive(t, polls)
+}
+
+func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool(), "k")
+	holder.Lock()
+	client := newClient(t, []redimutex.Pool{s.Pool()})
+	m := client.Mutex("k")
+	idle := goroutines()
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 10_000 {
+		group.Go(func() { assert.ErrorIs(t, m.LockContext(ctx, 0), context.Canceled) })
+	}
+	redistest.Wait(t, "10,000 waiters", func() bool { return client.Stats().Waiting == 10_000 })
+	began, before := time.Now(), s.Calls("EVALSHA", "EVAL")
+	redistest.Wait(t, "20 polls", func() bool { return s.Calls("EVALSHA", "EVAL") >= before+20 })
+	// 19 polls take as many intervals of 50 ms at least; the holder's renewals come on top.
+	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond, "20 requests to the server came too fast")
+	assert.LessOrEqual(t, goroutines()-idle, 10, "goroutines of the library")
+	cancel()
+	group.Wait()
+	assert.Zero(t, client.Stats().Waiting)
+	holder.Unlock()
+	assert.True(t, m.TryLock(), "the queue is in order after all have gone")
+	m.Unlock()
+}
+
+func TestUnlockOfAnUnlockedMutexPanics(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	assert.ErrorIs(t, panicOf(t, m.Unlock), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+	m.Lock()
+	m.Unlock()
+	assert.ErrorIs(t, panicOf(t, m.Unlock), redimutex.ErrUnlocked)
+	require.True(t, m.TryLock())
+	m.Unlock()
+}
+
+func TestConcurrentUnlocksReleaseOnce(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	for range 20 {
+		m.Lock()
+		var released atomic.Int32
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				switch err := m.UnlockContext(t.Context()); {
+				case err == nil:
+					released.Add(1)
+				default:
+					assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+				}
+			})
+		}
+		group.Wait()
+		assert.EqualValues(t, 1, released.Load())
+	}
+}
+
+func TestAnyGoroutineMayUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	m.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Unlock()
+	}()
+	<-done
+	assert.False(t, exists(t, s, "k"))
+	assert.Nil(t, m.Lease())
+}
+
+func TestCondWorksInsideAProcess(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	cond := sync.NewCond(m)
+	ready, woken := false, 0
+	var group sync.WaitGroup
+	for range 5 {
+		group.Go(func() {
+			m.Lock()
+			for !ready {
+				cond.Wait()
+			}
+			woken++
+			m.Unlock()
+		})
+	}
+	m.Lock()
+	ready = true
+	cond.Broadcast()
+	m.Unlock()
+	group.Wait()
+	assert.Equal(t, 5, woken)
+}
+
+func TestForeignClientOfTheCommonProtocolSharesTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+
+	m.Lock()
+	assert.Nil(t, s.Do("SET", "k", "foreign", "NX", "PX", "60000"), "it must not get our lock")
+	m.Unlock()
+
+	require.Equal(t, "OK", s.Do("SET", "k", "foreign", "NX", "PX", "60000"))
+	err := m.TryLockContext(t.Context())
+	require.ErrorIs(t, err, redimutex.ErrLocked)
+	var locked redimutex.LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Empty(t, locked.Owner, "a foreign token has no label")
+	got := make(chan error)
+	go func() { got <- m.LockContext(t.Context(), 0) }()
+	assert.EqualValues(t, 1, s.Do("EVAL", compareAndDelete, 1, "k", "foreign"))
+	require.NoError(t, <-got)
+	assert.EqualValues(t, 0, s.Do("EVAL", compareAndDelete, 1, "k", "foreign"), "it must not delete our lock")
+	assert.EqualValues(t, 1, s.Do("EVAL", compareAndDelete, 1, "k", m.Lease().Token()), "an operator can")
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+}
+
+func TestForeignKeyWithoutTTLIsTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "for ever")
+	err := newMutex(t, s.Pool(), "k").TryLockContext(t.Context())
+	assert.ErrorContains(t, err, "never expires")
+}
+
+func TestStringShowsStateAndNoToken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "orders", redimutex.WithOwner("me"))
+	assert.Equal(t, "orders", m.Key())
+	assert.Equal(t, `Mutex("orders", unlocked)`, m.String())
+	m.Lock()
+	l := m.Lease()
+	for _, text := range []string{m.String(), fmt.Sprint(m)} {
+		assert.Contains(t, text, `"orders", locked for another`)
+		assert.NotContains(t, text, l.Token()[:36])
+	}
+	s.Do("DEL", "orders")
+	require.ErrorIs(t, l.Extend(t.Context(), time.Second), redimutex.ErrLost)
+	assert.Equal(t, `Mutex("orders", lost)`, m.String())
+	assert.Error(t, m.UnlockContext(t.Context()))
+}
+
+func TestIdleMutexCostsNoGoroutine(t *testing.T) {
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	redistest.Wait(t, "other tests to end what they began", func() bool { return goroutines() == 0 })
+	held := make([]*redimutex.Mutex, 200)
+	for i := range held {
+		held[i] = client.Mutex(fmt.Sprint(i))
+		held[i].Lock()
+	}
+	assert.LessOrEqual(t, goroutines(), 5, "one renewal for all, and not one goroutine each")
+	for _, m := range held {
+		m.Unlock()
+	}
+	redistest.Wait(t, "no goroutine without a hold", func() bool { return goroutines() == 0 })
+	runtime.KeepAlive(held)
+}
+
+func TestDoHoldsTheLockAndUnlocks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	type name struct{}
+	wanted := errors.New("what f returned")
+	for _, do := range []func(context.Context, func(context.Context) error) error{m.Do, m.TryDo} {
+		var inner context.Context
+		err := do(context.WithValue(t.Context(), name{}, "value"), func(ctx context.Context) error {
+			inner = ctx
+			assert.True(t, exists(t, s, "k"))
+			assert.Equal(t, "value", ctx.Value(name{}))
+			assert.NoError(t, ctx.Err())
+			return wanted
+		})
+		assert.Equal(t, wanted, err, "the error of f is handed on as it is")
+		assert.False(t, exists(t, s, "k"))
+		assert.ErrorIs(t, context.Cause(inner), redimutex.ErrUnlocked)
+		require.NoError(t, do(t.Context(), func(context.Context) error { return nil }))
+	}
+}
+
+func TestDoUnlocksWhenFPanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	for _, do := range []func(context.Context, func(context.Context) error) error{m.Do, m.TryDo} {
+		assert.ErrorContains(t, panicOf(t, func() {
+			_ = do(t.Context(), func(context.Context) error { panic("of f") })
+		}), "of f")
+		assert.False(t, exists(t, s, "k"))
+		assert.Nil(t, m.Lease())
+	}
+}
+
+func TestDoTellsALossByContextAndError(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
+	wanted := errors.New("what f returned")
+	err := m.Do(t.Context(), func(ctx context.Context) error {
+		s.Do("DEL", "k")
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrLost)
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+		return wanted
+	})
+	assert.ErrorIs(t, err, wanted)
+	var lost *redimutex.LostError
+	require.ErrorAs(t, err, &lost)
+	assert.Equal(t, redimutex.Deleted, lost.Reason)
+}
+
+func TestDoDoesNotRunFWithoutTheLock(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	client := newClient(t, []redimutex.Pool{pool})
+	client.Mutex("k").Lock()
+	never := func(context.Context) error { t.Error("f ran without the lock"); return nil }
+	for _, m := range []*redimutex.Mutex{client.Mutex("k"), newMutex(t, pool, "k")} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, m.TryDo(t.Context(), never), redimutex.ErrLocked)
+		assert.ErrorIs(t, m.Do(ctx, never), redimutex.ErrLocked)
+	}
+}
+
+func TestDoReleasesWhenTheCallersContextEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	err := m.Do(ctx, func(inner context.Context) error {
+		cancel()
+		<-inner.Done()
+		return inner.Err()
+	})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.False(t, exists(t, s, "k"))
+}
+
+func TestDoLetsFUnlock(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	require.NoError(t, m.Do(t.Context(), func(context.Context) error {
+		m.Unlock()
+		return nil
+	}))
+}
