@@ -3,6 +3,7 @@ package redistest
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,7 +69,7 @@ func (m *Monitor) Lines() []string {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		lines = append([]string(nil), m.lines...)
-		return len(lines) > 0 && strings.Contains(lines[len(lines)-1], mark)
+		return slices.ContainsFunc(lines, func(line string) bool { return strings.HasSuffix(line, `"`+mark+`"`) })
 	})
 	return lines
 }
@@ -85,6 +86,18 @@ func (m *Monitor) Executed(command, key string) []string {
 		}
 	}
 	return lines
+}
+
+// Requests returns how many commands about key clients have sent, not counting what scripts call.
+func (m *Monitor) Requests(key string) int {
+	m.t.Helper()
+	n := 0
+	for _, line := range m.Lines() {
+		if strings.Contains(line, `"`+key+`"`) && !strings.Contains(line, " lua] ") {
+			n++
+		}
+	}
+	return n
 }
 
 // MonitorTime returns when a line of MONITOR was executed, on the server's clock.

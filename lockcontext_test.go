@@ -1,0 +1,343 @@
+package redimutex_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// rivals returns two Mutexes that want a held lock: one whose holder is of its own Client, one
+// whose holder is elsewhere.
+func rivals(t *testing.T, opts ...redimutex.Option) map[string]*redimutex.Mutex {
+	t.Helper()
+	pool := redistest.Start(t).Pool()
+	client := newClient(t, []redimutex.Pool{pool}, opts...)
+	holder := client.Mutex("k")
+	holder.Lock()
+	t.Cleanup(holder.Unlock)
+	return map[string]*redimutex.Mutex{
+		"held in this process": client.Mutex("k"),
+		"held elsewhere":       newMutex(t, pool, "k", opts...),
+	}
+}
+
+func TestLockContextGivesUpWhenTheTimeoutIsOver(t *testing.T) {
+	t.Parallel()
+	for name, m := range rivals(t) {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			err := m.LockContext(t.Context(), 300*time.Millisecond)
+			assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+			assert.ErrorIs(t, err, redimutex.ErrLocked)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.Nil(t, m.Lease())
+			var value redimutex.LockedError
+			var pointer *redimutex.LockedError
+			assert.ErrorAs(t, err, &value)
+			assert.ErrorAs(t, err, &pointer)
+			assert.Equal(t, value, *pointer)
+		})
+	}
+}
+
+func TestLockContextWithTimeoutZeroLeavesTheEndToTheContext(t *testing.T) {
+	t.Parallel()
+	for name, m := range rivals(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			err := m.LockContext(ctx, 0)
+			assert.ErrorIs(t, err, redimutex.ErrLocked)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Error(t, ctx.Err())
+		})
+	}
+}
+
+func TestLockContextWithNegativeTimeoutTriesOnce(t *testing.T) {
+	t.Parallel()
+	for name, m := range rivals(t, redimutex.WithPollInterval(9*time.Second)) {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			err := m.LockContext(t.Context(), -1)
+			assert.Less(t, time.Since(began), 9*time.Second)
+			assert.ErrorIs(t, err, redimutex.ErrLocked)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
+	require.NoError(t, newMutex(t, redistest.Start(t).Pool(), "k").LockContext(t.Context(), -1))
+}
+
+func TestLockContextGetsTheLockWhenTheHolderUnlocks(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	client := newClient(t, []redimutex.Pool{pool})
+	m := client.Mutex("k")
+	for name, next := range map[string]*redimutex.Mutex{
+		"in this process": client.Mutex("k"),
+		"elsewhere":       newMutex(t, pool, "k"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.Lock()
+			got := make(chan error)
+			go func() { got <- next.LockContext(t.Context(), time.Minute) }()
+			select {
+			case err := <-got:
+				t.Fatal("locked twice", err)
+			case <-time.After(150 * time.Millisecond):
+			}
+			m.Unlock()
+			require.NoError(t, <-got)
+			next.Unlock()
+		})
+	}
+}
+
+func TestCancelledWaitReturnsTheCause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("shutting down")
+	for name, m := range rivals(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			got := make(chan error)
+			go func() { got <- m.LockContext(ctx, time.Minute) }()
+			redistest.Wait(t, "the waiter", func() bool { return mutexWaits(m) })
+			cancel(cause)
+			err := <-got
+			assert.ErrorIs(t, err, cause)
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.NotErrorIs(t, err, redimutex.ErrLocked)
+			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.ErrorContains(t, err, "shutting down")
+		})
+	}
+}
+
+// mutexWaits reports whether somebody waits for m, in the queue or between two tries: only then
+// the lock shows neither as ours nor as free to try.
+func mutexWaits(m *redimutex.Mutex) bool { return m.TryLockContext(context.Background()) != nil }
+
+func TestEndedContextLocksNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	cause := errors.New("too late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	never := func(context.Context) error { t.Error("f ran"); return nil }
+	for _, err := range []error{
+		m.LockContext(ctx, 0), m.LockContext(ctx, time.Minute), m.LockContext(ctx, -1), m.TryLockContext(ctx),
+		m.Do(ctx, never), m.TryDo(ctx, never),
+	} {
+		assert.ErrorIs(t, err, cause)
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+	assert.False(t, exists(t, s, "k"))
+}
+
+// The ctx ends after the server has granted the lock, and before LockContext hears of it.
+func TestCancellationWinsTies(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	m := newMutex(t, pool, "k")
+	m.Lock() // learns the server's clock
+	m.Unlock()
+	cause := errors.New("at the last moment")
+	for _, lock := range []func(context.Context) error{
+		func(ctx context.Context) error { return m.LockContext(ctx, 0) },
+		m.TryLockContext,
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		granted := false
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			reply, err := run()
+			if !granted && exists(t, s, "k") {
+				granted = true
+				cancel(cause)
+			}
+			return reply, err
+		})
+		err := lock(ctx)
+		assert.ErrorIs(t, err, cause)
+		assert.Nil(t, m.Lease())
+		pool.Set(nil)
+		redistest.Wait(t, "the win to be given back", func() bool { return !exists(t, s, "k") })
+		assert.True(t, granted)
+		require.NoError(t, m.TryLockContext(t.Context()), "and the lock is in order")
+		m.Unlock()
+	}
+}
+
+func TestTurnThatComesWithTheCancellationIsPassedOn(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	for range 100 {
+		m.Lock()
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				if m.LockContext(ctx, 0) == nil {
+					m.Unlock()
+				}
+			})
+		}
+		group.Go(cancel)
+		group.Go(m.Unlock)
+		group.Wait()
+	}
+	assert.True(t, m.TryLock())
+	m.Unlock()
+}
+
+func TestTryLockDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for name, m := range rivals(t, redimutex.WithPollInterval(9*time.Second)) {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			assert.False(t, m.TryLock())
+			assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked)
+			assert.Less(t, time.Since(began), 9*time.Second)
+		})
+	}
+}
+
+// Although the lock is free on the server, who waits for it already comes first.
+func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithPollInterval(9*time.Second))
+	s.Do("SET", "k", "foreign")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error)
+	go func() { got <- client.Mutex("k").LockContext(ctx, 0) }()
+	redistest.Wait(t, "the waiter to have tried", func() bool { return client.Stats().Waiting == 1 })
+	s.Do("DEL", "k")
+	err := client.Mutex("k").TryLockContext(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrLocked)
+	assert.Equal(t, 1, client.Stats().Waiting)
+	cancel()
+	assert.ErrorIs(t, <-got, context.Canceled)
+}
+
+func TestClosedClientLocksNothing(t *testing.T) {
+	t.Parallel()
+	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
+	m := client.Mutex("k")
+	require.NoError(t, client.Close())
+	require.NoError(t, client.Close(), "twice is once")
+	never := func(context.Context) error { t.Error("f ran"); return nil }
+	for _, err := range []error{
+		m.LockContext(t.Context(), 0), m.TryLockContext(t.Context()), m.Do(t.Context(), never), m.TryDo(t.Context(), never),
+		panicOf(t, m.Lock),
+	} {
+		assert.ErrorIs(t, err, redimutex.ErrClosed)
+	}
+	assert.False(t, m.TryLock())
+}
+
+func TestCloseWakesTheWaiters(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	holder := newMutex(t, pool, "k")
+	holder.Lock()
+	defer holder.Unlock()
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(9*time.Second))
+	got := make(chan error)
+	for range 5 {
+		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
+	}
+	redistest.Wait(t, "5 waiters", func() bool { return client.Stats().Waiting == 5 })
+	require.NoError(t, client.Close())
+	for range 5 {
+		assert.ErrorIs(t, <-got, redimutex.ErrClosed)
+	}
+}
+
+func TestCloseEndsHoldsAndUnlockStillDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	m := client.Mutex("k")
+	m.Lock()
+	l := m.Lease()
+	ctx := l.Context(t.Context())
+	require.NoError(t, client.Close())
+	assert.True(t, ended(l.Done()))
+	assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+	assert.ErrorIs(t, l.Err(), redimutex.ErrClosed)
+	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrClosed)
+	assert.True(t, exists(t, s, "k"), "the code that it protects may still run")
+	assert.Zero(t, client.Stats().Held)
+	err := m.UnlockContext(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrLost)
+	assert.ErrorIs(t, err, redimutex.ErrClosed)
+	redistest.Wait(t, "Unlock to delete the key", func() bool { return !exists(t, s, "k") || pttl(t, s, "k") < time.Second })
+	assert.False(t, exists(t, s, "k"))
+}
+
+// Whatever moment Close hits, a LockContext that fails leaves no key.
+func TestLockThatRacesWithCloseLeavesNoOrphan(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for range 60 {
+		client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+		m := client.Mutex("k")
+		got := make(chan error)
+		go func() { got <- m.LockContext(context.Background(), 0) }()
+		go client.Close() //nolint:errcheck // it returns nil
+		if err := <-got; err == nil {
+			assert.NoError(t, ignoreClosed(m.UnlockContext(t.Context())))
+		} else {
+			assert.ErrorIs(t, err, redimutex.ErrClosed)
+		}
+		require.NoError(t, client.Close())
+		redistest.Wait(t, "no key", func() bool { return !exists(t, s, "k") })
+	}
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, redimutex.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	m := newMutex(t, s.Pool(), "k")
+	require.NoError(t, m.LockContext(ctx, 0))
+	cancel()
+	require.NoError(t, m.UnlockContext(ctx))
+	assert.False(t, exists(t, s, "k"))
+}
+
+// The pool of a program that has just started, or been idle, has no connection left.
+func TestUnlockOverAColdPoolWithACancelledContextDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", s.Addr())
+	}} // MaxIdle is 0, so every command dials
+	m := newMutex(t, pool, "k")
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, m.LockContext(ctx, 0))
+		cancel()
+		require.NoError(t, m.UnlockContext(ctx))
+		assert.False(t, exists(t, s, "k"))
+	}
+}
