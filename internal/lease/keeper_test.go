@@ -332,8 +332,14 @@ func TestTheLeaseThatEndsFirstIsRenewedFirst(t *testing.T) {
 			start(t, k, func(terms *lease.Terms) { terms.TTL, terms.Until = 3*ttl, time.Now().Add(2*ttl) })
 			time.Sleep(time.Millisecond)
 		}
-		for range 1000 {
-			start(t, k, func(terms *lease.Terms) { terms.Until = time.Now().Add(ttl + rand.N(ttl/4)) })
+		for i := range 1000 {
+			start(t, k, func(terms *lease.Terms) {
+				terms.Until = time.Now().Add(ttl + rand.N(ttl/4))
+				if i < 500 { // these are due first, but end later
+					terms.TTL = 2 * ttl
+					terms.Until = time.Now().Add(ttl*3/2 + rand.N(ttl/4))
+				}
+			})
 		}
 		time.Sleep(ttl * 3 / 4)
 		close(open)
