@@ -127,7 +127,7 @@ func ExampleWithMaxAttempts() {
 func ExampleWithMinHold() {
 	mu := redimutex.New(redisPool(), "jobs:nightly", redimutex.WithMinHold(time.Minute))
 	mu.Lock()
-	mu.Unlock() //nolint:staticcheck // the job was quick
+	mu.Unlock() // the job was quick
 	fmt.Println(mu.TryLock())
 	// Output: false
 }
