@@ -86,6 +86,9 @@ func parseURL(raw string) (*target, error) {
 	if raw == "" {
 		return nil, errors.New("it is empty; write redis://host:6379")
 	}
+	if !strings.Contains(raw, "://") {
+		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
+	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || u.User == nil && strings.Contains(raw, "@") {
 		return nil, errEncoding
@@ -104,8 +107,6 @@ func parseURL(raw string) (*target, error) {
 		return t, t.tcp(u)
 	case "unix":
 		return t, t.unix(u)
-	case "":
-		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
 	}
 	return nil, errors.New("its scheme is not redis, rediss or unix")
 }
