@@ -20,20 +20,22 @@ type attempt struct {
 	began  time.Time
 	tries  int
 	single bool
+	fresh  bool // nothing was waited for
 }
 
 // enter waits for our turn among the goroutines of this process.
-func (m *Mutex) enter(ctx context.Context) (*attempt, error) {
+func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx, m.key, nil)
+		return attempt{}, ended(ctx, m.key, nil)
 	}
 	c := m.client
 	line, err := c.join(m.key)
 	if err != nil {
-		return nil, err
+		return attempt{}, err
 	}
-	a := &attempt{mutex: m, line: line, began: time.Now()}
+	a := attempt{mutex: m, line: line, began: time.Now()}
 	if line.TryEnter() {
+		a.fresh = line.pause.IsZero()
 		return a, nil
 	}
 	c.counters.waiting.Add(1)
@@ -42,7 +44,7 @@ func (m *Mutex) enter(ctx context.Context) (*attempt, error) {
 	if err := a.queue(ctx, w); err != nil {
 		w.Quit()
 		c.part(m.key, line)
-		return nil, err
+		return attempt{}, err
 	}
 	return a, nil
 }
@@ -79,19 +81,19 @@ func (a *attempt) queue(ctx context.Context, w *gate.Waiter) error {
 }
 
 // tryEnter takes our turn among the goroutines of this process, if nobody has it.
-func (m *Mutex) tryEnter(ctx context.Context) (*attempt, error) {
+func (m *Mutex) tryEnter(ctx context.Context) (attempt, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx, m.key, nil)
+		return attempt{}, ended(ctx, m.key, nil)
 	}
 	line, err := m.client.join(m.key)
 	if err != nil {
-		return nil, err
+		return attempt{}, err
 	}
 	if !line.TryEnter() {
 		defer m.client.part(m.key, line)
-		return nil, m.standing(line)
+		return attempt{}, m.standing(line)
 	}
-	return &attempt{mutex: m, line: line, began: time.Now(), single: true}, nil
+	return attempt{mutex: m, line: line, began: time.Now(), single: true}, nil
 }
 
 // run tries until it has the lock, or has to give up, and passes the turn on in that case.
@@ -110,13 +112,15 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	m.hold.Store(l)
-	wait := time.Since(a.began)
+	wait := l.grant.At.Sub(a.began)
 	c.counters.acquired.Add(1)
 	c.counters.waitTime.Add(int64(wait))
 	if a.tries > 1 {
 		c.counters.contended.Add(1)
 	}
-	m.config.trace.acquired(Event{Key: m.key, Owner: m.config.owner, Fence: l.Fence(), Attempt: a.tries, Wait: wait, Until: l.Until()})
+	if t := m.config.trace; t != nil && t.Acquired != nil {
+		t.Acquired(l.event(Event{Attempt: a.tries, Wait: wait, Until: l.Until()}))
+	}
 	return l, nil
 }
 
@@ -170,7 +174,7 @@ func (a *attempt) sleep(ctx context.Context) error {
 // try asks the servers once. Every public verb comes down to this.
 func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	m, c := a.mutex, a.mutex.client
-	if !a.single && a.tries == 0 {
+	if !a.single && !a.fresh && a.tries == 0 {
 		// Another waiter of this process may have tried just now.
 		if err := a.sleep(ctx); err != nil {
 			return nil, err
@@ -179,10 +183,13 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	a.tries++
 	l := &Lease{mutex: m, line: a.line, token: m.config.token()}
 	req := l.request()
+	if a.tries == 1 && !a.single && a.fresh {
+		req.Plain, req.Start = true, a.began
+	}
 	var err error
 	l.grant, err = c.quorum.Acquire(ctx, &req)
 	if err == nil && !c.keeper.Start(&l.life, l.terms()) {
-		c.quorum.Sweep(&req, l.grant)
+		c.quorum.Release(context.WithoutCancel(ctx), &req, l.grant) //nolint:errcheck // a closed Client has nobody to repeat it
 		return nil, closedError(m.key)
 	}
 	if err == nil {
@@ -198,7 +205,9 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		err = ended(ctx, m.key, m.standing(a.line))
 	}
-	m.config.trace.attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
+	if t := m.config.trace; t != nil && t.Attempt != nil {
+		t.Attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
+	}
 	return nil, err
 }
 

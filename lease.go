@@ -71,7 +71,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 //
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable]
 // when too few servers answered, and the cause of ctx when that ended; with the latter two the lease
-// goes on as it was, except that it may last longer on some servers. A ttl below 10 ms is an error, and changes nothing.
+// goes on as it was, but, until it is renewed, no longer than ttl, and some servers may keep it longer. A ttl below 10 ms is an error, and changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < minTTL {
 		return fmt.Errorf("redimutex: %q: Extend(%v): a lease has to last %v at least", l.mutex.key, ttl, minTTL)
@@ -86,6 +86,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	req.TTL = ttl
 	e := quorum.Extension{Request: &req}
 	if !l.life.Exclusively(ctx.Done(), func() {
+		// A server may shorten the lease without our hearing of it, so the new end counts from now on.
+		l.life.Limit(time.Now().Add(ttl - quorum.Drift(ttl)))
 		l.mutex.client.quorum.Extend(ctx, []*quorum.Extension{&e})
 		l.extended(&e)
 	}) {
@@ -106,20 +108,32 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // release ends the hold and gives the lock back.
 func (l *Lease) release(ctx context.Context) error {
 	m, c := l.mutex, l.mutex.client
+	now := time.Now()
 	was, renewing := l.life.End(ErrUnlocked)
-	held := time.Since(l.life.Began())
+	held := now.Sub(l.grant.At)
 	req := l.request()
-	req.Keep = max(m.config.minHold-held, 0)
+	if rest := m.config.minHold - held; rest > 0 {
+		req.Keep = max(rest, time.Millisecond)
+	}
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	var err error
-	if was != nil {
+	switch {
+	case errors.Is(was, ErrClosed):
+		// Nothing that works in the background is left, so this is done here, as far as it can be.
+		c.quorum.Release(ctx, &req, l.grant) //nolint:errcheck // the loss is what the caller has to know
+		err = l.explain(was)
+	case was != nil:
 		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
 		c.quorum.Sweep(&req, l.grant)
 		err = l.explain(was)
-	} else {
-		l.settle(ctx, renewing)
+	default:
+		if renewing == nil {
+			req.Start = now
+		} else {
+			l.settle(ctx, renewing)
+		}
 		if failed := c.quorum.Release(ctx, &req, l.grant); failed != nil {
 			f := failed.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Release returns
 			c.counters.failures(f)
@@ -128,22 +142,23 @@ func (l *Lease) release(ctx context.Context) error {
 				err = ended(ctx, m.key, err)
 			}
 		}
-		l.count(err)
+		if err != nil {
+			l.count(err)
+		}
 	}
 	c.counters.released.Add(1)
 	c.counters.holdTime.Add(int64(held))
 	l.line.Leave()
 	c.part(m.key, l.line)
-	m.config.trace.released(l.event(Event{Err: err}))
+	if t := m.config.trace; t != nil && t.Released != nil {
+		t.Released(l.event(Event{Err: err}))
+	}
 	return err
 }
 
 // settle waits until a renewal that was under way is over, so that none runs after the release. It
 // waits no longer than the deadline that such a renewal carries.
 func (l *Lease) settle(ctx context.Context, renewing <-chan struct{}) {
-	if renewing == nil {
-		return
-	}
 	timer := time.NewTimer(l.mutex.config.nodeTimeout)
 	defer timer.Stop()
 	select {
@@ -158,7 +173,9 @@ func (l *Lease) count(err error) {
 	var lost LostError
 	if errors.As(err, &lost) {
 		l.mutex.client.counters.lost(lost.Reason)
-		l.mutex.config.trace.lost(l.event(Event{Err: err}))
+		if t := l.mutex.config.trace; t != nil && t.Lost != nil {
+			t.Lost(l.event(Event{Err: err}))
+		}
 	}
 }
 
@@ -173,7 +190,7 @@ func (l *Lease) request() server.Request {
 
 func (l *Lease) terms() lease.Terms {
 	c := l.mutex.config
-	return lease.Terms{Until: l.grant.Until, TTL: c.ttl, Renew: c.renew, MaxHold: c.maxHold, Holder: (*holder)(l)}
+	return lease.Terms{Began: l.grant.At, Until: l.grant.Until, TTL: c.ttl, Renew: c.renew, MaxHold: c.maxHold, Holder: (*holder)(l)}
 }
 
 // event fills in what every event of a hold has.

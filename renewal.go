@@ -51,7 +51,9 @@ func (l *Lease) extended(e *quorum.Extension) {
 	case e.Err == nil:
 		l.life.Extended(e.Until, e.Request.TTL)
 	}
-	m.config.trace.renewed(l.event(Event{Until: e.Until, Err: e.Err}))
+	if t := m.config.trace; t != nil && t.Renewed != nil {
+		t.Renewed(l.event(Event{Until: e.Until, Err: e.Err}))
+	}
 }
 
 // A holder is a Lease as its life sees it: who is told of a loss.
@@ -64,5 +66,7 @@ func (h *holder) Lost(err error) {
 	if errors.As(err, &lost) {
 		l.mutex.client.counters.lost(lost.Reason)
 	}
-	l.mutex.config.trace.lost(l.event(Event{Err: err}))
+	if t := l.mutex.config.trace; t != nil && t.Lost != nil {
+		t.Lost(l.event(Event{Err: err}))
+	}
 }

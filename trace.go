@@ -24,33 +24,3 @@ type Event struct {
 	Until   time.Time     // Acquired, Renewed: end of the validity
 	Err     error
 }
-
-func (t *Trace) attempt(e Event) {
-	if t != nil && t.Attempt != nil {
-		t.Attempt(e)
-	}
-}
-
-func (t *Trace) acquired(e Event) {
-	if t != nil && t.Acquired != nil {
-		t.Acquired(e)
-	}
-}
-
-func (t *Trace) renewed(e Event) {
-	if t != nil && t.Renewed != nil {
-		t.Renewed(e)
-	}
-}
-
-func (t *Trace) released(e Event) {
-	if t != nil && t.Released != nil {
-		t.Released(e)
-	}
-}
-
-func (t *Trace) lost(e Event) {
-	if t != nil && t.Lost != nil {
-		t.Lost(e)
-	}
-}

@@ -34,14 +34,16 @@ func NewKeeper(renew func(batch []*Lease)) *Keeper { return &Keeper{renew: renew
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
-	now := time.Now()
-	l.keeper, l.terms, l.began, l.until, l.ttl, l.index = k, t, now, t.Until, t.TTL, -1
+	if t.Began.IsZero() {
+		t.Began = time.Now()
+	}
+	l.keeper, l.terms, l.began, l.until, l.ttl, l.index = k, t, t.Began, t.Until, t.TTL, -1
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return false
 	}
-	l.schedule(now)
+	l.schedule(t.Began)
 	return true
 }
 

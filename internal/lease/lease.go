@@ -32,6 +32,7 @@ type Lease struct {
 
 // Terms say how a lease lives.
 type Terms struct {
+	Began   time.Time     // zero: now
 	Until   time.Time     // valid until, at first
 	TTL     time.Duration // what a renewal asks for, at first
 	Renew   bool          // whether there are renewals
@@ -172,6 +173,16 @@ func (l *Lease) Extended(until time.Time, ttl time.Duration) bool {
 	l.until, l.ttl, l.failed = until, ttl, false
 	l.schedule(now)
 	return true
+}
+
+// Limit moves the end of the validity to until, if that is earlier.
+func (l *Lease) Limit(until time.Time) {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	if l.err == nil && until.Before(l.until) {
+		l.until = until
+		l.schedule(time.Now())
+	}
 }
 
 // Exclusively runs f, which extends the lease, while no renewal is under way and none can start.

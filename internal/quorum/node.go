@@ -13,6 +13,7 @@ import (
 // connection waiting for it until the node timeout.
 type node struct {
 	*server.Server
+	peers bool // whether there are other servers; a single one is never left out
 
 	mu      sync.Mutex
 	pending int           // operations without an answer yet
@@ -25,8 +26,10 @@ type node struct {
 const minSilence = 20 * time.Millisecond
 
 // begin notes that an operation starts.
-func (n *node) begin() time.Time {
-	now := time.Now()
+func (n *node) begin() (now time.Time) {
+	if n.peers {
+		now = time.Now()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.since.IsZero() {
@@ -38,7 +41,10 @@ func (n *node) begin() time.Time {
 
 // end notes that an operation is over, and whether the server was heard.
 func (n *node) end(began time.Time, heard bool) {
-	now := time.Now()
+	var now time.Time
+	if n.peers {
+		now = time.Now()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pending--
@@ -54,6 +60,14 @@ func (n *node) end(began time.Time, heard bool) {
 	if n.pending == 0 {
 		n.since = time.Time{}
 	}
+}
+
+// track runs op, which is an operation on the server.
+func (n *node) track(op func(*node, *server.Request) server.Reply, req *server.Request) server.Reply {
+	began := n.begin()
+	reply := op(n, req)
+	n.end(began, !server.TimedOut(reply.Err))
+	return reply
 }
 
 // close waits until the operations under way are over and what they left behind is swept, d each at most.

@@ -13,15 +13,17 @@ import (
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes []*node
-	need  int // a majority: any two of them have a server in common
+	nodes  []*node
+	need   int       // a majority: any two of them have a server in common
+	rounds sync.Pool // finished rounds, for the next operation; every lock takes two of them
 }
 
 // New returns the Quorum over the servers behind pools.
 func New(pools []server.Pool) *Quorum {
 	q := &Quorum{nodes: make([]*node, len(pools)), need: len(pools)/2 + 1}
+	q.rounds.New = q.freshRound
 	for i, p := range pools {
-		q.nodes[i] = &node{Server: server.New(p)}
+		q.nodes[i] = &node{Server: server.New(p), peers: len(pools) > 1}
 	}
 	return q
 }
@@ -44,6 +46,7 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // A Grant is a lock that a quorum has given.
 type Grant struct {
+	At    time.Time // when it was given
 	Until time.Time // valid until
 	Fence int64     // with fencing
 	late  *round    // tries that were still under way when the quorum was reached
@@ -53,7 +56,11 @@ type Grant struct {
 // matter is decided, and the clean-up of a failed try goes on in the background. If ctx ends
 // first, the try counts as failed. The error is a *Failure.
 func (q *Quorum) Acquire(ctx context.Context, req *server.Request) (Grant, error) {
+	if q.direct(ctx) {
+		return q.acquireDirect(req)
+	}
 	r := q.newRound(req, true)
+	r.req.Plain = false
 	q.each(r, q.absent(), acquire)
 	r.await(ctx)
 	g, fences, err := q.settle(ctx, r)
@@ -63,14 +70,23 @@ func (q *Quorum) Acquire(ctx context.Context, req *server.Request) (Grant, error
 	if req.Fencing && fences < q.need {
 		err = q.raise(ctx, req, g.Fence)
 	}
-	if err == nil && time.Until(g.Until) < (req.TTL-Drift(req.TTL))/2 {
-		err = &Failure{Kind: Unavailable, Nodes: []NodeFailure{{Err: errSlow}}}
+	if err == nil {
+		err = g.fresh(req)
 	}
 	if err != nil {
 		q.Sweep(req, g)
 		return Grant{}, err
 	}
 	return g, nil
+}
+
+// fresh completes the grant, or returns an error if less than half of the validity is left.
+func (g *Grant) fresh(req *server.Request) error {
+	g.At = time.Now()
+	if g.Until.Sub(g.At) < (req.TTL-Drift(req.TTL))/2 {
+		return &Failure{Kind: Unavailable, Nodes: []NodeFailure{{Err: errSlow}}}
+	}
+	return nil
 }
 
 // settle ends the round of an acquisition: it reads the grant off it, or has what was granted
@@ -106,7 +122,8 @@ func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, fences int, err
 func (q *Quorum) raise(ctx context.Context, req *server.Request, fence int64) error {
 	r := q.newRound(req, false)
 	q.each(r, q.absent(), func(n *node, req *server.Request) server.Reply { return n.Raise(req, fence) })
-	return r.outcome(ctx)
+	r.await(ctx)
+	return r.outcome()
 }
 
 func acquire(n *node, req *server.Request) server.Reply { return n.Acquire(req) }
@@ -142,6 +159,9 @@ func (q *Quorum) Sweep(req *server.Request, g Grant) {
 // in the background, even if ctx ends. The error is a *Failure: Missing or Taken when the lock was
 // not ours any more, Unavailable when too few servers answered.
 func (q *Quorum) Release(ctx context.Context, req *server.Request, g Grant) error {
+	if q.direct(ctx) && g.late == nil {
+		return q.releaseDirect(req)
+	}
 	absent := q.absent()
 	for i, err := range absent {
 		if err != nil {
@@ -158,12 +178,12 @@ func (q *Quorum) Release(ctx context.Context, req *server.Request, g Grant) erro
 	}
 	r := q.newRound(req, false)
 	q.each(r, absent, release)
-	return r.outcome(ctx)
+	r.await(ctx)
+	return r.outcome()
 }
 
-// outcome waits for the end of an extension or a release, and tells what it was.
-func (r *round) outcome(ctx context.Context) error {
-	r.await(ctx)
+// outcome tells what came of a release.
+func (r *round) outcome() error {
 	r.mu.Lock()
 	defer r.close()
 	return r.ended()

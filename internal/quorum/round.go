@@ -17,6 +17,7 @@ import (
 type round struct {
 	req   server.Request
 	undo  bool // what is done late has to be undone
+	home  *Quorum
 	timer *time.Timer
 	wake  chan struct{} // the matter is decided
 
@@ -25,15 +26,16 @@ type round struct {
 	votes
 }
 
-// rounds keeps finished rounds for the next operation, because every lock takes two of them.
-var rounds = sync.Pool{New: func() any {
+// freshRound makes a round when none is left of earlier operations. Rounds stay with their Quorum:
+// shared by all, a timer or channel made in a testing/synctest bubble could turn up outside of it.
+func (q *Quorum) freshRound() any {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return &round{timer: t, wake: make(chan struct{}, 1)}
-}}
+	return &round{home: q, timer: t, wake: make(chan struct{}, 1)}
+}
 
 func (q *Quorum) newRound(req *server.Request, undo bool) *round {
-	r := rounds.Get().(*round)
+	r := q.rounds.Get().(*round)
 	r.req, r.undo, r.over = *req, undo, false
 	r.reset(len(q.nodes))
 	select {
@@ -51,7 +53,7 @@ func (r *round) close() {
 	r.mu.Unlock()
 	if idle {
 		r.req = server.Request{}
-		rounds.Put(r)
+		r.home.rounds.Put(r)
 	}
 }
 
@@ -81,9 +83,7 @@ func (q *Quorum) each(r *round, absent []error, op func(*node, *server.Request) 
 }
 
 func (r *round) ask(i int, n *node, op func(*node, *server.Request) server.Reply) {
-	began := n.begin()
-	reply := op(n, &r.req)
-	n.end(began, !server.TimedOut(reply.Err))
+	reply := n.track(op, &r.req)
 	undo := r.undo && reply.Verdict == server.Done
 	if late := r.report(i, reply); late && undo {
 		n.Sweep(&r.req)

@@ -49,5 +49,5 @@ func isLetters(s string) bool {
 
 // TimedOut reports whether err is the silence of a server, rather than its word or a broken connection.
 func TimedOut(err error) bool {
-	return errors.Is(err, errTimeout) && !errors.Is(err, errLate)
+	return err != nil && errors.Is(err, errTimeout) && !errors.Is(err, errLate)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -34,9 +35,19 @@ func (c *deadlineContext) Err() error {
 	return nil
 }
 
-// stop frees the timer.
-func (c *deadlineContext) stop() {
+var deadlineContexts = sync.Pool{New: func() any { return new(deadlineContext) }}
+
+func newDeadlineContext(deadline time.Time) *deadlineContext {
+	c := deadlineContexts.Get().(*deadlineContext)
+	c.deadline = deadline
+	return c
+}
+
+// free ends the context. One that somebody may still hold on to is not used again.
+func (c *deadlineContext) free() {
 	if c.cancel != nil {
 		c.cancel()
+		return
 	}
+	deadlineContexts.Put(c)
 }

@@ -31,9 +31,9 @@ func (s *Server) extendSome(batch []*Request, replies []Reply) int {
 			return fail(replies, err)
 		}
 	}
-	if late := s.extendOnce(ses, batch, replies, clock, deadline); late {
+	if late := ses.extendOnce(batch, replies, clock, deadline); late {
 		// Our idea of the server's clock was off, and has been corrected.
-		s.extendOnce(ses, batch, replies, clock, deadline)
+		ses.extendOnce(batch, replies, clock, deadline)
 	}
 	if first.Replicas > 0 {
 		if err := ses.waitReplicas(first); err != nil {
@@ -44,14 +44,14 @@ func (s *Server) extendSome(batch []*Request, replies []Reply) int {
 }
 
 // extendOnce sends one pipeline. late reports whether the server found it too late.
-func (s *Server) extendOnce(ses session, batch []*Request, replies []Reply, clock *clock, deadline time.Time) (late bool) {
+func (ses session) extendOnce(batch []*Request, replies []Reply, clock *clock, deadline time.Time) (late bool) {
 	due, _ := clock.at(deadline)
-	commands := make([][]any, len(batch))
+	commands := make([]command, len(batch))
 	for i, r := range batch {
-		commands[i] = []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}
+		commands[i] = command{extendScript, []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}}
 	}
 	sent := time.Now()
-	raw, err := s.evalAll(ses, extendScript, commands)
+	raw, err := ses.evalAll(commands)
 	if err != nil {
 		fail(replies, err)
 		return false

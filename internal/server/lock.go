@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,12 +14,22 @@ type Request struct {
 	Token   string
 	TTL     time.Duration
 	Timeout time.Duration // bound on the whole operation on one server
+	Start   time.Time     // when the Timeout begins; zero: when the operation does
 
 	Fencing        bool
 	Guard          bool          // a server without data does not vote for one TTL
 	Replicas       int           // the reply counts only once so many replicas have it
 	ReplicaTimeout time.Duration // how long to wait for them
-	Keep           time.Duration // release: leave the lock to expire after so long, 0 deletes it
+	Keep           time.Duration // release: leave the lock to expire after so long, 1 ms at least; 0 deletes it
+
+	Plain bool // acquire: SET NX PX will do; the caller goes on trying, and nothing can interrupt it
+}
+
+func (r *Request) start() time.Time {
+	if r.Start.IsZero() {
+		return time.Now()
+	}
+	return r.Start
 }
 
 // A Verdict is what a server said.
@@ -57,41 +66,55 @@ func FenceKey(key string) string { return Sibling(key, "fence") }
 // Acquire tries once to take the lock. A try whose outcome is unknown, or that did not count
 // although it wrote, is rolled back in the background before anybody can mistake it for a lock.
 func (s *Server) Acquire(r *Request) Reply {
-	deadline := time.Now().Add(r.Timeout)
+	deadline := r.start().Add(r.Timeout)
 	ses, err := s.open(deadline.Add(r.ReplicaTimeout), r.Key)
 	if err != nil {
 		return Reply{Err: err}
 	}
 	defer ses.close()
-	clock := s.clocks.of(ses, r.Key)
-	if _, known := clock.at(deadline); !known {
-		// A first try without a deadline could be executed late by a server that hangs.
-		if err := ses.askTime(clock); err != nil {
-			return Reply{Err: err}
-		}
+	var reply Reply
+	if r.Plain && !r.Fencing && !r.Guard {
+		reply = ses.acquirePlain(r)
+	} else {
+		reply = s.acquireScripted(ses, r, deadline)
 	}
-	reply := ses.acquire(r, clock, deadline)
 	if reply.Verdict == Failed && !refused(reply.Err) {
-		s.sweep(r, deadline)
+		s.sweepTry(r, deadline)
 		return reply
 	}
 	if reply.Verdict == Done && r.Replicas > 0 {
 		if err := ses.waitReplicas(r); err != nil {
-			s.sweep(r, time.Time{})
+			s.Sweep(r)
 			return Reply{Err: err}
 		}
 	}
 	return reply
 }
 
+// acquireScripted is a try that carries its own deadline, for which we have to know the server's clock.
+func (s *Server) acquireScripted(ses session, r *Request, deadline time.Time) Reply {
+	clock := s.clocks.of(ses, r.Key)
+	if _, known := clock.at(deadline); !known {
+		if err := ses.askTime(clock); err != nil {
+			return Reply{Err: untried{err}}
+		}
+	}
+	return ses.acquire(r, clock, deadline)
+}
+
+// untried is an error that came before the try was sent.
+type untried struct{ error }
+
+func (u untried) Unwrap() error { return u.error }
+
 // acquire runs the acquiring script, a second time if our idea of the server's clock was off.
 func (ses session) acquire(r *Request, clock *clock, deadline time.Time) Reply {
-	args := argsPool.Get().(*[10]any)
-	defer argsPool.Put(args)
+	args := newArguments()
+	defer args.free()
 	for retry := false; ; retry = true {
 		due, _ := clock.at(deadline)
 		sent := time.Now()
-		raw, err := ses.eval(acquireScript, acquireArgs(args, r, due))
+		raw, err := ses.eval(acquireScript, args.acquire(r, due))
 		if err != nil {
 			return Reply{Err: err, Sent: sent}
 		}
@@ -106,26 +129,6 @@ func (ses session) acquire(r *Request, clock *clock, deadline time.Time) Reply {
 		return reply
 	}
 }
-
-// acquireArgs lays the arguments of the acquiring script into args, whose first place stays free.
-func acquireArgs(args *[10]any, r *Request, due int64) []any {
-	n := 3
-	args[2] = r.Key
-	counterTTL := any("0")
-	if r.Fencing {
-		args[n], n = FenceKey(r.Key), n+1
-		counterTTL = (r.TTL + fenceTTL).Milliseconds()
-	}
-	guard := any("0")
-	if r.Guard {
-		args[n], n = guardKey, n+1
-		guard = "1"
-	}
-	args[1] = n - 2
-	return append(args[:n], r.Token, r.TTL.Milliseconds(), due, counterTTL, guard)
-}
-
-var argsPool = sync.Pool{New: func() any { return new([10]any) }}
 
 // parseAcquire reads the reply of acquire.lua. now is the server's clock where the reply has it,
 // negative where the try came too late.
@@ -154,11 +157,12 @@ func parseAcquire(raw any) (r Reply, now int64) {
 // errLate is what a try gets that the server executed only after its deadline, and so not at all.
 var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
 
-// refused reports whether the server said no to a try that ended in err, so that it certainly
-// wrote no lock: acquire.lua writes it last.
+// refused reports whether a try that ended in err certainly wrote no lock: it was not sent, or the
+// server said no, and acquire.lua writes the lock last.
 func refused(err error) bool {
 	var e redis.Error
-	return errors.As(err, &e) || errors.Is(err, errLate)
+	var u untried
+	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
 }
 
 // askTime learns the server's clock.
@@ -190,22 +194,32 @@ func (ses session) waitReplicas(r *Request) error {
 // Release gives the lock back. If the server does not answer, the release is repeated in the
 // background until the lock's TTL is over.
 func (s *Server) Release(r *Request) Reply {
-	deadline := time.Now().Add(r.Timeout)
-	ses, err := s.open(deadline, r.Key)
+	sent := r.start()
+	ses, err := s.open(sent.Add(r.Timeout), r.Key)
 	if err != nil {
-		s.sweep(r, time.Time{})
+		s.Sweep(r)
 		return Reply{Err: err}
 	}
 	defer ses.close()
-	sent := time.Now()
-	raw, err := ses.eval(releaseScript, []any{nil, 1, r.Key, r.Token, r.Keep.Milliseconds()})
+	args := newArguments()
+	defer args.free()
+	c := releasing(r, args)
+	raw, err := ses.eval(c.script, c.args)
 	if err != nil && !Permanent(err) {
-		s.sweep(r, time.Time{})
+		s.Sweep(r)
 	}
 	return parseEnd(raw, err, sent)
 }
 
-// parseEnd reads the reply of release.lua and extend.lua.
+// releasing is the command that gives the lock of r back, laid out in args.
+func releasing(r *Request, args *arguments) command {
+	if r.Keep > 0 {
+		return command{retainScript, args.release(r)}
+	}
+	return command{releaseScript, args.release(r)}
+}
+
+// parseEnd reads the reply of release.lua, retain.lua and extend.lua.
 func parseEnd(raw any, err error, sent time.Time) Reply {
 	if e, ok := raw.(redis.Error); ok {
 		err = e

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -19,6 +20,9 @@ var extendSource string
 //go:embed lua/release.lua
 var releaseSource string
 
+//go:embed lua/retain.lua
+var retainSource string
+
 //go:embed lua/raise.lua
 var raiseSource string
 
@@ -26,6 +30,7 @@ var (
 	acquireScript = newScript(acquireSource)
 	extendScript  = newScript(extendSource)
 	releaseScript = newScript(releaseSource)
+	retainScript  = newScript(retainSource)
 	raiseScript   = newScript(raiseSource)
 )
 
@@ -51,13 +56,19 @@ func (ses session) eval(s script, args []any) (any, error) {
 	return reply, err
 }
 
-// evalAll runs the script once for each element of batch, in one round trip where the connection
-// allows it. An error of the connection is returned; errors of the server stand in replies.
-func (s *Server) evalAll(ses session, sc script, batch [][]any) (replies []any, err error) {
+// A command is a script with its arguments, as eval takes them.
+type command struct {
+	script script
+	args   []any
+}
+
+// evalAll runs many scripts in one round trip. An error of the connection is returned; errors of
+// the server stand in replies.
+func (ses session) evalAll(batch []command) (replies []any, err error) {
 	replies = make([]any, len(batch))
-	for _, args := range batch {
-		args[0] = sc.hash
-		if err := ses.conn.Send("EVALSHA", args...); err != nil {
+	for _, c := range batch {
+		c.args[0] = c.script.hash
+		if err := ses.conn.Send("EVALSHA", c.args...); err != nil {
 			return nil, normalize(err)
 		}
 	}
@@ -66,7 +77,7 @@ func (s *Server) evalAll(ses session, sc script, batch [][]any) (replies []any, 
 	}
 	forgotten := false
 	for i := range batch {
-		reply, err := ses.receive()
+		reply, err := ses.receive(max(time.Until(ses.deadline), time.Microsecond))
 		var refused redis.Error
 		switch {
 		case err == nil:
@@ -81,11 +92,11 @@ func (s *Server) evalAll(ses session, sc script, batch [][]any) (replies []any, 
 	if !forgotten {
 		return replies, nil
 	}
-	for i, args := range batch {
+	for i, c := range batch {
 		if e, ok := replies[i].(redis.Error); !ok || !noScript(e) {
 			continue
 		}
-		reply, err := ses.eval(sc, args)
+		reply, err := ses.eval(c.script, c.args)
 		var refused redis.Error
 		if errors.As(err, &refused) {
 			reply, err = refused, nil
@@ -99,6 +110,9 @@ func (s *Server) evalAll(ses session, sc script, batch [][]any) (replies []any, 
 }
 
 func noScript(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e redis.Error
-	return err != nil && errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
+	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
 }

@@ -36,6 +36,14 @@ func New(pool Pool) *Server {
 	return s
 }
 
+// Direct reports whether an operation can run on the goroutine of a caller that has all the time of
+// its deadline: there is a connection to be had that nobody has to dial, nor to test by means that
+// know no deadline. Otherwise something that we have no hold on could block for longer.
+func (s *Server) Direct() bool {
+	p, ok := s.pool.(*redis.Pool)
+	return ok && p.TestOnBorrow == nil && p.IdleCount() > 0
+}
+
 // Close stops the clean-up of abandoned tries, after one last attempt that takes no longer than d.
 func (s *Server) Close(d time.Duration) { s.sweeper.close(d) }
 
@@ -59,9 +67,9 @@ type session struct {
 	pinned   bool // bound to the cluster node of one key; no pipelining over several keys
 }
 
-// open checks a connection out, bound to the node that serves keys where the pool is a cluster.
+// open checks a connection out, bound to the node that serves key where the pool is a cluster.
 // The waiting and the dialling end at the deadline if the pool can be told so.
-func (s *Server) open(deadline time.Time, keys ...string) (session, error) {
+func (s *Server) open(deadline time.Time, key string) (session, error) {
 	c, err := s.get(deadline)
 	if err != nil {
 		return session{}, err
@@ -70,7 +78,7 @@ func (s *Server) open(deadline time.Time, keys ...string) (session, error) {
 	if b, ok := c.(interface{ Bind(keys ...string) error }); ok {
 		// Without this a cluster connection would take the hash of the script for the key.
 		ses.pinned = true
-		if err := b.Bind(keys...); err != nil {
+		if err := b.Bind(key); err != nil {
 			c.Close()
 			return session{}, err
 		}
@@ -80,9 +88,9 @@ func (s *Server) open(deadline time.Time, keys ...string) (session, error) {
 
 func (s *Server) get(deadline time.Time) (redis.Conn, error) {
 	if s.getContext != nil {
-		ctx := deadlineContext{deadline: deadline}
-		defer ctx.stop()
-		c, err := s.getContext(&ctx)
+		ctx := newDeadlineContext(deadline)
+		defer ctx.free()
+		c, err := s.getContext(ctx)
 		if err != nil {
 			return nil, normalize(err)
 		}
@@ -118,10 +126,9 @@ func (ses session) do(command string, args ...any) (any, error) {
 	return reply, nil
 }
 
-// receive reads the next reply of a pipeline within the deadline of the session.
-func (ses session) receive() (any, error) {
-	left := max(time.Until(ses.deadline), time.Microsecond)
-	reply, err := redis.ReceiveWithTimeout(ses.conn, left)
+// receive reads the next reply of a pipeline, which has to be there in d.
+func (ses session) receive(d time.Duration) (any, error) {
+	reply, err := redis.ReceiveWithTimeout(ses.conn, d)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
 		reply, err = ses.conn.Receive()
 	}

@@ -25,6 +25,7 @@ type litter struct {
 	Request
 	next  time.Time // when to try
 	again time.Time // the try that we clean up after may be executed until then
+	doubt bool      // or even later, though not after a command that we send when the server has answered one
 	until time.Time // the lock has expired by then
 }
 
@@ -37,11 +38,18 @@ const (
 	maxSweep = time.Second
 )
 
-// sweep releases the lock of r in the background. A command that took it may still be executed
-// until again, so a release that finds nothing is repeated after that.
-func (s *Server) sweep(r *Request, again time.Time) {
-	now := time.Now()
-	l := litter{Request: *r, next: now, again: again, until: now.Add(max(r.TTL, r.Keep) + r.Timeout)}
+// Sweep releases the lock of r in the background: the caller could not, or did not want to wait.
+func (s *Server) Sweep(r *Request) { s.sweep(litter{Request: *r}) }
+
+// sweepTry cleans up after a try of unknown outcome, which the server may still execute: until the
+// deadline if it carries that, else whenever the server finds it in its buffers.
+func (s *Server) sweepTry(r *Request, deadline time.Time) {
+	s.sweep(litter{Request: *r, again: deadline, doubt: r.Plain})
+}
+
+func (s *Server) sweep(l litter) {
+	l.next = time.Now()
+	l.until = l.next.Add(max(l.TTL, l.Keep) + l.Timeout)
 	w := &s.sweeper
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,9 +68,6 @@ func (s *Server) sweep(r *Request, again time.Time) {
 	w.done, w.stop, w.wake = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	go w.run()
 }
-
-// Sweep releases the lock of r in the background: the caller could not, or did not want to wait.
-func (s *Server) Sweep(r *Request) { s.sweep(r, time.Time{}) }
 
 func (w *sweeper) run() {
 	defer close(w.done)
@@ -134,42 +139,44 @@ func (w *sweeper) release(batch []litter) bool {
 	if ses.pinned {
 		batch = batch[:1]
 	}
-	commands := make([][]any, len(batch))
-	for i, l := range batch {
-		commands[i] = []any{nil, 1, l.Key, l.Token, l.Keep.Milliseconds()}
+	commands := make([]command, len(batch))
+	for i := range batch {
+		commands[i] = releasing(&batch[i].Request, new(arguments))
 	}
 	sent := time.Now()
-	raw, err := w.server.evalAll(ses, releaseScript, commands)
+	raw, err := ses.evalAll(commands)
 	if err != nil {
 		return false
 	}
-	settled := make(map[string]bool, len(batch)) // by token, whether nothing is left to do
+	verdicts := make(map[string]Reply, len(batch)) // by token
 	answered := true
 	for i, l := range batch {
-		switch reply := parseEnd(raw[i], nil, sent); {
-		case reply.Verdict == Done, Permanent(reply.Err):
-			settled[l.Token] = true
-		case reply.Verdict == Failed:
+		reply := parseEnd(raw[i], nil, sent)
+		if reply.Verdict == Failed && !Permanent(reply.Err) {
 			answered = false
-		default:
-			settled[l.Token] = !sent.Before(l.again)
+			continue
 		}
+		verdicts[l.Token] = reply
 	}
-	w.settle(settled)
+	w.settle(verdicts)
 	return answered
 }
 
-// settle forgets the tokens that are settled and puts the others off until their try is certainly over.
-func (w *sweeper) settle(settled map[string]bool) {
+// settle forgets what is done, and puts the rest off until its try is certainly over.
+func (w *sweeper) settle(verdicts map[string]Reply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	keep := w.litter[:0]
 	for _, l := range w.litter {
-		done, tried := settled[l.Token]
-		if done {
+		reply, tried := verdicts[l.Token]
+		switch over := tried && !reply.Sent.Before(l.again); {
+		case tried && (reply.Verdict == Done || reply.Verdict == Failed):
 			continue
-		}
-		if tried {
+		case over && !l.doubt:
+			continue
+		case over:
+			l.doubt, l.next = false, time.Now()
+		case tried:
 			l.next = l.again
 		}
 		keep = append(keep, l)

@@ -2,7 +2,6 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the token
--- ARGV[2]  0: delete the lock; else leave it to expire after so many ms
 --
 -- Replies
 --   1   released
@@ -13,13 +12,7 @@
 -- the deletion is never deleted.
 
 local holder = redis.call('GET', KEYS[1])
-if not holder then
-  return 0
-end
-if holder ~= ARGV[1] then
-  return -1
-end
-if ARGV[2] == '0' then
+if holder == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return holder and -1 or 0
