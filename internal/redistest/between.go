@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,8 +60,10 @@ func (b *Between) GetContext(ctx context.Context) (redis.Conn, error) {
 type betweenConn struct {
 	redis.Conn
 	between *Between
-	sent    []sent
-	broken  error
+
+	mu     sync.Mutex // one goroutine may send while another receives
+	sent   []sent
+	broken error
 }
 
 type sent struct {
@@ -68,14 +71,32 @@ type sent struct {
 	args    []any
 }
 
+func (c *betweenConn) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
 func (c *betweenConn) Err() error {
-	if c.broken != nil {
-		return c.broken
+	if err := c.failure(); err != nil {
+		return err
 	}
 	return c.Conn.Err()
 }
 
-func (c *betweenConn) Close() error { return c.Conn.Close() }
+// Close has the server execute what was sent and never asked for, as a real connection does.
+func (c *betweenConn) Close() error {
+	for c.failure() == nil {
+		next, ok := c.next()
+		if !ok {
+			break
+		}
+		if _, err := redis.DoWithTimeout(c.Conn, time.Second, next.command, next.args...); err != nil {
+			break
+		}
+	}
+	return c.Conn.Close()
+}
 
 func (c *betweenConn) Do(command string, args ...any) (any, error) {
 	return c.run(command, args, func() (any, error) { return c.Conn.Do(command, args...) })
@@ -86,26 +107,37 @@ func (c *betweenConn) DoWithTimeout(d time.Duration, command string, args ...any
 }
 
 func (c *betweenConn) Send(command string, args ...any) error {
-	c.sent = append(c.sent, sent{command, args})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = append(c.sent, sent{command, slices.Clone(args)})
 	return c.broken
 }
 
-func (c *betweenConn) Flush() error { return c.broken }
+func (c *betweenConn) Flush() error { return c.failure() }
 
 func (c *betweenConn) Receive() (any, error) { return c.ReceiveWithTimeout(0) }
 
 func (c *betweenConn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	if len(c.sent) == 0 {
+	next, ok := c.next()
+	if !ok {
 		return nil, errors.New("nothing was sent that could be received")
 	}
-	next := c.sent[0]
-	c.sent = c.sent[1:]
 	return c.DoWithTimeout(d, next.command, next.args...)
 }
 
+func (c *betweenConn) next() (first sent, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sent) == 0 {
+		return sent{}, false
+	}
+	first, c.sent = c.sent[0], c.sent[1:]
+	return first, true
+}
+
 func (c *betweenConn) run(command string, args []any, run func() (any, error)) (any, error) {
-	if c.broken != nil {
-		return nil, c.broken
+	if err := c.failure(); err != nil {
+		return nil, err
 	}
 	what := c.between.current()
 	if what == nil || command == "" {
@@ -114,7 +146,9 @@ func (c *betweenConn) run(command string, args []any, run func() (any, error)) (
 	reply, err := what(run, command, args)
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {
+		c.mu.Lock()
 		c.broken = err
+		c.mu.Unlock()
 	}
 	return reply, err
 }
