@@ -54,8 +54,11 @@ func Example() {
 	}
 	defer pool.Close()
 
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // to wait and to work
+	defer cancel()
+
 	mu := redimutex.New(pool, "invoices:2026-11")
-	err = mu.Do(context.Background(), func(ctx context.Context) error {
+	err = mu.Do(ctx, func(ctx context.Context) error {
 		fmt.Println("no other process is here now")
 		return nil // work here, and stop when ctx ends: then the lock is lost
 	})
