@@ -26,7 +26,7 @@ func TestReadmeAndPackageDocumentationNameEveryOption(t *testing.T) {
 	for _, page := range []string{"README.md", "doc.go"} {
 		text := read(t, page)
 		for _, name := range options(t) {
-			assert.Contains(t, text, name, page)
+			assert.True(t, strings.Contains(text, name), "%s does not name %s", page, name)
 		}
 	}
 }
