@@ -89,9 +89,11 @@ func FreeAddr(t testing.TB) string {
 
 func (s *Server) start() error {
 	_, port, _ := net.SplitHostPort(s.addr)
-	args := append([]string{"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard",
+	args := append([]string{
+		"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard",
 		binary(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", s.dir}, s.args...)
+		"--dir", s.dir,
+	}, s.args...)
 	s.guard = exec.Command("sh", args...)
 	s.guard.Dir = s.dir
 	out, err := s.guard.StdoutPipe()
