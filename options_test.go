@@ -1,0 +1,267 @@
+package redimutex_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	pool := &redis.Pool{}
+	with := func(opts ...redimutex.Option) func() { return func() { redimutex.New(pool, "k", opts...) } }
+	for sentence, f := range map[string]func(){
+		"WithTTL(0s): a lease has to last 10ms at least":                                    with(redimutex.WithTTL(0)),
+		"WithTTL(-1s): a lease has to last 10ms at least":                                   with(redimutex.WithTTL(-time.Second)),
+		"WithTTL(9.999999ms): a lease has to last 10ms at least":                            with(redimutex.WithTTL(10*time.Millisecond - 1)),
+		"WithPollInterval(0s): has to be more than 0 and less than the TTL, which is 10s":   with(redimutex.WithPollInterval(0)),
+		"WithPollInterval(-1s)":                                                             with(redimutex.WithPollInterval(-time.Second)),
+		"WithPollInterval(10s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithPollInterval(10 * time.Second)),
+		"WithPollInterval(3s): has to be more than 0 and less than the TTL, which is 2s":    with(redimutex.WithPollInterval(3*time.Second), redimutex.WithTTL(2*time.Second)),
+		"WithNodeTimeout(0s): has to be more than 0 and less than the TTL, which is 10s":    with(redimutex.WithNodeTimeout(0)),
+		"WithNodeTimeout(1m0s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithNodeTimeout(time.Minute)),
+		"WithMaxAttempts(0): has to be 1 at least":                                          with2(func() redimutex.Option { return redimutex.WithMaxAttempts(0) }),
+		"WithMaxAttempts(-3): has to be 1 at least":                                         with2(func() redimutex.Option { return redimutex.WithMaxAttempts(-3) }),
+		"WithMaxHold(0s): has to be more than 0":                                            with2(func() redimutex.Option { return redimutex.WithMaxHold(0) }),
+		"WithMaxHold(-1ns): has to be more than 0":                                          with2(func() redimutex.Option { return redimutex.WithMaxHold(-1) }),
+		"WithMinHold(0s): has to be more than 0":                                            with2(func() redimutex.Option { return redimutex.WithMinHold(0) }),
+		"WithMinHold(1m0s): has to be at most WithMaxHold, which is 1s":                     with(redimutex.WithMinHold(time.Minute), redimutex.WithMaxHold(time.Second)),
+		"WithOwner: the label has 257 bytes, 256 are allowed":                               with(redimutex.WithOwner(strings.Repeat("x", 257))),
+		`WithOwner("a\nb"): the label has a control character`:                              with(redimutex.WithOwner("a\nb")),
+		"WithBackoff: the function is nil":                                                  with2(func() redimutex.Option { return redimutex.WithBackoff(nil) }),
+		"Linear(0s): the step has to be more than 0":                                        func() { redimutex.Linear(0) },
+		"Exponential(0s, 1s): the first wait has to be more than 0 and at most the limit":   func() { redimutex.Exponential(0, time.Second) },
+		"Exponential(1m0s, 1s): the first wait has to be more than 0 and at most the limit": func() { redimutex.Exponential(time.Minute, time.Second) },
+		"Jittered: the function is nil":                                                     func() { redimutex.Jittered(nil) },
+		"an Option is nil":                                                                  with(nil),
+		"the key of a Mutex is empty":                                                       func() { redimutex.New(pool, "") },
+		"pool 0 is nil":                                                                     func() { redimutex.New(nil, "k") },
+		"pool 1 is nil":                                                                     func() { redimutex.NewRedlock([]redimutex.Pool{pool, (*redis.Pool)(nil)}, "k") },
+		"NewClient needs a pool for each server, and got none":                              func() { redimutex.NewClient(nil) },
+		"WithTTL(1s): a lease has to last":                                                  nil,
+	} {
+		if f == nil {
+			with(redimutex.WithTTL(time.Second))() // allowed
+			continue
+		}
+		assert.ErrorContains(t, panicOf(t, f), "redimutex: "+sentence)
+	}
+}
+
+// with2 defers an Option that checks its argument itself.
+func with2(option func() redimutex.Option) func() { return func() { option() } }
+
+func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, []redimutex.Pool{&redis.Pool{}}, redimutex.WithPollInterval(time.Second))
+	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("") }), "empty")
+	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
+	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithPollInterval(1s)")
+}
+
+func TestSmallestTTLWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Millisecond))
+		m.Lock()
+		time.Sleep(time.Second)
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestBackoffs(t *testing.T) {
+	t.Parallel()
+	linear := redimutex.Linear(100 * time.Millisecond)
+	assert.Equal(t, 100*time.Millisecond, linear(1))
+	assert.Equal(t, time.Second, linear(10))
+	assert.Equal(t, time.Duration(math.MaxInt64), linear(math.MaxInt), "and does not overflow")
+
+	exponential := redimutex.Exponential(10*time.Millisecond, time.Second)
+	for attempt, want := range map[int]time.Duration{1: 10, 2: 20, 3: 40, 7: 640, 8: 1000, 9: 1000, 1 << 30: 1000} {
+		assert.Equal(t, want*time.Millisecond, exponential(attempt))
+	}
+	assert.Equal(t, time.Duration(math.MaxInt64), redimutex.Exponential(1, math.MaxInt64)(1000))
+
+	least, most := time.Hour, time.Duration(0)
+	jittered := redimutex.Jittered(func(int) time.Duration { return time.Second })
+	for range 1000 {
+		d := jittered(1)
+		least, most = min(least, d), max(most, d)
+	}
+	assert.GreaterOrEqual(t, least, 500*time.Millisecond)
+	assert.Less(t, most, 1500*time.Millisecond)
+	assert.Greater(t, most-least, 800*time.Millisecond)
+	assert.Zero(t, redimutex.Jittered(func(int) time.Duration { return 0 })(1))
+}
+
+// tries records when a Mutex has tried in vain, in virtual time.
+func tries(at *[]time.Duration) redimutex.Option {
+	began := time.Now()
+	return redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { *at = append(*at, time.Since(began)) }})
+}
+
+func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []redimutex.Option
+		want    []time.Duration // in ms
+	}{
+		"poll interval":     {nil, []time.Duration{0, 50, 100, 150}},
+		"own poll interval": {[]redimutex.Option{redimutex.WithPollInterval(time.Second)}, []time.Duration{0, 1000, 2000, 3000}},
+		"linear":            {[]redimutex.Option{redimutex.WithBackoff(redimutex.Linear(100 * time.Millisecond))}, []time.Duration{0, 100, 300, 600}},
+		"exponential": {
+			[]redimutex.Option{redimutex.WithBackoff(redimutex.Exponential(100*time.Millisecond, 300*time.Millisecond))},
+			[]time.Duration{0, 100, 300, 600},
+		},
+		"negative": {[]redimutex.Option{redimutex.WithBackoff(func(int) time.Duration { return -time.Hour })}, []time.Duration{0, 0, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, pool := redistest.Virtual(t)
+				require.NoError(t, server.Set("k", "foreign"))
+				var at []time.Duration
+				m := newMutex(t, pool, "k", append(c.options, tries(&at), redimutex.WithMaxAttempts(4))...)
+				err := m.LockContext(t.Context(), 0)
+				assert.ErrorIs(t, err, redimutex.ErrLocked)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.Len(t, at, 4)
+				for i, want := range c.want {
+					assert.Equal(t, want*time.Millisecond, at[i])
+				}
+			})
+		})
+	}
+}
+
+func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMaxAttempts(10), redimutex.WithBackoff(redimutex.Linear(100*time.Millisecond)))
+		m := client.Mutex("k")
+		m.Lock()
+		began := time.Now()
+		for _, lock := range []func() error{
+			func() error { return client.Mutex("k").LockContext(t.Context(), 0) },
+			func() error { return panicOf(t, client.Mutex("k").Lock) },
+		} {
+			assert.ErrorIs(t, lock(), redimutex.ErrLocked)
+		}
+		// 100 ms, 200 ms and so on until the tenth try, twice; whether a wait follows the last is left open.
+		assert.WithinRange(t, time.Now(), began.Add(2*4500*time.Millisecond), began.Add(2*5500*time.Millisecond))
+		m.Unlock()
+		require.NoError(t, client.Mutex("k").LockContext(t.Context(), 0))
+	})
+}
+
+func TestOptionsOfAMutexComeOnTopOfTheClients(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithOwner("client"))
+	m := client.Mutex("a", redimutex.WithTTL(time.Hour))
+	m.Lock()
+	assert.Greater(t, pttl(t, s, "a"), 59*time.Minute)
+	assert.Contains(t, s.Get("a"), " client")
+	m.Unlock()
+	m = client.Mutex("b")
+	m.Lock()
+	assert.LessOrEqual(t, pttl(t, s, "b"), time.Minute)
+	m.Unlock()
+}
+
+// A counter is an slog.Handler that counts what it gets.
+type counter struct {
+	slog.Handler
+	records atomic.Int64
+	last    atomic.Pointer[string]
+}
+
+func newCounter() *counter { return &counter{Handler: slog.DiscardHandler} }
+
+func (c *counter) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *counter) Handle(_ context.Context, r slog.Record) error {
+	c.records.Add(1)
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += fmt.Sprint(" ", a); return true })
+	c.last.Store(&text)
+	return nil
+}
+
+func (c *counter) text() string {
+	if p := c.last.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		cut := redistest.NewBetween(pool)
+		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		log := newCounter()
+		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
+		for range 10 { // goroutines of one key
+			go client.Mutex("k").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
+		}
+		time.Sleep(10500 * time.Millisecond)
+		assert.LessOrEqual(t, log.records.Load(), int64(11))
+		assert.GreaterOrEqual(t, log.records.Load(), int64(9))
+		assert.Contains(t, log.text(), "key=k")
+		assert.Contains(t, log.text(), "the connection was cut")
+	})
+}
+
+func TestContentionIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		log := newCounter()
+		m := newMutex(t, pool, "k", redimutex.WithLogger(slog.New(log)))
+		assert.Error(t, m.LockContext(t.Context(), time.Minute))
+		assert.False(t, m.TryLock())
+		assert.Zero(t, log.records.Load())
+	})
+}
+
+func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	log := newCounter()
+	pool := redistest.NewBetween(s.Pool())
+	client := newClient(t, []redimutex.Pool{pool}, redimutex.WithLogger(slog.New(log)))
+	m := client.Mutex("k")
+
+	m.Lock()
+	s.Do("DEL", "k")
+	m.Unlock()
+	assert.EqualValues(t, 1, log.records.Load())
+	assert.Contains(t, log.text(), "lease lost: deleted")
+
+	cut := func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut }
+	pool.Set(cut)
+	assert.False(t, m.TryLock())
+	assert.EqualValues(t, 2, log.records.Load())
+	assert.Contains(t, log.text(), "TryLock")
+
+	pool.Set(nil)
+	require.NoError(t, m.Do(t.Context(), func(context.Context) error {
+		pool.Set(cut)
+		return nil
+	}), "the key expires, and what f did was protected")
+	assert.EqualValues(t, 3, log.records.Load())
+	assert.Contains(t, log.text(), "Do")
+	pool.Set(nil)
+}
