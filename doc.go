@@ -94,7 +94,7 @@
 //
 // A [Pool] is a *redis.Pool of redigo, or a *redisc.Cluster of mna/redisc, as it is. Every operation
 // has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has, and a try that a
-// hung server executes after its deadline takes nothing. [NewPool] makes a pool from a URL.
+// hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL.
 //
 // One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails
 // over to them, add [WithReplicas]; a pool whose Dial asks a Sentinel for the primary fits. Give
