@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,12 +21,12 @@ in a file, by reading it, thinking for a moment, and writing it back.
   Round 1  without a lock: updates get lost.
   Round 2  with the lock: none is.
   Round 3  with the lock, and a process that holds it is killed halfway through an update:
-           the lock comes free by itself when its TTL of %v is over, and nothing is lost.
+           the lock comes free by itself when its TTL of %s is over, and nothing is lost.
 
 It takes about ten seconds, and needs nothing installed.
 
-  -redis URL   use this server instead of an embedded one; repeat it for Redlock.
-               The demo uses one key of its own there, and deletes it.
+  -redis URL   use this server instead of one inside the demo; repeat it for Redlock.
+               -redis @FILE reads URLs from FILE. The demo has a key of its own, and deletes it.
   -svg FILE    write the picture of who held the lock when to FILE
 
 The exit status is 0 if no update was lost under the lock, 1 if one was or a round could not be
@@ -48,7 +47,7 @@ const (
 
 // A demo is what was asked for on the command line.
 type demo struct {
-	urls []string
+	urls urls
 	svg  string
 	t    terminal
 }
@@ -60,11 +59,10 @@ func demoCommand(args []string, t terminal) int {
 	d := &demo{t: t}
 	if err := d.parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintf(t.out, demoHelp, demoWorkers, demoGoroutines, demoTTL)
+			fmt.Fprintf(t.out, demoHelp, demoWorkers, demoGoroutines, inSeconds(demoTTL))
 			return exitOK
 		}
-		fmt.Fprintf(t.err, "redimutex demo: %v; see redimutex demo -h\n", err)
-		return exitUsage
+		return usageError(t, "demo", err)
 	}
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
@@ -74,15 +72,19 @@ func demoCommand(args []string, t terminal) int {
 }
 
 func (d *demo) parse(args []string) error {
-	f := flag.NewFlagSet("demo", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.Func("redis", "", func(url string) error { d.urls = append(d.urls, url); return nil })
+	f := newFlags("demo")
+	f.Var(&d.urls, "redis", "")
 	f.StringVar(&d.svg, "svg", "", "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if len(d.urls) > 0 {
+		if _, err := findServers(d.urls); err != nil {
+			return err
+		}
 	}
 	if d.svg != "" {
 		// Better now than after ten seconds.
@@ -116,8 +118,8 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	defer team.close()
 
-	fmt.Fprintf(d.t.out, "%d processes with %d goroutines each raise one counter in a file: they read it, think for a\n"+
-		"moment, and write it back. The lock is the key %s on %s.\n", demoWorkers, demoGoroutines, s.key, s.name)
+	fmt.Fprintf(d.t.out, "%d processes with %d goroutines each raise one counter in a file: they read it,\n"+
+		"think for a moment, and write it back.\n\nThe lock is the key %s on %s.\n", demoWorkers, demoGoroutines, s.key, s.name)
 	var results []*result
 	for i, r := range demoRounds {
 		fmt.Fprintf(d.t.out, "\n%d. %s\n\n", i+1, r.title)
@@ -126,6 +128,9 @@ func (d *demo) run(ctx context.Context) error {
 			return err
 		}
 		results = append(results, res)
+		if res.failed() {
+			return verdict(results)
+		}
 		fmt.Fprint(d.t.out, res.words(), "\n", res.timeline.text(styleOf(d.t.out)))
 	}
 	if d.svg != "" {

@@ -35,7 +35,8 @@ type result struct {
 	counter      int // what the file says after the round
 	timeline     timeline
 	timedOut     bool
-	failure      string // why a worker gave up the round
+	planned      int    // updates
+	failure      string // why a worker could not update, the last time
 }
 
 // lost returns how many acknowledged updates are not in the counter. It is exact: a worker reports
@@ -46,8 +47,8 @@ func (r *result) lost() int { return max(0, r.acknowledged-r.counter) }
 // incomplete returns an error if the round did not show what it was for.
 func (r *result) incomplete() error {
 	switch {
-	case r.failure != "" && (!r.timedOut || r.acknowledged == 0): // else it was a bad moment at the very end
-		return &serverError{errors.New(r.failure)}
+	case r.failed():
+		return &serverError{r.failure}
 	case r.counter > r.acknowledged:
 		return fmt.Errorf("the counter says %d, but only %d updates were reported", r.counter, r.acknowledged)
 	case r.kill && r.timeline.death == nil:
@@ -58,20 +59,23 @@ func (r *result) incomplete() error {
 	return nil
 }
 
+// failed reports whether the workers could not do their work. A few failures are a bad moment of a
+// busy machine.
+func (r *result) failed() bool { return r.failure != "" && r.acknowledged < r.planned/2 }
+
 // words tells the result.
 func (r *result) words() string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "   "+format+"\n", args...) }
 	if d := r.timeline.death; d != nil {
-		say("Worker %d was killed at %s, while it held the lock: it had read the counter, and not written yet.",
-			d.worker+1, inSeconds(d.at))
+		say("Worker %d was killed at %s: it held the lock, had read, and not written yet.", d.worker+1, inSeconds(d.at))
 		if d.over() {
 			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.heir+1, inSeconds(d.recovery()), inSeconds(demoTTL))
 		}
 	}
 	told := "no update was lost."
 	if n := r.lost(); n > 0 {
-		told = fmt.Sprintf("%s lost.", wasLost(n))
+		told = fmt.Sprintf("%s lost.", were(n))
 	}
 	say("%s, and the counter says %d: %s", count(r.acknowledged, "update"), r.counter, told)
 	if peak := r.timeline.peak(); peak > 1 {
@@ -80,7 +84,7 @@ func (r *result) words() string {
 		say("There was never more than one goroutine in the critical section.")
 	}
 	if r.givenUp > 0 {
-		say("%s given up, because the lease was lost before: this machine is busy, or the key was deleted.", wasLost(r.givenUp))
+		say("%s given up, because the lease was lost before the update was written.", were(r.givenUp))
 	}
 	if r.timedOut {
 		say("The round was ended after %v; this machine is busy.", r.limit)
@@ -88,7 +92,7 @@ func (r *result) words() string {
 	return b.String()
 }
 
-func wasLost(n int) string {
+func were(n int) string {
 	if n == 1 {
 		return "1 was"
 	}
@@ -104,7 +108,7 @@ type play struct {
 	open     map[[2]int]span // who is in the critical section, by worker and goroutine
 	running  map[int]bool    // workers whose round is not over
 	each     map[int]int     // updates of each worker
-	planned  int             // updates
+	heard    time.Time       // when the last update was acknowledged
 	victim   int             // the worker that is to be killed; -1 as long as there is none
 	alarm    *time.Timer     // when something is due, whatever the workers say
 	due      func() error
@@ -124,6 +128,7 @@ func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*r
 		open: make(map[[2]int]span), running: make(map[int]bool), each: make(map[int]int),
 		alarm: time.NewTimer(r.limit),
 	}
+	p.heard = p.began
 	defer p.alarm.Stop()
 	p.due = p.timeOut
 	if r.kill {
@@ -192,6 +197,7 @@ func (p *play) take(r report) error {
 			}
 			break
 		}
+		p.heard = time.Now()
 		p.acknowledged++
 		p.each[r.worker]++
 		if p.kill && p.victim < 0 && p.acknowledged >= p.planned/2 {
@@ -199,7 +205,9 @@ func (p *play) take(r report) error {
 		}
 	case eventError:
 		p.failure = r.Text
-		p.crew.tellAll(order{Stop: true})
+		if time.Since(p.heard) > lockLimit {
+			p.crew.tellAll(order{Stop: true}) // there is no use in going on
+		}
 	case eventOver:
 		delete(p.running, r.worker)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -14,51 +13,43 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A demoServer is where the lock of the demo is: an embedded server, or the one that was asked for.
+// A demoServer is where the lock of the demo is: an embedded server, or those that were asked for.
 type demoServer struct {
-	urls     []string // may contain passwords
-	name     string   // for people
+	urls     urls // may contain passwords
+	name     string
 	key      string
-	pools    []*redis.Pool
+	nodes    servers
 	embedded *miniredis.Miniredis
 }
 
 // A serverError says that the server can't be used.
-type serverError struct{ err error }
+type serverError struct{ words string }
 
-func (e *serverError) Error() string { return e.err.Error() }
+func (e *serverError) Error() string { return e.words }
 
-// openDemoServer opens the servers at urls, an embedded one without any, and makes sure that a lock
-// can be had there.
-func openDemoServer(ctx context.Context, urls []string) (*demoServer, error) {
-	s := &demoServer{urls: urls, key: "redimutex:demo:" + strings.ToLower(rand.Text()[:8])}
-	if len(urls) == 0 {
+// openDemoServer opens the servers at given, or an embedded one if there are none, and makes sure
+// that a lock can be had there.
+func openDemoServer(ctx context.Context, given urls) (*demoServer, error) {
+	s := &demoServer{urls: given, key: "redimutex:demo:" + strings.ToLower(rand.Text()[:8])}
+	if len(given) == 0 {
 		s.embedded = miniredis.NewMiniRedis()
 		s.embedded.ClockTTL(true) // else nothing expires
 		if err := s.embedded.StartAddr("127.0.0.1:0"); err != nil {
 			return nil, err
 		}
-		s.urls = []string{"redis://" + s.embedded.Addr()}
-		s.name = "an embedded server"
+		s.urls = urls{"redis://" + s.embedded.Addr()}
 	}
-	for _, url := range s.urls {
-		p, err := redimutex.NewPool(url)
-		if err != nil {
-			s.close()
-			return nil, &serverError{err}
-		}
-		s.pools = append(s.pools, p)
+	var err error
+	if s.nodes, err = findServers(s.urls); err == nil {
+		err = s.probe(ctx)
 	}
-	switch {
-	case s.embedded != nil:
-	case len(urls) > 1:
-		s.name = count(len(urls), "server")
-	default:
-		s.name = "the given server"
-	}
-	if err := s.probe(ctx); err != nil {
+	if err != nil {
 		s.close()
-		return nil, &serverError{err}
+		return nil, err
+	}
+	s.name = s.nodes.addresses()
+	if s.embedded != nil {
+		s.name = "a server inside the demo"
 	}
 	return s, nil
 }
@@ -66,23 +57,32 @@ func openDemoServer(ctx context.Context, urls []string) (*demoServer, error) {
 // probe locks and unlocks once, so that a server that is away, refuses us or is read-only says so
 // before the demo begins.
 func (s *demoServer) probe(ctx context.Context) error {
-	c := demoClient(s.pools, "demo")
+	ctx, cancel := context.WithTimeout(ctx, serverLimit)
+	defer cancel()
+	c := demoClient(s.nodes, "demo")
 	defer c.Close()
 	m := c.Mutex(s.key)
-	if err := m.LockContext(ctx, serverLimit); err != nil {
-		return err
+	err := s.nodes.connect(ctx)
+	if err == nil {
+		err = m.LockContext(ctx, 0)
 	}
-	return m.UnlockContext(ctx)
+	if err == nil {
+		err = m.UnlockContext(ctx)
+	}
+	if err != nil {
+		return &serverError{s.nodes.explain(err)}
+	}
+	return nil
 }
 
 // close deletes the key, which a killed holder may have left behind, and ends the embedded server.
 func (s *demoServer) close() {
-	for _, p := range s.pools {
-		if s.embedded == nil {
-			s.remove(p)
+	if s.embedded == nil {
+		for _, n := range s.nodes {
+			s.remove(n.pool)
 		}
-		p.Close()
 	}
+	s.nodes.close()
 	if s.embedded != nil {
 		s.embedded.Close()
 	}
@@ -102,22 +102,12 @@ func (s *demoServer) remove(p *redis.Pool) {
 
 // demoClient returns a Client with the options of the demo. Waiters poll, so that every server will
 // do; they do so often, because the demo is about turns of a few milliseconds.
-func demoClient(pools []*redis.Pool, owner string) *redimutex.Client {
-	all := make([]redimutex.Pool, len(pools))
-	for i, p := range pools {
-		all[i] = p
-	}
-	return redimutex.NewClient(all,
+func demoClient(nodes servers, owner string) *redimutex.Client {
+	return redimutex.NewClient(nodes.pools(),
 		redimutex.WithTTL(demoTTL),
 		redimutex.WithPollInterval(10*time.Millisecond),
 		redimutex.WithNodeTimeout(demoTTL/4), // a busy machine is not a broken server
 		redimutex.WithOwner(owner),
 		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // it would write into the picture
 	)
-}
-
-// failed reports whether err says that the servers failed us, and not that time ran out.
-func failed(err error) bool {
-	var node redimutex.NodeError
-	return errors.As(err, &node)
 }

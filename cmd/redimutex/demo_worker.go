@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 )
@@ -25,17 +22,17 @@ const workerArgument = "-worker"
 // A demoJob is what a worker has to know once.
 type demoJob struct {
 	Worker int
-	URLs   []string
+	URLs   urls
 	Key    string
 	File   string
 }
 
 // An order is what the demo tells a worker; each worker gets a job first.
 type order struct {
-	Job    *demoJob   `json:",omitempty"`
-	Start  *start `json:",omitempty"`
-	Linger bool   `json:",omitempty"` // the next holder stops halfway, until it is killed
-	Stop   bool   `json:",omitempty"` // end the round
+	Job    *demoJob `json:",omitempty"`
+	Start  *start   `json:",omitempty"`
+	Linger bool     `json:",omitempty"` // the next holder stops halfway, until it is killed
+	Stop   bool     `json:",omitempty"` // end the round
 }
 
 // A start begins a round.
@@ -60,14 +57,15 @@ const (
 	eventDone    = "done"    // the update was written: from now on it is acknowledged
 	eventGivenUp = "givenup" // out of the critical section without having written
 	eventOver    = "over"    // this worker's round is over
-	eventError   = "error"
+	eventError   = "error"   // an update was not even begun
 )
 
 // What a goroutine does with its time.
 const (
-	thinkMin = 20 * time.Millisecond // between reading and writing
-	thinkMax = 30 * time.Millisecond
-	restMax  = 500 * time.Millisecond // between two updates
+	lockLimit = demoTTL * 3 / 2       // for getting the lock; a killed holder takes less
+	thinkMin  = 20 * time.Millisecond // between reading and writing
+	thinkMax  = 30 * time.Millisecond
+	restMax   = 500 * time.Millisecond // between two updates
 )
 
 // A demoHand is the worker process: its goroutines, and the counter that they raise.
@@ -121,20 +119,16 @@ func (h *demoHand) obey(o *order) error {
 
 // take sets the worker up for its job.
 func (h *demoHand) take(j *demoJob) error {
-	var pools []*redis.Pool
-	for _, url := range j.URLs {
-		p, err := redimutex.NewPool(url)
-		if err != nil {
-			return err
-		}
-		pools = append(pools, p)
+	nodes, err := findServers(j.URLs)
+	if err != nil {
+		return err
 	}
 	c, err := openCounter(j.File)
 	if err != nil {
 		return err
 	}
 	h.counter = c
-	h.mutex = demoClient(pools, fmt.Sprintf("demo worker %d, process %d", j.Worker, os.Getpid())).Mutex(j.Key)
+	h.mutex = demoClient(nodes, fmt.Sprintf("demo worker %d, process %d", j.Worker, os.Getpid())).Mutex(j.Key)
 	h.tell(event{Kind: eventReady})
 	return nil
 }
@@ -149,14 +143,9 @@ func (h *demoHand) start(s *start) {
 		team.Go(func() {
 			for range s.Updates {
 				rest(ctx, rand.N(restMax))
-				err := h.update(ctx, s.Lock, g)
-				if err == nil || errors.Is(err, redimutex.ErrLost) {
-					continue
-				}
-				if ctx.Err() == nil || failed(err) {
+				if err := h.update(ctx, s.Lock, g); err != nil && ctx.Err() == nil {
 					h.tell(event{Kind: eventError, Text: err.Error()})
 				}
-				return
 			}
 		})
 	}
@@ -181,11 +170,14 @@ func (h *demoHand) update(ctx context.Context, lock bool, goroutine int) error {
 	if !lock {
 		return h.raise(ctx, goroutine, func() bool { return true })
 	}
-	return h.mutex.Do(ctx, func(ctx context.Context) error {
-		// A process that was paused for longer than its lease finds out here, and does not write.
-		held := h.mutex.Lease()
-		return h.raise(ctx, goroutine, func() bool { return held.Err() == nil })
-	})
+	if err := h.mutex.LockContext(ctx, lockLimit); err != nil {
+		return err
+	}
+	// A lock that can't be given back expires.
+	defer h.mutex.UnlockContext(ctx) //nolint:errcheck // see above
+	held := h.mutex.Lease()
+	// A process that was paused for longer than its lease finds out before it writes, and does not.
+	return h.raise(held.Context(ctx), goroutine, func() bool { return held.Err() == nil })
 }
 
 // raise is the critical section: it reads, thinks, and writes if it still may.

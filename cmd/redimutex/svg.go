@@ -13,9 +13,9 @@ const (
 	svgLeft   = 88 // of the timelines, after the names of the workers
 	svgRight  = svgWidth - 28
 	svgTop    = 118 // of the first round
-	svgLane   = 5   // one goroutine
+	svgLane   = 6   // one goroutine
 	svgRow    = demoGoroutines*svgLane + 6
-	svgHead   = 58 // title and words of a round
+	svgHead   = 52 // title and words of a round
 	svgFoot   = 50 // its axis, and the space below
 	svgRound  = svgHead + demoWorkers*svgRow + svgFoot
 	svgMargin = 24
@@ -101,8 +101,8 @@ func (d *drawing) legend(y int) {
 		class, words string
 		width        int
 	}{
-		{"held", "in the critical section, alone", 226},
-		{"clash", "together with another: updates get lost", 284},
+		{"held", "in the critical section, alone", 232},
+		{"clash", "together with another: updates get lost", 296},
 		{"free", "the holder is dead, its lock has not expired yet", 0},
 	} {
 		d.add(`<rect class="%s" x="%d" y="%d" width="14" height="11"/>`, e.class, x, y-10)
@@ -116,10 +116,11 @@ func (d *drawing) round(top int, title string, r *result) {
 	t := &r.timeline
 	class, told := "good", "no update was lost"
 	if n := r.lost(); n > 0 {
-		class, told = "bad", wasLost(n)+" lost"
+		class, told = "bad", were(n)+" lost"
 	}
 	d.text(svgMargin, top+22, "head", title)
-	d.text(svgMargin, top+42, class, fmt.Sprintf("%s, and the counter says %d: %s", count(r.acknowledged, "update"), r.counter, told))
+	d.element("text", fmt.Sprintf(` x="%d" y="%d" class="%s" text-anchor="end"`, svgRight, top+22, class),
+		fmt.Sprintf("%s, and the counter says %d: %s", count(r.acknowledged, "update"), r.counter, told))
 
 	rows := top + svgHead
 	bottom := rows + demoWorkers*svgRow
@@ -152,7 +153,7 @@ func (d *drawing) round(top int, title string, r *result) {
 func (d *drawing) axis(length time.Duration, top, bottom int) {
 	for _, at := range ticks(length) {
 		x := d.x(at)
-		d.add(`<line class="grid" x1="%.1f" y1="%d" x2="%[1].1f" y2="%[3]d"/>`, x, top-3, bottom+3)
+		d.add(`<line class="grid" x1="%.1f" y1="%d" x2="%.1[1]f" y2="%[3]d"/>`, x, top-3, bottom+3)
 		d.element("text", fmt.Sprintf(` x="%.1f" y="%d" class="muted" text-anchor="middle"`, x, bottom+17), fmt.Sprintf("%g s", at.Seconds()))
 	}
 }
@@ -169,14 +170,14 @@ func (d *drawing) free(t *timeline, top, bottom int) {
 // death marks the end of the victim, and the moment when somebody else had its lock.
 func (d *drawing) death(t *timeline, top, bottom int) {
 	x, y := d.x(t.death.at), top+t.death.worker*svgRow+svgRow/2-1
-	d.add(`<line class="kill" x1="%.1f" y1="%d" x2="%[1].1f" y2="%[3]d"/>`, x, top-3, bottom)
+	d.add(`<line class="kill" x1="%.1f" y1="%d" x2="%.1[1]f" y2="%[3]d"/>`, x, top-3, bottom)
 	d.add(`<path class="kill" fill="none" d="M%.1f %d l12 12 m0 -12 l-12 12"/>`, x+6, y-6)
-	d.text(x+24, y+5, "bad", fmt.Sprintf("worker %d killed", t.death.worker+1))
-	d.element("text", fmt.Sprintf(` x="%.1f" y="%d" class="bad" text-anchor="middle"`, x, top-8), inSeconds(t.death.at))
+	d.element("text", fmt.Sprintf(` x="%.1f" y="%d" class="bad" text-anchor="end"`, x+4, top-8),
+		fmt.Sprintf("worker %d killed at %s", t.death.worker+1, inSeconds(t.death.at)))
 	if !t.death.over() {
 		return
 	}
 	x = d.x(t.death.next)
-	d.add(`<line class="back" x1="%.1f" y1="%d" x2="%[1].1f" y2="%[3]d"/>`, x, top-3, bottom)
-	d.text(x+4, top-8, "good", fmt.Sprintf("worker %d has it, after %s", t.death.heir+1, inSeconds(t.death.recovery())))
+	d.add(`<line class="back" x1="%.1f" y1="%d" x2="%.1[1]f" y2="%[3]d"/>`, x, top-3, bottom)
+	d.text(x-4, top-8, "good", fmt.Sprintf("worker %d has it, after %s", t.death.heir+1, inSeconds(t.death.recovery())))
 }

@@ -91,11 +91,17 @@ func (t *timeline) deathRow(s style) string {
 	if t.death.over() {
 		to, told = t.column(t.death.next), "free after "+inSeconds(t.death.recovery())
 	}
-	line := s.pick("─", "-")
-	middle := " " + told + " "
-	left := max(to-from-1-len(middle), 0)
-	return strings.Repeat(" ", from) + s.pick("╰", "+") + strings.Repeat(line, left/2) + middle +
-		strings.Repeat(line, left-left/2) + s.pick("╯", "+")
+	bracket := func(inside string, width int) string {
+		return s.pick("╰", "+") + inside + strings.Repeat(s.pick("─", "-"), max(width-len(inside), 0)) + s.pick("╯", "+")
+	}
+	width := max(to-from-1, 0)
+	switch {
+	case width >= len(told)+2:
+		return strings.Repeat(" ", from) + bracket(" "+told+" ", width)
+	case to+1+len(told) < textWidth:
+		return strings.Repeat(" ", from) + bracket("", width) + " " + told
+	}
+	return strings.Repeat(" ", max(from-1-len(told), 0)) + told + " " + bracket("", width)
 }
 
 // axis shows the time.
