@@ -408,7 +408,7 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 		l := m.Lease()
 		tokens = append(tokens, l.Token())
 		time.Sleep(18*time.Millisecond + time.Duration(i)*50*time.Microsecond) // about when a renewal is due
-		_ = m.UnlockContext(t.Context()) // a slow machine may have lost the lease
+		_ = m.UnlockContext(t.Context())                                       // a slow machine may have lost the lease
 	}
 	lines := monitor.Lines()
 	for _, token := range tokens {
