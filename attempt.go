@@ -20,7 +20,9 @@ type attempt struct {
 	began  time.Time
 	tries  int
 	single bool
-	fresh  bool // nothing was waited for
+	fresh  bool   // nothing was waited for
+	token  string // of the next try
+	place  *place // in the queue on the servers; nil without one
 }
 
 // enter waits for our turn among the goroutines of this process.
@@ -99,11 +101,18 @@ func (m *Mutex) tryEnter(ctx context.Context) (attempt, error) {
 // run tries until it has the lock, or has to give up, and passes the turn on in that case.
 func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	m, c := a.mutex, a.mutex.client
+	a.token = m.config.token()
+	if m.config.queue && !a.single {
+		a.place = &place{name: a.token}
+	}
 	l, err := a.try(ctx)
 	if err != nil && !a.single {
 		c.counters.waiting.Add(1)
 		l, err = a.retry(ctx, err)
 		c.counters.waiting.Add(-1)
+	}
+	if a.place != nil {
+		a.place.leave(a, err == nil)
 	}
 	if err != nil {
 		c.counters.failed.Add(1)
@@ -141,25 +150,33 @@ func (a *attempt) retry(ctx context.Context, err error) (*Lease, error) {
 			a.line.warned = time.Now()
 			m.config.log().Warn("redimutex: can't lock yet", "key", m.key, "err", err)
 		}
-		a.line.pause = time.Now().Add(m.pause(a.tries))
-		if end := a.sleep(ctx); end != nil {
-			return nil, end
+		l, end := a.wait(ctx)
+		if l != nil || end != nil {
+			return l, end
 		}
-		var l *Lease
 		if l, err = a.try(ctx); err == nil {
 			return l, nil
 		}
 	}
 }
 
-// sleep waits until the line may try again.
-func (a *attempt) sleep(ctx context.Context) error {
+// wait waits until it is time for the next try, unless a lock is handed to us without one.
+func (a *attempt) wait(ctx context.Context) (*Lease, error) {
+	if a.place != nil {
+		return a.turn(ctx)
+	}
+	pause := a.mutex.pause(a.tries)
+	a.line.pause = time.Now().Add(pause)
+	return nil, a.sleep(ctx, pause)
+}
+
+// sleep returns nil after d, or why it was cut short.
+func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
 	m := a.mutex
-	wait := time.Until(a.line.pause)
-	if wait <= 0 {
+	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -176,13 +193,16 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	m, c := a.mutex, a.mutex.client
 	if !a.single && !a.fresh && a.tries == 0 {
 		// Another waiter of this process may have tried just now.
-		if err := a.sleep(ctx); err != nil {
+		if err := a.sleep(ctx, time.Until(a.line.pause)); err != nil {
 			return nil, err
 		}
 	}
 	a.tries++
-	l := &Lease{mutex: m, line: a.line, token: m.config.token()}
+	l := &Lease{mutex: m, line: a.line, token: a.token}
 	req := l.request()
+	if a.place != nil {
+		a.place.take(m, &req)
+	}
 	if a.tries == 1 && !a.single && a.fresh {
 		req.Plain, req.Start = true, a.began
 	}
@@ -198,6 +218,11 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	}
 	f := err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Acquire returns
 	c.counters.failures(f)
+	if a.place != nil {
+		a.place.failed(a, f)
+	} else {
+		a.token = m.config.token()
+	}
 	if ctx.Err() == nil || a.line.failure.Load() == nil {
 		a.line.failure.Store(f) // else the try was cut short, and we know better from the one before
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redimutex/redimutex/internal/gate"
 	"github.com/redimutex/redimutex/internal/lease"
+	"github.com/redimutex/redimutex/internal/queue"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -19,6 +20,7 @@ type Client struct {
 	config   *config
 	quorum   *quorum.Quorum
 	keeper   *lease.Keeper
+	hub      func() *queue.Hub // made when somebody needs it
 	closing  chan struct{}
 	counters counters
 
@@ -60,6 +62,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 		c.config = newConfig(c.config, opts)
 	}
 	c.keeper = lease.NewKeeper(c.renew)
+	c.hub = sync.OnceValue(func() *queue.Hub { return queue.NewHub(c.quorum.Servers()) })
 	c.counters.errors = make([]atomic.Int64, len(pools))
 	return c
 }
@@ -109,6 +112,7 @@ func (c *Client) Close() error {
 		close(c.closing)
 	}
 	c.keeper.Close(ErrClosed)
+	c.hub().Close()
 	c.quorum.Close(c.config.nodeTimeout)
 	return nil
 }

@@ -22,6 +22,7 @@ type Lease struct {
 	line  *line
 	token string
 	grant quorum.Grant
+	claim time.Duration // more than 0: what the grant was given for, instead of the TTL
 	life  lease.Lease
 }
 
@@ -182,15 +183,20 @@ func (l *Lease) count(err error) {
 // request describes the lock to the servers.
 func (l *Lease) request() server.Request {
 	c := l.mutex.config
-	return server.Request{
+	req := server.Request{
 		Key: l.mutex.key, Token: l.token, TTL: c.ttl, Timeout: c.nodeTimeout,
 		Fencing: c.fencing, Guard: c.guard, Replicas: c.replicas, ReplicaTimeout: c.replicaWait,
+		Queue: c.queue,
 	}
+	if c.queue {
+		req.Claim = l.mutex.claim()
+	}
+	return req
 }
 
 func (l *Lease) terms() lease.Terms {
 	c := l.mutex.config
-	return lease.Terms{Began: l.grant.At, Until: l.grant.Until, TTL: c.ttl, Renew: c.renew, MaxHold: c.maxHold, Holder: (*holder)(l)}
+	return lease.Terms{Began: l.grant.At, Until: l.grant.Until, TTL: c.ttl, Renew: c.renew, Claim: l.claim, MaxHold: c.maxHold, Holder: (*holder)(l)}
 }
 
 // event fills in what every event of a hold has.

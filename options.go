@@ -28,6 +28,7 @@ type config struct {
 	fencing     bool
 	guard       bool
 	reentrant   bool
+	queue       bool
 	replicas    int
 	replicaWait time.Duration
 	trace       *Trace
@@ -221,6 +222,18 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // redimutex:guard, that does not expire. A server that comes back with old data, from a snapshot, is
 // not noticed: switch persistence off, or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
+
+// WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling:
+// Unlock hands the lock to the process that has waited longest and wakes it, by pub/sub. A process has
+// one place in the line for each key, however many of its goroutines wait. Each Client then keeps
+// one more connection to each server while somebody waits, outside the limit of the pool.
+//
+// A waiter also looks by itself, several times a second, so that a message that was lost, or a holder
+// that does not know of the queue, delays it and no more. A waiter that died costs nothing if its
+// connection is closed, and 250 ms at most if it hangs. Clients that do not queue share the lock
+// safely, and may overtake. With several servers no order is promised, but Unlock wakes the one who
+// has waited longest.
+func WithQueue() Option { return func(c *config) { c.queue = true } }
 
 // WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx
 // that an outer Do gave, they run inside its hold, and the outermost releases, when all that run

@@ -37,7 +37,10 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	if t.Began.IsZero() {
 		t.Began = time.Now()
 	}
-	l.keeper, l.terms, l.began, l.until, l.ttl, l.index = k, t, t.Began, t.Until, t.TTL, -1
+	l.keeper, l.terms, l.began, l.until, l.ttl, l.span, l.index = k, t, t.Began, t.Until, t.TTL, t.TTL, -1
+	if t.Claim > 0 {
+		l.span, l.claim = t.Claim, true
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -124,7 +127,7 @@ func (k *Keeper) tick() {
 	var after []func()
 	for len(k.leases) > 0 && !k.leases[0].next.After(now) {
 		l := k.leases[0]
-		if !now.Before(l.until.Add(-margin(l.ttl))) {
+		if !now.Before(l.until.Add(-margin(l.span))) {
 			lost = append(lost, l)
 			after = append(after, l.end(ErrExpired)...)
 			continue

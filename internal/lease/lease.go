@@ -18,8 +18,10 @@ type Lease struct {
 	began  time.Time
 
 	// All below is protected by keeper.mu.
-	until    time.Time // valid until
-	ttl      time.Duration
+	until    time.Time     // valid until
+	ttl      time.Duration // what a renewal asks for
+	span     time.Duration // what the lease was given last
+	claim    bool          // it was given a claim, and has to ask for its TTL first of all
 	err      error         // why it ended
 	done     chan struct{} // made when somebody asks
 	after    []func()      // to be called at the end
@@ -36,6 +38,7 @@ type Terms struct {
 	Until   time.Time     // valid until, at first
 	TTL     time.Duration // what a renewal asks for, at first
 	Renew   bool          // whether there are renewals
+	Claim   time.Duration // more than 0: all that was given is this, and the TTL is still to be asked for
 	MaxHold time.Duration // no renewals after so long; 0: no limit
 	Holder  Holder        // nil: nobody wants to know
 }
@@ -170,7 +173,7 @@ func (l *Lease) Extended(until time.Time, ttl time.Duration) bool {
 	if l.err != nil || !now.Before(l.until) {
 		return false
 	}
-	l.until, l.ttl, l.failed = until, ttl, false
+	l.until, l.ttl, l.span, l.claim, l.failed = until, ttl, ttl, false, false
 	l.schedule(now)
 	return true
 }
@@ -223,25 +226,25 @@ func (l *Lease) Exclusively(giveUp <-chan struct{}, f func()) bool {
 
 // margin is how long before the end of the validity the loss is told, so that the timers of a busy
 // machine do not make it late.
-func margin(ttl time.Duration) time.Duration {
-	return min(max(ttl/100, time.Millisecond), 50*time.Millisecond)
+func margin(span time.Duration) time.Duration {
+	return min(max(span/100, time.Millisecond), 50*time.Millisecond)
 }
 
 // renewAt returns when the next renewal is due, which may be never.
 func (l *Lease) renewAt(now time.Time) (at time.Time, ok bool) {
-	if !l.terms.Renew || l.queued || l.renewing != nil {
+	if !l.terms.Renew && !l.claim || l.queued || l.renewing != nil {
 		return time.Time{}, false
 	}
-	at = l.until.Add(-l.ttl * 2 / 3)
+	at = l.until.Add(-l.span * 2 / 3)
 	if l.failed {
-		at = now.Add(min(max(l.ttl/20, 5*time.Millisecond), 500*time.Millisecond))
+		at = now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond))
 	}
-	return at, l.terms.MaxHold == 0 || at.Sub(l.began) < l.terms.MaxHold
+	return at, l.claim || l.terms.MaxHold == 0 || at.Sub(l.began) < l.terms.MaxHold
 }
 
 // schedule decides when the keeper looks at the lease next. The caller holds keeper.mu.
 func (l *Lease) schedule(now time.Time) {
-	l.next = l.until.Add(-margin(l.ttl))
+	l.next = l.until.Add(-margin(l.span))
 	if at, ok := l.renewAt(now); ok && at.Before(l.next) {
 		l.next = at
 	}

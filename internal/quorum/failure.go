@@ -23,6 +23,11 @@ type Failure struct {
 	Nodes  []NodeFailure // with Unavailable and Refused, one for each server without a vote
 	Holder string        // with Contended: the token of a holder
 	Left   time.Duration // with Contended: what is left of its TTL
+
+	// With Contended, with a queue, from the server that knows of the most waiters:
+	Waiting int       // how many there are
+	Now     int64     // the server's clock in µs
+	Sent    time.Time // just before the server was asked
 }
 
 // A NodeFailure says why a server did not vote.

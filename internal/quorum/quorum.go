@@ -28,6 +28,15 @@ func New(pools []server.Pool) *Quorum {
 	return q
 }
 
+// Servers returns the servers, in order.
+func (q *Quorum) Servers() []*server.Server {
+	all := make([]*server.Server, len(q.nodes))
+	for i, n := range q.nodes {
+		all[i] = n.Server
+	}
+	return all
+}
+
 // Size is the number of servers.
 func (q *Quorum) Size() int { return len(q.nodes) }
 

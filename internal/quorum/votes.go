@@ -103,8 +103,13 @@ func (v *votes) failure(kind Kind) *Failure {
 			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})
 		case reply.Verdict == server.Failed:
 			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
-		case reply.Verdict == server.Held && (f.Holder == "" || reply.Left > f.Left):
-			f.Holder, f.Left = reply.Holder, reply.Left
+		case reply.Verdict == server.Held:
+			if f.Holder == "" || reply.Left > f.Left {
+				f.Holder, f.Left = reply.Holder, reply.Left
+			}
+			if reply.Waiting >= f.Waiting {
+				f.Waiting, f.Now, f.Sent = reply.Waiting, reply.Now, reply.Sent
+			}
 		}
 	}
 	return f

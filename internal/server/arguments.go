@@ -6,7 +6,7 @@ import "sync"
 // values of the last time: the same key, token or TTL need not be put into an interface again,
 // which would allocate.
 type arguments struct {
-	list            [10]any
+	list            [16]any
 	key, token, ttl any
 }
 

@@ -22,6 +22,12 @@ type Request struct {
 	ReplicaTimeout time.Duration // how long to wait for them
 	Keep           time.Duration // release: leave the lock to expire after so long, 1 ms at least; 0 deletes it
 
+	Queue   bool          // the lock has a queue
+	Claim   time.Duration // for how long a waiter is given the lock; 0: waiters are only woken
+	Channel string        // acquire, and leaving the queue: where this waiter listens; "": it does not wait
+	Waiter  string        // its name there; with a Claim it has to be the token
+	Arrived int64         // acquire: when the waiter arrived, on the server's clock in µs; 0: now
+
 	Plain bool // acquire: SET NX PX will do; the caller goes on trying, and nothing can interrupt it
 }
 
@@ -51,6 +57,8 @@ type Reply struct {
 	Fence   int64         // with Done, when fencing
 	Holder  string        // with Held: the token of the holder
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
+	Now     int64         // with Held, with a queue: the server's clock in µs
+	Waiting int           // with Held, with a queue: how many wait
 }
 
 // fenceTTL is how long a fence counter outlives the last acquisition. A counter that expired
@@ -73,7 +81,7 @@ func (s *Server) Acquire(r *Request) Reply {
 	}
 	defer ses.close()
 	var reply Reply
-	if r.Plain && !r.Fencing && !r.Guard {
+	if r.Plain && !r.Fencing && !r.Guard && !r.Queue {
 		reply = ses.acquirePlain(r)
 	} else {
 		reply = s.acquireScripted(ses, r, deadline)
@@ -111,10 +119,15 @@ func (u untried) Unwrap() error { return u.error }
 func (ses session) acquire(r *Request, clock *clock, deadline time.Time) Reply {
 	args := newArguments()
 	defer args.free()
+	script, layOut := acquireScript, args.acquire
+	if r.Queue {
+		script = acquireQueuedScript
+		layOut = func(r *Request, due int64) []any { return args.acquireQueued(r, due, ses.pinned) }
+	}
 	for retry := false; ; retry = true {
 		due, _ := clock.at(deadline)
 		sent := time.Now()
-		raw, err := ses.eval(acquireScript, args.acquire(r, due))
+		raw, err := ses.eval(script, layOut(r, due))
 		if err != nil {
 			return Reply{Err: err, Sent: sent}
 		}
@@ -130,7 +143,7 @@ func (ses session) acquire(r *Request, clock *clock, deadline time.Time) Reply {
 	}
 }
 
-// parseAcquire reads the reply of acquire.lua. now is the server's clock where the reply has it,
+// parseAcquire reads the reply of acquire.lua and acquire_queued.lua. now is the server's clock where the reply has it,
 // negative where the try came too late.
 func parseAcquire(raw any) (r Reply, now int64) {
 	switch v := raw.(type) {
@@ -140,7 +153,7 @@ func parseAcquire(raw any) (r Reply, now int64) {
 		}
 		return Reply{Verdict: Done}, v
 	case []any:
-		if len(v) != 2 {
+		if len(v) < 2 {
 			break
 		}
 		second, _ := v[1].(int64)
@@ -148,7 +161,13 @@ func parseAcquire(raw any) (r Reply, now int64) {
 		case int64:
 			return Reply{Verdict: Done, Fence: second}, first
 		case []byte:
-			return Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}, 0
+			r := Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}
+			if len(v) == 4 {
+				waiting, _ := v[3].(int64)
+				r.Now, _ = v[2].(int64)
+				r.Waiting = int(waiting)
+			}
+			return r, r.Now
 		}
 	}
 	return Reply{Err: fmt.Errorf("unexpected reply %T to the acquiring script", raw)}, 0
@@ -203,7 +222,7 @@ func (s *Server) Release(r *Request) Reply {
 	defer ses.close()
 	args := newArguments()
 	defer args.free()
-	c := releasing(r, args)
+	c := releasing(r, args, ses.pinned)
 	raw, err := ses.eval(c.script, c.args)
 	if err != nil && !Permanent(err) {
 		s.Sweep(r)
@@ -212,9 +231,12 @@ func (s *Server) Release(r *Request) Reply {
 }
 
 // releasing is the command that gives the lock of r back, laid out in args.
-func releasing(r *Request, args *arguments) command {
-	if r.Keep > 0 {
+func releasing(r *Request, args *arguments, pinned bool) command {
+	switch {
+	case r.Keep > 0:
 		return command{retainScript, args.release(r)}
+	case r.Queue:
+		return command{releaseQueuedScript, args.releaseQueued(r, pinned)}
 	}
 	return command{releaseScript, args.release(r)}
 }

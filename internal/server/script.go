@@ -14,6 +14,18 @@ import (
 //go:embed lua/acquire.lua
 var acquireSource string
 
+//go:embed lua/guard.lua
+var guardSource string
+
+//go:embed lua/handover.lua
+var handoverSource string
+
+//go:embed lua/acquire_queued.lua
+var acquireQueuedSource string
+
+//go:embed lua/release_queued.lua
+var releaseQueuedSource string
+
 //go:embed lua/extend.lua
 var extendSource string
 
@@ -27,11 +39,14 @@ var retainSource string
 var raiseSource string
 
 var (
-	acquireScript = newScript(acquireSource)
+	acquireScript = newScript(guardSource + acquireSource)
 	extendScript  = newScript(extendSource)
 	releaseScript = newScript(releaseSource)
 	retainScript  = newScript(retainSource)
 	raiseScript   = newScript(raiseSource)
+
+	acquireQueuedScript = newScript(guardSource + handoverSource + acquireQueuedSource)
+	releaseQueuedScript = newScript(handoverSource + releaseQueuedSource)
 )
 
 // A script is a Lua script and the hash by which a server that has seen it knows it. Both are

@@ -141,7 +141,7 @@ func (w *sweeper) release(batch []litter) bool {
 	}
 	commands := make([]command, len(batch))
 	for i := range batch {
-		commands[i] = releasing(&batch[i].Request, new(arguments))
+		commands[i] = releasing(&batch[i].Request, new(arguments), ses.pinned)
 	}
 	sent := time.Now()
 	raw, err := ses.evalAll(commands)

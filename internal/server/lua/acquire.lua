@@ -1,4 +1,4 @@
--- One try for a lock.
+-- One try for a lock; behind guard.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter           (only with fencing)
@@ -28,14 +28,9 @@ if now > tonumber(ARGV[3]) then
 end
 
 if ARGV[5] == '1' then
-  local born = redis.call('GET', KEYS[#KEYS])
-  if not born then
-    born = string.format('%.0f', now)
-    redis.call('SET', KEYS[#KEYS], born)
-  end
-  local left = math.ceil((born - now) / 1000) + ARGV[2]
-  if left > 0 then
-    return redis.error_reply('GUARD the server started without data; it votes again in ' .. left .. ' ms')
+  local abstention = abstain(KEYS[#KEYS], now, ARGV[2])
+  if abstention then
+    return abstention
   end
 end
 

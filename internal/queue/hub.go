@@ -1,0 +1,198 @@
+// Package queue is this process's end of the queues on the servers: who waits, and the connections
+// over which the servers wake them.
+package queue
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Claim is for how long a release gives the lock to the next waiter, who then extends it. It is what
+// a waiter costs that is gone without its connection being closed.
+const Claim = 150 * time.Millisecond
+
+// A Wake is a message to a waiter.
+type Wake struct {
+	Fence int64 // of the hold that the waiter is given, with fencing
+	Now   int64 // the server's clock in µs when it was given; 0: nothing was, look again
+}
+
+// A Hub passes the messages of all servers on to the waiters of one Client. It listens while
+// somebody waits, and a little longer, over one connection for each server.
+type Hub struct {
+	channel   string
+	listeners []*listener
+
+	mu      sync.Mutex
+	waiters map[string]*Waiter // by token
+	idle    *time.Timer        // ends the listening when nobody has waited for a while
+	closed  bool
+}
+
+// A Waiter is told when it is its turn. The channel holds one message: a newer one replaces it.
+type Waiter struct {
+	hub   *Hub
+	token string
+	wake  chan Wake
+}
+
+// linger is how long the Hub listens after the last waiter has left: locks that are fought over have
+// waiters again and again.
+const linger = 5 * time.Second
+
+// NewHub returns a Hub for the servers. It does not connect.
+func NewHub(servers []*server.Server) *Hub {
+	h := &Hub{channel: "redimutex:" + uuid.NewString(), waiters: make(map[string]*Waiter)}
+	for _, s := range servers {
+		h.listeners = append(h.listeners, &listener{hub: h, server: s})
+	}
+	return h
+}
+
+// Channel is where the Hub listens, on every server.
+func (h *Hub) Channel() string { return h.channel }
+
+// Join makes the Hub pass on messages for token.
+func (h *Hub) Join(token string) *Waiter {
+	w := &Waiter{hub: h, token: token, wake: make(chan Wake, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return w
+	}
+	h.waiters[token] = w
+	if h.idle != nil {
+		h.idle.Stop()
+		h.idle = nil
+	}
+	for _, l := range h.listeners {
+		l.start()
+	}
+	return w
+}
+
+// Wake returns the channel on which the messages arrive.
+func (w *Waiter) Wake() <-chan Wake { return w.wake }
+
+// Leave ends the waiting. A message that comes after it is dropped.
+func (w *Waiter) Leave() {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.waiters, w.token)
+	if len(h.waiters) == 0 && !h.closed && h.idle == nil {
+		h.idle = time.AfterFunc(linger, h.rest)
+	}
+}
+
+// rest stops the listening if still nobody waits.
+func (h *Hub) rest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.idle = nil
+	if len(h.waiters) == 0 {
+		for _, l := range h.listeners {
+			l.stop()
+		}
+	}
+}
+
+// Listening reports whether the Hub hears a majority of the servers.
+func (h *Hub) Listening() bool {
+	heard := 0
+	for _, l := range h.listeners {
+		if l.listening() {
+			heard++
+		}
+	}
+	return heard > len(h.listeners)/2
+}
+
+// Listen waits until the Hub hears a majority of the servers, but not longer than ctx.
+func (h *Hub) Listen(ctx context.Context) bool {
+	for !h.Listening() {
+		changed := make([]<-chan struct{}, 0, len(h.listeners))
+		for _, l := range h.listeners {
+			if c := l.connecting(); c != nil {
+				changed = append(changed, c)
+			}
+		}
+		if len(changed) == 0 {
+			return h.Listening()
+		}
+		// Any of them will do: each one that comes up brings us nearer.
+		select {
+		case <-changed[0]:
+		case <-ctx.Done():
+			return h.Listening()
+		}
+	}
+	return true
+}
+
+// Close ends the listening and waits for it. Waiters get no more messages.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	if h.idle != nil {
+		h.idle.Stop()
+		h.idle = nil
+	}
+	h.mu.Unlock()
+	for _, l := range h.listeners {
+		l.stop()
+	}
+	for _, l := range h.listeners {
+		l.wait()
+	}
+}
+
+// deliver passes on the message "fence now token".
+func (h *Hub) deliver(message string) {
+	fence, rest, _ := strings.Cut(message, " ")
+	now, token, ok := strings.Cut(rest, " ")
+	if !ok {
+		return
+	}
+	var wake Wake
+	var err error
+	if wake.Fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
+		return
+	}
+	if wake.Now, err = strconv.ParseInt(now, 10, 64); err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.waiters[token]; w != nil {
+		w.put(wake)
+	}
+}
+
+// alarm makes every waiter look again: messages may have been lost.
+func (h *Hub) alarm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters {
+		select {
+		case w.wake <- Wake{}:
+		default: // it has a message already
+		}
+	}
+}
+
+// put leaves the message for the waiter, in place of an older one. The caller holds hub.mu.
+func (w *Waiter) put(m Wake) {
+	select {
+	case <-w.wake:
+	default:
+	}
+	w.wake <- m
+}
