@@ -36,6 +36,7 @@ func TestStatsCountWhatHappens(t *testing.T) {
 		assert.EqualValues(t, 2, client.Stats().Renewed)
 		server.Del("k")
 		<-m.Lease().Done()
+		synctest.Wait()
 		s = client.Stats()
 		assert.Zero(t, s.Held, "a lost lease is no hold")
 		assert.EqualValues(t, 1, s.LostDeleted)
