@@ -31,7 +31,10 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 	}
 	if outer, ok := ctx.Value(nestKey{m.client, m.key}).(*nest); ok && outer.enter() {
 		defer outer.leave()
-		if ctx.Err() != nil { // the hold was lost, or the caller gave up
+		if err := outer.lease.Err(); err != nil { // ctx may have been detached from that
+			return err
+		}
+		if ctx.Err() != nil {
 			return ended(ctx, m.key, nil)
 		}
 		return f(ctx)
@@ -40,7 +43,7 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 	if err != nil {
 		return err
 	}
-	n := &nest{}
+	n := &nest{lease: l}
 	n.cond.L = &n.mu
 	return l.run(context.WithValue(ctx, nestKey{m.client, m.key}, n), func(ctx context.Context) error {
 		defer n.close()
@@ -75,6 +78,8 @@ type nestKey struct {
 
 // A nest counts who runs inside the hold of an outer Do.
 type nest struct {
+	lease *Lease
+
 	mu     sync.Mutex
 	cond   sync.Cond
 	inside int

@@ -1,0 +1,239 @@
+package redimutex_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func reentrant(t testing.TB, s *redistest.Server, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithReentrancy())...)
+}
+
+func TestNestedDoRunsInsideTheSameHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := reentrant(t, s)
+	m := client.Mutex("k")
+	depth := 0
+	var nest func(ctx context.Context, m *redimutex.Mutex) error
+	nest = func(ctx context.Context, m *redimutex.Mutex) error {
+		if depth++; depth > 5 {
+			return errors.New("from the innermost")
+		}
+		token := s.Get("k")
+		require.NotEmpty(t, token)
+		do := []func(context.Context, func(context.Context) error) error{m.Do, m.TryDo, client.Mutex("k").Do}[depth%3]
+		err := do(ctx, func(inner context.Context) error {
+			assert.Equal(t, token, s.Get("k"))
+			return nest(inner, m)
+		})
+		assert.Equal(t, token, s.Get("k"), "only the outermost releases")
+		assert.NoError(t, ctx.Err())
+		return err
+	}
+	err := m.Do(t.Context(), func(ctx context.Context) error { return nest(ctx, m) })
+	require.EqualError(t, err, "from the innermost")
+	assert.False(t, exists(t, s, "k"))
+	assert.Nil(t, m.Lease())
+	assert.EqualValues(t, 1, client.Stats().Acquired)
+	assert.EqualValues(t, 1, client.Stats().Released)
+	require.NoError(t, m.TryDo(t.Context(), func(ctx context.Context) error {
+		return m.TryDo(ctx, func(context.Context) error { return nil })
+	}))
+	assert.False(t, exists(t, s, "k"))
+}
+
+func TestOutermostReleasesWhenAllInsideHaveReturned(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := reentrant(t, s).Mutex("k")
+	inside, all, leave, outer := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var group sync.WaitGroup
+	go func() {
+		outer <- m.Do(t.Context(), func(ctx context.Context) error {
+			for range 3 {
+				group.Go(func() {
+					assert.NoError(t, m.Do(ctx, func(ctx context.Context) error {
+						inside <- struct{}{}
+						<-leave
+						assert.NoError(t, ctx.Err())
+						assert.True(t, exists(t, s, "k"))
+						return nil
+					}))
+				})
+			}
+			for range 3 {
+				<-inside // all three at once: those with the ctx do not exclude each other
+			}
+			close(all)
+			return nil // while they are at work
+		})
+	}()
+	<-all
+	for range 3 {
+		// Were the outermost not waiting, it would have been through by the time of these round trips.
+		for range 20 {
+			assert.True(t, exists(t, s, "k"))
+		}
+		assert.Empty(t, outer)
+		leave <- struct{}{}
+	}
+	require.NoError(t, <-outer)
+	group.Wait()
+	assert.False(t, exists(t, s, "k"))
+}
+
+func TestContextOfAnotherCallIsOutside(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := reentrant(t, s)
+	m := client.Mutex("k")
+	var mu sync.Mutex
+	inside, most := 0, 0
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			assert.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+				mu.Lock()
+				inside++
+				most = max(most, inside)
+				mu.Unlock()
+				err := m.Do(ctx, func(context.Context) error { return nil })
+				mu.Lock()
+				inside--
+				mu.Unlock()
+				return err
+			}))
+		})
+	}
+	group.Wait()
+	assert.Equal(t, 1, most)
+
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		never := func(context.Context) error { t.Error("two holders"); return nil }
+		assert.ErrorIs(t, m.TryDo(t.Context(), never), redimutex.ErrLocked, "the ctx from outside")
+		assert.ErrorIs(t, client.Mutex("k").TryDo(context.Background(), never), redimutex.ErrLocked)
+		assert.ErrorIs(t, m.TryLockContext(ctx), redimutex.ErrLocked, "only Do and TryDo nest")
+		assert.ErrorIs(t, reentrant(t, s).Mutex("k").TryDo(ctx, never), redimutex.ErrLocked, "another Client")
+		return client.Mutex("another key").Do(ctx, func(context.Context) error {
+			assert.True(t, exists(t, s, "another key"), "another key is another lock")
+			return nil
+		})
+	}))
+}
+
+func TestWithoutReentrancyANestedDoWaits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		never := func(context.Context) error { t.Error("two holders"); return nil }
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		err := m.Do(short, never)
+		assert.ErrorIs(t, err, redimutex.ErrLocked)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, m.TryDo(ctx, never), redimutex.ErrLocked)
+		assert.NoError(t, ctx.Err())
+		return nil
+	}))
+}
+
+func TestLostLeaseCancelsTheNestedToo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := reentrant(t, s, redimutex.WithTTL(300*time.Millisecond)).Mutex("k")
+	err := m.Do(t.Context(), func(ctx context.Context) error {
+		return m.Do(ctx, func(inner context.Context) error {
+			s.Do("DEL", "k")
+			<-inner.Done()
+			assert.ErrorIs(t, context.Cause(inner), redimutex.ErrLost)
+			return m.Do(inner, func(context.Context) error {
+				t.Error("entered a hold that was lost")
+				return nil
+			})
+		})
+	})
+	require.ErrorIs(t, err, redimutex.ErrLost)
+	assert.False(t, exists(t, s, "k"), "nothing is locked again with a ctx that has ended")
+}
+
+// Values survive context.WithoutCancel, the end of the hold does not: such a ctx must not enter either.
+func TestLostLeaseIsNotEnteredWithADetachedContext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := reentrant(t, s, redimutex.WithTTL(300*time.Millisecond)).Mutex("k")
+	err := m.Do(t.Context(), func(ctx context.Context) error {
+		s.Do("DEL", "k")
+		<-ctx.Done()
+		err := m.Do(context.WithoutCancel(ctx), func(context.Context) error {
+			t.Error("entered a hold that was lost")
+			return nil
+		})
+		assert.ErrorIs(t, err, redimutex.ErrLost)
+		return nil
+	})
+	require.ErrorIs(t, err, redimutex.ErrLost)
+}
+
+func TestCancelledContextDoesNotEnter(t *testing.T) {
+	t.Parallel()
+	m := reentrant(t, redistest.Start(t)).Mutex("k")
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		inner, cancel := context.WithCancel(ctx)
+		cancel()
+		err := m.Do(inner, func(context.Context) error { t.Error("entered"); return nil })
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NoError(t, ctx.Err(), "the outer hold goes on")
+		return nil
+	}))
+}
+
+func TestPanicInsideReleasesOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := reentrant(t, s).Mutex("k")
+	assert.EqualError(t, panicOf(t, func() {
+		_ = m.Do(t.Context(), func(ctx context.Context) error {
+			return m.Do(ctx, func(context.Context) error { panic("inside") })
+		})
+	}), "inside")
+	assert.False(t, exists(t, s, "k"))
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		assert.EqualError(t, panicOf(t, func() {
+			_ = m.Do(ctx, func(context.Context) error { panic("caught inside") })
+		}), "caught inside")
+		assert.True(t, exists(t, s, "k"), "the outer one still holds")
+		return nil
+	}))
+	assert.False(t, exists(t, s, "k"))
+}
+
+// A ctx that is kept for longer than the hold is outside again.
+func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := reentrant(t, s).Mutex("k")
+	var kept context.Context
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		kept = ctx
+		return nil
+	}))
+	err := m.Do(kept, func(context.Context) error { t.Error("entered a hold that is over"); return nil })
+	require.ErrorIs(t, err, redimutex.ErrUnlocked)
+	require.NoError(t, m.Do(context.WithoutCancel(kept), func(ctx context.Context) error {
+		assert.True(t, exists(t, s, "k"), "it is a hold of its own")
+		return nil
+	}))
+	assert.False(t, exists(t, s, "k"))
+}
