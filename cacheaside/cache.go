@@ -1,0 +1,144 @@
+package cacheaside
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex"
+)
+
+const (
+	defaultInterval = 100 * time.Millisecond
+	defaultMaxTries = 50
+)
+
+// A Store is the cache itself. It decides for how long it keeps a value. It must be safe for
+// concurrent use, and return soon after ctx has ended. [NewRedisStore] makes one.
+type Store interface {
+	// Get returns the value of key, or nil if there is none.
+	Get(ctx context.Context, key string) ([]byte, error)
+
+	// Set keeps value under key, in place of the one that was there.
+	Set(ctx context.Context, key string, value []byte) error
+}
+
+// A Cache is what the calls of [Fetch] in one process share. Make one and keep it; it is safe for
+// concurrent use, and nothing runs in it while nobody fetches.
+type Cache struct {
+	client   *redimutex.Client
+	store    Store
+	interval time.Duration
+	maxTries int
+	lockKey  func(key string) string
+	logger   *slog.Logger
+
+	mu      sync.Mutex
+	flights map[string]*flight // of the keys that somebody waits for
+}
+
+// An Option changes how a [Cache] behaves. Nonsense panics, with a sentence that says what is allowed.
+type Option func(*Cache)
+
+// WithInterval sets the wait between two tries for the lock, after which the cache is looked at
+// again. The default is 100 ms. Much less than a load takes asks the server in vain.
+func WithInterval(d time.Duration) Option {
+	demand(d > 0, "WithInterval(%v): has to be more than 0", d)
+	return func(c *Cache) { c.interval = d }
+}
+
+// WithMaxTries sets how often a caller tries to get the lock, an interval apart, before it gives up.
+// The default is 50, so that a caller waits for 5 s.
+func WithMaxTries(n int) Option {
+	demand(n > 0, "WithMaxTries(%d): has to be 1 at least", n)
+	return func(c *Cache) { c.maxTries = n }
+}
+
+// WithLockKey sets how the key of the lock is made from that of the value. The default appends
+// ":lock". The two must differ where the cache is on the same server as the lock.
+func WithLockKey(name func(key string) string) Option {
+	demand(name != nil, "WithLockKey: the function is nil")
+	return func(c *Cache) { c.lockKey = name }
+}
+
+// WithLogger sets where it is logged that a loaded value could not be cached. The default is
+// [slog.Default], looked up each time.
+func WithLogger(l *slog.Logger) Option { return func(c *Cache) { c.logger = l } }
+
+// New returns a Cache that keeps its values in store and its locks with client, whose options hold for
+// them. A lease is renewed while its loader runs, so its TTL (see [redimutex.WithTTL]) has not to be
+// longer than a load takes; it says how long the others wait after a crash.
+//
+// It panics if client or store is nil, or if an option makes no sense.
+func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
+	demand(client != nil, "the Client is nil")
+	demand(store != nil, "the Store is nil")
+	c := &Cache{
+		client:   client,
+		store:    store,
+		interval: defaultInterval,
+		maxTries: defaultMaxTries,
+		lockKey:  func(key string) string { return key + ":lock" },
+		flights:  make(map[string]*flight),
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// Fetch returns the value of key from the cache, or else has load make it and caches that.
+//
+// The ctx that load gets ends when ctx does and when the lock is lost; it must not Fetch the same
+// key. Values are cached as JSON, and every caller gets a copy of its own, decoded from that, whoever
+// loaded it. A cached value that can't be decoded into a T counts as absent and is loaded anew. An error of
+// load is not cached: a load that wants "there is none" to be cached returns a value that says so.
+//
+// The error is
+//   - that of load, as it was;
+//   - one that matches [redimutex.ErrLost] when the lock was lost before the value was cached;
+//   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), or
+//     [redimutex.ErrUnavailable], if the servers of the lock did not answer until then;
+//   - the cause of ctx when that has ended;
+//   - that of the Store, if the cache can't be read: to load in that case would bring everybody to
+//     the database at once. If a loaded value can't be written, that is logged, and the value is
+//     returned to those in this process who wait for it.
+func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx context.Context) (T, error)) (T, error) {
+	var value, none T
+	f := fetch{
+		cache: c,
+		key:   key,
+		load: func(ctx context.Context) ([]byte, error) {
+			v, err := load(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(v)
+		},
+		decode: func(b []byte) error {
+			value = none // a failed attempt may have filled some fields
+			return json.Unmarshal(b, &value)
+		},
+	}
+	if err := f.run(ctx); err != nil {
+		return none, err
+	}
+	return value, nil
+}
+
+func (c *Cache) log() *slog.Logger {
+	if c.logger != nil {
+		return c.logger
+	}
+	return slog.Default()
+}
+
+// demand panics with the sentence unless ok.
+func demand(ok bool, sentence string, args ...any) {
+	if !ok {
+		panic("cacheaside: " + fmt.Sprintf(sentence, args...))
+	}
+}

@@ -1,0 +1,184 @@
+package cacheaside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redimutex/redimutex"
+)
+
+// A fetch is one call of Fetch, without its type.
+type fetch struct {
+	cache  *Cache
+	key    string
+	load   func(ctx context.Context) ([]byte, error)
+	decode func(b []byte) error // also stores the value for the caller
+	tries  int                  // intervals that have passed without the lock
+}
+
+// run returns nil when decode has had the value.
+func (f *fetch) run(ctx context.Context) error {
+	c := f.cache
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	flight := c.board(f.key, false)
+	if flight == nil {
+		// Somebody who has just changed the value and deleted it from the cache wants the new one, so a
+		// look that another goroutine began earlier would not do here.
+		if value, err := f.look(ctx); value != nil || err != nil {
+			return err
+		}
+		flight = c.board(f.key, true)
+	}
+	defer c.leave(f.key, flight)
+	return f.wait(ctx, flight)
+}
+
+// wait waits for the end of the flight, or to lead it.
+func (f *fetch) wait(ctx context.Context, flight *flight) error {
+	for {
+		timer := time.NewTimer(f.cache.interval)
+		select {
+		case <-flight.landed:
+			timer.Stop()
+			return f.arrive(flight)
+		case <-flight.lead:
+			timer.Stop()
+			return f.lead(ctx, flight)
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+			if f.tries++; f.tries >= f.cache.maxTries {
+				return f.giveUp(flight)
+			}
+		}
+	}
+}
+
+// arrive takes what the leader brought.
+func (f *fetch) arrive(flight *flight) error {
+	if flight.err != nil {
+		return flight.err
+	}
+	return f.decode(flight.value)
+}
+
+// lead asks the servers until there is a value, or this caller has to give up; then the next one leads.
+func (f *fetch) lead(ctx context.Context, flight *flight) error {
+	defer func() { flight.lead <- struct{}{} }() // also when the loader panics
+	select {
+	case <-flight.landed: // while we took the lead
+		return f.arrive(flight)
+	default:
+	}
+	for {
+		value, again, err := f.try(ctx)
+		switch {
+		case value != nil:
+			f.cache.land(f.key, flight, value, nil)
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !again:
+			return err
+		}
+		flight.why.Store(&err)
+		if value, err := f.pause(ctx); value != nil || err != nil {
+			if ctx.Err() == nil {
+				f.cache.land(f.key, flight, value, err)
+			}
+			return err
+		}
+		if f.tries++; f.tries >= f.cache.maxTries {
+			return f.giveUp(flight)
+		}
+	}
+}
+
+// pause waits for one interval and looks in the cache.
+func (f *fetch) pause(ctx context.Context) ([]byte, error) {
+	timer := time.NewTimer(f.cache.interval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return f.look(ctx)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// look returns the value if it is in the cache, after decode has had it.
+func (f *fetch) look(ctx context.Context) ([]byte, error) {
+	value, err := f.cache.store.Get(ctx, f.key)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("cacheaside: %q: the cache can't be read: %w", f.key, err)
+	case value == nil || f.decode(value) != nil:
+		return nil, nil
+	}
+	return value, nil
+}
+
+// try tries once to get the lock, and makes the value if that succeeds. again says that only the
+// lock was missing.
+func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
+	mutex := f.cache.client.Mutex(f.cache.lockKey(f.key))
+	var lost error
+	inside := false
+	err = mutex.TryDo(ctx, func(ctx context.Context) (err error) {
+		inside = true
+		value, lost, err = f.refresh(ctx, mutex.Lease())
+		return err
+	})
+	switch {
+	case value != nil:
+		return value, false, nil // it was cached in time, whatever became of the lock since
+	case lost != nil:
+		return nil, false, fmt.Errorf("%w; the loaded value was not cached", lost)
+	}
+	// The loader may use locks of its own, so its errors are none of our business.
+	return nil, !inside && (errors.Is(err, redimutex.ErrLocked) || errors.Is(err, redimutex.ErrUnavailable)), err
+}
+
+// refresh looks once more, under the lock, and loads and caches the value if it is still not there.
+// lost is why the lease has ended, if a value was loaded but may not be cached any more.
+func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []byte, lost, err error) {
+	if value, err = f.look(ctx); value != nil || err != nil {
+		return value, nil, err
+	}
+	if value, err = f.load(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err = f.decode(value); err != nil {
+		return nil, nil, fmt.Errorf("cacheaside: %q: the loaded value can't be decoded again: %w", f.key, err)
+	}
+	// The ctx of a process that was paused may not have ended yet; the lease goes by the clock.
+	if lost = lease.Err(); lost != nil {
+		return nil, lost, nil
+	}
+	if err = f.cache.store.Set(ctx, f.key, value); err != nil {
+		if lost = lease.Err(); lost != nil {
+			return nil, lost, nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		f.cache.log().Warn("cacheaside: a loaded value could not be cached", "key", f.key, "err", err)
+	}
+	return value, nil, nil
+}
+
+// giveUp is the error of a caller whose tries are used up.
+func (f *fetch) giveUp(flight *flight) error {
+	err := redimutex.ErrLocked
+	if why := flight.why.Load(); why != nil {
+		err = *why
+	}
+	return fmt.Errorf("cacheaside: %q: no value after %d tries: %w", f.key, f.tries, err)
+}
