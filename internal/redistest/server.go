@@ -27,6 +27,8 @@ type Server struct {
 	args []string
 	dir  string
 
+	config string // path of a configuration file, if the server needs one
+
 	mini *miniredis.Miniredis // nil with a real server
 
 	guard *exec.Cmd      // a shell that kills the server when our end of its standard input closes
@@ -88,13 +90,8 @@ func FreeAddr(t testing.TB) string {
 }
 
 func (s *Server) start() error {
-	_, port, _ := net.SplitHostPort(s.addr)
-	args := append([]string{
-		"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard",
-		binary(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", s.dir,
-	}, s.args...)
-	s.guard = exec.Command("sh", args...)
+	args := []string{"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard"}
+	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
 	out, err := s.guard.StdoutPipe()
 	if err != nil {
@@ -128,6 +125,20 @@ func (s *Server) start() error {
 	log, _ := os.ReadFile(s.dir + "/redis.log")
 	s.Kill()
 	return fmt.Errorf("redis-server did not come up: %s", log)
+}
+
+// command is the command line of the server.
+func (s *Server) command() []string {
+	_, port, _ := net.SplitHostPort(s.addr)
+	c := []string{binary()}
+	if s.config != "" {
+		c = append(c, s.config) // has to be the first argument
+	}
+	c = append(c, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir)
+	if s.config == "" {
+		c = append(c, "--save", "", "--appendonly", "no")
+	}
+	return append(c, s.args...)
 }
 
 // Addr returns host and port of the server.

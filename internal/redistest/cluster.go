@@ -1,0 +1,213 @@
+package redistest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Cluster is a Redis Cluster of three primaries with a replica each. A replica is made the primary
+// when its own has not answered for two seconds.
+type Cluster struct {
+	t     testing.TB
+	Nodes []*Server // six; to begin with the first three are the primaries, and the replica of Nodes[i] is Nodes[i+3]
+	ids   []string
+}
+
+const slots = 16384
+
+// StartCluster starts one. It skips the test where no real server is installed.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	if !Installed() {
+		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis is no cluster")
+	}
+	c := &Cluster{t: t}
+	for range 6 {
+		n := startNode(t)
+		id, err := redis.String(n.Do("CLUSTER", "MYID"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Nodes, c.ids = append(c.Nodes, n), append(c.ids, id)
+	}
+	for i, n := range c.Nodes {
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1) // no two the same, which they would have to sort out first
+		if i > 0 {
+			host, port, _ := net.SplitHostPort(n.addr)
+			c.Nodes[0].Do("CLUSTER", "MEET", host, port)
+		}
+	}
+	for i, n := range c.Nodes[:3] {
+		args := []any{"ADDSLOTS"}
+		for slot := i * slots / 3; slot < (i+1)*slots/3; slot++ {
+			args = append(args, slot)
+		}
+		n.Do("CLUSTER", args...)
+	}
+	Wait(t, "the nodes know each other", func() bool {
+		for _, n := range c.Nodes {
+			if n.clusterInfo("cluster_known_nodes") != "6" {
+				return false
+			}
+		}
+		return true
+	})
+	for i, n := range c.Nodes[3:] {
+		n.Do("CLUSTER", "REPLICATE", c.ids[i])
+	}
+	Wait(t, "the cluster is complete", func() bool {
+		for i, n := range c.Nodes {
+			if n.clusterInfo("cluster_state") != "ok" || i < 3 && n.Online() != 1 || i >= 3 && n.Role() != "slave" {
+				return false
+			}
+		}
+		return c.agreed()
+	})
+	return c
+}
+
+// agreed reports whether every node knows the replica of each primary, without which a replica is
+// not elected.
+func (c *Cluster) agreed() bool {
+	for _, n := range c.Nodes {
+		table, _ := redis.String(n.Do("CLUSTER", "NODES"), nil)
+		if strings.Count(table, "slave ") != 3 || strings.Contains(table, "fail") || strings.Contains(table, "handshake") {
+			return false
+		}
+	}
+	return true
+}
+
+// startNode starts a node on a low port, because its bus has the port 10,000 above.
+func startNode(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, dir: t.TempDir(), args: append([]string{
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
+		"--cluster-replica-validity-factor", "0",
+	}, replicating...)}
+	t.Cleanup(s.Kill)
+	for range 50 {
+		port := 10000 + rand.IntN(10000)
+		if !free(port) || !free(port+10000) {
+			continue
+		}
+		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if s.start() == nil {
+			return s
+		}
+	}
+	t.Fatal("no cluster node came up in 50 tries")
+	return nil
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
+}
+
+func (s *Server) clusterInfo(field string) string {
+	info, _ := redis.String(s.Do("CLUSTER", "INFO"), nil)
+	for line := range strings.SplitSeq(info, "\r\n") {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		addrs[i] = n.addr
+	}
+	return addrs
+}
+
+// Slot returns the slot of key, by the servers' own account.
+func (c *Cluster) Slot(key string) int {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if slot, err := redis.Int(n.ask("CLUSTER", "KEYSLOT", key)); err == nil {
+			return slot
+		}
+	}
+	c.t.Fatal("no node answers")
+	return 0
+}
+
+// Owner returns the node that serves the slot of key and knows it, or -1.
+func (c *Cluster) Owner(key string) int {
+	c.t.Helper()
+	slot := c.Slot(key)
+	for i, n := range c.Nodes {
+		if n.serves(slot) {
+			return i
+		}
+	}
+	return -1
+}
+
+// serves reports whether the node takes itself for the primary of slot.
+func (s *Server) serves(slot int) bool {
+	table, _ := redis.String(s.ask("CLUSTER", "NODES"))
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || !strings.Contains(fields[2], "myself") || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		for _, r := range fields[8:] {
+			first, last, ok := strings.Cut(r, "-")
+			if !ok {
+				last = first
+			}
+			from, err1 := strconv.Atoi(first)
+			to, err2 := strconv.Atoi(last)
+			if err1 == nil && err2 == nil && from <= slot && slot <= to {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Move moves the slot of key, with all that is in it, to another node, step by step as the
+// specification has it: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
+// The primaries that have nothing to do with it are not told: they hear of it from the others.
+func (c *Cluster) Move(key string, to int) {
+	c.t.Helper()
+	slot, from := c.Slot(key), c.Owner(key)
+	if from < 0 || from == to {
+		c.t.Fatalf("slot %d of %q can't be moved from node %d to node %d", slot, key, from, to)
+	}
+	source, target := c.Nodes[from], c.Nodes[to]
+	target.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
+	source.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+	host, port, _ := net.SplitHostPort(target.addr)
+	for {
+		keys, err := redis.Strings(source.Do("CLUSTER", "GETKEYSINSLOT", slot, 100), nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{host, port, "", 0, 5000, "KEYS"}
+		for _, k := range keys {
+			args = append(args, k)
+		}
+		source.Do("MIGRATE", args...) // NOKEY, where they have expired meanwhile, is no error
+	}
+	target.Do("CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+	source.Do("CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+	Wait(c.t, fmt.Sprintf("node %d serves slot %d", to, slot), func() bool { return c.Owner(key) == to })
+}

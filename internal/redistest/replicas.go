@@ -1,0 +1,71 @@
+package redistest
+
+import (
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Replicas starts a real primary with n replicas that are in step with it. It skips the test where
+// no real server is installed.
+func Replicas(t testing.TB, n int) (primary *Server, replicas []*Server) {
+	t.Helper()
+	primary = Real(t, replicating...)
+	host, port, _ := net.SplitHostPort(primary.addr)
+	for range n {
+		replicas = append(replicas, Real(t, slices.Concat(replicating, []string{"--replicaof", host, port})...))
+	}
+	Wait(t, "the replicas are in step with their primary", func() bool { return primary.Online() == n })
+	return primary, replicas
+}
+
+// replicating are the settings that let replicas be in step after a second. By default a primary waits
+// for 5 s in case that more replicas come, and says hello to them every 10 s.
+var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
+
+// Role returns what the server takes itself for: master, slave or sentinel; or "" if it does not answer.
+func (s *Server) Role() string {
+	if role := s.role(); len(role) > 0 {
+		word, _ := redis.String(role[0], nil)
+		return word
+	}
+	return ""
+}
+
+// Online returns how many replicas the server has that have asked for what it has just written: their
+// first synchronisation is over.
+func (s *Server) Online() int {
+	role := s.role()
+	if len(role) < 3 {
+		return 0
+	}
+	online := 0
+	replicas, _ := redis.Values(role[2], nil)
+	for _, r := range replicas {
+		if r, _ := redis.Strings(r, nil); len(r) == 3 && r[2] != "0" {
+			online++
+		}
+	}
+	return online
+}
+
+func (s *Server) role() []any {
+	role, _ := redis.Values(s.ask("ROLE"))
+	return role
+}
+
+// askTimeout is how long to wait for a server that may be dead or paused.
+const askTimeout = time.Second
+
+// ask is Do for a server that may be dead or paused.
+func (s *Server) ask(command string, args ...any) (any, error) {
+	c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(askTimeout), redis.DialReadTimeout(askTimeout))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(command, args...)
+}

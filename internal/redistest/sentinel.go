@@ -1,0 +1,99 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Sentinel is a primary with two replicas under the watch of three Sentinels, which make a replica
+// the primary when the primary has not answered for a second.
+type Sentinel struct {
+	Name      string    // of the primary, for the Sentinels
+	Sentinels []*Server // three
+	Servers   []*Server // three; the first is the primary, to begin with
+}
+
+// StartSentinel starts them all. It skips the test where no real server is installed.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	primary, replicas := Replicas(t, 2)
+	g := &Sentinel{Name: "main", Servers: append([]*Server{primary}, replicas...)}
+	for range 3 {
+		g.Sentinels = append(g.Sentinels, watch(t, g.Name, primary))
+	}
+	Wait(t, "the Sentinels know each other and the replicas", func() bool {
+		for _, s := range g.Sentinels {
+			reply, _ := redis.Values(s.Do("SENTINEL", "master", g.Name), nil)
+			about, _ := redis.StringMap(reply, nil)
+			if about["num-other-sentinels"] != "2" || about["num-slaves"] != "2" || about["flags"] != "master" {
+				return false
+			}
+		}
+		return true
+	})
+	return g
+}
+
+// watch starts a Sentinel. It writes what it learns into its configuration file.
+func watch(t testing.TB, name string, primary *Server) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(primary.addr)
+	lines := []string{
+		fmt.Sprintf("sentinel monitor %s %s %s 2", name, host, port),
+		"sentinel down-after-milliseconds " + name + " 1000",
+		"sentinel failover-timeout " + name + " 3000",
+		"sentinel parallel-syncs " + name + " 2",
+	}
+	s := &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}}
+	s.config = s.dir + "/sentinel.conf"
+	t.Cleanup(s.Kill)
+	for range 10 { // another process may take the port between our look and the start
+		if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.addr = FreeAddr(t)
+		if s.start() == nil {
+			return s
+		}
+	}
+	t.Fatal("no Sentinel came up in 10 tries")
+	return nil
+}
+
+// Addrs returns the addresses of the Sentinels.
+func (g *Sentinel) Addrs() []string {
+	addrs := make([]string, len(g.Sentinels))
+	for i, s := range g.Sentinels {
+		addrs[i] = s.addr
+	}
+	return addrs
+}
+
+// Primary returns the server that all Sentinels call the primary, and that agrees; or nil.
+func (g *Sentinel) Primary() *Server {
+	var primary *Server
+	for i, s := range g.Sentinels {
+		at, _ := redis.Strings(s.Do("SENTINEL", "get-master-addr-by-name", g.Name), nil)
+		if len(at) != 2 {
+			return nil
+		}
+		for _, candidate := range g.Servers {
+			if candidate.addr != net.JoinHostPort(at[0], at[1]) {
+				continue
+			}
+			if i > 0 && candidate != primary {
+				return nil
+			}
+			primary = candidate
+		}
+	}
+	if primary == nil || primary.Role() != "master" {
+		return nil
+	}
+	return primary
+}
