@@ -72,7 +72,8 @@
 // Mutexes of a [Client] with the same key share one queue in the process: first come, first served,
 // and only the first of the queue asks the servers, so ten thousand goroutines that wait for one key
 // cost as many requests as one. Between processes there is no order: waiters ask every 50 ms (see
-// [WithPollInterval] and [WithBackoff]), and who asks first after the release wins.
+// [WithPollInterval] and [WithBackoff]), and who asks first after the release wins. With [WithQueue]
+// they queue on the server, in order of arrival, and a release hands over to the first and wakes it.
 //
 // A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.
 // Like a sync.Mutex it is not reentrant, unless [WithReentrancy] is used, with contexts.
@@ -107,7 +108,7 @@
 //
 //   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal], [WithNodeTimeout]
 //   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered],
-//     [WithMaxAttempts]
+//     [WithMaxAttempts], [WithQueue]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
 //   - Use: [WithReentrancy], [WithOwner]
 //   - Seeing what happens: [WithTrace], [WithLogger], [Client.Stats]

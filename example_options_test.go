@@ -161,7 +161,7 @@ func ExampleWithOwner() {
 	defer holder.Unlock()
 
 	var locked redimutex.LockedError
-	err := redimutex.New(pool, "invoices").LockContext(context.Background(), 20*time.Millisecond)
+	err := redimutex.New(pool, "invoices").TryLockContext(context.Background())
 	if errors.As(err, &locked) {
 		fmt.Println(locked.Owner)
 	}
@@ -196,6 +196,29 @@ func ExampleWithLogger() {
 	<-mu.Lease().Done()
 	mu.Unlock()
 	// Output: level=WARN msg="redimutex: Unlock" key=invoices err="redimutex: \"invoices\": lease lost: expired"
+}
+
+// The release hands the lock to whoever has waited longest, in whichever process, and wakes it.
+func ExampleWithQueue() {
+	pool := redisPool()
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
+	other := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue()) // in another process, say
+	defer client.Close()
+	defer other.Close()
+
+	mu := client.Mutex("invoices")
+	mu.Lock()
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		mu := other.Mutex("invoices")
+		mu.Lock() // does not poll
+		fmt.Println("handed over")
+		mu.Unlock()
+	}()
+	mu.Unlock()
+	<-done
+	// Output: handed over
 }
 
 // With this option a function that locks can call another that locks the same key.

@@ -81,7 +81,7 @@ func Example_errors() {
 	defer other.Unlock()
 
 	mu := redimutex.New(pool, "invoices")
-	err := mu.LockContext(context.Background(), 20*time.Millisecond)
+	err := mu.LockContext(context.Background(), 300*time.Millisecond)
 
 	var locked redimutex.LockedError
 	var node redimutex.NodeError
