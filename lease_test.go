@@ -236,6 +236,58 @@ func TestExtendRefusesWhatCannotBe(t *testing.T) {
 	assert.False(t, exists(t, s, "k"), "an extension never re-creates a key")
 }
 
+// A renewal is under way and does not end: Extend waits for it, until its ctx or the hold ends.
+func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		hung := redistest.NewBetween(pool)
+		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
+		m.Lock()
+		l := m.Lease()
+		answer := make(chan struct{})
+		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answer
+			return run()
+		})
+		time.Sleep(4 * time.Second) // it is under way
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, l.Extend(ctx, time.Minute), context.DeadlineExceeded)
+		extended := make(chan error, 2)
+		go func() { extended <- l.Extend(t.Context(), time.Minute) }()
+		synctest.Wait()
+		assert.Empty(t, extended)
+		hung.Set(nil)
+		close(answer)
+		assert.NoError(t, <-extended)
+		assert.Greater(t, time.Until(l.Until()), 50*time.Second)
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendThatWaitsHearsOfTheEndOfTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		hung := redistest.NewBetween(pool)
+		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
+		m.Lock()
+		l := m.Lease()
+		answer := make(chan struct{})
+		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answer
+			return run()
+		})
+		time.Sleep(4 * time.Second)
+		extended := make(chan error)
+		go func() { extended <- l.Extend(l.Context(t.Context()), time.Minute) }()
+		<-l.Done()
+		assert.ErrorIs(t, <-extended, redimutex.ErrLost)
+		hung.Set(nil)
+		close(answer)
+		assert.Error(t, m.UnlockContext(t.Context()))
+	})
+}
+
 func TestExtendFindsALoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
