@@ -40,9 +40,9 @@ func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 		a.fresh = line.pause.IsZero()
 		return a, nil
 	}
+	w := line.Join()
 	c.counters.waiting.Add(1)
 	defer c.counters.waiting.Add(-1)
-	w := line.Join()
 	if err := a.queue(ctx, w); err != nil {
 		w.Quit()
 		c.part(m.key, line)
