@@ -182,8 +182,9 @@ func (s *Server) serves(slot int) bool {
 
 // Move moves the slot of key, with all that is in it, to another node, step by step as the
 // specification has it: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
-// The primaries that have nothing to do with it are not told: they hear of it from the others.
-func (c *Cluster) Move(key string, to int) {
+// The primaries that have nothing to do with it are not told: they hear of it from the others. midway is
+// called when the keys have moved and the slot has not.
+func (c *Cluster) Move(key string, to int, midway ...func()) {
 	c.t.Helper()
 	slot, from := c.Slot(key), c.Owner(key)
 	if from < 0 || from == to {
@@ -206,6 +207,9 @@ func (c *Cluster) Move(key string, to int) {
 			args = append(args, k)
 		}
 		source.Do("MIGRATE", args...) // NOKEY, where they have expired meanwhile, is no error
+	}
+	for _, f := range midway {
+		f()
 	}
 	target.Do("CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 	source.Do("CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])

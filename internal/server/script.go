@@ -81,6 +81,11 @@ type command struct {
 // the server stand in replies.
 func (ses session) evalAll(batch []command) (replies []any, err error) {
 	replies = make([]any, len(batch))
+	if ses.pinned && len(batch) == 1 {
+		// Only a command that goes alone is repeated where its slot has moved to.
+		replies[0], err = ses.evalOne(batch[0])
+		return replies, err
+	}
 	for _, c := range batch {
 		c.args[0] = c.script.hash
 		if err := ses.conn.Send("EVALSHA", c.args...); err != nil {
@@ -111,17 +116,21 @@ func (ses session) evalAll(batch []command) (replies []any, err error) {
 		if e, ok := replies[i].(redis.Error); !ok || !noScript(e) {
 			continue
 		}
-		reply, err := ses.eval(c.script, c.args)
-		var refused redis.Error
-		if errors.As(err, &refused) {
-			reply, err = refused, nil
-		}
-		if err != nil {
+		if replies[i], err = ses.evalOne(c); err != nil {
 			return nil, err
 		}
-		replies[i] = reply
 	}
 	return replies, nil
+}
+
+// evalOne is eval with an error of the server as the reply.
+func (ses session) evalOne(c command) (any, error) {
+	reply, err := ses.eval(c.script, c.args)
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		return refused, nil
+	}
+	return reply, err
 }
 
 func noScript(err error) bool {

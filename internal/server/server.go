@@ -70,20 +70,32 @@ type session struct {
 // open checks a connection out, bound to the node that serves key where the pool is a cluster.
 // The waiting and the dialling end at the deadline if the pool can be told so.
 func (s *Server) open(deadline time.Time, key string) (session, error) {
-	c, err := s.get(deadline)
+	c, pinned, err := s.bind(deadline, key)
 	if err != nil {
 		return session{}, err
 	}
-	ses := session{conn: c, deadline: deadline}
-	if b, ok := c.(interface{ Bind(keys ...string) error }); ok {
-		// Without this a cluster connection would take the hash of the script for the key.
-		ses.pinned = true
-		if err := b.Bind(key); err != nil {
-			c.Close()
-			return session{}, err
-		}
+	if pinned {
+		c = &bound{Conn: c, again: func() (redis.Conn, error) {
+			c, _, err := s.bind(deadline, key)
+			return c, err
+		}}
 	}
-	return ses, nil
+	return session{conn: c, deadline: deadline, pinned: pinned}, nil
+}
+
+func (s *Server) bind(deadline time.Time, key string) (c redis.Conn, pinned bool, err error) {
+	if c, err = s.get(deadline); err != nil {
+		return nil, false, err
+	}
+	b, pinned := c.(binder)
+	if !pinned {
+		return c, false, nil
+	}
+	if err := b.Bind(key); err != nil {
+		c.Close()
+		return nil, false, err
+	}
+	return c, true, nil
 }
 
 func (s *Server) get(deadline time.Time) (redis.Conn, error) {

@@ -1,0 +1,245 @@
+package topologies_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mna/redisc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// oddKeys have braces where the rule of the hash tag has to be read closely.
+var oddKeys = []string{
+	"k", "{k}", "tag", "{tag}", "{tag}k", "k{tag}", "a{tag}b{other}c", "{}", "{}k", "k{}", "{}{tag}", "{", "}", "}{", "{{", "}}",
+	"{k", "k}", "a{b", "a}b", "{{tag}}", "{{}", "{}}", "a}b{c}d", "a{}b}c", "}{}{", "ключ", "{ключ}й", "with space", "new\nline", "\x00\xff", "{\x00}\xff",
+}
+
+// startCluster returns the nodes, and a function that makes pools for them, one for each process
+// that the test plays.
+func startCluster(t testing.TB) (*redistest.Cluster, func() *redisc.Cluster) {
+	t.Helper()
+	c := redistest.StartCluster(t)
+	return c, func() *redisc.Cluster {
+		p := clusterPool(c.Addrs())
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+}
+
+// promoted waits until another node than old serves key.
+func promoted(t testing.TB, c *redistest.Cluster, key string, old int) int {
+	t.Helper()
+	now := -1
+	redistest.Wait(t, "a replica serves the slot", func() bool {
+		now = c.Owner(key)
+		return now >= 0 && now != old
+	})
+	return now
+}
+
+func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
+	c, pool := startCluster(t)
+	p := pool()
+	fences := make(map[string]string)
+	for _, key := range oddKeys {
+		fence := server.FenceKey(key)
+		assert.Equal(t, c.Slot(key), c.Slot(fence), "%q and %q", key, fence)
+		assert.Empty(t, fences[fence], "%q and another key share %q", key, fence)
+		fences[fence] = key
+
+		m := newMutex(t, p, key, redimutex.WithFencing())
+		require.NoError(t, m.LockContext(patience(t), 0), "%q", key)
+		node := c.Nodes[c.Owner(key)]
+		assert.Equal(t, m.Lease().Token(), node.Get(key), "%q", key)
+		assert.Equal(t, fmt.Sprint(m.Lease().Fence()), node.Get(fence), "%q", key)
+		require.NoError(t, m.Lease().Extend(context.Background(), time.Minute), "%q", key)
+		require.NoError(t, m.UnlockContext(context.Background()), "%q", key)
+		assert.False(t, exists(t, node, key), "%q", key)
+	}
+}
+
+func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
+	_, pool := startCluster(t)
+	for i := range 10 { // whatever node it happens to ask first
+		m := newMutex(t, pool(), fmt.Sprint("k", i))
+		require.NoError(t, m.TryLockContext(context.Background()))
+		require.NoError(t, m.UnlockContext(context.Background()))
+	}
+}
+
+func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
+	_, pool := startCluster(t)
+	m := newMutex(t, pool(), "k", redimutex.WithRestartGuard())
+	err := m.LockContext(patience(t), 0)
+	var node redimutex.NodeError
+	require.ErrorAs(t, err, &node, "its mark can't be in the slot of every lock")
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorContains(t, err, "same slot")
+}
+
+func TestClusterExcludesOverAllItsNodes(t *testing.T) {
+	_, pool := startCluster(t)
+	a := redimutex.NewClient([]redimutex.Pool{pool()})
+	b := redimutex.NewClient([]redimutex.Pool{pool()})
+	defer a.Close()
+	defer b.Close()
+	for i := range 100 {
+		key := fmt.Sprint("k", i)
+		first, second := a.Mutex(key), b.Mutex(key)
+		require.NoError(t, first.LockContext(patience(t), 0))
+		require.ErrorIs(t, second.TryLockContext(context.Background()), redimutex.ErrLocked)
+		require.NoError(t, first.UnlockContext(context.Background()))
+		require.NoError(t, second.TryLockContext(context.Background()))
+		require.NoError(t, second.UnlockContext(context.Background()))
+	}
+}
+
+func TestClusterLocksSurviveTheMoveOfTheirSlot(t *testing.T) {
+	c, pool := startCluster(t)
+	const key = "a{b}c"
+	opts := []redimutex.Option{redimutex.WithTTL(10 * time.Second), redimutex.WithFencing()}
+	crowd := startCrowd(t, newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...))
+	crowd.more(20)
+	for i := range 6 {
+		from := c.Owner(key)
+		to := (from + 1 + i%2) % 3
+		c.Move(key, to)
+		crowd.more(20)
+	}
+	crowd.stop()
+}
+
+func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
+	c, pool := startCluster(t)
+	ctx := patience(t)
+	m := newMutex(t, pool(), "k", redimutex.WithTTL(3*time.Second))
+	require.NoError(t, m.LockContext(ctx, 0))
+	l := m.Lease()
+	for range 2 {
+		to := (c.Owner("k") + 1) % 3
+		c.Move("k", to)
+		before := l.Until()
+		redistest.Wait(t, "a renewal on the new node", func() bool {
+			require.NoError(t, l.Err())
+			return l.Until().After(before)
+		})
+		assert.Equal(t, l.Token(), c.Nodes[to].Get("k"))
+	}
+	require.NoError(t, m.UnlockContext(ctx))
+}
+
+func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
+	c, pool := startCluster(t)
+	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	require.NoError(t, m.LockContext(patience(t), 0))
+	to := (c.Owner("k") + 1) % 3
+	c.Move("k", to)
+	require.NoError(t, m.UnlockContext(context.Background()))
+	assert.False(t, exists(t, c.Nodes[to], "k"))
+
+	c.Move("k", (to+1)%3)
+	require.NoError(t, m.TryLockContext(context.Background()), "one try is enough, although the slot has moved")
+	require.NoError(t, m.UnlockContext(context.Background()))
+}
+
+func TestClusterLockWaitsForASlotThatIsOnItsWay(t *testing.T) {
+	c, pool := startCluster(t)
+	ctx := patience(t)
+	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	locked := make(chan error, 1)
+	c.Move("k", (c.Owner("k")+1)%3, func() {
+		err := m.TryLockContext(ctx)
+		require.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.ErrorContains(t, err, "ASK")
+		go func() { locked <- m.LockContext(ctx, 0) }()
+	})
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(ctx))
+}
+
+func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
+	c, pool := startCluster(t)
+	ctx := patience(t)
+	old := c.Owner("k")
+	// A holder that has died is a key that nobody renews.
+	c.Nodes[old].Do("SET", "k", "its token", "NX", "PX", 3000)
+	waiter := newMutex(t, pool(), "k")
+	locked := make(chan error, 1)
+	go func() { locked <- waiter.LockContext(ctx, 0) }()
+
+	c.Nodes[old].Kill()
+	require.NoError(t, <-locked)
+	now := c.Nodes[promoted(t, c, "k", old)]
+	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
+	require.NoError(t, waiter.UnlockContext(ctx))
+	assert.False(t, exists(t, now, "k"))
+}
+
+func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
+	c, pool := startCluster(t)
+	ctx := patience(t)
+	holder := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second))
+	rival := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	require.NoError(t, holder.LockContext(ctx, 0))
+
+	old := c.Owner("k")
+	c.Nodes[old].Kill()
+	redistest.Wait(t, "the rival hears from the new primary who holds the lock", func() bool {
+		err := rival.TryLockContext(ctx)
+		require.Error(t, err, "the holder has not unlocked")
+		return assert.ErrorIs(quiet{}, err, redimutex.ErrLocked)
+	})
+	promoted(t, c, "k", old)
+	err := holder.Lease().Extend(ctx, time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable, "nobody is left to confirm it")
+	c.Nodes[old].Restart() // as a replica of the one that was promoted
+	redistest.Wait(t, "the holder extends its lease on the new primary", func() bool {
+		err := holder.Lease().Extend(ctx, time.Minute)
+		require.NotErrorIs(t, err, redimutex.ErrLost)
+		return err == nil
+	})
+	require.NoError(t, holder.UnlockContext(ctx))
+	require.NoError(t, rival.LockContext(ctx, 0))
+	require.NoError(t, rival.UnlockContext(ctx))
+}
+
+func TestClusterFencesNeverFallAcrossAFailover(t *testing.T) {
+	c, pool := startCluster(t)
+	const key = "a{b}c"
+	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Second), redimutex.WithFencing(), redimutex.WithReplicas(1, time.Second)}
+	crowd := startCrowd(t, newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...))
+	crowd.more(20)
+	old := c.Owner(key)
+	c.Nodes[old].Kill()
+	promoted(t, c, key, old)
+	c.Nodes[old].Restart() // as a replica; without one no lock counts
+	crowd.more(20)
+	crowd.stop()
+}
+
+func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
+	c, pool := startCluster(t)
+	ctx := patience(t)
+	p := pool()
+	m := newMutex(t, p, "k", redimutex.WithTTL(2*time.Second))
+	require.NoError(t, m.LockContext(ctx, 0))
+	require.NoError(t, m.UnlockContext(ctx))
+	old := c.Owner("k")
+	c.Nodes[old].Pause()
+	now := promoted(t, c, "k", old)
+
+	// A node that hangs does not say MOVED, so redisc has no reason to ask for the map.
+	require.ErrorIs(t, m.TryLockContext(ctx), redimutex.ErrUnavailable)
+	require.NoError(t, p.Refresh())
+	require.NoError(t, m.LockContext(ctx, 0))
+	assert.Equal(t, m.Lease().Token(), c.Nodes[now].Get("k"))
+	require.NoError(t, m.UnlockContext(ctx))
+	c.Nodes[old].Resume()
+}

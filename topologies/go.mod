@@ -1,0 +1,20 @@
+module github.com/redimutex/redimutex/topologies
+
+go 1.26
+
+require (
+	github.com/FZambia/sentinel v1.1.1
+	github.com/gomodule/redigo v1.9.3
+	github.com/mna/redisc v1.4.0
+	github.com/redimutex/redimutex v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace github.com/redimutex/redimutex => ../
