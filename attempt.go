@@ -146,8 +146,7 @@ func (a *attempt) retry(ctx context.Context, err error) (*Lease, error) {
 		case m.config.maxAttempts > 0 && a.tries >= m.config.maxAttempts:
 			return nil, err
 		}
-		if errors.Is(err, ErrUnavailable) && time.Since(a.line.warned) > time.Second {
-			a.line.warned = time.Now()
+		if errors.Is(err, ErrUnavailable) && m.client.mayWarn(m.key) {
 			m.config.log().Warn("redimutex: can't lock yet", "key", m.key, "err", err)
 		}
 		l, end := a.wait(ctx)

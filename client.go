@@ -26,7 +26,14 @@ type Client struct {
 
 	mu     sync.Mutex
 	lines  map[string]*line // of the keys that somebody holds or waits for
+	warned [2]warnings      // the newer ones in front
 	closed bool
+}
+
+// Warnings are the keys for which we have logged that the servers fail, within one second.
+type warnings struct {
+	since time.Time
+	keys  map[string]bool
 }
 
 // A line is where the goroutines of this process queue for one key.
@@ -36,8 +43,7 @@ type line struct {
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	// Who has the turn at the gate owns these.
-	pause  time.Time // no waiter tries before this
-	warned time.Time // when we last logged that the servers fail
+	pause time.Time // no waiter tries before this
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them
@@ -140,4 +146,23 @@ func (c *Client) part(key string, l *line) {
 	if l.refs--; l.refs == 0 {
 		delete(c.lines, key)
 	}
+}
+
+// mayWarn reports whether it is time to log that the servers fail: once a second for each key at
+// most, and once in two seconds at least, if there is cause.
+func (c *Client) mayWarn(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.warned[0].since) > time.Second {
+		c.warned[1] = c.warned[0]
+		c.warned[0] = warnings{now, make(map[string]bool)}
+		if now.Sub(c.warned[1].since) > 2*time.Second {
+			c.warned[1] = warnings{}
+		}
+	}
+	if c.warned[0].keys[key] || c.warned[1].keys[key] {
+		return false
+	}
+	c.warned[0].keys[key] = true
+	return true
 }

@@ -218,9 +218,27 @@ func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
 		}
 		time.Sleep(10500 * time.Millisecond)
 		assert.LessOrEqual(t, log.records.Load(), int64(11))
-		assert.GreaterOrEqual(t, log.records.Load(), int64(9))
+		assert.GreaterOrEqual(t, log.records.Load(), int64(5))
 		assert.Contains(t, log.text(), "key=k")
 		assert.Contains(t, log.text(), "the connection was cut")
+	})
+}
+
+// Between the calls nobody waits for the key.
+func TestServersThatFailAreLoggedOnceASecondForShortWaitsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		cut := redistest.NewBetween(pool)
+		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		log := newCounter()
+		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
+		for range 105 {
+			assert.Error(t, client.Mutex("k").LockContext(t.Context(), 100*time.Millisecond))
+		}
+		assert.LessOrEqual(t, log.records.Load(), int64(11))
+		assert.GreaterOrEqual(t, log.records.Load(), int64(5))
+		assert.Error(t, client.Mutex("another").LockContext(t.Context(), 100*time.Millisecond))
+		assert.Contains(t, log.text(), "key=another")
 	})
 }
 
