@@ -115,6 +115,9 @@ func (t *target) tcp(u *url.URL) error {
 	if u.Hostname() == "" {
 		return errors.New("it has no host; write redis://host:6379")
 	}
+	if strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[") {
+		return errors.New("it has more than one port; write redis://host:6379, and an IPv6 address in brackets")
+	}
 	if u.RawQuery != "" {
 		return errors.New("it has parameters after a question mark, and none are known for redis and rediss")
 	}

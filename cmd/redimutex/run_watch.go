@@ -134,7 +134,7 @@ func (w *watch) check() {
 	case !w.ended && !w.warned.Equal(until) && !now.Before(until.Add(-w.grace)):
 		w.warned, w.told = until, true
 		w.group.end(syscall.SIGTERM)
-		w.notes.say("the lock %q can't be renewed%s: the command is sent TERM, and KILL in %v when the lock ends",
+		w.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
 			w.key, w.reason(), until.Sub(now).Round(time.Millisecond))
 	}
 }
@@ -147,13 +147,13 @@ func (w *watch) lost(err error, now time.Time) {
 		// What was sent TERM has had its time; what was not, because we were stopped, has none.
 		w.kill = now
 		if !w.warned.Equal(w.lease.Until()) {
-			w.notes.say("%s: the command is sent KILL", lostWords(w.key, lost.Reason))
+			w.notes.say("%s; the command is sent KILL", lostWords(w.key, lost.Reason))
 		}
 		return
 	}
 	w.kill = now.Add(w.grace)
 	w.group.end(syscall.SIGTERM)
-	w.notes.say("%s: the command is sent TERM, and KILL in %v", lostWords(w.key, lost.Reason), w.grace)
+	w.notes.say("%s; the command is sent TERM, and KILL in %v", lostWords(w.key, lost.Reason), w.grace)
 }
 
 // reason is why the last renewal failed.

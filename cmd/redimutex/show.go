@@ -15,27 +15,30 @@ import (
 
 const showHelp = `Usage: redimutex show [FLAGS] KEY
 
-Shows who holds the lock KEY, and for how long if it is not renewed. It changes nothing. The token of
-the holder is not shown, because who has it can release the lock.
+Shows who holds the lock KEY, and for how long if it is not renewed. It changes
+nothing. The token of the holder is not shown, because who has it can release
+the lock.
 
-  -redis URL  the server; repeat it for Redlock. @FILE reads the URLs from a file. Default:
-              $REDIMUTEX_URL (several with commas or spaces, or @FILE), else $REDIS_URL, else
-              redis://127.0.0.1:6379
-  -json       one JSON object: key, held, owner ("" if unknown), ttl_ms (-1: the key never expires),
-              fence (0 if none is known), and servers, a list with address, held, owner, ttl_ms,
-              fence and error of each
+  -redis URL  The server; repeat it for Redlock. -redis @FILE reads the URLs
+              from a file. Default: $REDIMUTEX_URL (several with commas or
+              spaces, or @FILE), else $REDIS_URL, else redis://127.0.0.1:6379
+  -json       One JSON object: key, held, owner ("" if unknown), ttl_ms (-1: the
+              key never expires), fence (0 if none is known), and servers, a
+              list with address, held, owner, ttl_ms, fence and error of each.
 
-With several servers the lock is held if a majority has the same holder; each one's view follows.
+With several servers the lock is held if a majority has the same holder; each
+one's view follows.
 
 EXAMPLES
   redimutex show nightly-backup
-  until ! redimutex show nightly-backup; do sleep 1; done     # wait until it is free
+  Wait until it is free, without taking it:
+    while redimutex show nightly-backup; do sleep 1; done
 
 EXIT STATUS
   0   held
   1   free
   2   wrong usage
-  69  too few servers can be reached
+  69  too few servers can be reached; stderr says why
 `
 
 const exitFree = 1
@@ -139,7 +142,11 @@ func look(nodes servers, key string) (*lockView, error) {
 
 // see leaves the token out of a view.
 func see(v server.View) sight {
-	return sight{v.Held, printable(server.Owner(v.Holder)), v.Left.Milliseconds(), v.Fence}
+	left := v.Left.Milliseconds()
+	if v.Left < 0 {
+		left = -1
+	}
+	return sight{v.Held, printable(server.Owner(v.Holder)), left, v.Fence}
 }
 
 // majority is what the servers say together. The lock lasts as long as a majority of them has it.

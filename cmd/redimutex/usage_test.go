@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
+	for want, args := range map[string][]string{
+		"there is no KEY":                         {"run", "--", "true"},
+		"there is no --":                          {"run", "job", "true"},
+		"there is no command after --":            {"run", "job", "--"},
+		"there are 2 words":                       {"run", "job", "another", "--", "true"},
+		"-n and -w exclude each other":            {"run", "-n", "-w", "5", "job", "--", "true"},
+		"-nope":                                   {"run", "-nope", "job", "--", "true"},
+		"\"soon\" for flag -w: write seconds":     {"run", "-w", "soon", "job", "--", "true"},
+		"\"-5\" for flag -wait: it can't":         {"run", "-wait", "-5", "job", "--", "true"},
+		"longer than 292 years":                   {"run", "-w", "1e30", "job", "--", "true"},
+		"\"NaN\" for flag -w: write seconds":      {"run", "-w", "NaN", "job", "--", "true"},
+		"\"256\" for flag -E: write a number":     {"run", "-E", "256", "job", "--", "true"},
+		"\"-1\" for flag -E: write a number":      {"run", "-E", "-1", "job", "--", "true"},
+		"for flag -conflict-exit-code: write":     {"run", "-conflict-exit-code", "x", "job", "--", "true"},
+		"-ttl 99ms: a lock has to live for 100ms": {"run", "-ttl", "99ms", "job", "--", "true"},
+		"-ttl 0s":                                  {"run", "-ttl", "0", "job", "--", "true"},
+		"-grace 6s: may be half of -ttl at most":   {"run", "-grace", "6", "job", "--", "true"},
+		"-grace 501ms: may be half of -ttl":        {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
+		"flag needs an argument: -ttl":             {"run", "job", "-ttl", "--", "true"},
+		"a URL in the place of KEY":                {"run", "redis://:hunter2@host", "--", "true"},
+		"there are 2 words that":                   {"show", "job", "redis://:hunter2@host"},
+		"redimutex show: there is no KEY":          {"show"},
+		"redimutex version: it takes no arguments": {"version", "1"},
+		"there is no command \"lock\"":             {"lock"},
+	} {
+		status, out, stderr := call(args...)
+		assert.Equal(t, exitUsage, status, args)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, want)
+		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		assert.NotContains(t, stderr, "hunter2")
+	}
+}
+
+func TestHelpGoesToStandardOutput(t *testing.T) {
+	for _, verb := range []string{"run", "show", "version"} {
+		for _, flag := range []string{"-h", "-help", "--help"} {
+			status, out, stderr := call(verb, flag)
+			assert.Equal(t, exitOK, status)
+			assert.True(t, strings.HasPrefix(out, "Usage: redimutex "+verb))
+			assert.Contains(t, out, "EXIT STATUS")
+			assert.Empty(t, stderr)
+		}
+	}
+}
+
+func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
+	for _, flag := range strings.Fields("-redis -n -nonblock -w -wait -E -conflict-exit-code -ttl -grace -min-hold -owner -q -quiet") {
+		assert.Regexp(t, `(?m)^  (-\w, )?`+flag+`\b`, runHelp)
+	}
+	for _, help := range []string{runHelp, showHelp, versionHelp} {
+		for line := range strings.Lines(help) {
+			assert.LessOrEqual(t, len(line), 81, line)
+		}
+	}
+}
+
+func TestVersionNamesGoAndTheSystem(t *testing.T) {
+	status, out, stderr := call("version")
+	assert.Equal(t, exitOK, status)
+	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, out)
+	assert.Empty(t, stderr)
+}
