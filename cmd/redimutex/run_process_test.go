@@ -44,7 +44,8 @@ func prepare(t *testing.T, s *redistest.Server, args ...string) *process {
 			p.cmd.Env = append(p.cmd.Env, e)
 		}
 	}
-	p.cmd.Env = append(p.cmd.Env, "REDIMUTEX_TEST_MAIN=1")
+	p.cmd.Env = append(p.cmd.Env, "REDIMUTEX_TEST_MAIN=1",
+		"GORACE=atexit_sleep_ms=0") // else each process that was built with -race takes a second to end
 	if s != nil {
 		p.cmd.Env = append(p.cmd.Env, "REDIMUTEX_URL="+s.URL())
 	}
