@@ -3,6 +3,7 @@ package server
 import (
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const slots = 16384
@@ -16,20 +17,32 @@ func Slot(key string) uint16 {
 // Sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
 // that one script may touch both. Different keys have different siblings.
 func Sibling(key, suffix string) string {
-	switch {
-	case tag(key) != key:
+	switch t := tag(key); {
+	case key == "{"+t+"}":
+		return key + ":" + suffix + "." // without the dot this is the sibling of the key that is called as the tag
+	case t != key:
 		return key + ":" + suffix // the key brings its own {tag}
 	case !strings.ContainsRune(key, '}'):
 		return "{" + key + "}:" + suffix
 	}
 	// The key has a closing brace, so it can't be wrapped in braces: any short tag of the same slot does.
-	want := Slot(key)
-	for n := 0; ; n++ {
-		if t := strconv.Itoa(n); crc16(t)%slots == want {
-			return "{" + t + "}:" + suffix + ":" + key
+	t := strconv.Itoa(int(tags()[Slot(key)]))
+	return "{" + t + "}:" + suffix + ":" + key + "." // with the dot no key that brings its tag has this sibling
+}
+
+// tags holds, for each slot, the least number whose digits lie in it. Most programs never need it,
+// and a search for one slot takes milliseconds.
+var tags = sync.OnceValue(func() *[slots]uint32 {
+	var least [slots]uint32
+	var seen [slots]bool
+	for n, left := uint32(0), slots; left > 0; n++ {
+		if slot := Slot(strconv.Itoa(int(n))); !seen[slot] {
+			seen[slot], least[slot] = true, n
+			left--
 		}
 	}
-}
+	return &least
+})
 
 // tag returns what lies between the first { and the first } after it, if that is not empty, and
 // else the whole key.

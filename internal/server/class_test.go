@@ -1,0 +1,196 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
+	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
+	for text, want := range map[string]bool{
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                                                                           true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 3b2c, on @user_script:5.":                                          true,
+		"NOAUTH Authentication required.":                                                                                                             true,
+		"WRONGPASS invalid username-password pair or user is disabled.":                                                                               true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                                                            true,
+		"NOPERM No permissions to access a key":                                                                                                       true,
+		"NOPROTO unsupported protocol version":                                                                                                        true,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                                                                       true,
+		"DENIED Redis is running in protected mode because protected mode is enabled":                                                                 true,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":                                                                                   true,
+		"ERR unknown command `TIME`, with args beginning with: ":                                                                                      true,
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 3b2c, on @user_script:5.": true,
+		"ERR Client sent AUTH, but no password is set":                                                                                                true,
+
+		wrapped + "-READONLY You can't write against a read only replica.":                                                 false,
+		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.":                                               false,
+		wrapped + "OOM command not allowed when used memory > 'maxmemory'.":                                                false,
+		wrapped + "-MISCONF Redis is configured to save RDB snapshots, but it is currently not able to":                    false,
+		wrapped + "-NOREPLICAS Not enough good replicas to write.":                                                         false,
+		wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value":                                      true,
+		wrapped + "-WRONGTYPE Operation against a key holding the wrong kind of value":                                     true,
+		wrapped + "-NOPERM this user has no permissions to run the 'set' command or its subcommand":                        true,
+		wrapped + "The user executing the script can't run this command or subcommand":                                     true,
+		wrapped + "The user executing the script can't access at least one of the keys mentioned in the command arguments": true,
+
+		"LOADING Redis is loading the dataset in memory":                                                   false,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":           false,
+		"READONLY You can't write against a read only replica.":                                            false,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                 false,
+		"CLUSTERDOWN Hash slot not served":                                                                 false,
+		"CLUSTERDOWN The cluster is down":                                                                  false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                          false,
+		"MOVED 3999 127.0.0.1:6381":                                                                        false,
+		"ASK 3999 127.0.0.1:6381":                                                                          false,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                          false,
+		"OOM command not allowed when used memory > 'maxmemory'. script: 3b2c, on @user_script:40.":        false,
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.": false,
+		"NOREPLICAS Not enough good replicas to write.":                                                    false,
+		"UNBLOCKED force unblock from blocking operation":                                                  false,
+		"NOSCRIPT No matching script. Please use EVAL.":                                                    false,
+		"GUARD the server started without data; it votes again in 900 ms":                                  false,
+		"SOMETHING that a future server may say":                                                           false,
+		"ERR max number of clients reached":                                                                false,
+		"ERR max number of clients + cluster connections reached":                                          false,
+		"ERR Connection refused":                                                                           false, // twemproxy
+		"ERR Connection timed out":                                                                         false, // twemproxy
+		"upstream failure":                                                                                 false, // envoy
+		"no upstream host":                                                                                 false, // envoy
+		"":                                                                                                 false,
+	} {
+		assert.Equal(t, want, server.Permanent(redis.Error(text)), "%q", text)
+	}
+	for _, err := range []error{
+		nil, io.EOF, io.ErrUnexpectedEOF, redis.ErrPoolExhausted, redistest.ErrCut, context.Canceled,
+		context.DeadlineExceeded, &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+	} {
+		assert.False(t, server.Permanent(err), "%v", err)
+	}
+}
+
+// What real servers say, to each of the operations.
+func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
+	for _, c := range []struct {
+		name, words string
+		args        []string
+		spoil       func(*redistest.Server)
+		dial        []redis.DialOption
+		permanent   bool
+	}{
+		{
+			name: "no password", words: "NOAUTH", permanent: true,
+			args: []string{"--requirepass", "secret"},
+		},
+		{
+			name: "wrong password", words: "WRONGPASS", permanent: true,
+			args: []string{"--requirepass", "secret"},
+			dial: []redis.DialOption{redis.DialPassword("wrong")},
+		},
+		{
+			name: "user without scripts", words: "NOPERM", permanent: true,
+			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-evalsha", "-eval") },
+			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
+		},
+		{
+			name: "user without the key", words: "", permanent: true,
+			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~other", "+@all") },
+			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
+		},
+		{
+			name: "user without SET", words: "The user executing the script", permanent: true,
+			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-set") },
+			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
+		},
+		{
+			name: "out of memory", words: "OOM",
+			spoil: func(r *redistest.Server) { r.Do("CONFIG", "SET", "maxmemory", "1") },
+		},
+		{
+			name: "too few replicas", words: "NOREPLICAS",
+			spoil: func(r *redistest.Server) { r.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
+		},
+		{
+			name: "read-only replica", words: "READONLY",
+			spoil: func(r *redistest.Server) { r.Do("REPLICAOF", "127.0.0.1", "1") },
+		},
+		{
+			name: "replica without its primary", words: "MASTERDOWN",
+			args:  []string{"--replica-serve-stale-data", "no"},
+			spoil: func(r *redistest.Server) { r.Do("REPLICAOF", "127.0.0.1", "1") },
+		},
+		{
+			name: "too many clients", words: "", // the server may hang up before we have read its words
+			spoil: func(r *redistest.Server) { r.Do("CONFIG", "SET", "maxclients", "1") },
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := redistest.Real(t, c.args...)
+			if c.spoil != nil {
+				c.spoil(r)
+			}
+			if c.name == "too many clients" {
+				busy := r.Pool().Get()
+				defer busy.Close()
+				require.NoError(t, busy.Err())
+			}
+			s := open(t, r.Pool(c.dial...))
+			for range 2 {
+				got := s.Acquire(request("k"))
+				failed(t, got)
+				require.ErrorContains(t, got.Err, c.words)
+				assert.Equal(t, c.permanent, server.Permanent(got.Err), "%v", got.Err)
+				assert.False(t, server.TimedOut(got.Err))
+			}
+		})
+	}
+}
+
+func TestAFullServerStillReleases(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	q := request("k")
+	done(t, s.Acquire(q))
+	r.Do("CONFIG", "SET", "maxmemory", "1")
+	done(t, one(s, q))
+	done(t, s.Release(q))
+	assert.False(t, exists(t, r, "k"))
+}
+
+func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	q := request("k")
+	q.Timeout = 30 * time.Millisecond
+	r.Pause()
+	for name, op := range map[string]func() server.Reply{
+		"acquire": func() server.Reply { return s.Acquire(q) },
+		"extend":  func() server.Reply { return one(s, q) },
+		"release": func() server.Reply { return s.Release(q) },
+		"raise":   func() server.Reply { return s.Raise(q, 1) },
+	} {
+		got := op()
+		failed(t, got)
+		assert.True(t, server.TimedOut(got.Err), "%s: %v", name, got.Err)
+		require.ErrorIs(t, got.Err, context.DeadlineExceeded, name)
+		assert.False(t, server.Permanent(got.Err))
+	}
+	_, err := s.Inspect("k", q.Timeout)
+	assert.True(t, server.TimedOut(err), "%v", err)
+	r.Resume()
+	r.Kill()
+	got := s.Acquire(request("k"))
+	failed(t, got)
+	assert.False(t, server.TimedOut(got.Err), "%v", got.Err)
+	assert.False(t, server.TimedOut(nil))
+}

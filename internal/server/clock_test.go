@@ -1,0 +1,283 @@
+package server_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// virtual runs test in a bubble of virtual time, with a server in it and a Between before it.
+func virtual(t *testing.T, test func(*testing.T, *miniredis.Miniredis, *redistest.Between, *server.Server)) {
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		test(t, m, b, open(t, b))
+	})
+}
+
+// A counter counts the commands that pass.
+type counter struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (c *counter) count(run func() (any, error), command string, _ []any) (any, error) {
+	c.mu.Lock()
+	c.names = append(c.names, command)
+	c.mu.Unlock()
+	return run()
+}
+
+// take returns the commands since the last call.
+func (c *counter) take() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := strings.Join(c.names, " ")
+	c.names = nil
+	return names
+}
+
+// holdUp has the next command wait for d on its way to the server.
+func holdUp(b *redistest.Between, d time.Duration) {
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command != "TIME" {
+			b.Set(nil)
+			time.Sleep(d)
+		}
+		return run()
+	})
+}
+
+func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
+	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			if skew != 0 {
+				m.SetTime(time.Now().Add(skew))
+			}
+			for _, fencing := range []bool{false, true} {
+				q := request("k")
+				q.Fencing = fencing
+				done(t, s.Acquire(q))
+				done(t, s.Release(q))
+				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+					b.Set(nil)
+					time.Sleep(q.Timeout + time.Millisecond)
+					if skew != 0 {
+						m.SetTime(time.Now().Add(skew)) // it stands still between two calls
+					}
+					return run()
+				})
+				failed(t, s.Acquire(q))
+				assert.False(t, m.Exists("k"), "skew %v: a late try took the lock", skew)
+			}
+		})
+	}
+}
+
+func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q)) // so that the script is known
+		done(t, s.Release(q))
+		holdUp(b, q.Timeout+time.Millisecond)
+		got := s.Acquire(q)
+		failed(t, got)
+		require.ErrorContains(t, got.Err, "too late")
+		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
+		assert.False(t, server.TimedOut(got.Err))
+		assert.False(t, server.Permanent(got.Err))
+	})
+}
+
+func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q))
+		done(t, one(s, q)) // so that the script is known
+		holdUp(b, q.Timeout+time.Millisecond)
+		q.TTL = time.Hour
+		got := one(s, q)
+		failed(t, got)
+		require.ErrorContains(t, got.Err, "too late")
+		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
+	})
+}
+
+// A try in time is not refused, whatever the delay before and after: what we take for the deadline
+// on the server's clock is less than the true one by no more than the fastest answer took.
+func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		for range 200 {
+			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				time.Sleep(rand.N(20 * time.Millisecond))
+				defer time.Sleep(rand.N(20 * time.Millisecond))
+				return run()
+			})
+			q := request("k")
+			q.Timeout = 250 * time.Millisecond
+			done(t, s.Acquire(q))
+			time.Sleep(rand.N(time.Second))
+			done(t, one(s, q))
+			done(t, s.Release(q))
+		}
+	})
+}
+
+func TestTheServersClockIsAskedOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var c counter
+		b.Set(c.count)
+		first := request("a")
+		done(t, s.Acquire(first))
+		assert.Equal(t, "TIME EVALSHA EVAL", c.take())
+		done(t, s.Acquire(request("b")))
+		assert.Equal(t, "EVALSHA", c.take())
+		done(t, one(s, first))
+		c.take()
+		done(t, one(s, first))
+		assert.Equal(t, "EVALSHA", c.take())
+	})
+}
+
+// The server's clock is set, forwards or backwards: at most one try is refused, and repeated at once.
+func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
+	for _, jump := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			var c counter
+			q := request("k")
+			q.TTL = 3 * 365 * 24 * time.Hour // miniredis expires keys when its clock is set
+			for range 2 {
+				done(t, s.Acquire(q))
+				done(t, one(s, q))
+				done(t, s.Release(q))
+			}
+			b.Set(c.count)
+
+			m.SetTime(time.Now().Add(jump))
+			done(t, s.Acquire(q))
+			want := "EVALSHA"
+			if jump > 0 {
+				want = "EVALSHA EVALSHA"
+			}
+			assert.Equal(t, want, c.take())
+			done(t, one(s, q))
+			assert.Equal(t, "EVALSHA", c.take(), "the jump was not learnt")
+
+			m.SetTime(time.Now().Add(2 * jump))
+			done(t, one(s, q))
+			assert.Equal(t, want, c.take())
+			done(t, s.Release(q))
+			b.Set(nil)
+
+			// After the jump, late tries are refused by the new clock.
+			if jump > 0 {
+				holdUp(b, 0)
+				m.SetTime(time.Now().Add(2*jump + q.Timeout + time.Second))
+				done(t, s.Acquire(q)) // late by the clock, but our deadline has not passed
+			}
+		})
+	}
+}
+
+// When the clock goes backwards, nothing tells us before the next reply. From then on late tries
+// are refused again.
+func TestLateTriesAreRefusedAfterAClockWentBack(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q))
+		done(t, s.Release(q))
+		back := time.Now().Add(-time.Hour)
+		m.SetTime(back)
+		done(t, s.Acquire(q))
+		done(t, s.Release(q))
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			b.Set(nil)
+			time.Sleep(q.Timeout + time.Millisecond)
+			m.SetTime(back.Add(q.Timeout + time.Millisecond))
+			return run()
+		})
+		failed(t, s.Acquire(q))
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+// The first try of all does not know the server's clock, and a server that does not tell gets no
+// command that it could execute late.
+func TestWithoutAClockNothingIsTried(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		for _, reply := range []any{nil, []any{int64(1)}, []any{[]byte("x"), []byte("y")}, redis.Error("LOADING")} {
+			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+				require.Equal(t, "TIME", command)
+				if reply == nil {
+					time.Sleep(time.Minute)
+					return nil, redistest.ErrCut
+				}
+				if e, ok := reply.(redis.Error); ok {
+					return nil, e
+				}
+				return reply, nil
+			})
+			failed(t, s.Acquire(request("k")))
+			failed(t, one(s, request("k")))
+			assert.False(t, m.Exists("k"))
+		}
+	})
+}
+
+func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		for _, reply := range []any{nil, "OK", []byte("1"), []any{}, []any{int64(1)}, []any{nil, int64(3)}, []any{"x", "y", "z"}} {
+			b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+				if command == "EVALSHA" && len(args) == 8 { // acquire.lua
+					return reply, nil
+				}
+				return run()
+			})
+			failed(t, s.Acquire(request("k")))
+		}
+	})
+}
+
+func TestARealServerThatWakesUpLateGrantsNothing(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		r := redistest.Real(t)
+		s := open(t, r.Pool())
+		q := request("warm")
+		done(t, s.Acquire(q))
+		done(t, s.Release(q))
+		for range 5 {
+			q := request("k")
+			q.Timeout, q.Plain = 30*time.Millisecond, plain
+			r.Pause()
+			got := s.Acquire(q)
+			failed(t, got)
+			require.True(t, server.TimedOut(got.Err), "%v", got.Err)
+			r.Resume()
+			done(t, sweptThen(t, s, request("k")))
+			r.Do("DEL", "k")
+		}
+		assert.Empty(t, r.Keys())
+	}
+}
+
+// sweptThen takes the lock as soon as what stands in its way is gone, which is long before it expires.
+func sweptThen(t *testing.T, s *server.Server, q *server.Request) (got server.Reply) {
+	t.Helper()
+	redistest.Wait(t, "the lock that nobody owns is gone", func() bool {
+		got = s.Acquire(q)
+		return got.Verdict == server.Done
+	})
+	return got
+}

@@ -1,0 +1,238 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestEveryReplyToATry(t *testing.T) {
+	r, s := start(t)
+	first, second := request("k"), request("k")
+
+	before := time.Now()
+	got := s.Acquire(first)
+	done(t, got)
+	assert.Zero(t, got.Fence)
+	assert.False(t, got.Sent.Before(before))
+	assert.False(t, got.Sent.After(time.Now()))
+	assert.Equal(t, first.Token, r.Get("k"), "the value of the key is the plain token")
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
+	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute)
+
+	for name, try := range map[string]*server.Request{"another": second, "the holder itself": first} {
+		got = s.Acquire(try)
+		require.Equal(t, server.Held, got.Verdict, name)
+		assert.Equal(t, first.Token, got.Holder, name)
+		assert.Greater(t, got.Left, 30*time.Second, name)
+	}
+
+	r.Do("SET", "k", "foreign")
+	got = s.Acquire(second)
+	require.Equal(t, server.Held, got.Verdict)
+	assert.Equal(t, "foreign", got.Holder)
+	assert.Negative(t, got.Left, "a key without a TTL")
+
+	r.Do("DEL", "k")
+	done(t, s.Acquire(second))
+}
+
+func TestEveryReplyToAPlainTry(t *testing.T) {
+	r, s := start(t)
+	first, second := request("k"), request("k")
+	first.Plain, second.Plain = true, true
+	done(t, s.Acquire(first))
+	assert.Equal(t, first.Token, r.Get("k"))
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
+	assert.Equal(t, server.Held, s.Acquire(second).Verdict)
+	done(t, s.Release(first))
+	done(t, s.Acquire(second))
+}
+
+func TestEveryReplyToARelease(t *testing.T) {
+	r, s := start(t)
+	q := request("k")
+	assert.Equal(t, server.Missing, s.Release(q).Verdict)
+	done(t, s.Acquire(q))
+	done(t, s.Release(q))
+	assert.False(t, exists(t, r, "k"))
+	assert.Equal(t, server.Missing, s.Release(q).Verdict, "released twice")
+
+	done(t, s.Acquire(request("k")))
+	assert.Equal(t, server.Taken, s.Release(q).Verdict)
+	assert.True(t, exists(t, r, "k"), "the lock of another holder was deleted")
+}
+
+func TestAReleaseThatKeepsTheLockLetsItExpire(t *testing.T) {
+	r, s := start(t)
+	q := request("k")
+	q.Keep = 20 * time.Second
+	assert.Equal(t, server.Missing, s.Release(q).Verdict)
+	done(t, s.Acquire(q))
+	done(t, s.Release(q))
+	assert.Greater(t, pttl(t, r, "k"), time.Second)
+	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second)
+
+	other := request("k")
+	other.Keep = time.Millisecond
+	assert.Equal(t, server.Taken, s.Release(other).Verdict)
+	assert.Greater(t, pttl(t, r, "k"), time.Second, "the TTL of another holder's lock was cut")
+}
+
+func TestEveryReplyToAnExtension(t *testing.T) {
+	r, s := start(t)
+	q := request("k")
+	assert.Equal(t, server.Missing, one(s, q).Verdict)
+	assert.False(t, exists(t, r, "k"), "an extension re-created a lock that was gone")
+
+	done(t, s.Acquire(q))
+	q.TTL = time.Hour
+	got := one(s, q)
+	done(t, got)
+	assert.False(t, got.Sent.IsZero())
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Minute)
+	q.TTL = 20 * time.Second
+	done(t, one(s, q))
+	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "an extension may be shorter")
+
+	other := request("k")
+	assert.Equal(t, server.Taken, one(s, other).Verdict)
+	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "the TTL of another holder's lock was moved")
+}
+
+func TestABatchGetsAReplyForEachLease(t *testing.T) {
+	_, s := start(t)
+	var batch []*server.Request
+	var want []server.Verdict
+	for i := range 300 {
+		q := request(string(rune('a'+i%26)) + time.Duration(i).String())
+		batch = append(batch, q)
+		switch i % 3 {
+		case 0:
+			want = append(want, server.Missing)
+		case 1:
+			want = append(want, server.Done)
+			done(t, s.Acquire(q))
+		case 2:
+			want = append(want, server.Taken)
+			done(t, s.Acquire(request(q.Key)))
+		}
+	}
+	for i, got := range s.Extend(batch) {
+		require.NoError(t, got.Err)
+		require.Equal(t, want[i], got.Verdict, "lease %d", i)
+	}
+}
+
+func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
+	r, s := start(t)
+	r.Do("RPUSH", "list", "element")
+	q := request("list")
+	for name, reply := range map[string]server.Reply{"acquire": s.Acquire(q), "extend": one(s, q), "release": s.Release(q)} {
+		failed(t, reply)
+		require.ErrorContains(t, reply.Err, "WRONGTYPE", name)
+		assert.True(t, server.Permanent(reply.Err), name)
+	}
+	assert.True(t, exists(t, r, "list"))
+}
+
+// Some keys of a batch may be wrong; that must not spoil the others.
+func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
+	r, s := start(t)
+	good, bad := request("good"), request("bad")
+	done(t, s.Acquire(good))
+	r.Do("RPUSH", "bad", "element")
+	replies := s.Extend([]*server.Request{bad, good, bad})
+	failed(t, replies[0])
+	done(t, replies[1])
+	failed(t, replies[2])
+}
+
+func TestForgottenScriptsAreSentAgain(t *testing.T) {
+	r, s := start(t)
+	forget := func() { r.Do("SCRIPT", "FLUSH") }
+	var batch []*server.Request
+	for range 20 {
+		q := request("k" + request("").Token)
+		batch = append(batch, q)
+		forget()
+		done(t, s.Acquire(q))
+	}
+	forget()
+	for _, reply := range s.Extend(batch) {
+		done(t, reply)
+	}
+	forget()
+	done(t, s.Release(batch[0]))
+	fenced := request("fenced")
+	fenced.Fencing = true
+	forget()
+	done(t, s.Raise(fenced, 7))
+	forget()
+	for _, q := range batch[1:] {
+		s.Sweep(q)
+	}
+	redistest.Wait(t, "all locks are swept", func() bool { return len(r.Keys()) == 1 })
+}
+
+func TestKeysAndTokensAreBinarySafe(t *testing.T) {
+	r, s := start(t)
+	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
+		q := request(key)
+		q.Fencing = true
+		q.Token = "\x00 \r\n" + key
+		done(t, s.Acquire(q))
+		assert.Equal(t, q.Token, r.Get(key), "%q", key)
+		done(t, one(s, q))
+		done(t, s.Release(q))
+		assert.False(t, exists(t, r, key), "%q", key)
+	}
+}
+
+func TestInspectTellsWhatIsThereAndChangesNothing(t *testing.T) {
+	r, s := start(t)
+	v, err := s.Inspect("k", 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, server.View{}, v)
+
+	q := request("k")
+	q.Fencing = true
+	got := s.Acquire(q)
+	done(t, got)
+	v, err = s.Inspect("k", 10*time.Second)
+	require.NoError(t, err)
+	assert.True(t, v.Held)
+	assert.Equal(t, q.Token, v.Holder)
+	assert.Greater(t, v.Left, 30*time.Second)
+	assert.Equal(t, got.Fence, v.Fence)
+
+	done(t, s.Release(q))
+	v, err = s.Inspect("k", 10*time.Second)
+	require.NoError(t, err)
+	assert.False(t, v.Held)
+	assert.Equal(t, got.Fence, v.Fence, "the fence outlives the lock")
+	assert.False(t, exists(t, r, "k"))
+
+	r.Do("SET", "k", "foreign")
+	v, err = s.Inspect("k", 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, "foreign", v.Holder)
+	assert.Negative(t, v.Left)
+}
+
+func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {
+	id := "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
+	for token, want := range map[string]string{
+		id + server.OwnerMark + "host 1": "host 1",
+		id:                               "",
+		"foreign token":                  "",
+		"":                               "",
+	} {
+		assert.Equal(t, want, server.Owner(token), "%q", token)
+	}
+}

@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestSlotsAreThoseOfTheClusterSpecification(t *testing.T) {
+	for key, want := range map[string]uint16{
+		"123456789": 12739, // 0x31C3, the check value of the specification
+		"foo":       12182,
+		"bar":       5061,
+		"":          0,
+	} {
+		assert.Equal(t, want, server.Slot(key), "%q", key)
+	}
+	for a, b := range map[string]string{
+		"{user1000}.following": "{user1000}.followers",
+		"x{foo}y{bar}":         "foo",
+		"foo{{bar}}zap":        "{bar",
+	} {
+		assert.Equal(t, server.Slot(a), server.Slot(b), "%q and %q", a, b)
+	}
+	assert.NotEqual(t, server.Slot("foo{}{bar}"), server.Slot("bar"), "an empty tag is none")
+}
+
+// randomKey is short and made of few characters, so that braces come in every order.
+func randomKey() string {
+	alphabet := "{}{}ab:0\x00\xff\r\n "
+	var key strings.Builder
+	for range 1 + rand.IntN(10) {
+		key.WriteByte(alphabet[rand.IntN(len(alphabet))])
+	}
+	return key.String()
+}
+
+func TestSlotsAreThoseOfARealCluster(t *testing.T) {
+	r := redistest.Real(t, "--cluster-enabled", "yes")
+	c := r.Pool().Get()
+	defer c.Close()
+	for range 2000 {
+		key := randomKey()
+		for _, k := range []string{key, server.FenceKey(key)} {
+			want, err := redis.Int(c.Do("CLUSTER", "KEYSLOT", k))
+			require.NoError(t, err)
+			require.EqualValues(t, want, server.Slot(k), "%q", k)
+		}
+		require.Equal(t, server.Slot(key), server.Slot(server.FenceKey(key)), "%q", key)
+	}
+}
+
+func TestSiblingsReadAsOneWouldGuess(t *testing.T) {
+	assert.Equal(t, "{job}:fence", server.FenceKey("job"))
+	assert.Equal(t, "{user}:job:fence", server.FenceKey("{user}:job"))
+}
+
+func TestDifferentKeysHaveDifferentSiblings(t *testing.T) {
+	seen := make(map[string]string)
+	for range 20_000 {
+		key := randomKey()
+		for _, k := range []string{key, "{" + key + "}", key + ":fence", server.FenceKey(key)} {
+			sibling := server.FenceKey(k)
+			if other, ok := seen[sibling]; ok && other != k {
+				t.Fatalf("%q and %q have the same sibling %q", k, other, sibling)
+			}
+			seen[sibling] = k
+		}
+	}
+}
+
+func FuzzSibling(f *testing.F) {
+	f.Add("a", "{a}", "fence")
+	f.Add("}", "{5}:fence:}", "fence")
+	f.Add("a}b", "{}a", "queue")
+	f.Add("{a}b", "{a}", "fence")
+	f.Fuzz(func(t *testing.T, a, b, suffix string) {
+		if a == "" || b == "" || suffix == "" || strings.ContainsAny(suffix, "{}.:") {
+			t.Skip("no key is empty, and suffixes are plain words")
+		}
+		sa, sb := server.Sibling(a, suffix), server.Sibling(b, suffix)
+		if server.Slot(sa) != server.Slot(a) {
+			t.Errorf("%q lies in another slot than %q", sa, a)
+		}
+		if a != b && sa == sb {
+			t.Errorf("%q and %q have the same sibling %q", a, b, sa)
+		}
+		if sa == a {
+			t.Errorf("%q is its own sibling", a)
+		}
+	})
+}
