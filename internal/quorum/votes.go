@@ -48,8 +48,15 @@ func (v *votes) cast(i int, reply server.Reply) {
 // won reports whether a majority has done as asked.
 func (v *votes) won() bool { return v.done >= v.need }
 
-// decided reports whether a majority has done as asked, or no longer can.
-func (v *votes) decided() bool { return v.won() || v.done+v.flying < v.need }
+// decided reports whether a majority has done as asked; or no longer can, and it is known why: that
+// a server is down is known at once, and must not hide what the others are about to say.
+func (v *votes) decided() bool {
+	if v.won() || v.done+v.flying >= v.need {
+		return v.won()
+	}
+	n := len(v.replies)
+	return v.failed > n-v.need || n-v.failed-v.flying >= v.need
+}
 
 // lease reads the end of the validity, and the fence, off the votes that were won.
 func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
