@@ -202,7 +202,7 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	if a.place != nil {
 		a.place.take(m, &req)
 	}
-	if a.tries == 1 && !a.single && a.fresh {
+	if a.tries == 1 && !a.single && a.fresh && m.config.maxAttempts != 1 {
 		req.Plain, req.Start = true, a.began
 	}
 	var err error

@@ -7,8 +7,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// drain is how long to wait for a reply that should be there already.
-const drain = 20 * time.Millisecond
+const (
+	// grace is how much longer we read than the deadline says: the connection has to be open when the
+	// timer for the undo fires, and a busy machine fires it late.
+	grace = 100 * time.Millisecond
+	// drain is how long to wait for a reply that should be there already.
+	drain = 20 * time.Millisecond
+)
 
 // acquirePlain is acquire by SET NX PX. It takes less of the server than the script does, and knows less:
 // not who holds the lock, nor whether what is in its place is a lock at all; so it serves for
@@ -29,7 +34,7 @@ func (ses session) acquirePlain(r *Request) Reply {
 	}
 	u := undos.Get().(*undo)
 	u.arm(ses.conn, r)
-	raw, err := ses.receive(r.Timeout + drain)
+	raw, err := ses.receive(r.Timeout + grace)
 	if u.disarm() {
 		if err == nil { // the reply and the deadline came together; the connection still owes one
 			_, _ = ses.receive(drain)
