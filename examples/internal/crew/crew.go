@@ -1,0 +1,119 @@
+// Package crew starts an example a second time, as worker processes. Each gets a job on its standard
+// input, because a URL in it may have a password, which a command line would show to everybody, and
+// tells events on its standard output. Both are JSON.
+package crew
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// variable marks a process as a worker.
+const variable = "REDIMUTEX_EXAMPLE_WORKER"
+
+// Hired reports whether this process is a worker. Its main function then has to call Work.
+func Hired() bool { return os.Getenv(variable) != "" }
+
+// A Boss is whom a worker gets its job from and tells its events.
+type Boss[Order any] struct {
+	mu  sync.Mutex // of out
+	out *json.Encoder
+
+	Orders <-chan Order // closed when the boss has gone, or wants the worker to end
+}
+
+// Work runs work with the job that this worker got, and returns its exit status.
+func Work[Job, Order any](work func(job Job, boss *Boss[Order]) error) int {
+	signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches all processes, and the boss decides
+	in := json.NewDecoder(os.Stdin)
+	var job Job
+	err := in.Decode(&job)
+	if err == nil {
+		orders := make(chan Order)
+		go func() {
+			defer close(orders)
+			for {
+				var o Order
+				if in.Decode(&o) != nil {
+					return
+				}
+				orders <- o
+			}
+		}()
+		err = work(job, &Boss[Order]{out: json.NewEncoder(os.Stdout), Orders: orders})
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "worker %d: %v\n", os.Getpid(), err)
+		return 1
+	}
+	return 0
+}
+
+// Tell tells the boss an event.
+func (b *Boss[Order]) Tell(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out.Encode(event) //nolint:errcheck,errchkjson // nobody listens any more: the end of the orders says so as well
+}
+
+// A Worker is a worker process, as its boss sees it.
+type Worker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+// Hire starts a worker and gives it its job. hear is called with each event, and over when the process
+// has ended and no event will follow, both on a goroutine of this worker. The end of ctx kills it.
+func Hire[Event any](ctx context.Context, job any, hear func(w *Worker, e Event), over func(w *Worker, err error)) (*Worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{cmd: exec.CommandContext(ctx, self)}
+	w.cmd.Env = append(os.Environ(), variable+"=1")
+	w.cmd.Stderr = os.Stderr
+	in, inErr := w.cmd.StdinPipe()
+	out, outErr := w.cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return nil, err
+	}
+	w.in = in
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		for events := json.NewDecoder(out); ; {
+			var e Event
+			if events.Decode(&e) != nil { // the end, or a line that was cut off by a kill
+				break
+			}
+			hear(w, e)
+		}
+		io.Copy(io.Discard, out) //nolint:errcheck // until the end, whatever comes
+		over(w, w.cmd.Wait())
+	}()
+	w.Order(job)
+	return w, nil
+}
+
+// Order sends an order. A worker that is gone does not hear it.
+func (w *Worker) Order(order any) {
+	json.NewEncoder(w.in).Encode(order) //nolint:errcheck,errchkjson // see above
+}
+
+// Dismiss closes the worker's orders, after which it should end.
+func (w *Worker) Dismiss() { w.in.Close() }
+
+// PID returns the number of the process.
+func (w *Worker) PID() int { return w.cmd.Process.Pid }
+
+// Signal sends the process a signal.
+func (w *Worker) Signal(s os.Signal) error { return w.cmd.Process.Signal(s) }
