@@ -1,0 +1,274 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A wrapper is a pool whose connections are something around those of redigo.
+type wrapper struct {
+	pool *redis.Pool
+	wrap func(redis.Conn) redis.Conn
+}
+
+func (w wrapper) Get() redis.Conn { return w.wrap(w.pool.Get()) }
+
+func TestConnectionsWithoutTimeoutsWork(t *testing.T) {
+	r := redistest.Start(t)
+	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return struct{ redis.Conn }{c} }})
+	everything(t, s)
+	assert.Len(t, r.Keys(), 1, "the fence counter")
+}
+
+// everything does all that a Server can, on several keys.
+func everything(t *testing.T, s *server.Server) {
+	t.Helper()
+	var batch []*server.Request
+	for i := range 5 {
+		q := request(fmt.Sprint("k", i))
+		batch = append(batch, q)
+		done(t, s.Acquire(q))
+	}
+	for _, reply := range s.Extend(batch) {
+		done(t, reply)
+	}
+	_, err := s.Inspect("k0", 10*time.Second)
+	require.NoError(t, err)
+	done(t, s.Release(batch[0]))
+	for _, q := range batch[1:] {
+		s.Sweep(q)
+	}
+	plain := request("plain")
+	plain.Plain = true
+	done(t, s.Acquire(plain))
+	done(t, s.Release(plain))
+	fenced := request("fenced")
+	fenced.Fencing = true
+	done(t, s.Raise(fenced, 1))
+	redistest.Wait(t, "the rest is swept", func() bool {
+		for _, q := range batch {
+			if v, err := s.Inspect(q.Key, 10*time.Second); err != nil || v.Held {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A boundConn is like one of a cluster: it serves the slot that it is bound to and no other.
+type boundConn struct {
+	redis.Conn
+	log  *bindings
+	slot int
+}
+
+type bindings struct {
+	mu      sync.Mutex
+	bound   []string
+	strange []string
+}
+
+func (c *boundConn) Bind(keys ...string) error {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	if c.slot >= 0 {
+		c.log.strange = append(c.log.strange, "bound twice")
+	}
+	c.log.bound = append(c.log.bound, keys...)
+	c.slot = int(server.Slot(keys[0]))
+	return nil
+}
+
+func (c *boundConn) check(command string, args []any) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	if command != "" && c.slot < 0 {
+		c.log.strange = append(c.log.strange, command+" before Bind")
+	}
+	keys := args[:min(len(args), 1)]
+	if command == "EVALSHA" || command == "EVAL" {
+		keys = args[2 : 2+args[1].(int)]
+	}
+	for _, key := range keys {
+		if k, _ := key.(string); k != "" && int(server.Slot(k)) != c.slot {
+			c.log.strange = append(c.log.strange, fmt.Sprintf("%s %q on the node of another slot", command, k))
+		}
+	}
+}
+
+func (c *boundConn) Do(command string, args ...any) (any, error) {
+	c.check(command, args)
+	return c.Conn.Do(command, args...)
+}
+
+func (c *boundConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	c.check(command, args)
+	return redis.DoWithTimeout(c.Conn, d, command, args...)
+}
+
+func (c *boundConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+func (c *boundConn) Send(command string, args ...any) error {
+	c.check(command, args)
+	return c.Conn.Send(command, args...)
+}
+
+func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
+	r := redistest.Start(t)
+	var log bindings
+	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return &boundConn{c, &log, -1} }})
+	everything(t, s)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	assert.Empty(t, log.strange)
+	assert.Contains(t, log.bound, "k3", "the leases of a batch are on different nodes")
+}
+
+func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
+	r := redistest.Start(t)
+	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return unboundConn{c} }})
+	failed(t, s.Acquire(request("k")))
+	failed(t, one(s, request("k")))
+	assert.Empty(t, r.Keys())
+}
+
+type unboundConn struct{ redis.Conn }
+
+func (unboundConn) Bind(...string) error { return errors.New("no node serves the slot") }
+
+// A contextPool looks at the context that it is given.
+type contextPool struct {
+	*redis.Pool
+	look func(context.Context) error
+}
+
+func (p contextPool) GetContext(ctx context.Context) (redis.Conn, error) {
+	if err := p.look(ctx); err != nil {
+		return nil, err
+	}
+	return p.Pool.GetContext(ctx)
+}
+
+func TestThePoolIsToldTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		q := request("k")
+		looked := false
+		s := open(t, contextPool{pool, func(ctx context.Context) error {
+			deadline, ok := ctx.Deadline()
+			assert.True(t, ok)
+			assert.Equal(t, q.Timeout, time.Until(deadline))
+			require.NoError(t, ctx.Err())
+			assert.Nil(t, ctx.Value("anything"))
+			looked = true
+			return nil
+		}})
+		done(t, s.Acquire(q))
+		assert.True(t, looked)
+	})
+}
+
+// The pool may wait for the end of the context, ask for its error before or after, or pass it on.
+func TestWaitingForAConnectionEndsAtTheDeadline(t *testing.T) {
+	for name, wait := range map[string]func(context.Context) error{
+		"Done": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"Err alone": func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			return ctx.Err()
+		},
+		"a child": func(ctx context.Context) error {
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			<-child.Done()
+			return context.Cause(child)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			s := open(t, contextPool{pool, wait})
+			q := request("k")
+			began := time.Now()
+			got := s.Acquire(q)
+			failed(t, got)
+			assert.InDelta(t, q.Timeout, time.Since(began), float64(2*time.Millisecond), name)
+			assert.True(t, server.TimedOut(got.Err), "%s: %v", name, got.Err)
+		})
+	}
+}
+
+// What one operation left of its context must not leak into the next.
+func TestADeadlineBelongsToOneOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		var kept []context.Context
+		wait := false
+		s := open(t, contextPool{pool, func(ctx context.Context) error {
+			if wait {
+				<-ctx.Done()
+				kept = append(kept, ctx)
+				return ctx.Err()
+			}
+			return ctx.Err()
+		}})
+		q := request("k")
+		for range 5 {
+			wait = true
+			failed(t, s.Acquire(q))
+			wait = false
+			done(t, s.Acquire(q))
+			done(t, s.Release(q))
+		}
+		for _, ctx := range kept {
+			require.Error(t, ctx.Err(), "an ended context came to life again")
+		}
+	})
+}
+
+func TestAnExhaustedPoolPassesWithTime(t *testing.T) {
+	r := redistest.Start(t)
+	pool := r.Pool()
+	pool.MaxActive = 1
+	s := open(t, pool)
+	c := pool.Get()
+	require.NoError(t, c.Err())
+	got := s.Acquire(request("k"))
+	failed(t, got)
+	require.ErrorIs(t, got.Err, redis.ErrPoolExhausted)
+	assert.False(t, server.Permanent(got.Err))
+
+	c.Close()
+
+	pool = r.Pool()
+	pool.MaxActive, pool.Wait = 1, true
+	s = open(t, pool)
+	c = pool.Get()
+	require.NoError(t, c.Err())
+	q := request("k")
+	q.Timeout = 20 * time.Millisecond
+	got = s.Acquire(q)
+	failed(t, got)
+	assert.True(t, server.TimedOut(got.Err), "%v", got.Err)
+	c.Close()
+	done(t, s.Acquire(request("k")))
+	assert.Equal(t, 1, pool.ActiveCount(), "connections leak")
+	assert.Equal(t, 1, pool.IdleCount(), "connections are not given back")
+}

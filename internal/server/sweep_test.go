@@ -1,0 +1,264 @@
+package server_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "TIME" {
+				return run()
+			}
+			if _, err := run(); err != nil { // NOSCRIPT, the first time
+				return nil, err
+			}
+			b.Set(nil)
+			assert.True(t, m.Exists("k"))
+			return nil, redistest.ErrCut
+		})
+		failed(t, s.Acquire(q))
+		synctest.Wait()
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+// The connection breaks before the server has got to the try. What it then takes, within the
+// deadline that the try carries, is given back after that, although a first release found nothing.
+func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		warm := request("k")
+		done(t, s.Acquire(warm))
+		done(t, s.Release(warm))
+		q := request("k")
+		b.Set(func(_ func() (any, error), command string, args []any) (any, error) {
+			b.Set(nil)
+			go func() {
+				time.Sleep(q.Timeout / 2)
+				c := b.Get()
+				defer c.Close()
+				_, err := c.Do(command, args...)
+				assert.NoError(t, err)
+				assert.True(t, m.Exists("k"))
+			}()
+			return nil, redistest.ErrCut
+		})
+		failed(t, s.Acquire(q))
+		time.Sleep(q.Timeout + 2*time.Second)
+		synctest.Wait()
+		assert.False(t, m.Exists("k"), "a lock that nobody owns")
+	})
+}
+
+func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q, kept := request("k"), request("kept")
+		kept.Keep = 20 * time.Second
+		done(t, s.Acquire(q))
+		done(t, s.Acquire(kept))
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		failed(t, s.Release(q))
+		failed(t, s.Release(kept))
+		time.Sleep(10 * time.Second)
+		require.True(t, m.Exists("k"))
+		b.Set(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.False(t, m.Exists("k"))
+		assert.LessOrEqual(t, m.TTL("kept"), 20*time.Second)
+		assert.True(t, m.Exists("kept"))
+	})
+}
+
+// Attempts on a server that does not answer become rare, and end when the lock has expired.
+func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q))
+		attempts := 0
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			attempts++
+			return nil, redistest.ErrCut
+		})
+		failed(t, s.Release(q))
+		time.Sleep(q.TTL + q.Timeout + 2*time.Second)
+		synctest.Wait()
+		assert.Greater(t, attempts, 20)
+		assert.Less(t, attempts, 120)
+		seen := attempts
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, seen, attempts, "it goes on after the lock has expired")
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+func TestTheSweeperLeavesAnotherHoldersLockAlone(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		mine, other := request("k"), request("k")
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		failed(t, s.Acquire(mine))
+		b.Set(nil)
+		done(t, s.Acquire(other))
+		s.Sweep(mine)
+		time.Sleep(time.Minute / 2)
+		got, err := m.Get("k")
+		require.NoError(t, err)
+		assert.Equal(t, other.Token, got)
+	})
+}
+
+func TestARefusalForGoodIsNotRepeated(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		attempts := 0
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			attempts++
+			return nil, redis.Error("NOPERM this user has no permissions")
+		})
+		s.Sweep(request("k"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 1, attempts)
+	})
+}
+
+func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q))
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			return nil, redis.Error("LOADING Redis is loading the dataset in memory")
+		})
+		s.Sweep(q)
+		time.Sleep(5 * time.Second)
+		require.True(t, m.Exists("k"))
+		b.Set(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+func TestMuchLitterIsSweptInFewRoundTrips(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		for i := range 1000 {
+			q := request(fmt.Sprint("k", i))
+			require.NoError(t, m.Set(q.Key, q.Token))
+			s.Sweep(q)
+		}
+		time.Sleep(5 * time.Second)
+		b.Set(nil)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, m.Keys())
+	})
+}
+
+// A pool that hangs, however little it should, does not hold up Close.
+type hungPool struct{ open chan struct{} }
+
+func (p hungPool) Get() redis.Conn {
+	<-p.open
+	return struct{ redis.Conn }{brokenConn{}}
+}
+
+type brokenConn struct{ redis.Conn }
+
+func (brokenConn) Err() error   { return redistest.ErrCut }
+func (brokenConn) Close() error { return nil }
+
+func TestCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := hungPool{make(chan struct{})}
+		s := server.New(p)
+		s.Sweep(request("k"))
+		synctest.Wait()
+		began := time.Now()
+		s.Close(3 * time.Second)
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		s.Close(3 * time.Second)
+		close(p.open)
+		synctest.Wait()
+	})
+}
+
+func TestCloseMakesOneLastAttempt(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, s.Acquire(q))
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		failed(t, s.Release(q))
+		time.Sleep(10 * time.Second) // the next attempt would be a second away
+		b.Set(nil)
+		began := time.Now()
+		s.Close(3 * time.Second)
+		assert.Zero(t, time.Since(began), "Close waited for the next turn")
+		assert.False(t, m.Exists("k"))
+
+		s.Sweep(q) // without effect, and without a goroutine
+	})
+}
+
+func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	for i := range 5 {
+		held, tried := request(fmt.Sprint("held", i)), request(fmt.Sprint("tried", i))
+		done(t, s.Acquire(held))
+		held.Timeout, tried.Timeout = 20*time.Millisecond, 20*time.Millisecond
+		r.Pause()
+		failed(t, s.Release(held))
+		failed(t, s.Acquire(tried))
+		r.Resume()
+		redistest.Wait(t, "both locks are gone", func() bool { return len(r.Keys()) == 0 })
+	}
+}
+
+func TestARestartedServerEndsTheSweep(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	q := request("k")
+	done(t, s.Acquire(q))
+	r.Kill()
+	failed(t, s.Release(q))
+	r.Restart()
+	other := request("k")
+	got := sweptThen(t, s, other)
+	done(t, got)
+	s.Close(30 * time.Second)
+	assert.Equal(t, other.Token, r.Get("k"))
+}
+
+func TestSweepingRacesWithClose(t *testing.T) {
+	r := redistest.Start(t)
+	pool := r.Pool()
+	for range 50 {
+		s := server.New(pool)
+		var stop atomic.Bool
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for !stop.Load() {
+				s.Sweep(request("k"))
+			}
+		}()
+		s.Close(10 * time.Second)
+		stop.Store(true)
+		<-over
+		s.Close(10 * time.Second)
+	}
+}
