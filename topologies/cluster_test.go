@@ -175,7 +175,9 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	go func() { locked <- waiter.LockContext(ctx, 0) }()
 
 	c.Nodes[old].Kill()
+	killed := time.Now()
 	require.NoError(t, <-locked)
+	t.Logf("recovered in %v", time.Since(killed).Round(time.Millisecond))
 	now := c.Nodes[promoted(t, c, "k", old)]
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
 	require.NoError(t, waiter.UnlockContext(ctx))

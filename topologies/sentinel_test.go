@@ -73,7 +73,9 @@ func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	go func() { locked <- waiter.LockContext(ctx, 0) }()
 
 	primary.Kill()
+	killed := time.Now()
 	require.NoError(t, <-locked)
+	t.Logf("recovered in %v", time.Since(killed).Round(time.Millisecond))
 	now := failover(t, g, primary)
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
 	require.NoError(t, waiter.UnlockContext(ctx))
