@@ -101,14 +101,17 @@ func (m *Mutex) tryEnter(ctx context.Context) (attempt, error) {
 // run tries until it has the lock, or has to give up, and passes the turn on in that case.
 func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	m, c := a.mutex, a.mutex.client
+	if l := a.inherit(ctx); l != nil {
+		return l, nil
+	}
 	a.token = m.config.token()
 	if m.config.queue && !a.single {
 		a.place = &place{name: a.token}
 	}
-	l, err := a.try(ctx)
+	t, err := a.try(ctx)
 	if err != nil && !a.single {
 		c.counters.waiting.Add(1)
-		l, err = a.retry(ctx, err)
+		t, err = a.retry(ctx, err)
 		c.counters.waiting.Add(-1)
 	}
 	if a.place != nil {
@@ -120,21 +123,26 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		c.part(m.key, a.line)
 		return nil, err
 	}
+	t.begin()
+	l := &Lease{tenure: t, fence: t.grant.Fence, began: t.grant.At.Sub(epoch)}
 	m.hold.Store(l)
-	wait := l.grant.At.Sub(a.began)
+	if m.config.reuse > 0 {
+		m.last.Store(a.line)
+	}
+	wait := t.grant.At.Sub(a.began)
 	c.counters.acquired.Add(1)
 	c.counters.waitTime.Add(int64(wait))
 	if a.tries > 1 {
 		c.counters.contended.Add(1)
 	}
-	if t := m.config.trace; t != nil && t.Acquired != nil {
-		t.Acquired(l.event(Event{Attempt: a.tries, Wait: wait, Until: l.Until()}))
+	if trace := m.config.trace; trace != nil && trace.Acquired != nil {
+		trace.Acquired(l.event(Event{Attempt: a.tries, Wait: wait, Until: l.Until()}))
 	}
 	return l, nil
 }
 
 // retry goes on trying after a try that failed with err.
-func (a *attempt) retry(ctx context.Context, err error) (*Lease, error) {
+func (a *attempt) retry(ctx context.Context, err error) (*tenure, error) {
 	m := a.mutex
 	for {
 		var refused *serversError
@@ -149,18 +157,18 @@ func (a *attempt) retry(ctx context.Context, err error) (*Lease, error) {
 		if errors.Is(err, ErrUnavailable) && m.client.mayWarn(m.key) {
 			m.config.log().Warn("redimutex: can't lock yet", "key", m.key, "err", err)
 		}
-		l, end := a.wait(ctx)
-		if l != nil || end != nil {
-			return l, end
+		t, end := a.wait(ctx)
+		if t != nil || end != nil {
+			return t, end
 		}
-		if l, err = a.try(ctx); err == nil {
-			return l, nil
+		if t, err = a.try(ctx); err == nil {
+			return t, nil
 		}
 	}
 }
 
 // wait waits until it is time for the next try, unless a lock is handed to us without one.
-func (a *attempt) wait(ctx context.Context) (*Lease, error) {
+func (a *attempt) wait(ctx context.Context) (*tenure, error) {
 	if a.place != nil {
 		return a.turn(ctx)
 	}
@@ -188,7 +196,7 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // try asks the servers once. Every public verb comes down to this.
-func (a *attempt) try(ctx context.Context) (*Lease, error) {
+func (a *attempt) try(ctx context.Context) (*tenure, error) {
 	m, c := a.mutex, a.mutex.client
 	if !a.single && !a.fresh && a.tries == 0 {
 		// Another waiter of this process may have tried just now.
@@ -197,8 +205,8 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 		}
 	}
 	a.tries++
-	l := &Lease{mutex: m, line: a.line, token: a.token}
-	req := l.request()
+	t := &tenure{mutex: m, line: a.line, token: a.token}
+	req := t.request()
 	if a.place != nil {
 		a.place.take(m, &req)
 	}
@@ -206,14 +214,14 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 		req.Plain, req.Start = true, a.began
 	}
 	var err error
-	l.grant, err = c.quorum.Acquire(ctx, &req)
-	if err == nil && !c.keeper.Start(&l.life, l.terms()) {
-		c.quorum.Release(context.WithoutCancel(ctx), &req, l.grant) //nolint:errcheck // a closed Client has nobody to repeat it
+	t.grant, err = c.quorum.Acquire(ctx, &req)
+	if err == nil && !c.keeper.Start(&t.life, t.terms()) {
+		c.quorum.Release(context.WithoutCancel(ctx), &req, t.grant) //nolint:errcheck // a closed Client has nobody to repeat it
 		return nil, closedError(m.key)
 	}
 	if err == nil {
 		a.line.failure.Store(nil)
-		return l, nil
+		return t, nil
 	}
 	f := err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Acquire returns
 	c.counters.failures(f)
@@ -229,8 +237,8 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		err = ended(ctx, m.key, m.standing(a.line))
 	}
-	if t := m.config.trace; t != nil && t.Attempt != nil {
-		t.Attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
+	if trace := m.config.trace; trace != nil && trace.Attempt != nil {
+		trace.Attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
 	}
 	return nil, err
 }

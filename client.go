@@ -44,6 +44,7 @@ type line struct {
 
 	// Who has the turn at the gate owns these.
 	pause time.Time // no waiter tries before this
+	kept  *tenure   // what the last hold has left for the next one; it counts in refs
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them
@@ -117,6 +118,7 @@ func (c *Client) Close() error {
 	if first {
 		close(c.closing)
 	}
+	c.dropKept()
 	c.keeper.Close(ErrClosed)
 	c.hub().Close()
 	c.quorum.Close(c.config.nodeTimeout)

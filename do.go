@@ -27,7 +27,7 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 		if err != nil {
 			return err
 		}
-		return l.run(ctx, f)
+		return l.run(ctx, m, f)
 	}
 	if outer, ok := ctx.Value(nestKey{m.client, m.key}).(*nest); ok && outer.enter() {
 		defer outer.leave()
@@ -45,15 +45,14 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 	}
 	n := &nest{lease: l}
 	n.cond.L = &n.mu
-	return l.run(context.WithValue(ctx, nestKey{m.client, m.key}, n), func(ctx context.Context) error {
+	return l.run(context.WithValue(ctx, nestKey{m.client, m.key}, n), m, func(ctx context.Context) error {
 		defer n.close()
 		return f(ctx)
 	})
 }
 
 // run calls f with the context of the hold and unlocks.
-func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	m := l.mutex
+func (l *Lease) run(ctx context.Context, m *Mutex, f func(ctx context.Context) error) (err error) {
 	defer func() {
 		var unlock error
 		if m.hold.CompareAndSwap(l, nil) { // else f has unlocked m itself

@@ -26,6 +26,7 @@ type Mutex struct {
 	config *config
 	key    string
 	hold   atomic.Pointer[Lease]
+	last   atomic.Pointer[line] // where a tenure may have been left for us
 }
 
 var _ sync.Locker = (*Mutex)(nil)
@@ -85,6 +86,11 @@ func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
 
 // lock waits for the lock until ctx ends.
 func (m *Mutex) lock(ctx context.Context) (*Lease, error) {
+	if m.config.reuse > 0 && ctx.Err() == nil {
+		if l := m.recent(); l != nil {
+			return l, nil
+		}
+	}
 	a, err := m.enter(ctx)
 	if err != nil {
 		m.client.counters.failed.Add(1)

@@ -16,13 +16,13 @@ func (c *Client) renew(batch []*lease.Lease) {
 		replicas             int
 	}
 	groups := make(map[terms][]*quorum.Extension)
-	holders := make(map[*quorum.Extension]*Lease, len(batch))
+	holders := make(map[*quorum.Extension]*tenure, len(batch))
 	for _, life := range batch {
-		l := (*Lease)(life.Holder().(*holder))
-		req := l.request()
+		tenure := life.Holder().(*tenure)
+		req := tenure.request()
 		req.TTL = life.TTL()
 		e := &quorum.Extension{Request: &req}
-		holders[e] = l
+		holders[e] = tenure
 		t := terms{req.Timeout, req.ReplicaTimeout, req.Replicas}
 		groups[t] = append(groups[t], e)
 	}
@@ -35,8 +35,8 @@ func (c *Client) renew(batch []*lease.Lease) {
 }
 
 // extended takes in how an extension went, and leaves in e.Err what the caller gets.
-func (l *Lease) extended(e *quorum.Extension) {
-	m, c := l.mutex, l.mutex.client
+func (t *tenure) extended(e *quorum.Extension) {
+	m, c := t.mutex, t.mutex.client
 	if e.Err != nil {
 		f := e.Err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Extend returns
 		e.Err = m.explain(f)
@@ -47,26 +47,24 @@ func (l *Lease) extended(e *quorum.Extension) {
 	}
 	switch {
 	case errors.Is(e.Err, ErrLost):
-		l.life.Lose(e.Err)
+		t.life.Lose(e.Err)
 	case e.Err == nil:
-		l.life.Extended(e.Until, e.Request.TTL)
+		t.life.Extended(e.Until, e.Request.TTL)
 	}
-	if t := m.config.trace; t != nil && t.Renewed != nil {
-		t.Renewed(l.event(Event{Until: e.Until, Err: e.Err}))
+	if trace := m.config.trace; trace != nil && trace.Renewed != nil {
+		trace.Renewed(t.event(Event{Until: e.Until, Err: e.Err}))
 	}
 }
 
-// A holder is a Lease as its life sees it: who is told of a loss.
-type holder Lease
-
-func (h *holder) Lost(err error) {
-	l := (*Lease)(h)
-	err = l.explain(err)
+// Lost is told by the keeper when the tenure ended other than by a release.
+func (t *tenure) Lost(err error) {
+	t.reuse.end()
+	err = t.explain(err)
 	var lost LostError
 	if errors.As(err, &lost) {
-		l.mutex.client.counters.lost(lost.Reason)
+		t.mutex.client.counters.lost(lost.Reason)
 	}
-	if t := l.mutex.config.trace; t != nil && t.Lost != nil {
-		t.Lost(l.event(Event{Err: err}))
+	if trace := t.mutex.config.trace; trace != nil && trace.Lost != nil {
+		trace.Lost(t.event(Event{Err: err}))
 	}
 }

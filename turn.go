@@ -72,7 +72,7 @@ func (p *place) failed(a *attempt, f *quorum.Failure) {
 
 // turn waits until the servers hand us the lock, or there is a reason to look again; then it returns
 // neither a Lease nor an error.
-func (a *attempt) turn(ctx context.Context) (*Lease, error) {
+func (a *attempt) turn(ctx context.Context) (*tenure, error) {
 	m, p := a.mutex, a.place
 	hub := m.client.hub()
 	if p.waiter == nil {
@@ -118,7 +118,7 @@ func (a *attempt) untilLook() time.Duration {
 // accept makes a Lease of a lock that was handed to us. It was not ours when we last looked, so it was
 // given to us after that, and is valid for one claim from that look at least: we need not ask before
 // we use it. The message of an earlier gift that has lapsed since is recognized by its time.
-func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*Lease, error) {
+func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*tenure, error) {
 	m, p := a.mutex, a.place
 	claim := m.claim()
 	now := time.Now()
@@ -126,13 +126,13 @@ func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*Lease, error) {
 	if wake.Now <= p.seen || p.seen == 0 || m.config.replicas > 0 || until.Sub(now) < claim/3 || ctx.Err() != nil {
 		return nil, nil //nolint:nilnil // look again
 	}
-	l := &Lease{mutex: m, line: a.line, token: a.token, claim: claim}
-	l.grant = quorum.Grant{At: now, Until: until, Fence: wake.Fence}
-	if !m.client.keeper.Start(&l.life, l.terms()) {
+	t := &tenure{mutex: m, line: a.line, token: a.token, claim: claim}
+	t.grant = quorum.Grant{At: now, Until: until, Fence: wake.Fence, Timely: wake.Fence == wake.Now}
+	if !m.client.keeper.Start(&t.life, t.terms()) {
 		return nil, closedError(m.key)
 	}
 	a.line.failure.Store(nil)
-	return l, nil
+	return t, nil
 }
 
 // leave gives the place up. With the lock won, the servers have done so already, or will at Unlock.
@@ -142,8 +142,8 @@ func (p *place) leave(a *attempt, won bool) {
 	}
 	p.waiter.Leave()
 	if !won {
-		l := Lease{mutex: a.mutex, token: a.token}
-		req := l.request()
+		t := tenure{mutex: a.mutex, token: a.token}
+		req := t.request()
 		req.Channel, req.Waiter = a.mutex.client.hub().Channel(), p.name
 		a.mutex.client.quorum.Sweep(&req, quorum.Grant{})
 	}

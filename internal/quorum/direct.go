@@ -18,7 +18,7 @@ func (q *Quorum) acquireDirect(req *server.Request) (Grant, error) {
 	if reply.Verdict != server.Done {
 		return Grant{}, one(reply).lost()
 	}
-	g := Grant{Until: reply.Sent.Add(req.TTL - Drift(req.TTL)), Fence: reply.Fence}
+	g := Grant{Until: reply.Sent.Add(req.TTL - Drift(req.TTL)), Fence: reply.Fence, Timely: reply.Fence == reply.Now}
 	if err := g.fresh(req); err != nil {
 		q.Sweep(req, g)
 		return Grant{}, err

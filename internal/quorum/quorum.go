@@ -58,6 +58,8 @@ type Grant struct {
 	At    time.Time // when it was given
 	Until time.Time // valid until
 	Fence int64     // with fencing
+
+	Timely bool // the fence is the server's clock; not with several servers
 	late  *round    // tries that were still under way when the quorum was reached
 }
 

@@ -57,7 +57,7 @@ type Reply struct {
 	Fence   int64         // with Done, when fencing
 	Holder  string        // with Held: the token of the holder
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
-	Now     int64         // with Held, with a queue: the server's clock in µs
+	Now     int64         // the server's clock in µs, where the script tells it
 	Waiting int           // with Held, with a queue: how many wait
 }
 
@@ -138,7 +138,7 @@ func (ses session) acquire(r *Request, clock *clock, deadline time.Time) Reply {
 		if now < 0 && !retry && time.Now().Before(deadline) {
 			continue
 		}
-		reply.Sent = sent
+		reply.Sent, reply.Now = sent, now
 		return reply
 	}
 }
