@@ -18,7 +18,7 @@ import (
 // A cluster is independent servers, as Redlock wants them.
 type cluster []*redistest.Server
 
-func startServers(t *testing.T, n int, start func(testing.TB) *redistest.Server) cluster {
+func startServers(t testing.TB, n int, start func(testing.TB) *redistest.Server) cluster {
 	t.Helper()
 	c := make(cluster, n)
 	for i := range c {
