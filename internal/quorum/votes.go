@@ -54,8 +54,11 @@ func (v *votes) decided() bool {
 	if v.won() || v.done+v.flying >= v.need {
 		return v.won()
 	}
-	n := len(v.replies)
-	return v.failed > n-v.need || n-v.failed-v.flying >= v.need
+	spare := len(v.replies) - v.need
+	if v.failed > spare { // whether for good has to be known too
+		return v.permanent > spare || v.permanent+v.flying <= spare
+	}
+	return v.failed+v.flying <= spare
 }
 
 // lease reads the end of the validity, and the fence, off the votes that were won.
