@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -231,113 +230,5 @@ func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	assert.ErrorIs(t, <-got, context.Canceled)
 }
 
-func TestClosedClientLocksNothing(t *testing.T) {
-	t.Parallel()
-	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
-	m := client.Mutex("k")
-	require.NoError(t, client.Close())
-	require.NoError(t, client.Close(), "twice is once")
-	never := func(context.Context) error { t.Error("f ran"); return nil }
-	for _, err := range []error{
-		m.LockContext(t.Context(), 0), m.TryLockContext(t.Context()), m.Do(t.Context(), never), m.TryDo(t.Context(), never),
-		panicOf(t, m.Lock),
-	} {
-		assert.ErrorIs(t, err, redimutex.ErrClosed)
-	}
-	assert.False(t, m.TryLock())
-}
-
-func TestCloseWakesTheWaiters(t *testing.T) {
-	t.Parallel()
-	pool := redistest.Start(t).Pool()
-	holder := newMutex(t, pool, "k")
-	holder.Lock()
-	defer holder.Unlock()
-	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(9*time.Second))
-	got := make(chan error)
-	for range 5 {
-		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
-	}
-	redistest.Wait(t, "5 waiters", func() bool { return client.Stats().Waiting == 5 })
-	require.NoError(t, client.Close())
-	for range 5 {
-		assert.ErrorIs(t, <-got, redimutex.ErrClosed)
-	}
-}
-
-func TestCloseEndsHoldsAndUnlockStillDeletesTheKey(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
-	m := client.Mutex("k")
-	m.Lock()
-	l := m.Lease()
-	ctx := l.Context(t.Context())
-	require.NoError(t, client.Close())
-	assert.True(t, ended(l.Done()))
-	assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
-	assert.ErrorIs(t, l.Err(), redimutex.ErrClosed)
-	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrClosed)
-	assert.True(t, exists(t, s, "k"), "the code that it protects may still run")
-	assert.Zero(t, client.Stats().Held)
-	err := m.UnlockContext(t.Context())
-	assert.ErrorIs(t, err, redimutex.ErrLost)
-	assert.ErrorIs(t, err, redimutex.ErrClosed)
-	redistest.Wait(t, "Unlock to delete the key", func() bool { return !exists(t, s, "k") || pttl(t, s, "k") < time.Second })
-	assert.False(t, exists(t, s, "k"))
-}
-
 // Whatever moment Close hits, a LockContext that fails leaves no key.
-func TestLockThatRacesWithCloseLeavesNoOrphan(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for range 60 {
-		client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
-		m := client.Mutex("k")
-		got := make(chan error)
-		go func() { got <- m.LockContext(context.Background(), 0) }()
-		go client.Close() //nolint:errcheck // it returns nil
-		if err := <-got; err == nil {
-			assert.NoError(t, ignoreClosed(m.UnlockContext(t.Context())))
-		} else {
-			assert.ErrorIs(t, err, redimutex.ErrClosed)
-		}
-		require.NoError(t, client.Close())
-		redistest.Wait(t, "no key", func() bool { return !exists(t, s, "k") })
-	}
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, redimutex.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	m := newMutex(t, s.Pool(), "k")
-	require.NoError(t, m.LockContext(ctx, 0))
-	cancel()
-	require.NoError(t, m.UnlockContext(ctx))
-	assert.False(t, exists(t, s, "k"))
-}
-
 // The pool of a program that has just started, or been idle, has no connection left.
-func TestUnlockOverAColdPoolWithACancelledContextDeletesTheKey(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", s.Addr())
-	}} // MaxIdle is 0, so every command dials
-	m := newMutex(t, pool, "k")
-	for range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, m.LockContext(ctx, 0))
-		cancel()
-		require.NoError(t, m.UnlockContext(ctx))
-		assert.False(t, exists(t, s, "k"))
-	}
-}

@@ -2,7 +2,6 @@ package redimutex_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -158,16 +157,6 @@ func TestLockWaitsForAFullServer(t *testing.T) {
 	mended(t, s.Pool(), "OOM", func() { s.Do("CONFIG", "SET", "maxmemory", "0") })
 }
 
-func TestUnlockWorksOnAFullServer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	m := newMutex(t, s.Pool(), "k")
-	m.Lock()
-	s.Do("CONFIG", "SET", "maxmemory", "1")
-	assert.NoError(t, m.UnlockContext(t.Context()))
-	assert.False(t, exists(t, s, "k"))
-}
-
 func TestLockWaitsForAReadOnlyReplicaToBePromoted(t *testing.T) {
 	t.Parallel()
 	master, s := redistest.Real(t), redistest.Real(t)
@@ -295,69 +284,4 @@ func TestRepliesOfOtherServersAreSortedAsWell(t *testing.T) {
 		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
 		refusedAtOnce(t, pool, words)
 	}
-}
-
-func TestUnlockReportsThatNobodyAnswers(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := redistest.NewBetween(s.Pool())
-	m := newMutex(t, pool, "k")
-	m.Lock()
-	pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-	err := m.UnlockContext(t.Context())
-	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	assert.ErrorIs(t, err, redistest.ErrCut)
-	assert.NotErrorIs(t, err, redimutex.ErrLost)
-	assert.Nil(t, m.Lease(), "unlocked all the same")
-	pool.Set(nil)
-	redistest.Wait(t, "the release to be repeated in the background", func() bool { return !exists(t, s, "k") })
-}
-
-func TestUnlockStopsWaitingWhenItsContextEnds(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := redistest.NewBetween(s.Pool())
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(30*time.Second))
-	m.Lock()
-	cause := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	answer := make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		cancel(cause)
-		<-answer
-		return run()
-	})
-	err := m.UnlockContext(ctx)
-	assert.ErrorIs(t, err, cause)
-	assert.Nil(t, m.Lease())
-	pool.Set(nil)
-	close(answer)
-	redistest.Wait(t, "the release to go on in the background", func() bool { return !exists(t, s, "k") })
-}
-
-func TestExtendReportsThatNobodyAnswersAndTheLeaseGoesOn(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := redistest.NewBetween(s.Pool())
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(30*time.Second))
-	m.Lock()
-	l := m.Lease()
-	until := l.Until()
-	pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-	assert.ErrorIs(t, l.Extend(t.Context(), 2*time.Hour), redimutex.ErrUnavailable)
-	assert.Equal(t, until, l.Until())
-
-	cause := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	answer := make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		cancel(cause)
-		<-answer
-		return run()
-	})
-	assert.ErrorIs(t, l.Extend(ctx, 2*time.Hour), cause)
-	assert.NoError(t, l.Err())
-	pool.Set(nil)
-	close(answer)
-	assert.NoError(t, m.UnlockContext(t.Context()))
 }

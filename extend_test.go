@@ -1,0 +1,197 @@
+package redimutex_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second))
+		m.Lock()
+		l := m.Lease()
+		for _, ttl := range []time.Duration{time.Hour, 100 * time.Second, time.Second} {
+			require.NoError(t, l.Extend(t.Context(), ttl))
+			assert.Equal(t, time.Now().Add(ttl-ttl/100-2*time.Millisecond), l.Until())
+			assert.Equal(t, ttl, server.TTL("k"))
+			time.Sleep(5 * ttl)
+			require.NoError(t, l.Err(), "renewed")
+			assert.Greater(t, server.TTL("k"), ttl/2)
+			assert.LessOrEqual(t, server.TTL("k"), ttl)
+		}
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendWithoutRenewalCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second), redimutex.WithoutRenewal())
+		m.Lock()
+		l := m.Lease()
+		time.Sleep(8 * time.Second)
+		extended := time.Now()
+		require.NoError(t, l.Extend(t.Context(), 20*time.Second))
+		<-l.Done()
+		assert.WithinDuration(t, extended.Add(20*time.Second), time.Now(), 300*time.Millisecond)
+		assert.Error(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	m.Lock()
+	l := m.Lease()
+	until := l.Until()
+	for _, ttl := range []time.Duration{-time.Second, 0, 500 * time.Microsecond, 9 * time.Millisecond} {
+		assert.ErrorContains(t, l.Extend(t.Context(), ttl), ttl.String())
+	}
+	assert.Equal(t, until, l.Until(), "nothing has changed")
+	assert.True(t, exists(t, s, "k"))
+	cause := errors.New("no longer wanted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	assert.ErrorIs(t, l.Extend(ctx, time.Minute), cause)
+
+	m.Unlock()
+	assert.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrUnlocked)
+	assert.False(t, exists(t, s, "k"), "an extension never re-creates a key")
+}
+
+func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		hung := redistest.NewBetween(pool)
+		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
+		m.Lock()
+		l := m.Lease()
+		answer := make(chan struct{})
+		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answer
+			return run()
+		})
+		time.Sleep(4 * time.Second) // it is under way
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, l.Extend(ctx, time.Minute), context.DeadlineExceeded)
+		extended := make(chan error, 2)
+		go func() { extended <- l.Extend(t.Context(), time.Minute) }()
+		synctest.Wait()
+		assert.Empty(t, extended)
+		hung.Set(nil)
+		close(answer)
+		assert.NoError(t, <-extended)
+		assert.Greater(t, time.Until(l.Until()), 50*time.Second)
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendThatWaitsHearsOfTheEndOfTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		hung := redistest.NewBetween(pool)
+		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
+		m.Lock()
+		l := m.Lease()
+		answer := make(chan struct{})
+		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answer
+			return run()
+		})
+		time.Sleep(4 * time.Second)
+		extended := make(chan error)
+		go func() { extended <- l.Extend(l.Context(t.Context()), time.Minute) }()
+		<-l.Done()
+		assert.ErrorIs(t, <-extended, redimutex.ErrLost)
+		hung.Set(nil)
+		close(answer)
+		assert.Error(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendFindsALoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	for reason, lose := range map[redimutex.Reason]func(){
+		redimutex.Deleted: func() { s.Do("DEL", "k") },
+		redimutex.Taken:   func() { s.Do("SET", "k", "other", "PX", "60000") },
+	} {
+		s.Do("DEL", "k")
+		m.Lock()
+		l := m.Lease()
+		lose()
+		for range 2 {
+			err := l.Extend(t.Context(), time.Minute)
+			assert.ErrorIs(t, err, redimutex.ErrLost)
+			var value redimutex.LostError
+			var pointer *redimutex.LostError
+			require.ErrorAs(t, err, &value)
+			require.ErrorAs(t, err, &pointer)
+			assert.Equal(t, redimutex.LostError{Key: "k", Reason: reason}, value)
+			assert.Equal(t, value, *pointer)
+		}
+		assert.True(t, ended(l.Done()))
+		if reason == redimutex.Taken {
+			assert.Greater(t, pttl(t, s, "k"), 10*time.Second, "the other's TTL is not touched")
+		}
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	}
+}
+
+func TestShorteningOfUnknownOutcomeCounts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
+	m.Lock()
+	l := m.Lease()
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		_, err := run()
+		return nil, errors.Join(err, redistest.ErrCut)
+	})
+	err := l.Extend(t.Context(), 5*time.Second)
+	pool.Set(nil)
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.LessOrEqual(t, time.Until(l.Until()), pttl(t, s, "k"))
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestExtendReportsThatNobodyAnswersAndTheLeaseGoesOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(30*time.Second))
+	m.Lock()
+	l := m.Lease()
+	until := l.Until()
+	pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	assert.ErrorIs(t, l.Extend(t.Context(), 2*time.Hour), redimutex.ErrUnavailable)
+	assert.Equal(t, until, l.Until())
+
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	answer := make(chan struct{})
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		cancel(cause)
+		<-answer
+		return run()
+	})
+	assert.ErrorIs(t, l.Extend(ctx, 2*time.Hour), cause)
+	assert.NoError(t, l.Err())
+	pool.Set(nil)
+	close(answer)
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
