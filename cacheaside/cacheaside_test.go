@@ -1,10 +1,8 @@
 package cacheaside_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -285,19 +283,6 @@ func TestTheEndOfTheContextEndsTheWaitOfThatCallerAlone(t *testing.T) {
 	})
 }
 
-func TestACachedValueOfAnotherShapeIsLoadedAnew(t *testing.T) {
-	virtual(t, func(t *testing.T, w *world) {
-		require.NoError(t, w.server.Set("k", `{"name": 7}`))
-		type user struct{ Name string }
-		v, err := cacheaside.Fetch(t.Context(), w.cache(), "k", func(context.Context) (user, error) { return user{"Ada"}, nil })
-		require.NoError(t, err)
-		assert.Equal(t, user{"Ada"}, v)
-		cached, err := w.server.Get("k")
-		require.NoError(t, err)
-		assert.JSONEq(t, `{"Name":"Ada"}`, cached)
-	})
-}
-
 func TestEveryCallerGetsACopyOfItsOwn(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		cache := w.cache()
@@ -316,47 +301,6 @@ func TestEveryCallerGetsACopyOfItsOwn(t *testing.T) {
 		}
 		team.Wait()
 		assert.Equal(t, 1, original["a"])
-	})
-}
-
-// A failing Store fails as it is told.
-type failing struct {
-	cacheaside.Store
-	get, set error
-}
-
-func (s *failing) Get(ctx context.Context, key string) ([]byte, error) {
-	if s.get != nil {
-		return nil, s.get
-	}
-	return s.Store.Get(ctx, key)
-}
-
-func (s *failing) Set(ctx context.Context, key string, value []byte) error {
-	if s.set != nil {
-		return s.set
-	}
-	return s.Store.Set(ctx, key, value)
-}
-
-func TestACacheThatCannotBeReadDoesNotSendEverybodyToTheDatabase(t *testing.T) {
-	virtual(t, func(t *testing.T, w *world) {
-		broken := errors.New("out of order")
-		cache := cacheaside.New(w.client(), &failing{w.store(), broken, nil})
-		_, err := cacheaside.Fetch(t.Context(), cache, "k", unwanted)
-		assert.ErrorIs(t, err, broken)
-	})
-}
-
-func TestAValueThatCannotBeCachedIsReturnedAndLogged(t *testing.T) {
-	virtual(t, func(t *testing.T, w *world) {
-		var log bytes.Buffer
-		cache := cacheaside.New(w.client(), &failing{w.store(), nil, errors.New("out of memory")},
-			cacheaside.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		v, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
-		require.NoError(t, err)
-		assert.Equal(t, "v", v)
-		assert.Contains(t, log.String(), "out of memory")
 	})
 }
 

@@ -1,0 +1,123 @@
+package cacheaside_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cacheaside"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestACachedValueOfAnotherShapeIsLoadedAnew(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		require.NoError(t, w.server.Set("k", `{"name": 7}`))
+		type user struct{ Name string }
+		v, err := cacheaside.Fetch(t.Context(), w.cache(), "k", func(context.Context) (user, error) { return user{"Ada"}, nil })
+		require.NoError(t, err)
+		assert.Equal(t, user{"Ada"}, v)
+		cached, err := w.server.Get("k")
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"Name":"Ada"}`, cached)
+	})
+}
+
+// A failing Store fails as it is told.
+type failing struct {
+	cacheaside.Store
+	get, set error
+}
+
+func (s *failing) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.get != nil {
+		return nil, s.get
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *failing) Set(ctx context.Context, key string, value []byte) error {
+	if s.set != nil {
+		return s.set
+	}
+	return s.Store.Set(ctx, key, value)
+}
+
+func TestACacheThatCannotBeReadDoesNotSendEverybodyToTheDatabase(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		broken := errors.New("out of order")
+		cache := cacheaside.New(w.client(), &failing{w.store(), broken, nil})
+		_, err := cacheaside.Fetch(t.Context(), cache, "k", unwanted)
+		assert.ErrorIs(t, err, broken)
+	})
+}
+
+func TestAValueThatCannotBeCachedIsReturnedAndLogged(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		var log bytes.Buffer
+		cache := cacheaside.New(w.client(), &failing{w.store(), nil, errors.New("out of memory")},
+			cacheaside.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		v, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
+		require.NoError(t, err)
+		assert.Equal(t, "v", v)
+		assert.Contains(t, log.String(), "out of memory")
+	})
+}
+
+
+// A plain Pool has none of the methods that take a context, and neither have its connections.
+type plain struct{ pool *redis.Pool }
+
+type plainConn struct{ redis.Conn }
+
+func (c plainConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	return redis.DoWithTimeout(c.Conn, d, command, args...)
+}
+
+func (c plainConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+func (p plain) Get() redis.Conn { return plainConn{p.pool.Get()} }
+
+func TestAnyPoolWillDoForARedisStore(t *testing.T) {
+	s := redistest.Start(t)
+	for name, pool := range map[string]redimutex.Pool{"with contexts": s.Pool(), "without": plain{s.Pool()}} {
+		t.Run(name, func(t *testing.T) {
+			store := cacheaside.NewRedisStore(pool, time.Hour)
+			v, err := store.Get(t.Context(), "key "+name)
+			require.NoError(t, err)
+			assert.Nil(t, v)
+			require.NoError(t, store.Set(t.Context(), "key "+name, []byte("v")))
+			v, err = store.Get(t.Context(), "key "+name)
+			require.NoError(t, err)
+			assert.Equal(t, "v", string(v))
+			ms, err := redis.Int64(s.Do("PTTL", "key "+name), nil)
+			require.NoError(t, err)
+			assert.Positive(t, ms, "a cached value has to expire")
+		})
+	}
+}
+
+func TestAServerThatHangsKeepsNobodyLongerThanTheContext(t *testing.T) {
+	s := redistest.Real(t)
+	pool := s.Pool() // has no timeouts
+	client := redimutex.NewClient([]redimutex.Pool{pool})
+	defer client.Close()
+	defer s.Resume()
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := cacheaside.Fetch(ctx, cacheaside.New(client, cacheaside.NewRedisStore(pool, time.Hour)), "k", unwanted)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+	err = cacheaside.NewRedisStore(pool, time.Hour).Set(context.Background(), "k", nil)
+	assert.Error(t, err, "a command has a deadline of its own")
+}
