@@ -71,7 +71,6 @@ func TestAValueThatCannotBeCachedIsReturnedAndLogged(t *testing.T) {
 	})
 }
 
-
 // A plain Pool has none of the methods that take a context, and neither have its connections.
 type plain struct{ pool *redis.Pool }
 
