@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -78,15 +79,20 @@ func Real(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// FreeAddr returns a loopback address that nobody listens on.
+// FreeAddr returns a loopback address that nobody listens on. Its port is below those that the
+// system gives to outgoing connections: else, while a server is down, a client that dials it could
+// be given its port, and be connected to itself.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port in 100 tries")
+	return ""
 }
 
 func (s *Server) start() error {
@@ -182,9 +188,14 @@ func (s *Server) Restart() {
 		}
 		return
 	}
-	if err := s.start(); err != nil {
-		s.t.Fatal(err)
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		// While nobody listens on the port, a connection that somebody opens may be given it.
+		if err = s.start(); err == nil {
+			return
+		}
 	}
+	s.t.Fatal(err)
 }
 
 // Pause stops the server in its tracks, as SIGSTOP does: connections stay open and nobody
