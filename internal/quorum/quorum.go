@@ -74,11 +74,11 @@ func (q *Quorum) Acquire(ctx context.Context, req *server.Request) (Grant, error
 	r.req.Plain = false
 	q.each(r, q.absent(), acquire)
 	r.await(ctx)
-	g, fences, err := q.settle(ctx, r)
+	g, err := q.settle(ctx, r)
 	if err != nil {
 		return Grant{}, err
 	}
-	if req.Fencing && fences < q.need {
+	if req.Fencing && len(q.nodes) > 1 {
 		err = q.raise(ctx, req, g.Fence)
 	}
 	if err == nil {
@@ -101,8 +101,8 @@ func (g *Grant) fresh(req *server.Request) error {
 }
 
 // settle ends the round of an acquisition: it reads the grant off it, or has what was granted
-// given back. fences is how many servers already stand at the fence of the grant.
-func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, fences int, err error) {
+// given back.
+func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, err error) {
 	r.mu.Lock()
 	if !r.won() || ctx.Err() != nil { // cancellation wins ties
 		defer r.close()
@@ -111,25 +111,21 @@ func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, fences int, err
 				q.nodes[i].Sweep(&r.req)
 			}
 		}
-		return Grant{}, 0, r.lost()
+		return Grant{}, r.lost()
 	}
 	g.Until, g.Fence = r.lease(r.req.TTL)
-	for _, reply := range r.replies {
-		if reply.Verdict == server.Done && reply.Fence == g.Fence {
-			fences++
-		}
-	}
 	if r.flying > 0 {
 		g.late = r
 		r.mu.Unlock()
-		return g, fences, nil
+		return g, nil
 	}
 	r.close()
-	return g, fences, nil
+	return g, nil
 }
 
 // raise writes the fence of a grant back to a majority, so that whoever is granted the lock next
-// meets it on one server at least.
+// meets it on one server at least. All are told, also where a majority stands at the fence already:
+// a server that had lost its counter counts as well when another loses its own.
 func (q *Quorum) raise(ctx context.Context, req *server.Request, fence int64) error {
 	r := q.newRound(req, false)
 	q.each(r, q.absent(), func(n *node, req *server.Request) server.Reply { return n.Raise(req, fence) })
