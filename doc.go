@@ -81,7 +81,7 @@
 // # Other clients
 //
 // The lock is a string under your key, unprefixed, with a TTL. The value is a random UUID, a new one
-// for each hold, followed by a space and the label of [WithOwner] if there is one. A client in any
+// for each hold (or for several, with [WithLeaseReuse]), followed by a space and the label of [WithOwner] if there is one. A client in any
 // language that does the same shares the lock:
 //
 //	SET key token NX PX 10000                                        to lock
@@ -109,6 +109,7 @@
 //   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal], [WithNodeTimeout]
 //   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered],
 //     [WithMaxAttempts], [WithQueue]
+//   - Speed: [WithLeaseReuse]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
 //   - Use: [WithReentrancy], [WithOwner]
 //   - Seeing what happens: [WithTrace], [WithLogger], [Client.Stats]
