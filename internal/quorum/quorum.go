@@ -114,6 +114,7 @@ func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, err error) {
 		return Grant{}, r.lost()
 	}
 	g.Until, g.Fence = r.lease(r.req.TTL)
+	g.Timely = len(q.nodes) == 1 && r.replies[0].Now == g.Fence
 	if r.flying > 0 {
 		g.late = r
 		r.mu.Unlock()
@@ -170,11 +171,6 @@ func (q *Quorum) Release(ctx context.Context, req *server.Request, g Grant) erro
 		return q.releaseDirect(req)
 	}
 	absent := q.absent()
-	for i, err := range absent {
-		if err != nil {
-			q.nodes[i].Sweep(req)
-		}
-	}
 	for i, own := range g.abandon() {
 		if own {
 			if absent == nil {
@@ -185,7 +181,11 @@ func (q *Quorum) Release(ctx context.Context, req *server.Request, g Grant) erro
 	}
 	r := q.newRound(req, false)
 	q.each(r, absent, release)
-	r.await(ctx)
+	for i, err := range r.await(ctx) {
+		if silent(err) {
+			q.nodes[i].Sweep(req)
+		}
+	}
 	return r.outcome()
 }
 
