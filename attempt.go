@@ -115,7 +115,7 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		c.counters.waiting.Add(-1)
 	}
 	if a.place != nil {
-		a.place.leave(a, err == nil)
+		a.place.leave(a, t)
 	}
 	if err != nil {
 		c.counters.failed.Add(1)
@@ -226,7 +226,7 @@ func (a *attempt) try(ctx context.Context) (*tenure, error) {
 	f := err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Acquire returns
 	c.counters.failures(f)
 	if a.place != nil {
-		a.place.failed(a, f)
+		a.place.failed(ctx, a, f)
 	} else {
 		a.token = m.config.token()
 	}

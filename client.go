@@ -23,6 +23,7 @@ type Client struct {
 	hub      func() *queue.Hub // made when somebody needs it
 	closing  chan struct{}
 	counters counters
+	shared   bool // a pool is multiplexed
 
 	mu     sync.Mutex
 	lines  map[string]*line // of the keys that somebody holds or waits for
@@ -57,7 +58,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		demand(!isNil(p), "pool %d is nil", i)
-		servers[i] = p
+		servers[i] = serverPool(p)
 	}
 	c := &Client{
 		config:  &defaultConfig,
@@ -68,6 +69,10 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	if len(opts) > 0 {
 		c.config = newConfig(c.config, opts)
 	}
+	for _, p := range pools {
+		c.shared = c.shared || multiplexed(p)
+	}
+	c.demandOwnConns(c.config)
 	c.keeper = lease.NewKeeper(c.renew)
 	c.hub = sync.OnceValue(func() *queue.Hub { return queue.NewHub(c.quorum.Servers()) })
 	c.counters.errors = make([]atomic.Int64, len(pools))
@@ -92,6 +97,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	m := &Mutex{client: c, key: key, config: c.config}
 	if len(opts) > 0 {
 		m.config = newConfig(c.config, opts)
+		c.demandOwnConns(m.config)
 	}
 	return m
 }
@@ -120,7 +126,7 @@ func (c *Client) Close() error {
 	}
 	c.dropKept()
 	c.keeper.Close(ErrClosed)
-	c.hub().Close()
+	c.hub().Close(c.config.nodeTimeout)
 	c.quorum.Close(c.config.nodeTimeout)
 	return nil
 }

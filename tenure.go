@@ -19,6 +19,7 @@ type tenure struct {
 	token string
 	grant quorum.Grant
 	claim time.Duration // more than 0: what the grant was given for, instead of the TTL
+	place string        // the name under which the servers may have us in their queues; "": they don't
 	life  lease.Lease
 	reuse reuse
 }
@@ -111,6 +112,9 @@ func (t *tenure) request() server.Request {
 	}
 	if c.queue {
 		req.Claim = t.mutex.claim()
+	}
+	if t.place != "" {
+		req.Channel, req.Waiter = t.mutex.client.hub().Channel(), t.place
 	}
 	return req
 }

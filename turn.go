@@ -14,15 +14,16 @@ import (
 type place struct {
 	name    string        // stands for the attempt in the queue; the token of its tries, if there is one server
 	waiter  *queue.Waiter // nil: not in the queue yet
-	arrived int64         // on the server's clock in µs; 0: we do not know yet
+	arrived int64         // when we first looked, on the server's clock in µs; 0: we do not know yet
 	looked  time.Time     // just before our last look at the queue
-	seen    int64         // the server's clock in µs at that look
+	seen    int64         // the server's clock in µs at that look; 0: not under this name
+	cut     bool          // the last try was cut short, and may still be executed
 }
 
 // The wait between two looks at the queue. It grows with the queue, so that all waiters together
-// look some hundred times a second at most.
+// look some hundred times a second at most. A waiter who hangs costs his claim and one of them.
 const (
-	minLook  = 100 * time.Millisecond
+	minLook  = 75 * time.Millisecond
 	maxLook  = time.Second
 	fewWait  = 32 // so many waiters look every minLook
 	splitGap = 2 * time.Millisecond
@@ -51,27 +52,43 @@ func (p *place) take(m *Mutex, req *server.Request) {
 
 // failed takes in a try that did not get the lock. What became of its token may be unknown, so the
 // next one needs another, unless the server said that it was not used.
-func (p *place) failed(a *attempt, f *quorum.Failure) {
-	if f.Kind == quorum.Contended && a.mutex.client.quorum.Size() == 1 {
+func (p *place) failed(ctx context.Context, a *attempt, f *quorum.Failure) {
+	m := a.mutex
+	p.cut = ctx.Err() != nil
+	if f.Kind == quorum.Contended && f.Now != 0 && (p.arrived == 0 || f.Now < p.arrived) {
+		p.arrived = f.Now // or the server's clock was set back: then it is as if we came now
+	}
+	single := m.client.quorum.Size() == 1
+	if f.Kind == quorum.Contended && single {
 		p.looked, p.seen = f.Sent, f.Now
-		if p.arrived == 0 && p.waiter != nil {
-			p.arrived = f.Now
-		}
 		return
 	}
-	a.token = a.mutex.config.token()
-	if a.mutex.client.quorum.Size() > 1 {
+	if single && p.waiter != nil && (p.seen != 0 || p.cut) {
+		p.sweep(a) // or the lock would be given to a name that nobody answers to
+	}
+	a.token = m.config.token()
+	if !single {
 		return // the place has a name of its own
 	}
 	p.seen, p.name = 0, a.token
 	if p.waiter != nil {
 		p.waiter.Leave()
-		p.waiter = a.mutex.client.hub().Join(p.name)
+		p.waiter = m.client.hub().Join(p.name)
 	}
 }
 
+// sweep takes the place out of the queues, and gives back what it was given there.
+func (p *place) sweep(a *attempt) {
+	t := tenure{mutex: a.mutex, token: a.token, place: p.name}
+	req := t.request()
+	if p.cut {
+		req.Again = time.Now().Add(req.Timeout + req.ReplicaTimeout)
+	}
+	a.mutex.client.quorum.Sweep(&req, quorum.Grant{})
+}
+
 // turn waits until the servers hand us the lock, or there is a reason to look again; then it returns
-// neither a Lease nor an error.
+// neither a tenure nor an error.
 func (a *attempt) turn(ctx context.Context) (*tenure, error) {
 	m, p := a.mutex, a.place
 	hub := m.client.hub()
@@ -79,7 +96,12 @@ func (a *attempt) turn(ctx context.Context) (*tenure, error) {
 		p.waiter = hub.Join(p.name)
 		connecting, cancel := context.WithTimeout(ctx, m.config.nodeTimeout)
 		defer cancel()
-		if hub.Listen(connecting) {
+		up := hub.Listen(connecting)
+		select {
+		case <-p.waiter.Wake(): // that we are up
+		default:
+		}
+		if up && m.config.maxAttempts == 0 && ctx.Err() == nil {
 			return nil, nil //nolint:nilnil // look again, now that we can be woken
 		}
 	}
@@ -115,15 +137,19 @@ func (a *attempt) untilLook() time.Duration {
 	return max(wait, min(m.config.poll, minLook))
 }
 
-// accept makes a Lease of a lock that was handed to us. It was not ours when we last looked, so it was
+// accept makes a tenure of a lock that was handed to us. It was not ours when we last looked, so it was
 // given to us after that, and is valid for one claim from that look at least: we need not ask before
-// we use it. The message of an earlier gift that has lapsed since is recognized by its time.
+// we use it. The message of an earlier gift that has lapsed since is recognized by its time. After a
+// look of a while ago too little of the claim would be left for a process that is held up a little.
 func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*tenure, error) {
 	m, p := a.mutex, a.place
+	if ctx.Err() != nil { // cancellation wins ties
+		return nil, ended(ctx, m.key, m.standing(a.line))
+	}
 	claim := m.claim()
 	now := time.Now()
 	until := p.looked.Add(claim - quorum.Drift(claim))
-	if wake.Now <= p.seen || p.seen == 0 || m.config.replicas > 0 || until.Sub(now) < claim/3 || ctx.Err() != nil {
+	if wake.Now <= p.seen || p.seen == 0 || m.config.replicas > 0 || until.Sub(now) < claim*2/3 {
 		return nil, nil //nolint:nilnil // look again
 	}
 	t := &tenure{mutex: m, line: a.line, token: a.token, claim: claim}
@@ -131,20 +157,23 @@ func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*tenure, error) 
 	if !m.client.keeper.Start(&t.life, t.terms()) {
 		return nil, closedError(m.key)
 	}
+	a.tries++ // that was not the first
 	a.line.failure.Store(nil)
 	return t, nil
 }
 
-// leave gives the place up. With the lock won, the servers have done so already, or will at Unlock.
-func (p *place) leave(a *attempt, won bool) {
+// leave gives the place up. t is nil, or the lock that was won. A single server that gave it to us has
+// taken us out of its queue; of several, those that did not do so at Unlock.
+func (p *place) leave(a *attempt, t *tenure) {
 	if p.waiter == nil {
 		return
 	}
 	p.waiter.Leave()
-	if !won {
-		t := tenure{mutex: a.mutex, token: a.token}
-		req := t.request()
-		req.Channel, req.Waiter = a.mutex.client.hub().Channel(), p.name
-		a.mutex.client.quorum.Sweep(&req, quorum.Grant{})
+	single := a.mutex.client.quorum.Size() == 1
+	switch {
+	case t != nil && !single:
+		t.place = p.name
+	case t == nil && (p.seen != 0 || !single):
+		p.sweep(a)
 	}
 }

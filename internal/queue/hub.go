@@ -33,6 +33,7 @@ type Hub struct {
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by token
 	idle    *time.Timer        // ends the listening when nobody has waited for a while
+	changed chan struct{}      // closed when a listener is in another state
 	closed  bool
 }
 
@@ -49,9 +50,13 @@ const linger = 5 * time.Second
 
 // NewHub returns a Hub for the servers. It does not connect.
 func NewHub(servers []*server.Server) *Hub {
-	h := &Hub{channel: "redimutex:" + uuid.NewString(), waiters: make(map[string]*Waiter)}
+	h := &Hub{
+		channel: "redimutex:" + uuid.NewString(),
+		waiters: make(map[string]*Waiter),
+		changed: make(chan struct{}),
+	}
 	for _, s := range servers {
-		h.listeners = append(h.listeners, &listener{hub: h, server: s})
+		h.listeners = append(h.listeners, &listener{hub: h, server: s, state: down})
 	}
 	return h
 }
@@ -106,51 +111,68 @@ func (h *Hub) rest() {
 
 // Listening reports whether the Hub hears a majority of the servers.
 func (h *Hub) Listening() bool {
-	heard := 0
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard(up) > len(h.listeners)/2
+}
+
+// heard counts the listeners in a state. The caller holds h.mu.
+func (h *Hub) heard(s state) int {
+	n := 0
 	for _, l := range h.listeners {
-		if l.listening() {
-			heard++
+		if l.state == s {
+			n++
 		}
 	}
-	return heard > len(h.listeners)/2
+	return n
 }
 
-// Listen waits until the Hub hears a majority of the servers, but not longer than ctx.
+// Listen waits until the Hub hears a majority of the servers, or it is known that it can't just now,
+// but not longer than ctx.
 func (h *Hub) Listen(ctx context.Context) bool {
-	for !h.Listening() {
-		changed := make([]<-chan struct{}, 0, len(h.listeners))
-		for _, l := range h.listeners {
-			if c := l.connecting(); c != nil {
-				changed = append(changed, c)
-			}
+	for {
+		h.mu.Lock()
+		heard, dialling, changed := h.heard(up), h.heard(dialling), h.changed
+		h.mu.Unlock()
+		most := len(h.listeners) / 2
+		if heard > most || heard+dialling <= most {
+			return heard > most
 		}
-		if len(changed) == 0 {
-			return h.Listening()
-		}
-		// Any of them will do: each one that comes up brings us nearer.
 		select {
-		case <-changed[0]:
+		case <-changed:
 		case <-ctx.Done():
-			return h.Listening()
+			return false
 		}
 	}
-	return true
 }
 
-// Close ends the listening and waits for it. Waiters get no more messages.
-func (h *Hub) Close() {
+// Close ends the listening, and waits for that, d at most. Waiters get no more messages.
+func (h *Hub) Close(d time.Duration) {
 	h.mu.Lock()
 	h.closed = true
 	if h.idle != nil {
 		h.idle.Stop()
 		h.idle = nil
 	}
-	h.mu.Unlock()
+	var running []<-chan struct{}
 	for _, l := range h.listeners {
 		l.stop()
+		if l.done != nil {
+			running = append(running, l.done)
+		}
 	}
-	for _, l := range h.listeners {
-		l.wait()
+	h.mu.Unlock()
+	if len(running) == 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for _, done := range running {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		}
 	}
 }
 
@@ -176,10 +198,8 @@ func (h *Hub) deliver(message string) {
 	}
 }
 
-// alarm makes every waiter look again: messages may have been lost.
+// alarm makes every waiter look again: messages may have been lost. The caller holds h.mu.
 func (h *Hub) alarm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, w := range h.waiters {
 		select {
 		case w.wake <- Wake{}:

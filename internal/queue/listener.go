@@ -16,13 +16,19 @@ type listener struct {
 	hub    *Hub
 	server *server.Server
 
-	mu      sync.Mutex
-	cancel  context.CancelFunc // not nil: started
-	done    chan struct{}      // closed when the goroutine has ended
-	conn    redis.Conn         // not nil: connected
-	up      bool               // subscribed
-	changed chan struct{}      // closed when up has changed, or a try to connect has failed
+	// These are protected by hub.mu.
+	state  state
+	cancel context.CancelFunc // not nil: started
+	done   chan struct{}      // closed when the goroutine, and those before it, have ended
 }
+
+type state int
+
+const (
+	down     state = iota // stopped, or the last try to connect has failed, or the connection broke
+	dialling              // started, and we do not know yet
+	up                    // subscribed
+)
 
 const (
 	dialTimeout  = 5 * time.Second
@@ -31,9 +37,8 @@ const (
 	maxRedial    = time.Second
 )
 
+// start starts the goroutine, if there is none. The caller holds hub.mu.
 func (l *listener) start() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.cancel != nil {
 		return
 	}
@@ -41,58 +46,42 @@ func (l *listener) start() {
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.done = make(chan struct{})
-	l.changed = make(chan struct{})
+	l.change(dialling)
 	go l.run(ctx, previous, l.done)
 }
 
-// stop ends the goroutine, without waiting for it.
+// stop ends the goroutine, without waiting for it. The caller holds hub.mu.
 func (l *listener) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.cancel == nil {
 		return
 	}
 	l.cancel()
 	l.cancel = nil
-	if l.conn != nil {
-		l.conn.Close() // the reading goroutine has no other way to learn of it
+	l.change(down)
+}
+
+// change tells of another state. The caller holds hub.mu.
+func (l *listener) change(s state) {
+	if l.state == s {
+		return
 	}
+	l.state = s
+	close(l.hub.changed)
+	l.hub.changed = make(chan struct{})
 }
 
-// wait waits for the end of a goroutine that was stopped.
-func (l *listener) wait() {
-	l.mu.Lock()
-	done := l.done
-	l.mu.Unlock()
-	if done != nil {
-		<-done
+// set is change for the goroutine, which has nothing to say after it was stopped: another may have
+// been started since. Waiters look again when we hear the server: messages may have been lost before.
+func (l *listener) set(ctx context.Context, s state) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if ctx.Err() != nil {
+		return
 	}
-}
-
-func (l *listener) listening() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.up
-}
-
-// connecting returns a channel that is closed when there is news, or nil if the listener is up or
-// not even started.
-func (l *listener) connecting() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.up || l.cancel == nil {
-		return nil
+	l.change(s)
+	if s == up {
+		l.hub.alarm()
 	}
-	return l.changed
-}
-
-// set notes whether the listener is subscribed, and over which connection.
-func (l *listener) set(conn redis.Conn, up bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conn, l.up = conn, up
-	close(l.changed)
-	l.changed = make(chan struct{})
 }
 
 func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<- struct{}) {
@@ -105,7 +94,7 @@ func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<
 		if l.listen(ctx) {
 			wait = minRedial
 		}
-		l.set(nil, false)
+		l.set(ctx, down)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -119,30 +108,26 @@ func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<
 // listen subscribes and passes messages on until the connection breaks. It reports whether it had
 // been subscribed.
 func (l *listener) listen(ctx context.Context) (subscribed bool) {
-	dialling, cancel := context.WithTimeout(ctx, dialTimeout)
-	conn, err := l.server.Dial(dialling)
+	soon, cancel := context.WithTimeout(ctx, dialTimeout)
+	conn, borrowed, err := l.server.Dial(soon)
 	cancel()
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
-	l.mu.Lock()
-	if ctx.Err() != nil {
-		l.mu.Unlock()
-		return false
+	if borrowed {
+		defer spoil(conn)
 	}
-	l.conn = conn
-	l.mu.Unlock()
 	if conn.Send("SUBSCRIBE", l.hub.channel) != nil || conn.Flush() != nil {
 		return false
 	}
-	var pinging sync.WaitGroup
-	defer pinging.Wait()
-	stop, stopPinging := context.WithCancel(ctx)
-	defer stopPinging()
-	pinging.Go(func() { ping(stop, conn) })
+	reading, stopWriting := context.WithCancel(ctx)
+	var writing sync.WaitGroup
+	writing.Go(func() { write(reading, conn, borrowed) })
+	defer writing.Wait()
+	defer stopWriting()
 	for {
-		reply, err := redis.ReceiveWithTimeout(conn, 3*pingInterval)
+		reply, err := receive(conn, 3*pingInterval)
 		if err != nil {
 			return subscribed
 		}
@@ -154,17 +139,20 @@ func (l *listener) listen(ctx context.Context) (subscribed bool) {
 		switch string(kind) {
 		case "subscribe":
 			subscribed = true
-			l.set(conn, true)
-			l.hub.alarm()
+			l.set(ctx, up)
 		case "message":
 			payload, _ := parts[2].([]byte)
 			l.hub.deliver(string(payload))
+		case "unsubscribe":
+			return subscribed
 		}
 	}
 }
 
-// ping makes the server say something now and then, so that a dead connection is noticed.
-func ping(ctx context.Context, conn redis.Conn) {
+// write makes the server say something now and then, so that a dead connection is noticed, and ends
+// the reading when ctx ends, which does not hear of it in any other way. A connection that is not
+// ours must not be closed while somebody reads from it, so the server is asked for a last word.
+func write(ctx context.Context, conn redis.Conn, borrowed bool) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
@@ -174,7 +162,28 @@ func ping(ctx context.Context, conn redis.Conn) {
 				return
 			}
 		case <-ctx.Done():
+			if !borrowed {
+				conn.Close()
+			} else if conn.Send("UNSUBSCRIBE") == nil {
+				_ = conn.Flush() // if it fails, the reading has failed as well
+			}
 			return
 		}
+	}
+}
+
+// receive reads the next reply, for ever if the connection knows no timeouts.
+func receive(conn redis.Conn, d time.Duration) (any, error) {
+	if c, ok := conn.(redis.ConnWithTimeout); ok {
+		return c.ReceiveWithTimeout(d)
+	}
+	return conn.Receive()
+}
+
+// spoil breaks a connection before it goes back to its pool: one that was subscribed is of no use to
+// others, and redigo would wait without limit for a server to say so.
+func spoil(conn redis.Conn) {
+	if c, ok := conn.(redis.ConnWithTimeout); ok {
+		_, _ = c.ReceiveWithTimeout(time.Nanosecond)
 	}
 }

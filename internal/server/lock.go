@@ -27,6 +27,7 @@ type Request struct {
 	Channel string        // acquire, and leaving the queue: where this waiter listens; "": it does not wait
 	Waiter  string        // its name there; with a Claim it has to be the token
 	Arrived int64         // acquire: when the waiter arrived, on the server's clock in µs; 0: now
+	Again   time.Time     // sweep: a try that nobody waits for any more may be executed until then
 
 	Plain bool // acquire: SET NX PX will do; the caller goes on trying, and nothing can interrupt it
 }

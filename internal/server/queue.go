@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,13 +16,14 @@ func QueueKey(key string) string { return Sibling(key, "queue") }
 
 // member is what stands for the waiter in the queue; handover.lua takes it apart.
 func (r *Request) member() string {
-	switch {
-	case r.Channel == "":
+	if r.Channel == "" {
 		return ""
-	case r.Fencing:
-		return r.Channel + " 1 " + r.Waiter
 	}
-	return r.Channel + " 0 " + r.Waiter
+	fencing := " 0 "
+	if r.Fencing {
+		fencing = " 1 "
+	}
+	return r.Channel + fencing + strconv.FormatInt(r.Claim.Milliseconds(), 10) + " " + r.Waiter
 }
 
 // acquireQueued is what follows EVALSHA for acquire_queued.lua.
@@ -40,23 +42,59 @@ func (a *arguments) acquireQueued(r *Request, due int64, pinned bool) []any {
 func (a *arguments) releaseQueued(r *Request, pinned bool) []any {
 	a.remember(r)
 	return append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key),
-		a.token, r.member(), r.Claim.Milliseconds(), (r.TTL + fenceTTL).Milliseconds(), pinned)
+		a.token, r.member(), (r.TTL + fenceTTL).Milliseconds(), pinned)
 }
 
 // Dial returns a connection that does not count against the limit of the pool, where the pool can
-// be asked for one. The caller closes it.
-func (s *Server) Dial(ctx context.Context) (redis.Conn, error) {
+// be asked for one; else it is borrowed from the pool. The caller closes it. A pool that takes no
+// context may go on dialling after ctx has ended; nobody waits for that.
+func (s *Server) Dial(ctx context.Context) (conn redis.Conn, borrowed bool, err error) {
+	type result struct {
+		conn redis.Conn
+		err  error
+	}
+	dial, borrowed := s.dialler()
+	results := make(chan result)
+	go func() {
+		c, err := dial(ctx)
+		if err != nil && c != nil {
+			c.Close()
+		}
+		select {
+		case results <- result{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.conn, borrowed, r.err
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+}
+
+// dialler returns how to make a connection for Dial.
+func (s *Server) dialler() (dial func(context.Context) (redis.Conn, error), borrowed bool) {
 	switch p := s.pool.(type) {
 	case *redis.Pool:
 		if p.DialContext != nil {
-			return p.DialContext(ctx)
+			return p.DialContext, false
 		}
 		if p.Dial != nil {
-			return p.Dial()
+			return func(context.Context) (redis.Conn, error) { return p.Dial() }, false
 		}
+	case interface {
+		Dialler() (func(context.Context) (redis.Conn, error), bool)
+	}: // *mux.Pool, whose own connections are shared
+		return p.Dialler()
 	case interface{ Dial() (redis.Conn, error) }: // *redisc.Cluster
-		return p.Dial()
+		return func(context.Context) (redis.Conn, error) { return p.Dial() }, false
 	}
-	c := s.pool.Get()
-	return c, c.Err()
+	return func(context.Context) (redis.Conn, error) {
+		c := s.pool.Get()
+		return c, c.Err()
+	}, true
 }

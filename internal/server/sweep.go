@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,7 +40,7 @@ const (
 )
 
 // Sweep releases the lock of r in the background: the caller could not, or did not want to wait.
-func (s *Server) Sweep(r *Request) { s.sweep(litter{Request: *r}) }
+func (s *Server) Sweep(r *Request) { s.sweep(litter{Request: *r, again: r.Again}) }
 
 // sweepTry cleans up after a try of unknown outcome, which the server may still execute: until the
 // deadline if it carries that, else whenever the server finds it in its buffers.
@@ -131,6 +132,9 @@ func (w *sweeper) due() (batch []litter, wait time.Duration, last bool) {
 
 // release tries to give back a batch and forgets what is done. It reports whether the server answered.
 func (w *sweeper) release(batch []litter) bool {
+	if len(batch) > 1 && w.server.cluster.Load() {
+		return w.releaseEach(batch)
+	}
 	ses, err := w.server.open(time.Now().Add(batch[0].Timeout), batch[0].Key)
 	if err != nil {
 		return false
@@ -160,6 +164,22 @@ func (w *sweeper) release(batch []litter) bool {
 	}
 	w.settle(verdicts)
 	return answered
+}
+
+// releaseEach releases a batch side by side, because the keys may be on different nodes of a cluster: one
+// that hangs must not keep the others waiting.
+func (w *sweeper) releaseEach(batch []litter) bool {
+	var each sync.WaitGroup
+	var silent atomic.Bool
+	for i := range batch {
+		each.Go(func() {
+			if !w.release(batch[i : i+1]) {
+				silent.Store(true)
+			}
+		})
+	}
+	each.Wait()
+	return !silent.Load()
 }
 
 // settle forgets what is done, and puts the rest off until its try is certainly over.

@@ -10,7 +10,7 @@
 -- ARGV[4]  TTL of the fence counter, in ms
 -- ARGV[5]  the member of the queue that stands for this waiter; '' for a try that does not wait
 -- ARGV[6]  when the waiter first arrived, in µs on this server's clock; '0': now
--- ARGV[7]  for how long a waiter is given the lock, in ms; '0': waiters are woken and given nothing
+-- ARGV[7]  '0': who finds the lock free takes it, because one server alone can't keep an order
 -- ARGV[8]  TTL of the queue, in ms
 -- ARGV[9]  '1' in a cluster
 -- ARGV[10] '1' with fencing
@@ -59,7 +59,11 @@ if not holder and (ARGV[7] == '0' or redis.call('EXISTS', queue) == 0) then
   return granted()
 end
 if member ~= '' then
-  redis.call('ZADD', queue, 'NX', ARGV[6] == '0' and string.format('%.0f', now) or ARGV[6], member)
+  local arrived = tonumber(ARGV[6])
+  if arrived == 0 or arrived > now then
+    arrived = now -- who came before the clock was set back is not put behind all who come after it
+  end
+  redis.call('ZADD', queue, string.format('%.0f', arrived), member)
   redis.call('PEXPIRE', queue, ARGV[8])
 end
 if not holder then
@@ -68,7 +72,7 @@ if not holder then
     return granted()
   end
   -- Others came first. Those who are gone are passed over, until it may be our turn after all.
-  if not handover(lock, queue, counter, now, ARGV[7], ARGV[4], deaf) then
+  if not handover(lock, queue, counter, now, ARGV[4], deaf) then
     return granted()
   end
   holder = redis.call('GET', lock)

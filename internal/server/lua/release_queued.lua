@@ -5,12 +5,11 @@
 -- KEYS[3]  its fence counter
 -- ARGV[1]  the token
 -- ARGV[2]  the member of the queue that stands for this waiter, or ''
--- ARGV[3]  for how long a waiter is given the lock, in ms
--- ARGV[4]  TTL of the fence counter, in ms
--- ARGV[5]  '1' in a cluster
+-- ARGV[3]  TTL of the fence counter, in ms
+-- ARGV[4]  '1' in a cluster
 --
 -- Replies
---   1   released, and handed to the first waiter, if there is one
+--   1   released, and handed to the first live waiter, if there is one
 --   0   the lock was gone already
 --   -1  another token holds it
 --
@@ -27,5 +26,5 @@ if holder ~= ARGV[1] then
 end
 redis.call('DEL', lock)
 local time = redis.call('TIME')
-handover(lock, queue, KEYS[3], time[1] * 1000000 + time[2], ARGV[3], ARGV[4], ARGV[5] == '1')
+handover(lock, queue, KEYS[3], time[1] * 1000000 + time[2], ARGV[3], ARGV[4] == '1')
 return 1
