@@ -32,7 +32,7 @@ func (ses session) acquirePlain(r *Request) Reply {
 	if err := ses.conn.Flush(); err != nil {
 		return Reply{Err: normalize(err), Sent: sent}
 	}
-	u := undos.Get().(*undo)
+	u := ses.undos.Get().(*undo)
 	u.arm(ses.conn, r)
 	raw, err := ses.receive(r.Timeout + grace)
 	if u.disarm() {
@@ -41,7 +41,7 @@ func (ses session) acquirePlain(r *Request) Reply {
 		}
 		return Reply{Err: errTimeout, Sent: sent}
 	}
-	undos.Put(u)
+	ses.undos.Put(u)
 	switch {
 	case err != nil:
 		return Reply{Err: err, Sent: sent}
@@ -51,7 +51,8 @@ func (ses session) acquirePlain(r *Request) Reply {
 	return Reply{Verdict: Done, Sent: sent}
 }
 
-// An undo writes a release behind a SET whose reply is overdue. It is used again unless it fired.
+// An undo writes a release behind a SET whose reply is overdue. It is used again unless it fired,
+// but only by its server: a timer must not leave the testing/synctest bubble in which it was made.
 type undo struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -60,8 +61,6 @@ type undo struct {
 	token string
 	fired bool
 }
-
-var undos = sync.Pool{New: func() any { return new(undo) }}
 
 func (u *undo) arm(conn redis.Conn, r *Request) {
 	u.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,13 +22,16 @@ type Pool interface{ Get() redis.Conn }
 type Server struct {
 	pool       Pool
 	getContext func(context.Context) (redis.Conn, error) // nil where the pool has none
+	cluster    atomic.Bool                               // it has turned out to be one
 	clocks     clocks
+	undos      sync.Pool // of *undo
 	sweeper    sweeper
 }
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
 	s := &Server{pool: pool}
+	s.undos.New = func() any { return new(undo) }
 	if p, ok := pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
@@ -38,10 +43,16 @@ func New(pool Pool) *Server {
 
 // Direct reports whether an operation can run on the goroutine of a caller that has all the time of
 // its deadline: there is a connection to be had that nobody has to dial, nor to test by means that
-// know no deadline. Otherwise something that we have no hold on could block for longer.
+// know no deadline, or the pool keeps deadlines whatever happens. Otherwise something that we have no
+// hold on could block for longer.
 func (s *Server) Direct() bool {
-	p, ok := s.pool.(*redis.Pool)
-	return ok && p.TestOnBorrow == nil && p.IdleCount() > 0
+	switch p := s.pool.(type) {
+	case *redis.Pool:
+		return p.TestOnBorrow == nil && p.IdleCount() > 0
+	case interface{ Punctual() }: // *mux.Pool
+		return true
+	}
+	return false
 }
 
 // Close stops the clean-up of abandoned tries, after one last attempt that takes no longer than d.
@@ -64,6 +75,7 @@ func (timeoutError) Is(target error) bool {
 type session struct {
 	conn     redis.Conn
 	deadline time.Time
+	undos    *sync.Pool
 	pinned   bool // bound to the cluster node of one key; no pipelining over several keys
 }
 
@@ -75,12 +87,13 @@ func (s *Server) open(deadline time.Time, key string) (session, error) {
 		return session{}, err
 	}
 	if pinned {
+		s.cluster.Store(true)
 		c = &bound{Conn: c, again: func() (redis.Conn, error) {
 			c, _, err := s.bind(deadline, key)
 			return c, err
 		}}
 	}
-	return session{conn: c, deadline: deadline, pinned: pinned}, nil
+	return session{conn: c, deadline: deadline, undos: &s.undos, pinned: pinned}, nil
 }
 
 func (s *Server) bind(deadline time.Time, key string) (c redis.Conn, pinned bool, err error) {
