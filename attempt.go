@@ -200,7 +200,7 @@ func (a *attempt) try(ctx context.Context) (*tenure, error) {
 	m, c := a.mutex, a.mutex.client
 	if !a.single && !a.fresh && a.tries == 0 {
 		// Another waiter of this process may have tried just now.
-		if err := a.sleep(ctx, time.Until(a.line.pause)); err != nil {
+		if err := a.sleep(ctx, min(time.Until(a.line.pause), m.pause(1))); err != nil {
 			return nil, err
 		}
 	}
