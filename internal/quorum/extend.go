@@ -37,13 +37,9 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 		}
 	}
 	flying := 0
-	absent := q.absent()
-	for i, n := range q.nodes {
-		if absent != nil && absent[i] != nil {
-			record(answer{i, fill(len(batch), absent[i])})
-			continue
-		}
+	ask := func(i int) {
 		flying++
+		n := q.nodes[i]
 		go func() {
 			began := n.begin()
 			replies := n.Extend(requests)
@@ -51,17 +47,40 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 			answers <- answer{i, replies}
 		}()
 	}
+	absent := q.absent()
+	var patience <-chan time.Time
+	if absent != nil {
+		patience = time.After(minSilence)
+	}
+	for i := range q.nodes {
+		if absent == nil || absent[i] == nil {
+			ask(i)
+		}
+	}
 	timer := time.NewTimer(requests[0].Timeout + requests[0].ReplicaTimeout + requests[0].Timeout/8)
 	defer timer.Stop()
 wait:
-	for ; flying > 0 && !allDecided(results); flying-- {
+	for flying > 0 && !allDecided(results) {
 		select {
 		case a := <-answers:
+			flying--
 			record(a)
+		case <-patience: // as in a round
+			for i, err := range absent {
+				if err != nil {
+					ask(i)
+				}
+			}
+			absent = nil
 		case <-timer.C:
 			break wait
 		case <-ctx.Done():
 			break wait
+		}
+	}
+	for i, err := range absent {
+		if err != nil {
+			record(answer{i, fill(len(batch), err)})
 		}
 	}
 	for i, e := range batch {

@@ -113,6 +113,12 @@ func (e silentError) Error() string {
 
 func (silentError) Timeout() bool { return true }
 
+// silent reports whether err is why a server is left out although it could be asked.
+func silent(err error) bool {
+	_, ok := err.(silentError) //nolint:errorlint // the very value
+	return ok
+}
+
 // absent says which nodes to leave out of a round: those that are silent, if a quorum remains.
 // It returns nil when nobody is.
 func (q *Quorum) absent() []error {

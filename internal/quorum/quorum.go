@@ -59,8 +59,8 @@ type Grant struct {
 	Until time.Time // valid until
 	Fence int64     // with fencing
 
-	Timely bool // the fence is the server's clock; not with several servers
-	late  *round    // tries that were still under way when the quorum was reached
+	Timely bool   // the fence is the server's clock; not with several servers
+	late   *round // tries that were still under way when the quorum was reached
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the

@@ -21,8 +21,12 @@ type round struct {
 	timer *time.Timer
 	wake  chan struct{} // the matter is decided
 
-	mu   sync.Mutex
-	over bool // the caller has gone: late reports are on their own
+	absent []error // why a server is left out; nil where it is not
+	op     func(*node, *server.Request) server.Reply
+
+	mu    sync.Mutex
+	over  bool // the caller has gone: late reports are on their own
+	spare int  // how many of the absent can still be asked
 	votes
 }
 
@@ -36,7 +40,7 @@ func (q *Quorum) freshRound() any {
 
 func (q *Quorum) newRound(req *server.Request, undo bool) *round {
 	r := q.rounds.Get().(*round)
-	r.req, r.undo, r.over = *req, undo, false
+	r.req, r.undo, r.over, r.spare = *req, undo, false, 0
 	r.reset(len(q.nodes))
 	select {
 	case <-r.wake:
@@ -52,7 +56,7 @@ func (r *round) close() {
 	idle := r.flying == 0
 	r.mu.Unlock()
 	if idle {
-		r.req = server.Request{}
+		r.req, r.absent, r.op = server.Request{}, nil, nil
 		r.home.rounds.Put(r)
 	}
 }
@@ -62,7 +66,7 @@ func (r *round) report(i int, reply server.Reply) (late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cast(i, reply)
-	if !r.over && r.decided() {
+	if !r.over && (r.decided() || r.flying == r.spare) {
 		select {
 		case r.wake <- struct{}{}:
 		default:
@@ -73,12 +77,19 @@ func (r *round) report(i int, reply server.Reply) (late bool) {
 
 // each asks every server but the absent, on a goroutine of its own.
 func (q *Quorum) each(r *round, absent []error, op func(*node, *server.Request) server.Reply) {
-	for i, n := range q.nodes {
-		if absent != nil && absent[i] != nil {
-			r.report(i, server.Reply{Err: absent[i]})
-			continue
+	r.absent, r.op = absent, op
+	for i := range absent {
+		if silent(absent[i]) {
+			r.spare++
 		}
-		go r.ask(i, n, op)
+	}
+	for i, n := range q.nodes {
+		switch {
+		case absent == nil || absent[i] == nil:
+			go r.ask(i, n, op)
+		case !silent(absent[i]):
+			r.report(i, server.Reply{Err: absent[i]})
+		}
 	}
 }
 
@@ -90,14 +101,53 @@ func (r *round) ask(i int, n *node, op func(*node, *server.Request) server.Reply
 	}
 }
 
-// await returns when the round is decided, when ctx ends, or when the servers have used up their time.
-func (r *round) await(ctx context.Context) {
+// await returns when the round is decided, when ctx ends, or when the servers have used up their
+// time. It returns those that were left out to the end.
+func (r *round) await(ctx context.Context) (absent []error) {
 	// A server that times out says so itself, in better words; the timer is for a pool that hangs.
-	r.timer.Reset(r.req.Timeout + r.req.ReplicaTimeout + r.req.Timeout/8)
+	limit := r.req.Timeout + r.req.ReplicaTimeout + r.req.Timeout/8
+	if r.absent != nil {
+		if !r.wait(ctx, minSilence) {
+			r.each(func(i int) { r.report(i, server.Reply{Err: r.absent[i]}) })
+			return r.absent
+		}
+		// One that was thought to be alive hangs, so those that were thought to hang are needed; often
+		// they were but slow for a moment.
+		r.each(func(i int) { go r.ask(i, r.home.nodes[i], r.op) })
+		limit -= minSilence
+	}
+	r.wait(ctx, limit)
+	return nil
+}
+
+// each calls f for the servers that were left out because they are silent, and could be asked.
+func (r *round) each(f func(i int)) {
+	r.mu.Lock()
+	r.spare = 0
+	select {
+	case <-r.wake: // it may have said that all others have reported, which is not the end now
+		if r.decided() {
+			r.wake <- struct{}{}
+		}
+	default:
+	}
+	r.mu.Unlock()
+	for i, err := range r.absent {
+		if silent(err) {
+			f(i)
+		}
+	}
+}
+
+// wait reports whether d has passed and neither was the round decided nor did ctx end.
+func (r *round) wait(ctx context.Context, d time.Duration) bool {
+	r.timer.Reset(d)
 	defer r.timer.Stop()
 	select {
 	case <-r.wake:
-	case <-r.timer.C:
 	case <-ctx.Done():
+	case <-r.timer.C:
+		return true
 	}
+	return false
 }
