@@ -142,7 +142,7 @@ func (r *runner) acquire(ctx context.Context) error {
 	if err := r.servers.connect(dialling); err != nil {
 		return err
 	}
-	first := r.mutex.TryLockContext(ctx)
+	first := r.try(dialling)
 	if r.once || !errors.Is(first, redimutex.ErrLocked) {
 		return first
 	}
@@ -157,6 +157,26 @@ func (r *runner) acquire(ctx context.Context) error {
 	}
 	return err
 }
+
+// try tries once. A server that we have just reached gets a second to answer, because with a short
+// TTL the library gives it so little time that a busy machine could look like a broken one.
+func (r *runner) try(ctx context.Context) error {
+	for end := time.Now().Add(time.Second); ; {
+		err := r.mutex.TryLockContext(ctx)
+		if !errors.Is(err, redimutex.ErrUnavailable) || time.Now().After(end) {
+			return err
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+const retryPause = 20 * time.Millisecond
 
 // attempted is told of each try that failed.
 func (r *runner) attempted(e redimutex.Event) {

@@ -146,12 +146,12 @@ func TestCommandDiesWithUsOnLinux(t *testing.T) {
 
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	s := redistest.Start(t)
-	p := launch(t, s, "run", "-ttl", "0.5", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
+	p := launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
 	p.says("ready")
 	pid := p.printed()[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	token := s.Get("job")
-	renewed := time.Now().Add(time.Second)
+	renewed := time.Now().Add(2 * time.Second)
 	redistest.Wait(t, "two times the TTL", func() bool { return time.Now().After(renewed) })
 	assert.Equal(t, token, s.Get("job"))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
