@@ -81,6 +81,13 @@ func work(what string) int {
 	switch fields[0] {
 	case "count":
 		count(m, pool)
+	case "queue":
+		m = redimutex.New(pool, "k", redimutex.WithTTL(ttl), redimutex.WithQueue())
+		m.Lock()
+		fmt.Println("held")
+		<-leash
+		m.Unlock()
+		fmt.Println("unlocked")
 	case "hold":
 		m.Lock()
 		l := m.Lease()

@@ -1,0 +1,316 @@
+package redimutex_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// queueLength returns how many wait in the queue of key.
+func queueLength(t testing.TB, s *redistest.Server, key string) int {
+	t.Helper()
+	n, err := redis.Int(s.Do("ZCARD", server.QueueKey(key)), nil)
+	require.NoError(t, err)
+	return n
+}
+
+// waitQueued waits until n wait in the queue of key.
+func waitQueued(t testing.TB, s *redistest.Server, key string, n int) {
+	t.Helper()
+	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return queueLength(t, s, key) == n })
+}
+
+// calls returns how often clients or scripts have called a command.
+func calls(t testing.TB, s *redistest.Server, command string) int {
+	t.Helper()
+	info, err := redis.String(s.Do("INFO", "commandstats"), nil)
+	require.NoError(t, err)
+	_, line, found := strings.Cut(info, "cmdstat_"+command+":calls=")
+	if !found {
+		return 0
+	}
+	figure, _, _ := strings.Cut(line, ",")
+	n, err := strconv.Atoi(figure)
+	require.NoError(t, err)
+	return n
+}
+
+// subscribers returns how many connections are subscribed.
+func subscribers(t testing.TB, s *redistest.Server) int {
+	t.Helper()
+	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+	require.NoError(t, err)
+	return strings.Count(list, "id=")
+}
+
+// An order is who had a lock, one after the other.
+type order struct {
+	mu  sync.Mutex
+	who []int
+}
+
+func (o *order) add(who int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.who = append(o.who, who)
+}
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func TestQueueServesClientsInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	var got order
+	var group sync.WaitGroup
+	for i := range 12 {
+		c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		group.Go(func() {
+			m := c.Mutex("k")
+			m.Lock()
+			got.add(i)
+			m.Unlock()
+		})
+		// It has not subscribed by then, but it has arrived.
+		redistest.Wait(t, "the client waits", func() bool { return c.Stats().Waiting == 1 })
+	}
+	waitQueued(t, s, "k", 12)
+	holder.Unlock()
+	group.Wait()
+	assert.Equal(t, upTo(12), got.who)
+	assert.False(t, exists(t, s, "k"))
+	assert.False(t, exists(t, s, server.QueueKey("k")))
+}
+
+func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	workers := make([]*worker, 5)
+	for i := range workers {
+		workers[i] = startWorker(t, "queue", s, 30*time.Second)
+		waitQueued(t, s, "k", i+1)
+	}
+	holder.Unlock()
+	for i, w := range workers {
+		require.Equal(t, "held", w.hears())
+		assert.Equal(t, len(workers)-i-1, queueLength(t, s, "k"), "the others still wait")
+		w.leash.Write([]byte("go on\n")) //nolint:errcheck // the next line tells
+		require.Equal(t, "unlocked", w.hears())
+	}
+}
+
+func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	const clients, each = 3, 20
+	var got order
+	var group sync.WaitGroup
+	for c := range clients {
+		client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		for g := range each {
+			group.Go(func() {
+				m := client.Mutex("k")
+				m.Lock()
+				got.add(g*clients + c)
+				m.Unlock()
+			})
+			redistest.Wait(t, "the goroutine waits", func() bool { return client.Stats().Waiting == g+1 })
+		}
+	}
+	waitQueued(t, s, "k", clients)
+	holder.Unlock()
+	group.Wait()
+	// Each goroutine of a client that gets its turn queues behind the other clients.
+	perClient := make([][]int, clients)
+	for _, n := range got.who {
+		perClient[n%clients] = append(perClient[n%clients], n/clients)
+	}
+	for c, goroutines := range perClient {
+		assert.Equal(t, upTo(each), goroutines, "client %d", c)
+	}
+	for at, n := range got.who[:clients] {
+		assert.Equal(t, at, n%clients, "the first of each client come first")
+	}
+}
+
+func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const n = 12
+	holder := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	first, second := holder.Mutex("k"), holder.Mutex("other")
+	first.Lock()
+	second.Lock()
+	var group sync.WaitGroup
+	for range n {
+		c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		for _, key := range []string{"k", "other"} {
+			group.Go(func() {
+				m := c.Mutex(key)
+				m.Lock()
+				m.Unlock() //nolint:staticcheck // nothing to do under the lock
+			})
+		}
+	}
+	waitQueued(t, s, "k", n)
+	waitQueued(t, s, "other", n)
+	assert.Equal(t, n, subscribers(t, s), "one connection for each Client, however many keys it waits for")
+	before := calls(t, s, "publish")
+	first.Unlock()
+	second.Unlock()
+	group.Wait()
+	// A busy machine may let a claim or two lapse, and they are given again.
+	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-over")
+	assert.Equal(t, n, subscribers(t, s), "and no more messages were sent to anybody else")
+}
+
+func TestSubscriberIsOutsideThePoolsLimit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	pool := s.Pool()
+	pool.MaxActive, pool.Wait = 1, true
+	m := newMutex(t, pool, "k", redimutex.WithQueue())
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 1)
+	assert.Equal(t, 1, subscribers(t, s))
+	assert.LessOrEqual(t, pool.ActiveCount(), 1)
+	holder.Unlock()
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(context.Background()))
+}
+
+func TestEveryKeyOfTheQueueExpiresAndLiesInTheSlotOfTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, key := range []string{"k", "a{b}c", "a}b", "{}"} {
+		opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithFencing()}
+		holder := newMutex(t, s.Pool(), key, opts...)
+		holder.Lock()
+		var group sync.WaitGroup
+		for range 3 {
+			m := newMutex(t, s.Pool(), key, opts...)
+			group.Go(func() {
+				m.Lock()
+				assert.Positive(t, pttl(t, s, key), "a lock that was handed over expires")
+				m.Unlock()
+			})
+		}
+		waitQueued(t, s, key, 3)
+		for _, name := range s.Keys() {
+			assert.Positive(t, pttl(t, s, name), name)
+			assert.Equal(t, server.Slot(key), server.Slot(name), name)
+		}
+		holder.Unlock()
+		group.Wait()
+		assert.Equal(t, []string{server.FenceKey(key)}, s.Keys())
+		s.Do("DEL", server.FenceKey(key))
+	}
+}
+
+func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "a foreign client", "PX", 60000)
+	waiter := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	locked := make(chan error, 1)
+	go func() { locked <- waiter.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 1)
+	other := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	assert.False(t, other.TryLock())
+	s.Do("DEL", "k") // hands the lock to nobody
+	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
+	require.NoError(t, <-locked)
+	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")
+	require.NoError(t, waiter.UnlockContext(context.Background()))
+	assert.True(t, other.TryLock())
+	other.Unlock()
+}
+
+func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	for _, label := range []string{"a b  c", " 1 0 150 x", "%S+ (.*)$ %1", "Größe 12", "ends with a space "} {
+		holder.Lock()
+		m := newMutex(t, s.Pool(), "k", redimutex.WithQueue(), redimutex.WithOwner(label))
+		locked := make(chan error, 1)
+		go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+		waitQueued(t, s, "k", 1)
+		holder.Unlock()
+		require.NoError(t, <-locked)
+		assert.Equal(t, m.Lease().Token(), s.Get("k"))
+		assert.Equal(t, label, server.Owner(s.Get("k")))
+		require.NoError(t, m.UnlockContext(context.Background()))
+	}
+}
+
+func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	for i, member := range []string{"", "rubbish", "redimutex:nobody 0 150 token", "redimutex:nobody 1 150 token"} {
+		s.Do("ZADD", server.QueueKey("k"), i, member)
+	}
+	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 5)
+	require.NoError(t, holder.UnlockContext(context.Background()))
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(context.Background()))
+	assert.NotContains(t, s.Keys(), server.QueueKey("k"))
+}
+
+func TestWithoutTheQueueNothingOfItIsThere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newMutex(t, s.Pool(), "k")
+	m.Lock()
+	m.Unlock()
+	commands := []string{"set", "evalsha", "zadd", "zpopmin", "zcard", "publish", "subscribe", "time"}
+	before := make(map[string]int)
+	for _, c := range commands {
+		before[c] = calls(t, s, c)
+	}
+	const pairs = 20
+	for range pairs {
+		m.Lock()
+		m.Unlock() //nolint:staticcheck // nothing to do under the lock
+	}
+	for _, c := range commands {
+		want := 0
+		if slices.Contains([]string{"set", "evalsha"}, c) {
+			want = pairs
+		}
+		assert.Equal(t, want, calls(t, s, c)-before[c], c)
+	}
+}
