@@ -1,11 +1,24 @@
 package server
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Extend extends many leases in one round trip and returns a reply for each. All of them must
 // have the Timeout and the replica terms of the first.
 func (s *Server) Extend(batch []*Request) []Reply {
 	replies := make([]Reply, len(batch))
+	if s.cluster.Load() {
+		// A connection serves one key there. If they took turns, a node that hangs would cost the leases
+		// on all others.
+		var each sync.WaitGroup
+		for i := range batch {
+			each.Go(func() { s.extendSome(batch[i:i+1], replies[i:i+1]) })
+		}
+		each.Wait()
+		return replies
+	}
 	for done := 0; done < len(batch); {
 		done += s.extendSome(batch[done:], replies[done:])
 	}
