@@ -135,6 +135,32 @@ func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
 	})
 }
 
+// The deadline that a try carries is never later than ours, and earlier by no more than the fastest
+// of all answers took.
+func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		fastest := time.Hour
+		for _, rtt := range []time.Duration{80, 200, 10, 4, 300, 100} {
+			rtt *= time.Millisecond
+			began := time.Now()
+			b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+				if command == "EVALSHA" && fastest < time.Hour {
+					early := began.Add(time.Minute).UnixMicro() - args[5].(int64)
+					assert.GreaterOrEqual(t, early, int64(0), "the deadline on the server is later than ours")
+					assert.LessOrEqual(t, early, fastest.Microseconds())
+				}
+				time.Sleep(rtt / 2)
+				defer time.Sleep(rtt / 2)
+				return run()
+			})
+			q := request("k" + request("").Token)
+			q.Timeout = time.Minute
+			done(t, s.Acquire(q))
+			fastest = min(fastest, rtt)
+		}
+	})
+}
+
 func TestTheServersClockIsAskedOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		var c counter
