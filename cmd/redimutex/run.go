@@ -20,6 +20,7 @@ type job struct {
 	grace    time.Duration
 	wait     time.Duration // 0: without limit
 	once     bool          // try once, do not wait
+	queue    bool
 	conflict int           // exit status when somebody else holds the lock
 	owner    string
 	quiet    bool
@@ -61,6 +62,7 @@ func parseRun(args []string) (*job, error) {
 	fs.StringVar(&j.owner, "owner", "", "")
 	alias(fs.BoolVar, &j.once, "n", "nonblock")
 	alias(fs.BoolVar, &j.quiet, "q", "quiet")
+	alias(fs.BoolVar, &j.queue, "queue")
 	for _, name := range []string{"w", "wait"} {
 		fs.Var(&wait, name, "")
 	}

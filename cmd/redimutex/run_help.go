@@ -18,6 +18,8 @@ exit status is that of COMMAND.
   -E, -conflict-exit-code N
                   Exit status when somebody else holds the lock and -n or -w
                   ended the wait. Default: 1; from 0 to 255
+  -queue          Wait in line, in order of arrival, with all others that use
+                  this flag, instead of asking again and again.
   -ttl TIME       How long the lock outlives us if we crash. It is renewed every
                   third of that, so COMMAND may run for as long as it likes.
                   Default: 10s; 100ms at least

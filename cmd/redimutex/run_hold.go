@@ -69,6 +69,9 @@ func (r *runner) options() []redimutex.Option {
 			},
 		}),
 	}
+	if r.queue {
+		opts = append(opts, redimutex.WithQueue())
+	}
 	if r.minHold > 0 {
 		opts = append(opts, redimutex.WithMinHold(r.minHold))
 	}
@@ -152,6 +155,13 @@ func (r *runner) acquire(ctx context.Context) error {
 		r.notes.say("waiting for %q, %s", r.key, heldBy(locked.Owner, locked.Left))
 	}
 	err := r.mutex.LockContext(waiting, 0)
+	if err == nil && r.queue {
+		// What a release hands over lasts for a moment and is extended while we work. But a command
+		// that is started has to have a whole grace in front of it.
+		if err = r.mutex.Lease().Extend(waiting, r.ttl); err != nil {
+			r.mutex.UnlockContext(ctx) //nolint:errcheck // the key expires
+		}
+	}
 	if err != nil && waiting.Err() != nil && nodeErrors(err) == nil {
 		return first // time is up, and nothing worse than the other holder has happened
 	}

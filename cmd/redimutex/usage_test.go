@@ -55,7 +55,7 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 }
 
 func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
-	for _, flag := range strings.Fields("-redis -n -nonblock -w -wait -E -conflict-exit-code -ttl -grace -min-hold -owner -q -quiet") {
+	for _, flag := range strings.Fields("-redis -n -nonblock -w -wait -E -conflict-exit-code -ttl -grace -min-hold -owner -q -quiet -queue") {
 		assert.Regexp(t, `(?m)^  (-\w, )?`+flag+`\b`, runHelp)
 	}
 	for _, help := range []string{runHelp, showHelp, versionHelp} {
