@@ -62,14 +62,6 @@ func (n *node) end(began time.Time, heard bool) {
 	}
 }
 
-// track runs op, which is an operation on the server.
-func (n *node) track(op func(*node, *server.Request) server.Reply, req *server.Request) server.Reply {
-	began := n.begin()
-	reply := op(n, req)
-	n.end(began, !server.TimedOut(reply.Err))
-	return reply
-}
-
 // close waits until the operations under way are over and what they left behind is swept, d each at most.
 func (n *node) close(d time.Duration) {
 	n.mu.Lock()
