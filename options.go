@@ -224,9 +224,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // the same TTL.
 //
 // It costs one TTL of waiting whenever a server starts empty, also the very first time: nothing can be
-// locked until a majority of the servers is that old. Each server then keeps one key,
+// locked until a majority of the servers has been asked a TTL ago. Each server then keeps one key,
 // redimutex:guard, that does not expire. A server that comes back with old data, from a snapshot, is
-// not noticed: switch persistence off, or fsync always.
+// not noticed: switch persistence off, or fsync always. It is not for a Redis Cluster.
 func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
 
 // WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling:

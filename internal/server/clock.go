@@ -33,6 +33,14 @@ func (c *clock) learn(now int64, sent, received time.Time) {
 	c.known, c.low, c.high = true, low, high
 }
 
+// forget makes the next try ask for the time first. As long as the server does not answer that,
+// nothing is sent that it could execute late.
+func (c *clock) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = false
+}
+
 // at translates a moment of ours to µs on the server's clock, never later than the truth: a
 // command that carries it as its deadline is refused from that moment on at the latest.
 func (c *clock) at(t time.Time) (us int64, known bool) {

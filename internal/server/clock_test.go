@@ -307,3 +307,26 @@ func sweptThen(t *testing.T, s *server.Server, q *server.Request) (got server.Re
 	})
 	return got
 }
+
+func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
+	s := redistest.Real(t)
+	monitor := s.Monitor()
+	srv := server.New(s.Pool())
+	defer srv.Close(time.Second)
+	ask := func(token string) server.Reply {
+		return srv.Acquire(&server.Request{Key: "k", Token: token, TTL: 10 * time.Second, Timeout: 50 * time.Millisecond})
+	}
+	redistest.Wait(t, "the first try", func() bool { return ask("before").Verdict == server.Done })
+	s.Do("DEL", "k")
+	s.Pause()
+	require.Equal(t, server.Failed, ask("unheard").Verdict)
+	for range 3 {
+		require.Equal(t, server.Failed, ask("untried").Verdict, "the answer could come from a server with another clock")
+	}
+	s.Resume()
+	redistest.Wait(t, "a try after it", func() bool { return ask("after").Verdict == server.Done })
+	assert.Equal(t, "after", s.Get("k"))
+	heard := strings.Join(monitor.Lines(), "\n")
+	assert.Contains(t, heard, `"unheard"`)
+	assert.NotContains(t, heard, `"untried"`)
+}

@@ -108,7 +108,11 @@ func (s *Server) acquireScripted(ses session, r *Request, deadline time.Time) Re
 			return Reply{Err: untried{err}}
 		}
 	}
-	return ses.acquire(r, clock, deadline)
+	reply := ses.acquire(r, clock, deadline)
+	if reply.Verdict == Failed && !refused(reply.Err) {
+		clock.forget() // who answers next may be another server, after a failover, with another clock
+	}
+	return reply
 }
 
 // untried is an error that came before the try was sent.
