@@ -65,6 +65,10 @@ func (w *worker) hears() string {
 // work is main of a worker process.
 func work(what string) int {
 	fields := strings.Fields(what)
+	if fields[0] == "fenced" {
+		ttl, _ := time.ParseDuration(fields[3])
+		return fencedWorker(strings.Split(fields[1], ","), fields[2], ttl)
+	}
 	ttl, err := time.ParseDuration(fields[2])
 	if err != nil {
 		panic(err)

@@ -131,7 +131,7 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	require.NoError(t, lease.Err())
 
 	replicas[1].Pause()
-	<-lease.Done()
+	redistest.Wait(t, "the loss", func() bool { return ended(lease.Done()) })
 	var lost redimutex.LostError
 	require.ErrorAs(t, lease.Err(), &lost)
 	assert.Equal(t, redimutex.LostError{Key: "k", Reason: redimutex.Expired}, lost)
