@@ -50,7 +50,7 @@ func TestFencesRiseWhateverIsLost(t *testing.T) {
 	if r.IsReal() {
 		r.Restart()
 		s, other = open(t, r.Pool()), open(t, r.Pool()) // the old connections are broken
-		last -= int64(time.Hour / time.Microsecond) // the counter that was ahead is lost
+		last -= int64(time.Hour / time.Microsecond)     // the counter that was ahead is lost
 		rises("after a restart without data")
 	}
 }
