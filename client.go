@@ -17,13 +17,21 @@ import (
 // process, and the renewal of all leases. Make one Client for a set of servers and keep it; it is
 // safe for concurrent use. It starts goroutines only while there is something for them to do.
 type Client struct {
-	config   *config
+	config *config
+	pools  []server.Pool
+	shared bool // a pool is multiplexed
+	once   sync.Once
+	*engine
+}
+
+// An engine is the working part of a Client. It is made by the first use, so that a Mutex that nobody
+// has locked yet costs little even if it has a Client of its own.
+type engine struct {
 	quorum   *quorum.Quorum
 	keeper   *lease.Keeper
 	hub      func() *queue.Hub // made when somebody needs it
 	closing  chan struct{}
 	counters counters
-	shared   bool // a pool is multiplexed
 
 	mu     sync.Mutex
 	lines  map[string]*line // of the keys that somebody holds or waits for
@@ -55,28 +63,32 @@ type line struct {
 // It panics if there are no pools, if one is nil, or if an option makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	demand(len(pools) > 0, "NewClient needs a pool for each server, and got none")
-	servers := make([]server.Pool, len(pools))
+	c := &Client{config: &defaultConfig, pools: make([]server.Pool, len(pools))}
 	for i, p := range pools {
 		demand(!isNil(p), "pool %d is nil", i)
-		servers[i] = serverPool(p)
-	}
-	c := &Client{
-		config:  &defaultConfig,
-		quorum:  quorum.New(servers),
-		closing: make(chan struct{}),
-		lines:   make(map[string]*line),
+		c.pools[i] = serverPool(p)
+		c.shared = c.shared || multiplexed(p)
 	}
 	if len(opts) > 0 {
 		c.config = newConfig(c.config, opts)
 	}
-	for _, p := range pools {
-		c.shared = c.shared || multiplexed(p)
-	}
 	c.demandOwnConns(c.config)
-	c.keeper = lease.NewKeeper(c.renew)
-	c.hub = sync.OnceValue(func() *queue.Hub { return queue.NewHub(c.quorum.Servers()) })
-	c.counters.errors = make([]atomic.Int64, len(pools))
 	return c
+}
+
+// start makes the engine, unless it is there already. Whatever a caller may do first begins with it.
+func (c *Client) start() {
+	c.once.Do(func() {
+		e := &engine{
+			quorum:  quorum.New(c.pools),
+			closing: make(chan struct{}),
+			lines:   make(map[string]*line),
+		}
+		e.keeper = lease.NewKeeper(c.renew)
+		e.hub = sync.OnceValue(func() *queue.Hub { return queue.NewHub(e.quorum.Servers()) })
+		e.counters.errors = make([]atomic.Int64, len(c.pools))
+		c.engine = e
+	})
 }
 
 func isNil(p Pool) bool {
@@ -104,6 +116,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 
 // Stats returns the figures of the Client.
 func (c *Client) Stats() Stats {
+	c.start()
 	s := c.counters.stats()
 	s.Held = c.keeper.Len()
 	return s
@@ -117,6 +130,7 @@ func (c *Client) Stats() Stats {
 // contexts are cancelled. Its key is not deleted, because the code that it protects may still run;
 // Unlock works after Close and deletes it, and without Unlock it expires. Close always returns nil.
 func (c *Client) Close() error {
+	c.start()
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true

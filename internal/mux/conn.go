@@ -1,0 +1,292 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Conn looks like a connection of its own. As with those of redigo, one goroutine may send and
+// flush while another receives; and replies come in the order of the commands. Unlike with those,
+// a command that times out does not break it.
+type Conn struct {
+	link   *link
+	broken error // there is no link
+
+	mu     sync.Mutex
+	calls  []*call  // without a reply yet, oldest first
+	sent   int      // how many of them were flushed
+	room   [2]*call // the first calls
+	closed bool
+}
+
+var (
+	_ redis.ConnWithTimeout = (*Conn)(nil)
+	_ redis.ConnWithContext = (*Conn)(nil)
+)
+
+// maxWait bounds commands that come without a timeout.
+const maxWait = 5 * time.Second
+
+var (
+	errConnClosed = errors.New("the connection was closed by its user")
+	errNothing    = errors.New("nothing was sent and flushed that has a reply to come")
+)
+
+func newConn(l *link) *Conn {
+	c := &Conn{link: l}
+	c.calls = c.room[:0]
+	return c
+}
+
+// Err returns why the connection can't be used any more, or nil.
+func (c *Conn) Err() error {
+	if c.broken != nil {
+		return c.broken
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errConnClosed
+	}
+	return c.link.broken()
+}
+
+// Close gives the connection back. What was sent is executed; the replies are thrown away.
+func (c *Conn) Close() error {
+	if c.broken != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.calls) > 0 && c.flush() == nil {
+		for _, call := range c.calls {
+			c.link.abandon(call)
+		}
+	}
+	c.closed, c.calls, c.sent = true, nil, 0
+	return nil
+}
+
+// Send prepares a command for Flush.
+func (c *Conn) Send(name string, args ...any) error {
+	if err := c.admit(name, args); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errConnClosed
+	}
+	c.calls = append(c.calls, c.link.newCall(name, args))
+	return nil
+}
+
+// admit says no to commands that can't be sent here.
+func (c *Conn) admit(name string, args []any) error {
+	if c.broken != nil {
+		return c.broken
+	}
+	return refuse(name, args)
+}
+
+// Flush hands over what was sent. It does not wait until it is written.
+func (c *Conn) Flush() error {
+	if c.broken != nil {
+		return c.broken
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errConnClosed
+	}
+	return c.flush()
+}
+
+func (c *Conn) flush() error {
+	if c.sent == len(c.calls) {
+		return c.link.broken()
+	}
+	if err := c.link.put(c.calls[c.sent:]...); err != nil {
+		c.calls = c.calls[:c.sent]
+		return err
+	}
+	c.sent = len(c.calls)
+	return nil
+}
+
+// Receive returns the reply to the oldest command.
+func (c *Conn) Receive() (any, error) { return c.ReceiveWithTimeout(0) }
+
+// ReceiveWithTimeout is Receive that waits no longer than d. A reply that comes later is thrown away.
+func (c *Conn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	call, err := c.oldest()
+	if err != nil {
+		return nil, err
+	}
+	c.link.limit(call, end(d))
+	<-call.done
+	return c.link.outcome(call)
+}
+
+// ReceiveContext is Receive that waits no longer than ctx lasts.
+func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
+	call, err := c.oldest()
+	if err != nil {
+		return nil, err
+	}
+	return c.link.wait(ctx, call)
+}
+
+func (c *Conn) oldest() (*call, error) {
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, errConnClosed
+	case c.sent == 0:
+		return nil, errNothing
+	}
+	first := c.calls[0]
+	c.calls = c.calls[1:]
+	if c.sent--; len(c.calls) == 0 {
+		c.calls = c.room[:0]
+	}
+	return first, nil
+}
+
+// Do sends a command and returns its reply. As with redigo, replies of commands that were sent before
+// are received first; without a command, they are all that is returned.
+func (c *Conn) Do(name string, args ...any) (any, error) { return c.DoWithTimeout(0, name, args...) }
+
+// DoWithTimeout is Do that waits no longer than d for each reply.
+func (c *Conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	if name == "" || c.pending() {
+		return c.doAll(name, args, func() (any, error) { return c.ReceiveWithTimeout(d) })
+	}
+	call, err := c.begin(name, args, end(d))
+	if err != nil {
+		return nil, err
+	}
+	<-call.done
+	return c.link.outcome(call)
+}
+
+// DoContext is Do that waits no longer than ctx lasts.
+func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	if name == "" || c.pending() {
+		return c.doAll(name, args, func() (any, error) { return c.ReceiveContext(ctx) })
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	call, err := c.begin(name, args, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return c.link.wait(ctx, call)
+}
+
+func (c *Conn) pending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls) > 0
+}
+
+// begin hands over a single command.
+func (c *Conn) begin(name string, args []any, deadline time.Time) (*call, error) {
+	if err := c.admit(name, args); err != nil {
+		return nil, err
+	}
+	call := c.link.newCall(name, args)
+	call.deadline = deadline
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errConnClosed
+	}
+	if err := c.link.put(call); err != nil {
+		return nil, err
+	}
+	return call, nil
+}
+
+// doAll is Do behind commands whose replies were not received yet.
+func (c *Conn) doAll(name string, args []any, receive func() (any, error)) (any, error) {
+	if name != "" {
+		if err := c.Send(name, args...); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	var all []any
+	var last any
+	var refused error
+	for c.pending() {
+		reply, err := receive()
+		switch {
+		case fatal(err):
+			return nil, err
+		case err != nil && name == "":
+			reply = err
+		case err != nil && refused == nil:
+			refused = err
+		}
+		last = reply
+		if name == "" {
+			all = append(all, reply)
+		}
+	}
+	switch {
+	case name != "":
+		return last, refused
+	case all == nil:
+		return nil, nil
+	}
+	return all, nil
+}
+
+// end is the deadline of a command with the timeout d.
+func end(d time.Duration) time.Time {
+	if d == 0 {
+		d = maxWait
+	}
+	return time.Now().Add(d)
+}
+
+// wait returns the outcome of a call that was handed over, or why ctx has ended.
+func (l *link) wait(ctx context.Context, c *call) (any, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok && ctx.Done() == nil {
+		deadline, ok = end(0), true
+	}
+	if ok {
+		l.limit(c, deadline)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if l.abandon(c) {
+			return nil, ctx.Err()
+		}
+		<-c.done
+	}
+	return l.outcome(c)
+}
+
+// outcome takes what a call that is done was about.
+func (l *link) outcome(c *call) (any, error) {
+	reply, err := c.reply, c.err
+	if c.again {
+		l.free(c)
+	}
+	return reply, err
+}

@@ -1,0 +1,246 @@
+package mux
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A link is one shared connection, from the dial to the end. One goroutine writes to it and one
+// reads; nothing that they do waits for a caller.
+type link struct {
+	pool   *Pool
+	slot   *slot
+	conn   redis.Conn
+	born   time.Time
+	calls  *sync.Pool
+	silent atomic.Bool   // replies are overdue
+	wake   chan struct{} // for the writer when it sleeps
+
+	mu     sync.Mutex
+	err    error   // not nil: broken
+	queue  []*call // to be written
+	flying flight  // written, and not answered
+	asleep bool    // the writer
+
+	watch
+}
+
+// minLife keeps a server that is a replica for good from being connected to again and again.
+const minLife = time.Second
+
+func newLink(p *Pool, s *slot, conn redis.Conn) *link {
+	return &link{pool: p, slot: s, conn: conn, born: time.Now(), calls: new(sync.Pool), wake: make(chan struct{}, 1)}
+}
+
+// start starts the goroutines. The caller holds Pool.mu, so that Close either sees the link or keeps
+// it from starting.
+func (l *link) start() {
+	l.pool.links.Go(l.write)
+	l.pool.links.Go(l.read)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arm(time.Now().Add(maxIdle))
+}
+
+// put hands calls over to the writer. If the link is broken, they are not.
+func (l *link) put(calls ...*call) error {
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	l.queue = append(l.queue, calls...)
+	l.used = true
+	for _, c := range calls {
+		if !c.deadline.IsZero() {
+			l.arm(c.deadline)
+		}
+	}
+	asleep := l.asleep
+	l.asleep = false
+	l.mu.Unlock()
+	if asleep {
+		l.rouse()
+	}
+	return nil
+}
+
+// rouse wakes the writer, or keeps it from falling asleep once.
+func (l *link) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what is queued, and what has been queued meanwhile, before it has that sent.
+func (l *link) write() {
+	var batch []*call
+	for {
+		var ok bool
+		if batch, ok = l.take(batch); !ok {
+			return
+		}
+		for len(batch) > 0 {
+			for _, c := range batch {
+				if err := l.conn.Send(c.name, c.args...); err != nil {
+					l.fail(err)
+					return
+				}
+			}
+			batch = l.more(batch)
+		}
+		if err := l.conn.Flush(); err != nil {
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// take waits until something is queued. It reports false when the link is broken.
+func (l *link) take(last []*call) (batch []*call, ok bool) {
+	l.mu.Lock()
+	for len(l.queue) == 0 && l.err == nil {
+		l.asleep = true
+		l.mu.Unlock()
+		<-l.wake
+		// Whoever can run just now may have something to send as well. Sending is what costs, far more
+		// than this does, and one packet serves them all.
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	return l.launch(last), l.err == nil
+}
+
+func (l *link) more(last []*call) []*call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.launch(last)
+}
+
+// launch moves the queue to the flight, before anything of it is written: the reply may be there
+// before the writer is back. The caller holds l.mu and gives the last batch for the next queue.
+func (l *link) launch(last []*call) []*call {
+	clear(last)
+	batch := l.queue
+	l.queue = last[:0]
+	for _, c := range batch {
+		l.flying.push(c)
+	}
+	return batch
+}
+
+// read hands the replies out.
+func (l *link) read() {
+	for {
+		reply, err := l.conn.Receive()
+		if fatal(err) {
+			l.fail(err)
+			return
+		}
+		l.mu.Lock()
+		c := l.flying.pop()
+		if c == nil {
+			l.mu.Unlock()
+			// A server that has too many clients says so, and hangs up.
+			l.fail(fmt.Errorf("unexpected reply: %v %v", reply, err))
+			return
+		}
+		l.heard++
+		over := c.over
+		c.over = true
+		l.mu.Unlock()
+		if over {
+			l.free(c)
+		} else {
+			c.reply, c.err, c.again = reply, err, true
+			c.done <- struct{}{}
+		}
+		if err != nil && l.demoted(err) {
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// demoted reports whether the server has become a replica. The pool may know the new primary, but only
+// a new connection gets there.
+func (l *link) demoted(err error) bool {
+	return strings.HasPrefix(err.Error(), "READONLY ") && time.Since(l.born) > minLife
+}
+
+// abandon ends the interest in a call. It reports false if the outcome is there, or will be in no time.
+func (l *link) abandon(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.over = true
+	return true
+}
+
+// limit gives a call that was handed over its deadline.
+func (l *link) limit(c *call, deadline time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.over {
+		c.deadline = deadline
+		l.arm(deadline)
+	}
+}
+
+// broken returns why the link can't be used, or nil.
+func (l *link) broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// fail ends the link. What was under way gets the error: whether the server has executed it, nobody knows.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	orphans := l.end(err)
+	l.mu.Unlock()
+	l.bury(orphans)
+}
+
+// end is the part of fail for which the caller holds l.mu. It returns the calls that have to be told.
+func (l *link) end(err error) (orphans []*call) {
+	l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
+	if errors.Is(err, errClosed) {
+		l.err = err
+	}
+	for _, c := range append(l.flying.all(), l.queue...) {
+		if !c.over {
+			c.over = true
+			orphans = append(orphans, c)
+		}
+	}
+	l.queue, l.flying = nil, flight{}
+	l.disarm()
+	return orphans
+}
+
+// bury is the part of fail after it.
+func (l *link) bury(orphans []*call) {
+	l.pool.lost(l, l.err)
+	for _, c := range orphans {
+		c.err = l.err
+		c.done <- struct{}{}
+	}
+	l.rouse()
+	l.conn.Close()
+}

@@ -1,0 +1,190 @@
+package mux_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/mux"
+)
+
+// TestMain looks for goroutines that outlive the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftover(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftover returns the stacks of goroutines of this module that do not end within half a minute.
+func leftover() (stacks string) {
+	buf := make([]byte, 1<<22)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+		if stacks = others; !strings.Contains(others, "redimutex") {
+			return ""
+		}
+	}
+	return stacks
+}
+
+// share returns a Pool that shares n connections of source, until the end of the test.
+func share(t testing.TB, source mux.Source, n int) *mux.Pool {
+	t.Helper()
+	p := mux.New(source, n)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// get returns a connection that is closed at the end of the test.
+func get(t testing.TB, p *mux.Pool) *mux.Conn {
+	t.Helper()
+	c, err := p.GetContext(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c.(*mux.Conn)
+}
+
+// A wire is the network between the Pools of a test and an embedded server, whose clock may be a
+// virtual one. It counts the connections, and can hold back what the server sends.
+type wire struct {
+	server *miniredis.Miniredis
+
+	mu     sync.Mutex
+	dials  int
+	writes int
+	ends   []*end
+	down   bool
+	held   chan struct{} // not nil: replies wait until it is closed
+}
+
+func newWire(t testing.TB) *wire {
+	w := &wire{server: miniredis.NewMiniRedis()}
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+var errDown = errors.New("the wire is down")
+
+// pool returns a pool of redigo over the wire.
+func (w *wire) pool() *redis.Pool {
+	return &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dials++
+		if w.down {
+			return nil, errDown
+		}
+		c, err := w.server.Dial()
+		if err != nil {
+			return nil, err
+		}
+		e := &end{Conn: c, wire: w, gone: make(chan struct{})}
+		w.ends = append(w.ends, e)
+		return redis.NewConn(e, 0, 0), nil
+	}}
+}
+
+// hold has replies wait until the function that it returns is called.
+func (w *wire) hold() (release func()) {
+	held := make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = held
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.held = nil
+		close(held)
+	})
+}
+
+// hangUp breaks all connections.
+func (w *wire) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.ends {
+		e.Close()
+	}
+	w.ends = nil
+}
+
+func (w *wire) cut(down bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = down
+}
+
+// counted returns how many dials and writes there were.
+func (w *wire) counted() (dials, writes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dials, w.writes
+}
+
+// An end is our end of the wire.
+type end struct {
+	net.Conn
+	wire  *wire
+	close sync.Once
+	gone  chan struct{} // closed by Close
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+func (e *end) Close() error {
+	e.close.Do(func() { close(e.gone) })
+	return e.Conn.Close()
+}
+
+func (e *end) SetReadDeadline(t time.Time) error {
+	e.mu.Lock()
+	e.deadline = t
+	e.mu.Unlock()
+	return e.Conn.SetReadDeadline(t)
+}
+
+func (e *end) Write(p []byte) (int, error) {
+	e.wire.mu.Lock()
+	e.wire.writes++
+	e.wire.mu.Unlock()
+	return e.Conn.Write(p)
+}
+
+func (e *end) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	e.wire.mu.Lock()
+	held := e.wire.held
+	e.wire.mu.Unlock()
+	if held == nil || err != nil {
+		return n, err
+	}
+	e.mu.Lock()
+	deadline := e.deadline
+	e.mu.Unlock()
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		late = time.After(time.Until(deadline))
+	}
+	select {
+	case <-held:
+		return n, nil
+	case <-e.gone:
+		return 0, net.ErrClosed
+	case <-late:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
