@@ -86,6 +86,7 @@ func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
 
 // lock waits for the lock until ctx ends.
 func (m *Mutex) lock(ctx context.Context) (*Lease, error) {
+	m.client.start()
 	if m.config.reuse > 0 && ctx.Err() == nil {
 		if l := m.recent(); l != nil {
 			return l, nil

@@ -24,6 +24,7 @@ func (m *Mutex) TryLockContext(ctx context.Context) error {
 }
 
 func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) {
+	m.client.start()
 	a, err := m.tryEnter(ctx)
 	if err != nil {
 		m.client.counters.failed.Add(1)

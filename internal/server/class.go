@@ -20,8 +20,18 @@ func Permanent(err error) bool {
 	case "WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO", "CROSSSLOT", "DENIED":
 		return true
 	case "ERR":
-		// Redis says so when its connections are used up, proxies when they can't reach it.
-		return !strings.Contains(text, "max number of clients") && !strings.HasPrefix(text, "Connection ")
+		return !strings.Contains(text, "max number of clients") && !proxy(text)
+	}
+	return false
+}
+
+// proxy reports whether text is what a proxy such as twemproxy says when it can't reach its server:
+// the words of its operating system, under the name of a Redis error.
+func proxy(text string) bool {
+	for _, words := range []string{"Connection ", "No route to host", "Host is down", "Network is ", "Broken pipe", "Operation timed out"} {
+		if strings.HasPrefix(text, words) {
+			return true
+		}
 	}
 	return false
 }
