@@ -124,7 +124,8 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	t.begin()
-	l := &Lease{tenure: t, fence: t.grant.Fence, began: t.grant.At.Sub(epoch)}
+	l := &t.first
+	l.tenure, l.fence, l.began = t, t.grant.Fence, t.grant.At.Sub(epoch)
 	m.hold.Store(l)
 	if m.config.reuse > 0 {
 		m.last.Store(a.line)

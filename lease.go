@@ -164,8 +164,12 @@ func (l *Lease) release(ctx context.Context) error {
 		t.line.Leave()
 	} else {
 		t.reuse.end()
-		err = t.release(ctx, time.Now())
-		l.lost()
+		err = t.release(ctx, epoch.Add(now))
+		if err == nil {
+			l.end(ErrUnlocked)
+		} else {
+			l.lost()
+		}
 		t.line.Leave()
 		c.part(m.key, t.line)
 	}

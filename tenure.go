@@ -22,6 +22,7 @@ type tenure struct {
 	place string        // the name under which the servers may have us in their queues; "": they don't
 	life  lease.Lease
 	reuse reuse
+	first Lease // the first hold, which is the only one of most
 }
 
 // explain names the key in the reason for which a hold has ended.
