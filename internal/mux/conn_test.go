@@ -3,9 +3,11 @@ package mux_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,6 +204,35 @@ func TestALateReplyIsThrownAwayAndTheConnectionKept(t *testing.T) {
 		dials, _ := w.counted()
 		assert.Equal(t, 1, dials)
 	})
+}
+
+func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
+	t.Parallel()
+	p := share(t, redistest.Start(t).Pool(), 2)
+	var group sync.WaitGroup
+	var late, inTime atomic.Int64
+	for g := range 50 {
+		group.Go(func() {
+			c := p.Get()
+			defer func() { c.Close() }()
+			for i := range 1000 {
+				want := fmt.Sprintf("%d of %d", i, g)
+				got, err := redis.String(redis.DoWithTimeout(c, time.Duration(1+rand.IntN(5000))*time.Microsecond, "ECHO", want))
+				switch {
+				case err == nil:
+					inTime.Add(1)
+					assert.Equal(t, want, got)
+				default:
+					late.Add(1)
+					c.Close()
+					c = p.Get()
+				}
+			}
+		})
+	}
+	group.Wait()
+	assert.Positive(t, late.Load())
+	assert.Positive(t, inTime.Load())
 }
 
 func TestAPipelineHasADeadlineForEachReply(t *testing.T) {

@@ -158,9 +158,7 @@ func (l *link) read() {
 		over := c.over
 		c.over = true
 		l.mu.Unlock()
-		if over {
-			l.free(c)
-		} else {
+		if !over { // else its caller may be on the way to reading that it was late, so it can't be used again
 			c.reply, c.err, c.again = reply, err, true
 			c.done <- struct{}{}
 		}
