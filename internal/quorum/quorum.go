@@ -145,7 +145,7 @@ func (g Grant) abandon() []bool {
 	}
 	g.late.mu.Lock()
 	defer g.late.mu.Unlock()
-	g.late.over = true
+	g.late.over, g.late.past = true, true
 	own := make([]bool, len(g.late.in))
 	for i, in := range g.late.in {
 		own[i] = !in

@@ -26,6 +26,7 @@ type round struct {
 
 	mu    sync.Mutex
 	over  bool // the caller has gone: late reports are on their own
+	past  bool // and so is the lock that was won: who gets a place in the queue now has to give it up
 	spare int  // how many of the absent can still be asked
 	votes
 }
@@ -40,7 +41,7 @@ func (q *Quorum) freshRound() any {
 
 func (q *Quorum) newRound(req *server.Request, undo bool) *round {
 	r := q.rounds.Get().(*round)
-	r.req, r.undo, r.over, r.spare = *req, undo, false, 0
+	r.req, r.undo, r.over, r.past, r.spare = *req, undo, false, false, 0
 	r.reset(len(q.nodes))
 	select {
 	case <-r.wake:
@@ -61,8 +62,8 @@ func (r *round) close() {
 	}
 }
 
-// report hands in the reply of server i. late means that nobody will look at it.
-func (r *round) report(i int, reply server.Reply) (late bool) {
+// report hands in the reply of server i. late means that nobody will look at it; past is that of r.
+func (r *round) report(i int, reply server.Reply) (late, past bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cast(i, reply)
@@ -72,7 +73,7 @@ func (r *round) report(i int, reply server.Reply) (late bool) {
 		default:
 		}
 	}
-	return r.over
+	return r.over, r.past
 }
 
 // each asks every server but the absent, on a goroutine of its own.
@@ -99,7 +100,8 @@ func (r *round) ask(i int, n *node, op func(*node, *server.Request) server.Reply
 	// Close waits for the end of the operation, so what is late has to be undone before that.
 	defer n.end(began, !server.TimedOut(reply.Err))
 	undo := r.undo && reply.Verdict == server.Done
-	if late := r.report(i, reply); late && undo {
+	queued := reply.Verdict == server.Held && r.req.Channel != ""
+	if late, past := r.report(i, reply); late && undo || past && queued {
 		n.Sweep(&r.req)
 	}
 }
