@@ -43,6 +43,8 @@ func (f *Failure) Error() string {
 var (
 	// errSlow is the failure of a quorum that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
+	// errGivenUp is the failure of a quorum that came when the caller's time was over.
+	errGivenUp = errors.New("granted too late: the caller had given up")
 	// errLateTry stands for a server that has not even answered the try for the lock yet.
 	errLateTry = errors.New("no answer to the try for the lock")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.

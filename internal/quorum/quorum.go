@@ -111,6 +111,9 @@ func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, err error) {
 				q.nodes[i].Sweep(&r.req)
 			}
 		}
+		if r.won() {
+			return Grant{}, &Failure{Kind: Unavailable, Nodes: []NodeFailure{{Err: errGivenUp}}}
+		}
 		return Grant{}, r.lost()
 	}
 	g.Until, g.Fence = r.lease(r.req.TTL)

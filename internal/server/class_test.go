@@ -19,19 +19,19 @@ import (
 func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
 	for text, want := range map[string]bool{
-		"WRONGTYPE Operation against a key holding the wrong kind of value":                                  true,
-		"WRONGTYPE Operation against a key holding the wrong kind of value script: 3b2c, on @user_script:5.": true,
-		"NOAUTH Authentication required.":                                             true,
-		"WRONGPASS invalid username-password pair or user is disabled.":               true,
-		"NOPERM this user has no permissions to run the 'evalsha' command":            true,
-		"NOPERM No permissions to access a key":                                       true,
-		"NOPROTO unsupported protocol version":                                        true,
-		"CROSSSLOT Keys in request don't hash to the same slot":                       true,
-		"DENIED Redis is running in protected mode because protected mode is enabled": true,
-		"ERR unknown command 'EVALSHA', with args beginning with: ":                   true,
-		"ERR unknown command `TIME`, with args beginning with: ":                      true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                                                                           true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 3b2c, on @user_script:5.":                                          true,
+		"NOAUTH Authentication required.":                                                                                                             true,
+		"WRONGPASS invalid username-password pair or user is disabled.":                                                                               true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                                                            true,
+		"NOPERM No permissions to access a key":                                                                                                       true,
+		"NOPROTO unsupported protocol version":                                                                                                        true,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                                                                       true,
+		"DENIED Redis is running in protected mode because protected mode is enabled":                                                                 true,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":                                                                                   true,
+		"ERR unknown command `TIME`, with args beginning with: ":                                                                                      true,
 		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 3b2c, on @user_script:5.": true,
-		"ERR Client sent AUTH, but no password is set": true,
+		"ERR Client sent AUTH, but no password is set":                                                                                                true,
 
 		wrapped + "-READONLY You can't write against a read only replica.":                                                 false,
 		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.":                                               false,
@@ -194,4 +194,10 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 	failed(t, got)
 	assert.False(t, server.TimedOut(got.Err), "%v", got.Err)
 	assert.False(t, server.TimedOut(nil))
+}
+
+func TestTheWordsOfAProxyPassWithTime(t *testing.T) {
+	for _, words := range []string{"No route to host", "Host is down", "Network is unreachable", "Broken pipe", "Operation timed out"} {
+		assert.False(t, server.Permanent(redis.Error("ERR "+words)), words)
+	}
 }
