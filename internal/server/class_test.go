@@ -65,11 +65,11 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 		"SOMETHING that a future server may say",
 		"ERR max number of clients reached",
 		"ERR max number of clients + cluster connections reached",
-		"ERR Connection refused", // twemproxy
-		"ERR No route to host", // twemproxy
+		"ERR Connection refused",   // twemproxy
+		"ERR No route to host",     // twemproxy
 		"ERR Connection timed out", // twemproxy
-		"upstream failure", // envoy
-		"no upstream host", // envoy
+		"upstream failure",         // envoy
+		"no upstream host",         // envoy
 		"",
 	} {
 		assert.False(t, server.Permanent(redis.Error(text)), "%q", text)
