@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redimutex/redimutex/bench/internal/figures"
+	"github.com/redimutex/redimutex/bench/internal/host"
+	"github.com/redimutex/redimutex/bench/internal/work"
+)
+
+// A bench runs trials on one server, one after the other.
+type bench struct {
+	server   *host.Server
+	book     *figures.Book
+	progress *progress
+	pace     func(*trial) pace
+}
+
+// overhead is about what a round costs on top of its pace.
+const overhead = 200 * time.Millisecond
+
+// planned is how long a trial takes.
+func (b *bench) planned(t *trial) time.Duration {
+	p := b.pace(t)
+	return time.Duration(p.rounds*len(t.entrants())) * (p.warm + p.run + overhead)
+}
+
+// entrants are the names of those that take turns.
+func (t *trial) entrants() []string {
+	return with(t.libraries, slices.Sorted(maps.Keys(t.pings))...)
+}
+
+// run runs the trials. A library that fails in a round is noted, and has no figures of that round.
+func (b *bench) run(ctx context.Context, all []trial) error {
+	var total time.Duration
+	for i := range all {
+		total += b.planned(&all[i])
+	}
+	b.progress.start(total)
+	defer b.progress.end()
+	for i := range all {
+		if err := b.trial(ctx, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trial has the libraries take turns in short rounds, every other time in the opposite order, so
+// that a machine whose speed wanders does not favour any of them.
+func (b *bench) trial(ctx context.Context, t *trial) error {
+	p := b.pace(t)
+	var crew *work.Crew
+	defer func() {
+		if crew != nil {
+			crew.Close()
+		}
+	}()
+	entrants := t.entrants()
+	for round := range p.rounds {
+		for _, name := range entrants {
+			b.progress.show(fmt.Sprintf("%s, round %d of %d: %s", t.title, round+1, p.rounds, name))
+			if crew == nil {
+				var err error
+				if crew, err = work.Start(t.workers); err != nil {
+					return err
+				}
+			}
+			if err := b.round(ctx, crew, t, name, round); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				b.book.Trouble = append(b.book.Trouble, fmt.Sprintf("%s, %s, round %d has no figures: %v", t.name, name, round+1, err))
+				crew.Close() // its workers may be anywhere
+				crew = nil
+			}
+			b.progress.add(p.warm + p.run + overhead)
+		}
+		slices.Reverse(entrants)
+	}
+	return nil
+}
+
+// round has one library do the job once.
+func (b *bench) round(ctx context.Context, crew *work.Crew, t *trial, name string, round int) error {
+	p := b.pace(t)
+	j := t.job
+	j.Library, j.Addr, j.TTL, j.Warm, j.Run = name, b.server.Addr, ttl, p.warm, p.run
+	j.Key = fmt.Sprintf("%s:%d", t.name, round)
+	if think, ok := t.pings[name]; ok {
+		j.Kind, j.Think = work.Ping, think
+	}
+	// Nothing that an earlier round has left behind is in the way, or costs memory.
+	if _, err := b.server.Do("FLUSHALL"); err != nil {
+		return err
+	}
+	results, err := crew.Do(ctx, j)
+	if err != nil {
+		return err
+	}
+	t.take(b.book, figures.Row{Case: t.name, Library: name}, round, &j, results)
+	return nil
+}

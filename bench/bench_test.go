@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/bench/internal/work"
+)
+
+// TestMain runs the tests, or one worker process of the benchmark.
+func TestMain(m *testing.M) {
+	if os.Getenv(work.Variable) != "" {
+		os.Exit(work.Main(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+func needServer(t *testing.T) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if _, err := exec.LookPath(name); err == nil {
+			return
+		}
+	}
+	t.Skip("needs a redis-server or valkey-server on the PATH")
+}
+
+// small is every case on a scale that a test can afford: few goroutines and processes.
+func small() []trial {
+	all := append([]trial{}, trials...)
+	for i := range all {
+		t := &all[i]
+		t.workers = min(t.workers, 3)
+		t.job.Goroutines = min(t.job.Goroutines, 20)
+	}
+	return all
+}
+
+// shortly is one round, long enough that something gets done on a slow machine too.
+func shortly(t *trial) pace {
+	if t.job.Think > 0 {
+		return pace{1, 100 * time.Millisecond, 700 * time.Millisecond}
+	}
+	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
+}
+
+// The sizes of the figures are not looked at: they are the machine's. That there are some, for every
+// library in every case, is what keeps the benchmark from saying nothing.
+func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
+	needServer(t)
+	dir := t.TempDir()
+	var out, progress bytes.Buffer
+	all := small()
+	require.NoError(t, compare(context.Background(), all, shortly, dir, &out, &progress), "%s", &out)
+
+	report := out.String()
+	for _, trial := range all {
+		assert.Contains(t, report, trial.name+": "+trial.title)
+		for _, name := range trial.entrants() {
+			assert.Contains(t, report, "| "+name+" ")
+		}
+	}
+	assert.Contains(t, report, "cores")
+	assert.Contains(t, report, "redsync v4")
+	assert.NotContains(t, report, "not run")
+	assert.Contains(t, progress.String(), "It took")
+	for _, name := range []string{
+		"report.md", "figures.csv", "goals.csv", "waits.csv", "holds.csv",
+		"waits.svg", "waits.png", "throughput.svg", "throughput.png", "requests.svg", "requests.png", "timeline.svg", "timeline.png",
+	} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if assert.NoError(t, err) {
+			assert.Greater(t, info.Size(), int64(100), name)
+		}
+	}
+	goals, err := os.ReadFile(filepath.Join(dir, "goals.csv"))
+	require.NoError(t, err)
+	assert.NotContains(t, string(goals), "not run")
+}

@@ -1,0 +1,81 @@
+// Package work is the worker process: it runs a library on one job at a time, and measures.
+package work
+
+import (
+	"time"
+)
+
+// A Kind is what a job does.
+type Kind string
+
+const (
+	Load    Kind = "load"    // goroutines lock and unlock as often as they can
+	Waiting Kind = "waiting" // goroutines wait for a lock that somebody else keeps
+	Held    Kind = "held"    // goroutines lock a key each, and keep it
+	Ping    Kind = "ping"    // no lock at all: the round trip of a PING
+)
+
+// A Job is one round of one library in one process.
+type Job struct {
+	Kind       Kind
+	Library    string
+	Addr       string // of the server
+	Key        string // of the lock, or what the keys begin with
+	Worker     int    // the number of the process, from 0
+	Goroutines int
+	Own        bool          // each goroutine has a key of its own
+	TTL        time.Duration // of the locks
+	Hold       time.Duration // from Lock to Unlock
+	Think      time.Duration // from Unlock to the next Lock
+	Warm       time.Duration // before it is measured
+	Run        time.Duration // while it is measured
+	Every      int           // one wait in so many is timed, where timing them all would cost as much as they do
+	Spans      bool          // report every hold, not only how many
+}
+
+// A Result is what one process has seen while it was measured.
+type Result struct {
+	Elapsed  time.Duration
+	Holds    []int64       // of each goroutine
+	Waits    Histogram     // from asking to having; those that the end cut short count with what they had
+	Requests int64         // sent to the server
+	Mallocs  uint64        // allocations of the whole process
+	CPU      time.Duration // of the whole process, user and system
+
+	Goroutines int   // more than before, without those that wait or hold
+	Bytes      int64 // of memory more than before, stacks included
+	ServerCPU  time.Duration
+	Kept       int // of the locks that should be held, how many were there at the end
+
+	Spans []Span
+
+	Failures int64  // calls that failed, other than at the end
+	Failure  string // the last of them
+	Error    string // why there is no result
+}
+
+// A Span is one hold, in ns since 1970: processes on one machine share that clock.
+type Span struct {
+	Goroutine            int
+	Asked, Got, Released int64
+}
+
+// HoldsTotal adds up the holds of all goroutines.
+func (r *Result) HoldsTotal() (n int64) {
+	for _, h := range r.Holds {
+		n += h
+	}
+	return n
+}
+
+// An answer is a line from the worker: that it is ready, or the result.
+type answer struct {
+	Ready  bool    `json:",omitempty"`
+	Result *Result `json:",omitempty"`
+}
+
+// An order is a line to the worker: what to do, or when to start.
+type order struct {
+	Job   *Job  `json:",omitempty"`
+	Start int64 `json:",omitempty"` // in ns since 1970
+}

@@ -1,0 +1,138 @@
+package work
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redimutex/redimutex/bench/internal/peers"
+)
+
+// The phases of a load.
+const (
+	warming = iota
+	measuring
+	over
+)
+
+// A load is goroutines that lock and unlock.
+type load struct {
+	*runner
+	phase atomic.Int32
+	ended time.Time // when the phase became over; read after that
+}
+
+// A tally is what one goroutine has counted.
+type tally struct {
+	holds    int64
+	waits    Histogram
+	spans    []Span
+	failures int64
+	failure  error
+}
+
+func (r *runner) load() (Result, error) {
+	l := &load{runner: r}
+	tallies := make([]tally, r.Goroutines)
+	var group sync.WaitGroup
+	for g := range r.Goroutines {
+		group.Go(func() {
+			tallies[g] = l.goroutine(r.Worker*r.Goroutines+g, r.slot(g))
+		})
+	}
+	time.Sleep(r.Warm)
+	from := r.mark(false)
+	l.phase.Store(measuring)
+	time.Sleep(r.Run)
+	to := r.mark(false)
+	l.ended = to.at
+	l.phase.Store(over)
+	r.cancel()
+	group.Wait()
+
+	result := between(from, to)
+	result.Waits = make(Histogram)
+	for _, t := range tallies {
+		result.Holds = append(result.Holds, t.holds)
+		result.Waits.Merge(t.waits)
+		result.Spans = append(result.Spans, t.spans...)
+		result.Failures += t.failures
+		if t.failure != nil {
+			result.Failure = t.failure.Error()
+		}
+	}
+	return result, nil
+}
+
+// slot returns what goroutine g of this process locks with.
+func (r *runner) slot(g int) peers.Slot {
+	if r.Own {
+		return r.locker.Slot(r.Key + ":" + strconv.Itoa(r.Worker) + ":" + strconv.Itoa(g))
+	}
+	return r.locker.Slot(r.Key)
+}
+
+// goroutine locks and unlocks until the end. number tells it from those of all processes.
+func (l *load) goroutine(number int, slot peers.Slot) tally {
+	t := tally{waits: make(Histogram)}
+	every := max(l.Every, 1)
+	for i := 0; l.phase.Load() != over; i++ {
+		timed := i%every == 0
+		var asked, got time.Time
+		if timed {
+			asked = time.Now()
+		}
+		if err := slot.Lock(l.ctx); err != nil {
+			if l.ctx.Err() == nil {
+				t.fail(l.ctx, err)
+				continue
+			}
+			if rest := l.ended.Sub(asked); timed && rest > 0 {
+				t.waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
+			}
+			break
+		}
+		if timed {
+			got = time.Now()
+		}
+		phase := l.phase.Load()
+		if phase == over { // by one that can't be cancelled
+			if rest := l.ended.Sub(asked); timed && rest > 0 {
+				t.waits.Add(rest)
+			}
+			slot.Unlock() //nolint:errcheck // nobody counts any more
+			break
+		}
+		if l.Hold > 0 {
+			time.Sleep(l.Hold)
+		}
+		if phase == measuring {
+			t.holds++
+			if timed {
+				t.waits.Add(got.Sub(asked))
+			}
+			if l.Spans {
+				t.spans = append(t.spans, Span{number, asked.UnixNano(), got.UnixNano(), time.Now().UnixNano()})
+			}
+		}
+		if err := slot.Unlock(); err != nil && l.phase.Load() != over {
+			t.fail(l.ctx, err)
+		}
+		if l.Think > 0 {
+			time.Sleep(l.Think)
+		}
+	}
+	return t
+}
+
+// fail counts a call that failed, and makes sure that the next one is not made at once.
+func (t *tally) fail(ctx context.Context, err error) {
+	t.failures++
+	t.failure = err
+	select {
+	case <-time.After(time.Millisecond):
+	case <-ctx.Done():
+	}
+}

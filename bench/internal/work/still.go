@@ -1,0 +1,153 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/bench/internal/peers"
+)
+
+// waiting has all goroutines wait for a lock that nobody gives back. It measures what that costs.
+func (r *runner) waiting() (Result, error) {
+	c, err := redis.Dial("tcp", r.Addr)
+	if err != nil {
+		return Result{}, err
+	}
+	defer c.Close()
+	for _, key := range []string{r.Key, peers.RueidisKey(r.Key)} {
+		if _, err := c.Do("SET", key, "somebody else", "PX", far.Milliseconds()); err != nil {
+			return Result{}, err
+		}
+	}
+	var group sync.WaitGroup
+	var got atomic.Int64
+	before := r.mark(true)
+	for range r.Goroutines {
+		slot := r.locker.Slot(r.Key)
+		group.Go(func() {
+			if slot.Lock(r.ctx) == nil {
+				got.Add(1)
+				slot.Unlock() //nolint:errcheck // reported below
+			}
+		})
+	}
+	time.Sleep(r.Warm)
+	settled, serverBefore := r.mark(true), r.serverCPU(c)
+	time.Sleep(r.Run)
+	result := between(settled, r.mark(false))
+	result.ServerCPU = r.serverCPU(c) - serverBefore
+	result.Goroutines = settled.goroutines - before.goroutines - r.Goroutines
+	result.Bytes = settled.bytes - before.bytes
+	r.cancel()
+	group.Wait()
+	if n := got.Load(); n > 0 {
+		return Result{}, fmt.Errorf("%d goroutines got a lock that somebody else had", n)
+	}
+	return result, nil
+}
+
+// held has each goroutine's key locked and kept. It measures what that costs.
+func (r *runner) held() (Result, error) {
+	c, err := redis.Dial("tcp", r.Addr)
+	if err != nil {
+		return Result{}, err
+	}
+	defer c.Close()
+	slots := make([]peers.Slot, r.Goroutines)
+	lock := func(i int) error {
+		slots[i] = r.locker.Slot(r.Key + ":" + strconv.Itoa(i))
+		return slots[i].Lock(r.ctx)
+	}
+	if err := r.inParallel(lock); err != nil {
+		return Result{}, err
+	}
+	time.Sleep(r.Warm)
+	from, serverBefore := r.mark(true), r.serverCPU(c)
+	goroutines := from.goroutines
+	for end := from.at.Add(r.Run); time.Now().Before(end); {
+		time.Sleep(min(100*time.Millisecond, time.Until(end)))
+		goroutines = max(goroutines, runtime.NumGoroutine())
+	}
+	result := between(from, r.mark(false))
+	result.ServerCPU = r.serverCPU(c) - serverBefore
+	result.Goroutines = goroutines - r.before.goroutines
+	result.Bytes = from.bytes - r.before.bytes
+	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
+		return Result{}, err
+	}
+	return result, r.inParallel(func(i int) error { return slots[i].Unlock() })
+}
+
+// inParallel calls f for each goroutine's number, a few at a time.
+func (r *runner) inParallel(f func(i int) error) error {
+	const atATime = 64
+	var group sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, atATime)
+	for g := range atATime {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < r.Goroutines && errs[g] == nil; i = int(next.Add(1)) - 1 {
+				errs[g] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// serverCPU returns how long the server has worked.
+func (r *runner) serverCPU(c redis.Conn) time.Duration {
+	info, err := redis.String(c.Do("INFO", "cpu"))
+	if err != nil {
+		return 0
+	}
+	var all time.Duration
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			d, _ := time.ParseDuration(value + "s")
+			all += d
+		}
+	}
+	return all
+}
+
+// ping measures the round trip of a PING, in the first process only: the others are idle, as in the
+// cases that it is compared to.
+func (r *runner) ping() (Result, error) {
+	if r.Worker > 0 {
+		time.Sleep(r.Warm + r.Run)
+		return Result{}, nil
+	}
+	conn, err := r.requests.Dial(context.Background(), "tcp", r.Addr)
+	if err != nil {
+		return Result{}, err
+	}
+	c := redis.NewConn(conn, 0, 0)
+	defer c.Close()
+	result := Result{Waits: make(Histogram)}
+	begin := time.Now().Add(r.Warm)
+	for end := begin.Add(r.Run); time.Now().Before(end); {
+		sent := time.Now()
+		if _, err := c.Do("PING"); err != nil {
+			return Result{}, err
+		}
+		if sent.After(begin) {
+			result.Waits.Add(time.Since(sent))
+		}
+		if r.Think > 0 {
+			time.Sleep(r.Think)
+		}
+	}
+	result.Elapsed = time.Since(begin)
+	return result, nil
+}

@@ -1,0 +1,155 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/redimutex/redimutex/bench/internal/peers"
+)
+
+// Main is the worker process: jobs come in as lines of JSON, results go out. It ends the process
+// when the input does, also in the middle of a job: then the program that has started it is gone.
+func Main(in io.Reader, out io.Writer) int {
+	orders := make(chan order)
+	go func() {
+		for d := json.NewDecoder(in); ; {
+			var o order
+			if d.Decode(&o) != nil {
+				os.Exit(0)
+			}
+			orders <- o
+		}
+	}()
+	answers := json.NewEncoder(out)
+	for o := range orders {
+		r, err := serve(o.Job, answers, orders)
+		if err != nil {
+			r = Result{Error: err.Error()}
+		}
+		if answers.Encode(answer{Result: &r}) != nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// serve prepares a job, says that it is ready, waits for the start and runs it.
+func serve(j *Job, answers *json.Encoder, orders <-chan order) (Result, error) {
+	if j == nil {
+		return Result{}, errors.New("an order without a job")
+	}
+	r, err := prepare(j)
+	if err != nil {
+		return Result{}, err
+	}
+	defer r.close()
+	if err := answers.Encode(answer{Ready: true}); err != nil {
+		return Result{}, err
+	}
+	time.Sleep(time.Until(time.Unix(0, (<-orders).Start)))
+	return r.run()
+}
+
+// A runner is a job that is ready to start.
+type runner struct {
+	*Job
+	locker   peers.Locker
+	requests peers.Requests
+	ctx      context.Context // ends when the job is over
+	cancel   context.CancelFunc
+
+	before marks // taken before the library was opened
+}
+
+// far is a deadline that is never met: redislock gives up after a TTL where there is none.
+const far = time.Hour
+
+func prepare(j *Job) (*runner, error) {
+	r := &runner{Job: j}
+	r.ctx, r.cancel = context.WithTimeout(context.Background(), far)
+	r.before = r.mark(true)
+	if j.Kind == Ping {
+		return r, nil
+	}
+	library, ok := peers.Find(j.Library)
+	if !ok {
+		return nil, fmt.Errorf("there is no library %q", j.Library)
+	}
+	var err error
+	r.locker, err = library.Open(peers.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
+	return r, err
+}
+
+func (r *runner) close() {
+	r.cancel()
+	if r.locker != nil {
+		r.locker.Close()
+	}
+}
+
+func (r *runner) run() (Result, error) {
+	switch r.Kind {
+	case Load:
+		return r.load()
+	case Waiting:
+		return r.waiting()
+	case Held:
+		return r.held()
+	case Ping:
+		return r.ping()
+	}
+	return Result{}, fmt.Errorf("there is no kind of job %q", r.Kind)
+}
+
+// Marks are the meters of the process at one moment.
+type marks struct {
+	at         time.Time
+	requests   int64
+	mallocs    uint64
+	bytes      int64
+	cpu        time.Duration
+	goroutines int
+}
+
+// mark reads the meters. The memory is exact only after a collection.
+func (r *runner) mark(collect bool) marks {
+	if collect {
+		runtime.GC()
+		runtime.GC() // what the first one has put into the second place of a sync.Pool
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	return marks{
+		at:         time.Now(),
+		requests:   r.requests.Count(),
+		mallocs:    mem.Mallocs,
+		bytes:      int64(mem.HeapAlloc + mem.StackInuse),
+		cpu:        cpuTime(),
+		goroutines: runtime.NumGoroutine(),
+	}
+}
+
+// between is what went on from one mark to the other.
+func between(from, to marks) Result {
+	return Result{
+		Elapsed:  to.at.Sub(from.at),
+		Requests: to.requests - from.requests,
+		Mallocs:  to.mallocs - from.mallocs,
+		CPU:      to.cpu - from.cpu,
+	}
+}
+
+func cpuTime() time.Duration {
+	var use syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {
+		return 0
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
