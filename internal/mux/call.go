@@ -14,6 +14,8 @@ type call struct {
 	name string
 	args []any
 
+	undo []any // a command to write if it is late; it belongs to the caller, and is there until done
+
 	deadline time.Time // zero: not known yet. Protected by link.mu
 	over     bool      // has an outcome, or nobody waits for one any more. Protected by link.mu
 

@@ -13,13 +13,11 @@ import (
 // flush while another receives; and replies come in the order of the commands. Unlike with those,
 // a command that times out does not break it.
 type Conn struct {
-	link   *link
-	broken error // there is no link
+	link *link
 
 	mu     sync.Mutex
-	calls  []*call  // without a reply yet, oldest first
-	sent   int      // how many of them were flushed
-	room   [2]*call // the first calls
+	calls  []*call // that were sent and have no reply yet, oldest first
+	put    int32   // how many of them were flushed; it is an int32 to keep the Conn small: every operation makes one
 	closed bool
 }
 
@@ -36,17 +34,13 @@ var (
 	errNothing    = errors.New("nothing was sent and flushed that has a reply to come")
 )
 
-func newConn(l *link) *Conn {
-	c := &Conn{link: l}
-	c.calls = c.room[:0]
-	return c
+// newBrokenConn returns one that answers everything with err.
+func newBrokenConn(err error) *Conn {
+	return &Conn{link: &link{err: err, calls: new(sync.Pool)}}
 }
 
 // Err returns why the connection can't be used any more, or nil.
 func (c *Conn) Err() error {
-	if c.broken != nil {
-		return c.broken
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -57,9 +51,6 @@ func (c *Conn) Err() error {
 
 // Close gives the connection back. What was sent is executed; the replies are thrown away.
 func (c *Conn) Close() error {
-	if c.broken != nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.calls) > 0 && c.flush() == nil {
@@ -67,13 +58,13 @@ func (c *Conn) Close() error {
 			c.link.abandon(call)
 		}
 	}
-	c.closed, c.calls, c.sent = true, nil, 0
+	c.closed, c.calls, c.put = true, nil, 0
 	return nil
 }
 
 // Send prepares a command for Flush.
 func (c *Conn) Send(name string, args ...any) error {
-	if err := c.admit(name, args); err != nil {
+	if err := refuse(name, args); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -81,23 +72,15 @@ func (c *Conn) Send(name string, args ...any) error {
 	if c.closed {
 		return errConnClosed
 	}
+	if err := c.link.broken(); err != nil {
+		return err
+	}
 	c.calls = append(c.calls, c.link.newCall(name, args))
 	return nil
 }
 
-// admit says no to commands that can't be sent here.
-func (c *Conn) admit(name string, args []any) error {
-	if c.broken != nil {
-		return c.broken
-	}
-	return refuse(name, args)
-}
-
 // Flush hands over what was sent. It does not wait until it is written.
 func (c *Conn) Flush() error {
-	if c.broken != nil {
-		return c.broken
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -107,14 +90,14 @@ func (c *Conn) Flush() error {
 }
 
 func (c *Conn) flush() error {
-	if c.sent == len(c.calls) {
+	if int(c.put) == len(c.calls) {
 		return c.link.broken()
 	}
-	if err := c.link.put(c.calls[c.sent:]...); err != nil {
-		c.calls = c.calls[:c.sent]
+	if err := c.link.put(c.calls[c.put:]...); err != nil {
+		c.calls = c.calls[:c.put]
 		return err
 	}
-	c.sent = len(c.calls)
+	c.put = int32(len(c.calls))
 	return nil
 }
 
@@ -142,22 +125,20 @@ func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 }
 
 func (c *Conn) oldest() (*call, error) {
-	if c.broken != nil {
-		return nil, c.broken
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return nil, errConnClosed
-	case c.sent == 0:
+	case c.put == 0:
+		if err := c.link.broken(); err != nil {
+			return nil, err
+		}
 		return nil, errNothing
 	}
 	first := c.calls[0]
 	c.calls = c.calls[1:]
-	if c.sent--; len(c.calls) == 0 {
-		c.calls = c.room[:0]
-	}
+	c.put--
 	return first, nil
 }
 
@@ -170,7 +151,16 @@ func (c *Conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	if name == "" || c.pending() {
 		return c.doAll(name, args, func() (any, error) { return c.ReceiveWithTimeout(d) })
 	}
-	call, err := c.begin(name, args, end(d))
+	return c.DoUntil(end(d), nil, name, args...)
+}
+
+// DoUntil is Do with a deadline, on a connection on which nothing else was sent.
+//
+// If it has passed without a reply, undo, which is a command with its arguments, or nil, is written
+// behind the command on the same connection; whenever the server gets to executing the first, it executes
+// the second next. If the command is still waiting to be written, it never is.
+func (c *Conn) DoUntil(deadline time.Time, undo []any, name string, args ...any) (any, error) {
+	call, err := c.begin(name, args, deadline, undo)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +176,7 @@ func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	call, err := c.begin(name, args, time.Time{})
+	call, err := c.begin(name, args, time.Time{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -200,12 +190,12 @@ func (c *Conn) pending() bool {
 }
 
 // begin hands over a single command.
-func (c *Conn) begin(name string, args []any, deadline time.Time) (*call, error) {
-	if err := c.admit(name, args); err != nil {
+func (c *Conn) begin(name string, args []any, deadline time.Time, undo []any) (*call, error) {
+	if err := refuse(name, args); err != nil {
 		return nil, err
 	}
 	call := c.link.newCall(name, args)
-	call.deadline = deadline
+	call.deadline, call.undo = deadline, undo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

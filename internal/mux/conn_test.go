@@ -1,15 +1,11 @@
 package mux_test
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -174,118 +170,6 @@ func TestCommandsOfAPipelineTravelInOnePacket(t *testing.T) {
 	assert.Len(t, reply, 100)
 	_, after := w.counted()
 	assert.LessOrEqual(t, after-before, 2)
-}
-
-func TestALateReplyIsThrownAwayAndTheConnectionKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		p := share(t, w.pool(), 1)
-		late, other := get(t, p), get(t, p)
-		release := w.hold()
-		began := time.Now()
-		var group sync.WaitGroup
-		group.Go(func() {
-			got, err := redis.String(other.DoWithTimeout(500*time.Millisecond, "ECHO", "other"))
-			assert.NoError(t, err, "it had more time")
-			assert.Equal(t, "other", got)
-		})
-		_, err := late.DoWithTimeout(50*time.Millisecond, "ECHO", "late")
-		assert.Equal(t, 50*time.Millisecond, time.Since(began))
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		var timeout interface{ Timeout() bool }
-		require.ErrorAs(t, err, &timeout)
-		assert.True(t, timeout.Timeout())
-		require.NoError(t, late.Err())
-		release()
-		got, err := redis.String(late.Do("ECHO", "next"))
-		require.NoError(t, err)
-		assert.Equal(t, "next", got)
-		group.Wait()
-		dials, _ := w.counted()
-		assert.Equal(t, 1, dials)
-	})
-}
-
-func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
-	t.Parallel()
-	p := share(t, redistest.Start(t).Pool(), 2)
-	var group sync.WaitGroup
-	var late, inTime atomic.Int64
-	for g := range 50 {
-		group.Go(func() {
-			c := p.Get()
-			defer func() { c.Close() }()
-			for i := range 1000 {
-				want := fmt.Sprintf("%d of %d", i, g)
-				got, err := redis.String(redis.DoWithTimeout(c, time.Duration(1+rand.IntN(5000))*time.Microsecond, "ECHO", want))
-				switch {
-				case err == nil:
-					inTime.Add(1)
-					assert.Equal(t, want, got)
-				default:
-					late.Add(1)
-					c.Close()
-					c = p.Get()
-				}
-			}
-		})
-	}
-	group.Wait()
-	assert.Positive(t, late.Load())
-	assert.Positive(t, inTime.Load())
-}
-
-func TestAPipelineHasADeadlineForEachReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		c := get(t, share(t, w.pool(), 1))
-		defer w.hold()()
-		for range 2 {
-			require.NoError(t, c.Send("PING"))
-		}
-		require.NoError(t, c.Flush())
-		began := time.Now()
-		_, err := c.ReceiveWithTimeout(30 * time.Millisecond)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 30*time.Millisecond, time.Since(began))
-		_, err = c.ReceiveWithTimeout(20 * time.Millisecond)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 50*time.Millisecond, time.Since(began))
-	})
-}
-
-func TestAContextEndsTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		c := get(t, share(t, w.pool(), 1))
-		release := w.hold()
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
-		_, err := c.DoContext(ctx, "PING")
-		require.ErrorIs(t, err, context.Canceled)
-		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, err = c.DoContext(ctx, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = c.DoContext(ctx, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		release()
-		got, err := redis.String(c.DoContext(t.Context(), "ECHO", "mine"))
-		require.NoError(t, err)
-		assert.Equal(t, "mine", got)
-	})
-}
-
-func TestACommandWithoutATimeoutEndsAllTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		c := get(t, share(t, w.pool(), 1))
-		defer w.hold()()
-		began := time.Now()
-		_, err := c.Do("PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 5*time.Second, time.Since(began))
-	})
 }
 
 func TestOneGoroutineMaySendWhileAnotherReceives(t *testing.T) {

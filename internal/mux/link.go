@@ -32,6 +32,9 @@ type link struct {
 	watch
 }
 
+// enough is a batch that is worth a packet.
+const enough = 64
+
 // minLife keeps a server that is a replica for good from being connected to again and again.
 const minLife = time.Second
 
@@ -107,17 +110,26 @@ func (l *link) write() {
 // take waits until something is queued. It reports false when the link is broken.
 func (l *link) take(last []*call) (batch []*call, ok bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for len(l.queue) == 0 && l.err == nil {
 		l.asleep = true
 		l.mu.Unlock()
 		<-l.wake
-		// Whoever can run just now may have something to send as well. Sending is what costs, far more
-		// than this does, and one packet serves them all.
+		l.mu.Lock()
+		l.gather()
+	}
+	return l.launch(last), l.err == nil
+}
+
+// gather lets others run as long as they have something to send as well. Sending is what costs, far more
+// than this does, and one packet serves them all. The caller holds l.mu.
+func (l *link) gather() {
+	for n := -1; n < len(l.queue) && len(l.queue) < enough; {
+		n = len(l.queue)
+		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
 	}
-	defer l.mu.Unlock()
-	return l.launch(last), l.err == nil
 }
 
 func (l *link) more(last []*call) []*call {

@@ -70,7 +70,7 @@ func (p *Pool) Get() redis.Conn {
 	defer cancel()
 	c, err := p.GetContext(ctx)
 	if err != nil {
-		return &Conn{broken: err}
+		return newBrokenConn(err)
 	}
 	return c
 }
@@ -86,7 +86,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 			return nil, err
 		}
 	}
-	return newConn(l), nil
+	return &Conn{link: l}, nil
 }
 
 // pick returns the next connection that is up and answers, else one that is up, else nil. It has

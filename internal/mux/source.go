@@ -198,6 +198,9 @@ func (m *minded) giveBack() {
 
 // fatal reports whether err has broken a connection, rather than being the word of the server.
 func fatal(err error) bool {
+	if err == nil {
+		return false
+	}
 	var refused redis.Error
-	return err != nil && !errors.As(err, &refused)
+	return !errors.As(err, &refused)
 }

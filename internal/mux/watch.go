@@ -75,7 +75,12 @@ func (l *link) tick() {
 		next = least
 	}
 	l.arm(next)
+	asleep := l.asleep && len(l.queue) > 0
+	l.asleep = l.asleep && !asleep
 	l.mu.Unlock()
+	if asleep {
+		l.rouse()
+	}
 	for _, c := range late {
 		c.done <- struct{}{}
 	}
@@ -103,6 +108,11 @@ func (l *link) expire(now time.Time) (late []*call, next time.Time) {
 		if expired(c) {
 			c.over, c.err = true, errLate
 			late = append(late, c)
+			if c.undo != nil {
+				undo := l.newCall(c.undo[0].(string), c.undo[1:])
+				undo.over = true // nobody waits for it
+				l.queue = append(l.queue, undo)
+			}
 		}
 	}
 	if len(late) > 0 && l.overdue.IsZero() {

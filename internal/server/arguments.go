@@ -35,6 +35,11 @@ func (a *arguments) plain(r *Request) []any {
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
+// undo is the whole command that takes back what plain has done. It stands behind that in the list.
+func (a *arguments) undo() []any {
+	return append(a.list[8:8], "EVAL", releaseScript.source, 1, a.key, a.token)
+}
+
 // acquire is what follows EVALSHA for acquire.lua. Its first place is left for the script, as in all
 // that go to session.eval.
 func (a *arguments) acquire(r *Request, due int64) []any {

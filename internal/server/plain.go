@@ -26,6 +26,14 @@ func (ses session) acquirePlain(r *Request) Reply {
 	args := newArguments()
 	defer args.free()
 	sent := ses.deadline.Add(-r.Timeout - r.ReplicaTimeout) // or a little before
+	if c, ok := ses.conn.(untilConn); ok {
+		set := args.plain(r)
+		raw, err := c.DoUntil(ses.deadline, args.undo(), "SET", set...)
+		if err != nil {
+			err = normalize(err)
+		}
+		return parsePlain(raw, err, sent)
+	}
 	if err := ses.conn.Send("SET", args.plain(r)...); err != nil {
 		return Reply{Err: normalize(err), Sent: sent}
 	}
@@ -42,6 +50,11 @@ func (ses session) acquirePlain(r *Request) Reply {
 		return Reply{Err: errTimeout, Sent: sent}
 	}
 	ses.undos.Put(u)
+	return parsePlain(raw, err, sent)
+}
+
+// parsePlain reads the reply to SET NX.
+func parsePlain(raw any, err error, sent time.Time) Reply {
 	switch {
 	case err != nil:
 		return Reply{Err: err, Sent: sent}

@@ -135,8 +135,20 @@ func (ses session) close() { ses.conn.Close() }
 // export it, so we ask once.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
+// An untilConn keeps deadlines by itself, as those of *mux.Pool do.
+type untilConn interface {
+	DoUntil(deadline time.Time, undo []any, command string, args ...any) (any, error)
+}
+
 // do runs one command within the deadline of the session.
 func (ses session) do(command string, args ...any) (any, error) {
+	if c, ok := ses.conn.(untilConn); ok {
+		reply, err := c.DoUntil(ses.deadline, nil, command, args...)
+		if err != nil {
+			return nil, normalize(err)
+		}
+		return reply, nil
+	}
 	left := time.Until(ses.deadline)
 	if left <= 0 {
 		return nil, errTimeout

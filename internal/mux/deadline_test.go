@@ -1,0 +1,175 @@
+package mux_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestALateReplyIsThrownAwayAndTheConnectionKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		late, other := get(t, p), get(t, p)
+		release := w.hold()
+		began := time.Now()
+		var group sync.WaitGroup
+		group.Go(func() {
+			got, err := redis.String(other.DoWithTimeout(500*time.Millisecond, "ECHO", "other"))
+			assert.NoError(t, err, "it had more time")
+			assert.Equal(t, "other", got)
+		})
+		_, err := late.DoWithTimeout(50*time.Millisecond, "ECHO", "late")
+		assert.Equal(t, 50*time.Millisecond, time.Since(began))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		var timeout interface{ Timeout() bool }
+		require.ErrorAs(t, err, &timeout)
+		assert.True(t, timeout.Timeout())
+		require.NoError(t, late.Err())
+		release()
+		got, err := redis.String(late.Do("ECHO", "next"))
+		require.NoError(t, err)
+		assert.Equal(t, "next", got)
+		group.Wait()
+		dials, _ := w.counted()
+		assert.Equal(t, 1, dials)
+	})
+}
+
+func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
+	t.Parallel()
+	p := share(t, redistest.Start(t).Pool(), 2)
+	var group sync.WaitGroup
+	var late, inTime atomic.Int64
+	for g := range 50 {
+		group.Go(func() {
+			c := p.Get()
+			defer func() { c.Close() }()
+			for i := range 1000 {
+				want := fmt.Sprintf("%d of %d", i, g)
+				got, err := redis.String(redis.DoWithTimeout(c, time.Duration(1+rand.IntN(5000))*time.Microsecond, "ECHO", want))
+				switch {
+				case err == nil:
+					inTime.Add(1)
+					assert.Equal(t, want, got)
+				default:
+					late.Add(1)
+					c.Close()
+					c = p.Get()
+				}
+			}
+		})
+	}
+	group.Wait()
+	assert.Positive(t, late.Load())
+	assert.Positive(t, inTime.Load())
+}
+
+func TestAPipelineHasADeadlineForEachReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		c := get(t, share(t, w.pool(), 1))
+		defer w.hold()()
+		for range 2 {
+			require.NoError(t, c.Send("PING"))
+		}
+		require.NoError(t, c.Flush())
+		began := time.Now()
+		_, err := c.ReceiveWithTimeout(30 * time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 30*time.Millisecond, time.Since(began))
+		_, err = c.ReceiveWithTimeout(20 * time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 50*time.Millisecond, time.Since(began))
+	})
+}
+
+func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		release := w.hold()
+		var group sync.WaitGroup
+		// While the first reply is held back, the embedded server gets stuck on one of the next, then our
+		// writer on a command, and all later ones wait.
+		var mu sync.Mutex
+		var want []string
+		unsent := 0
+		for i := range 20 {
+			c, key := get(t, p), fmt.Sprintf("key:%02d", i)
+			group.Go(func() {
+				time.Sleep(time.Duration(i))
+				_, err := c.DoUntil(time.Now().Add(100*time.Millisecond), []any{"RENAME", key, "undone:" + key}, "SET", key, "v")
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.Contains(err.Error(), "not sent") {
+					unsent++
+				} else {
+					want = append(want, "undone:"+key)
+				}
+			})
+			synctest.Wait()
+		}
+		group.Wait()
+		release()
+		_, err := get(t, p).Do("PING")
+		require.NoError(t, err)
+		slices.Sort(want)
+		assert.Equal(t, want, w.server.Keys())
+		assert.NotEmpty(t, want)
+		assert.Positive(t, unsent)
+
+		_, err = get(t, p).DoUntil(time.Now().Add(time.Second), []any{"DEL", "kept"}, "SET", "kept", "v")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.True(t, w.server.Exists("kept"), "what is in time is not undone")
+	})
+}
+
+func TestAContextEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		c := get(t, share(t, w.pool(), 1))
+		release := w.hold()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, err := c.DoContext(ctx, "PING")
+		require.ErrorIs(t, err, context.Canceled)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = c.DoContext(ctx, "PING")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = c.DoContext(ctx, "PING")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		release()
+		got, err := redis.String(c.DoContext(t.Context(), "ECHO", "mine"))
+		require.NoError(t, err)
+		assert.Equal(t, "mine", got)
+	})
+}
+
+func TestACommandWithoutATimeoutEndsAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		c := get(t, share(t, w.pool(), 1))
+		defer w.hold()()
+		began := time.Now()
+		_, err := c.Do("PING")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 5*time.Second, time.Since(began))
+	})
+}
