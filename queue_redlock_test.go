@@ -81,6 +81,7 @@ func TestHolderIsInNoQueueAfterUnlock(t *testing.T) {
 	servers[1].Do("DEL", "k") // a majority is enough
 	require.NoError(t, <-locked)
 	assert.Equal(t, 1, queueLength(t, servers[2], "k"))
+	servers[2].Do("PERSIST", server.QueueKey("k")) // or it would be empty by itself in the end
 	require.NoError(t, m.UnlockContext(t.Context()))
 	redistest.Wait(t, "it leaves the third queue as well", func() bool { return queueLength(t, servers[2], "k") == 0 })
 }

@@ -3,10 +3,10 @@ package redimutex_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +100,39 @@ func TestQueueServesClientsInOrderOfArrival(t *testing.T) {
 	assert.Equal(t, upTo(12), got.who)
 	assert.False(t, exists(t, s, "k"))
 	assert.False(t, exists(t, s, server.QueueKey("k")))
+}
+
+// The first waiter of a Client has to subscribe before it can queue. That others do so faster does
+// not put them in front.
+func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder.Lock()
+	subscribe := make(chan struct{})
+	var dials atomic.Int32
+	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
+		if dials.Add(1) > 1 {
+			<-subscribe
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { pool.Close() })
+	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue())
+	first := make(chan error, 1)
+	go func() { first <- c.Mutex("k").LockContext(context.Background(), time.Minute) }()
+	redistest.Wait(t, "the first client waits", func() bool { return c.Stats().Waiting == 1 })
+	second := queue(t, s, newMutex(t, s.Pool(), "k", redimutex.WithQueue()), 0)
+	close(subscribe)
+	waitQueued(t, s, "k", 2)
+	members, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
+	require.NoError(t, err)
+	holder.Unlock()
+	require.NoError(t, <-first)
+	assert.Contains(t, members[0], s.Get("k"))
+	assert.Empty(t, second.got)
+	s.Do("DEL", "k")
+	second.gets(time.Now())
 }
 
 func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
@@ -206,34 +239,6 @@ func TestSubscriberIsOutsideThePoolsLimit(t *testing.T) {
 	require.NoError(t, m.UnlockContext(context.Background()))
 }
 
-func TestEveryKeyOfTheQueueExpiresAndLiesInTheSlotOfTheLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, key := range []string{"k", "a{b}c", "a}b", "{}"} {
-		opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithFencing()}
-		holder := newMutex(t, s.Pool(), key, opts...)
-		holder.Lock()
-		var group sync.WaitGroup
-		for range 3 {
-			m := newMutex(t, s.Pool(), key, opts...)
-			group.Go(func() {
-				m.Lock()
-				assert.Positive(t, pttl(t, s, key), "a lock that was handed over expires")
-				m.Unlock()
-			})
-		}
-		waitQueued(t, s, key, 3)
-		for _, name := range s.Keys() {
-			assert.Positive(t, pttl(t, s, name), name)
-			assert.Equal(t, server.Slot(key), server.Slot(name), name)
-		}
-		holder.Unlock()
-		group.Wait()
-		assert.Equal(t, []string{server.FenceKey(key)}, s.Keys())
-		s.Do("DEL", server.FenceKey(key))
-	}
-}
-
 func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -251,66 +256,4 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	require.NoError(t, waiter.UnlockContext(context.Background()))
 	assert.True(t, other.TryLock())
 	other.Unlock()
-}
-
-func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
-	for _, label := range []string{"a b  c", " 1 0 150 x", "%S+ (.*)$ %1", "Größe 12", "ends with a space "} {
-		holder.Lock()
-		m := newMutex(t, s.Pool(), "k", redimutex.WithQueue(), redimutex.WithOwner(label))
-		locked := make(chan error, 1)
-		go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
-		waitQueued(t, s, "k", 1)
-		holder.Unlock()
-		require.NoError(t, <-locked)
-		assert.Equal(t, m.Lease().Token(), s.Get("k"))
-		assert.Equal(t, label, server.Owner(s.Get("k")))
-		require.NoError(t, m.UnlockContext(context.Background()))
-	}
-}
-
-func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
-	holder.Lock()
-	for i, member := range []string{"", "rubbish", "redimutex:nobody 0 150 token", "redimutex:nobody 1 150 token"} {
-		s.Do("ZADD", server.QueueKey("k"), i, member)
-	}
-	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
-	locked := make(chan error, 1)
-	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
-	waitQueued(t, s, "k", 5)
-	require.NoError(t, holder.UnlockContext(context.Background()))
-	require.NoError(t, <-locked)
-	require.NoError(t, m.UnlockContext(context.Background()))
-	assert.NotContains(t, s.Keys(), server.QueueKey("k"))
-}
-
-func TestWithoutTheQueueNothingOfItIsThere(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	m := newMutex(t, s.Pool(), "k")
-	m.Lock()
-	m.Unlock()
-	commands := []string{"set", "evalsha", "zadd", "zpopmin", "zcard", "publish", "subscribe", "time"}
-	before := make(map[string]int)
-	for _, c := range commands {
-		before[c] = calls(t, s, c)
-	}
-	const pairs = 20
-	for range pairs {
-		m.Lock()
-		m.Unlock() //nolint:staticcheck // nothing to do under the lock
-	}
-	for _, c := range commands {
-		want := 0
-		if slices.Contains([]string{"set", "evalsha"}, c) {
-			want = pairs
-		}
-		assert.Equal(t, want, calls(t, s, c)-before[c], c)
-	}
 }
