@@ -239,6 +239,10 @@ func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
 // connection is closed, and 250 ms at most if it hangs. Clients that do not queue share the lock
 // safely, and may overtake. With several servers no order is promised, but Unlock wakes the one who
 // has waited longest.
+//
+// On a Redis Cluster a waiter that died costs as much as one that hangs. A Pool of your own make lends
+// the connection for the messages, unless it has a method Dial() (redis.Conn, error). A client that may
+// not subscribe polls, and comes after those who wait in line.
 func WithQueue() Option { return func(c *config) { c.queue = true } }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers:
