@@ -97,6 +97,9 @@
 // has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has, and a try that a
 // hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL.
 //
+// [Multiplex] makes of a pool one whose few connections many goroutines share, with their commands in
+// one pipeline: worth it where dozens of goroutines lock different keys at once.
+//
 // One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails
 // over to them, add [WithReplicas]; a pool whose Dial asks a Sentinel for the primary fits. Give
 // [NewRedlock], or NewClient, three or five pools of independent servers where the lock has to
