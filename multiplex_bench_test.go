@@ -18,7 +18,7 @@ import (
 
 const (
 	busy  = 64                     // goroutines, each with a key of its own
-	slice = 100 * time.Millisecond // how long one side runs before it is the other's turn
+	slice = 250 * time.Millisecond // how long one side runs before it is the other's turn
 )
 
 // rate returns how many pairs a second busy goroutines get done within a slice.
