@@ -63,8 +63,8 @@ var trials = []trial{
 		libraries: []string{
 			peers.Redimutex, peers.RedimutexCtx, peers.RedimutexReuse, peers.Bare, peers.Redsync, peers.RedsyncGoRedis, peers.Redislock, peers.Rueidislock,
 		},
-		shown: []figures.Metric{figures.Rate, figures.P50, figures.Requests, figures.Allocs},
-		full:  pace{15, sec(.2), sec(.6)}, quick: pace{5, sec(.1), sec(.2)}, take: takeLoad,
+		shown: []figures.Metric{figures.Rate, figures.P50, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
+		full:  pace{15, sec(.2), sec(.6)}, quick: pace{4, sec(.05), sec(.15)}, take: takeLoad,
 	},
 	{
 		name: "own64", title: "64 goroutines, own keys", workers: 1,
@@ -72,22 +72,22 @@ var trials = []trial{
 		libraries: []string{
 			peers.RedimutexMux, peers.Redimutex, peers.Bare, peers.Redsync, peers.RedsyncGoRedis, peers.Redislock, peers.Rueidislock,
 		},
-		shown: []figures.Metric{figures.Rate, figures.P50, figures.P99, figures.Requests, figures.Allocs},
-		full:  pace{15, sec(.3), sec(.6)}, quick: pace{5, sec(.15), sec(.2)}, take: takeLoad,
+		shown: []figures.Metric{figures.Rate, figures.P50, figures.P99, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
+		full:  pace{15, sec(.3), sec(.6)}, quick: pace{4, sec(.1), sec(.15)}, take: takeLoad,
 	},
 	{
 		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold", workers: workers,
 		job:       work.Job{Kind: work.Load, Goroutines: each, Hold: hold, Spans: true},
 		libraries: with(contended, peers.Redimutex),
 		shown:     []figures.Metric{figures.P50, figures.P99, figures.Fairness, figures.Rate, figures.Requests},
-		full:      pace{3, sec(1), sec(12)}, quick: pace{1, sec(.5), sec(3.5)}, take: takeContended,
+		full:      pace{3, sec(1), sec(12)}, quick: pace{1, sec(.3), sec(3)}, take: takeContended,
 	},
 	{
 		name: "nohold", title: "4 processes x 8 goroutines, one key, no hold", workers: workers,
 		job:       work.Job{Kind: work.Load, Goroutines: each, Every: oddEvery},
 		libraries: with(contended, peers.RedimutexBoth, peers.RedimutexReuse),
-		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests},
-		full:      pace{7, sec(.5), sec(2)}, quick: pace{2, sec(.3), sec(.5)}, take: takeContended,
+		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
+		full:      pace{7, sec(.5), sec(2)}, quick: pace{2, sec(.2), sec(.5)}, take: takeContended,
 	},
 	processes(1), processes(4), processes(16), processes(64),
 	{
@@ -120,8 +120,8 @@ func processes(n int) trial {
 		name: procs(n), title: "separate processes, one goroutine each, one key, no hold: " + procs(n)[len("procs"):], workers: n,
 		job:       work.Job{Kind: work.Load, Goroutines: 1, Every: oddEvery},
 		libraries: with(contended[:1], peers.Bare, peers.Redsync, peers.Redislock, peers.Rueidislock),
-		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests},
-		full:      pace{5, sec(.5), sec(2)}, quick: pace{1, sec(.3), sec(.6)}, take: takeContended,
+		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
+		full:      pace{5, sec(.5), sec(2)}, quick: pace{1, sec(.2), sec(.5)}, take: takeContended,
 	}
 }
 

@@ -109,7 +109,7 @@ func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir 
 		return err
 	}
 	if n := len(b.book.Trouble); n > 0 {
-		return fmt.Errorf("%d rounds had trouble", n)
+		return fmt.Errorf("there was trouble in %d places, see above", n)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
 	waits := make(work.Histogram)
 	var rate float64
+	var clients, server time.Duration
 	var holds, requests, mallocs int64
 	for _, r := range results {
 		n := r.HoldsTotal()
@@ -21,6 +22,8 @@ func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results 
 		holds += n
 		requests += r.Requests
 		mallocs += int64(r.Mallocs)
+		clients += r.CPU
+		server += r.Server
 		waits.Merge(r.Waits)
 		trouble(b, row, &r)
 	}
@@ -33,6 +36,8 @@ func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results 
 	if holds > 0 {
 		b.Add(row, figures.Requests, round, float64(requests)/float64(holds))
 		b.Add(row, figures.Allocs, round, float64(mallocs)/float64(holds))
+		b.Add(row, figures.ClientTime, round, float64(clients.Microseconds())/float64(holds))
+		b.Add(row, figures.ServerTime, round, float64(server.Microseconds())/float64(holds))
 	}
 }
 
@@ -88,7 +93,7 @@ func takeStill(b *figures.Book, row figures.Row, round int, j *work.Job, results
 	b.Add(row, figures.Goroutines, round, float64(r.Goroutines))
 	b.Add(row, figures.Bytes, round, float64(r.Bytes)/float64(j.Goroutines))
 	b.Add(row, figures.CPU, round, 100*r.CPU.Seconds()/r.Elapsed.Seconds())
-	b.Add(row, figures.ServerCPU, round, 100*r.ServerCPU.Seconds()/r.Elapsed.Seconds())
+	b.Add(row, figures.ServerCPU, round, 100*r.Server.Seconds()/r.Elapsed.Seconds())
 	if j.Kind == work.Held && r.Kept < j.Goroutines {
 		b.Trouble = append(b.Trouble, fmt.Sprintf("%s, %s: only %d of %d locks were still there", row.Case, row.Library, r.Kept, j.Goroutines))
 	}

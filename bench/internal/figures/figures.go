@@ -25,6 +25,8 @@ const (
 	Bytes      Metric = "bytes each"
 	CPU        Metric = "CPU % of a core"
 	ServerCPU  Metric = "server CPU %"
+	ClientTime Metric = "client CPU µs/hold"
+	ServerTime Metric = "server CPU µs/hold"
 	Handover   Metric = "hand-over p50 ms"
 	RoundTrip  Metric = "round trip p50 ms"
 )

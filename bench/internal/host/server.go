@@ -22,7 +22,7 @@ import (
 type Server struct {
 	Addr  string
 	dir   string
-	guard *exec.Cmd      // a shell that kills the server when our end of its standard input closes
+	guard *exec.Cmd      // a shell that kills the server, and tidies up, when our end of its standard input closes
 	leash io.WriteCloser // our end
 }
 
@@ -38,28 +38,26 @@ func StartServer() (*Server, error) {
 	if binary == "" {
 		return nil, errors.New("there is no redis-server and no valkey-server on the PATH")
 	}
-	dir, err := os.MkdirTemp("", "redimutex-bench")
-	if err != nil {
-		return nil, err
-	}
 	var failures []error
-	for range 10 { // somebody else may take the port between our look and the start
-		s := &Server{dir: dir}
-		if err := s.start(binary); err == nil {
+	for range 10 { // the port may be somebody else's
+		s := new(Server)
+		err := s.start(binary)
+		if err == nil {
 			return s, nil
-		} else {
-			failures = append(failures, err)
 		}
+		failures = append(failures, err)
 	}
-	os.RemoveAll(dir)
 	return nil, errors.Join(failures...)
 }
 
 func (s *Server) start(binary string) (err error) {
+	if s.dir, err = os.MkdirTemp("", "redimutex-bench"); err != nil {
+		return err
+	}
 	// Below the ports that the system gives to outgoing connections.
 	port := strconv.Itoa(10000 + rand.N(12000))
 	s.Addr = net.JoinHostPort("127.0.0.1", port)
-	s.guard = exec.Command("sh", "-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard",
+	s.guard = exec.Command("sh", "-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!; rm -rf "$0"`, s.dir,
 		binary, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no")
 	s.guard.Dir = s.dir
 	out, err := s.guard.StdoutPipe()
@@ -73,8 +71,8 @@ func (s *Server) start(binary string) (err error) {
 		return err
 	}
 	if err := s.up(out); err != nil {
-		s.end()
 		log, _ := os.ReadFile(s.dir + "/redis.log")
+		s.Close()
 		return fmt.Errorf("%w: %s", err, log)
 	}
 	return nil
@@ -100,15 +98,10 @@ func (s *Server) up(out io.Reader) error {
 	return err
 }
 
-func (s *Server) end() {
-	s.leash.Close()
-	s.guard.Wait() //nolint:errcheck // it reports the kill
-}
-
 // Close ends the server.
 func (s *Server) Close() {
-	s.end()
-	os.RemoveAll(s.dir)
+	s.leash.Close()
+	s.guard.Wait() //nolint:errcheck // it reports the kill
 }
 
 // Do runs a command on a connection of its own.

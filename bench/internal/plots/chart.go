@@ -41,7 +41,7 @@ type Mark struct {
 const (
 	width  = 18 * vg.Centimeter
 	height = 10 * vg.Centimeter
-	side   = 4.6 * vg.Centimeter // for the legend
+	side   = 5 * vg.Centimeter // for the legend
 )
 
 // Of these colours (Okabe and Ito, 2008) people with any kind of colour vision can tell apart each.
@@ -49,9 +49,14 @@ var (
 	ink     = color.Gray{0x33}
 	faint   = color.Gray{0xdd}
 	palette = []color.Color{
-		color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
-		color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff},
-		color.Gray{0x55}, color.RGBA{0x8c, 0x56, 0x4b, 0xff},
+		color.RGBA{0x00, 0x72, 0xb2, 0xff},
+		color.RGBA{0xd5, 0x5e, 0x00, 0xff},
+		color.RGBA{0x00, 0x9e, 0x73, 0xff},
+		color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+		color.RGBA{0xe6, 0x9f, 0x00, 0xff},
+		color.RGBA{0x56, 0xb4, 0xe9, 0xff},
+		color.Gray{0x55},
+		color.RGBA{0x8c, 0x56, 0x4b, 0xff},
 	}
 	shapes = []draw.GlyphDrawer{
 		draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{},
@@ -84,7 +89,7 @@ func (o Order) look(name string) look {
 func (c Chart) Draw(dir, name string, order Order) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
-	p.Title.Padding, p.X.Padding, p.Y.Padding = vg.Points(8), vg.Points(4), vg.Points(4)
+	p.Title.Padding, p.X.Padding, p.Y.Padding = vg.Points(18), vg.Points(4), vg.Points(4)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powers{}
 	if c.XTicks != nil {
 		p.X.Tick.Marker = at(c.XTicks)
@@ -176,33 +181,35 @@ func (c Chart) frame(p *plot.Plot) {
 	p.Y.Min, p.Y.Max = p.Y.Min/margin, p.Y.Max*margin
 }
 
-// mark draws a dashed line from the bottom to the top.
+// mark draws a dashed line from the bottom to the top, and its word above.
 func mark(p *plot.Plot, m Mark) error {
 	line, err := plotter.NewLine(plotter.XYs{{X: m.X, Y: p.Y.Min}, {X: m.X, Y: p.Y.Max}})
 	if err != nil {
 		return err
 	}
 	line.Color, line.Dashes = ink, []vg.Length{vg.Points(3), vg.Points(3)}
-	word, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.X, Y: p.Y.Min}}, Labels: []string{m.Word}})
+	word, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.X, Y: p.Y.Max}}, Labels: []string{m.Word}})
 	if err != nil {
 		return err
 	}
-	word.Offset.X, word.Offset.Y = -vg.Points(4), vg.Points(4)
-	word.TextStyle[0].XAlign = draw.XRight
+	word.Offset.Y = vg.Points(3)
+	word.TextStyle[0].XAlign = draw.XCenter
 	word.TextStyle[0].Color = ink
 	p.Add(line, word)
 	return nil
 }
 
-// Powers labels powers of ten, and has small ticks in between.
+// Powers labels powers of ten, and has small ticks in between. Where there are few powers, some of
+// those have labels too.
 type powers struct{}
 
 func (powers) Ticks(low, high float64) (ticks []plot.Tick) {
+	const few = 100
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		power := math.Pow(10, e)
 		for i := range 9 {
 			t := plot.Tick{Value: power * float64(i+1)}
-			if i == 0 {
+			if i == 0 || high < few*low && (i == 1 || i == 4) {
 				t.Label = tickLabel(t.Value)
 			}
 			if t.Value >= low && t.Value <= high {

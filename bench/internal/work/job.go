@@ -41,11 +41,11 @@ type Result struct {
 	Requests int64         // sent to the server
 	Mallocs  uint64        // allocations of the whole process
 	CPU      time.Duration // of the whole process, user and system
+	Server   time.Duration // how long the server has worked; told by the first process alone
 
 	Goroutines int   // more than before, without those that wait or hold
 	Bytes      int64 // of memory more than before, stacks included
-	ServerCPU  time.Duration
-	Kept       int // of the locks that should be held, how many were there at the end
+	Kept       int   // of the locks that should be held, how many were there at the end
 
 	Spans []Span
 

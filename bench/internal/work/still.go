@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,10 +40,9 @@ func (r *runner) waiting() (Result, error) {
 		})
 	}
 	time.Sleep(r.Warm)
-	settled, serverBefore := r.mark(true), r.serverCPU(c)
+	settled := r.mark(true)
 	time.Sleep(r.Run)
 	result := between(settled, r.mark(false))
-	result.ServerCPU = r.serverCPU(c) - serverBefore
 	result.Goroutines = settled.goroutines - before.goroutines - r.Goroutines
 	result.Bytes = settled.bytes - before.bytes
 	r.cancel()
@@ -71,14 +69,13 @@ func (r *runner) held() (Result, error) {
 		return Result{}, err
 	}
 	time.Sleep(r.Warm)
-	from, serverBefore := r.mark(true), r.serverCPU(c)
+	from := r.mark(true)
 	goroutines := from.goroutines
 	for end := from.at.Add(r.Run); time.Now().Before(end); {
 		time.Sleep(min(100*time.Millisecond, time.Until(end)))
 		goroutines = max(goroutines, runtime.NumGoroutine())
 	}
 	result := between(from, r.mark(false))
-	result.ServerCPU = r.serverCPU(c) - serverBefore
 	result.Goroutines = goroutines - r.before.goroutines
 	result.Bytes = from.bytes - r.before.bytes
 	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
@@ -102,23 +99,6 @@ func (r *runner) inParallel(f func(i int) error) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// serverCPU returns how long the server has worked.
-func (r *runner) serverCPU(c redis.Conn) time.Duration {
-	info, err := redis.String(c.Do("INFO", "cpu"))
-	if err != nil {
-		return 0
-	}
-	var all time.Duration
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			d, _ := time.ParseDuration(value + "s")
-			all += d
-		}
-	}
-	return all
 }
 
 // ping measures the round trip of a PING, in the first process only: the others are idle, as in the

@@ -8,8 +8,11 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/bench/internal/peers"
 )
@@ -65,7 +68,8 @@ type runner struct {
 	ctx      context.Context // ends when the job is over
 	cancel   context.CancelFunc
 
-	before marks // taken before the library was opened
+	before marks      // taken before the library was opened
+	info   redis.Conn // not counted; nil but in the first process
 }
 
 // far is a deadline that is never met: redislock gives up after a TTL where there is none.
@@ -74,6 +78,12 @@ const far = time.Hour
 func prepare(j *Job) (*runner, error) {
 	r := &runner{Job: j}
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), far)
+	var err error
+	if j.Worker == 0 {
+		if r.info, err = redis.Dial("tcp", j.Addr); err != nil {
+			return nil, err
+		}
+	}
 	r.before = r.mark(true)
 	if j.Kind == Ping {
 		return r, nil
@@ -82,7 +92,6 @@ func prepare(j *Job) (*runner, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	var err error
 	r.locker, err = library.Open(peers.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
 	return r, err
 }
@@ -91,6 +100,9 @@ func (r *runner) close() {
 	r.cancel()
 	if r.locker != nil {
 		r.locker.Close()
+	}
+	if r.info != nil {
+		r.info.Close()
 	}
 }
 
@@ -115,6 +127,7 @@ type marks struct {
 	mallocs    uint64
 	bytes      int64
 	cpu        time.Duration
+	server     time.Duration
 	goroutines int
 }
 
@@ -132,6 +145,7 @@ func (r *runner) mark(collect bool) marks {
 		mallocs:    mem.Mallocs,
 		bytes:      int64(mem.HeapAlloc + mem.StackInuse),
 		cpu:        cpuTime(),
+		server:     r.serverTime(),
 		goroutines: runtime.NumGoroutine(),
 	}
 }
@@ -143,6 +157,7 @@ func between(from, to marks) Result {
 		Requests: to.requests - from.requests,
 		Mallocs:  to.mallocs - from.mallocs,
 		CPU:      to.cpu - from.cpu,
+		Server:   to.server - from.server,
 	}
 }
 
@@ -152,4 +167,23 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// serverTime returns how long the server has worked.
+func (r *runner) serverTime() (all time.Duration) {
+	if r.info == nil {
+		return 0
+	}
+	info, err := redis.String(r.info.Do("INFO", "cpu"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			d, _ := time.ParseDuration(value + "s")
+			all += d
+		}
+	}
+	return all
 }
