@@ -250,7 +250,8 @@ func WithQueue() Option { return func(c *config) { c.queue = true } }
 // or for the case that somebody comes. Each hold has its own [Lease], with its own fence, and learns
 // of a loss. When d is over the lock is given back, so that other processes get their turn; with
 // [WithQueue] they do in order. Close gives it back too. It is worth most where a lock is taken
-// thousands of times a second, for a few ms of d.
+// thousands of times a second, for a few ms of d. Combine it with [WithQueue] where other processes want
+// the lock as well: whoever polls seldom comes in the moment between.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the
 // lock stays locked for the TTL even if nobody held it. Holds of several servers with fencing do not

@@ -236,6 +236,9 @@ func (l *Lease) renewAt(now time.Time) (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at = l.until.Add(-l.span * 2 / 3)
+	if l.claim {
+		at = l.began.Add(l.span / 10) // a claim is short, and holds that are shorter still need no more
+	}
 	if l.failed {
 		at = now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond))
 	}
