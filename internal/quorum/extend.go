@@ -17,77 +17,92 @@ type Extension struct {
 // Extend extends leases, many in one round trip to each server, and fills in how it went. A lease is
 // extended when a majority of the servers has extended it. All must have the same Timeout.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
-	requests := make([]*server.Request, len(batch))
-	for i, e := range batch {
-		copied := *e.Request // the goroutines may outlive this call
-		requests[i] = &copied
-	}
-	type answer struct {
-		node    int
-		replies []server.Reply
-	}
-	answers := make(chan answer, len(q.nodes))
-	results := make([]votes, len(batch))
-	for i := range results {
-		results[i].reset(len(q.nodes))
-	}
-	record := func(a answer) {
-		for i := range results {
-			results[i].cast(a.node, a.replies[i])
-		}
-	}
-	flying := 0
-	ask := func(i int) {
-		flying++
-		n := q.nodes[i]
-		go func() {
-			began := n.begin()
-			replies := n.Extend(requests)
-			n.end(began, !silentBatch(replies))
-			answers <- answer{i, replies}
-		}()
+	e := extending{quorum: q, answers: make(chan answer, len(q.nodes))}
+	e.requests, e.results = make([]*server.Request, len(batch)), make([]votes, len(batch))
+	for i, x := range batch {
+		copied := *x.Request // the goroutines may outlive this call
+		e.requests[i] = &copied
+		e.results[i].reset(len(q.nodes))
 	}
 	absent := q.absent()
+	for i := range q.nodes {
+		if absent == nil || absent[i] == nil {
+			e.ask(i)
+		}
+	}
+	for i, err := range e.await(ctx, absent) {
+		if err != nil {
+			e.record(answer{i, fill(len(batch), err)})
+		}
+	}
+	for i, x := range batch {
+		if x.Err = e.results[i].ended(); x.Err == nil {
+			x.Until, _ = e.results[i].lease(x.Request.TTL)
+		}
+	}
+}
+
+// Extending is a round for many leases: each server answers for all of them, and each lease has its
+// own votes.
+type extending struct {
+	quorum   *Quorum
+	requests []*server.Request
+	results  []votes
+	answers  chan answer // has room for all, so nobody waits who comes late
+	flying   int
+}
+
+type answer struct {
+	node    int
+	replies []server.Reply
+}
+
+func (e *extending) ask(i int) {
+	e.flying++
+	n := e.quorum.nodes[i]
+	go func() {
+		began := n.begin()
+		replies := n.Extend(e.requests)
+		n.end(began, !silentBatch(replies))
+		e.answers <- answer{i, replies}
+	}()
+}
+
+func (e *extending) record(a answer) {
+	for i := range e.results {
+		e.results[i].cast(a.node, a.replies[i])
+	}
+}
+
+// await returns when all is decided, when ctx ends, or when the servers have used up their time. It
+// returns those that were left out to the end.
+func (e *extending) await(ctx context.Context, absent []error) []error {
+	first := e.requests[0]
+	timer := time.NewTimer(first.Timeout + first.ReplicaTimeout + first.Timeout/8)
+	defer timer.Stop()
 	var patience <-chan time.Time
 	if absent != nil {
 		patience = time.After(minSilence)
 	}
-	for i := range q.nodes {
-		if absent == nil || absent[i] == nil {
-			ask(i)
-		}
-	}
-	timer := time.NewTimer(requests[0].Timeout + requests[0].ReplicaTimeout + requests[0].Timeout/8)
-	defer timer.Stop()
-wait:
-	for flying > 0 && !allDecided(results) {
+	for e.flying > 0 && !allDecided(e.results) {
 		select {
-		case a := <-answers:
-			flying--
-			record(a)
+		case a := <-e.answers:
+			e.flying--
+			e.record(a)
 		case <-patience: // as in a round
 			for i, err := range absent {
 				if err != nil {
-					ask(i)
+					e.ask(i)
 				}
 			}
 			absent = nil
 		case <-timer.C:
-			break wait
+			return absent
 		case <-ctx.Done():
-			break wait
+			return absent
 		}
 	}
-	for i, err := range absent {
-		if err != nil {
-			record(answer{i, fill(len(batch), err)})
-		}
-	}
-	for i, e := range batch {
-		if e.Err = results[i].ended(); e.Err == nil {
-			e.Until, _ = results[i].lease(e.Request.TTL)
-		}
-	}
+	return absent
 }
 
 func allDecided(results []votes) bool {
