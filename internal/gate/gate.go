@@ -74,13 +74,6 @@ func (g *Gate) Leave() {
 	g.pass()
 }
 
-// Waiting reports whether a goroutine waits for the turn.
-func (g *Gate) Waiting() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.first != nil
-}
-
 func (g *Gate) pass() {
 	w := g.first
 	if w == nil {

@@ -25,6 +25,7 @@ type Server struct {
 	cluster    atomic.Bool                               // it has turned out to be one
 	clocks     clocks
 	undos      sync.Pool // of *undo
+	contexts   sync.Pool // of *deadlineContext
 	sweeper    sweeper
 }
 
@@ -113,7 +114,7 @@ func (s *Server) bind(deadline time.Time, key string) (c redis.Conn, pinned bool
 
 func (s *Server) get(deadline time.Time) (redis.Conn, error) {
 	if s.getContext != nil {
-		ctx := newDeadlineContext(deadline)
+		ctx := s.newDeadlineContext(deadline)
 		defer ctx.free()
 		c, err := s.getContext(ctx)
 		if err != nil {
