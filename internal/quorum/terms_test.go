@@ -3,7 +3,7 @@ package quorum_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,11 +54,14 @@ func TestCancellationWinsTies(t *testing.T) {
 			for range 20 {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var replies atomic.Int64
+				var replies int
+				var decisive sync.Mutex // no later reply overtakes the one that decides
 				for i := range c.paths {
 					c.paths[i].Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 						reply, err := run()
-						if replies.Add(1) == int64(n/2+1) {
+						decisive.Lock()
+						defer decisive.Unlock()
+						if replies++; replies == n/2+1 {
 							cancel()
 						}
 						return reply, err
