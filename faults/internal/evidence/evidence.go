@@ -1,0 +1,71 @@
+// Package evidence is what the fault scenarios and the report have in common: the rows of the table
+// of faults, and what came of running them.
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Row is one line of the table: a fault, and what must hold under it.
+type Row struct {
+	ID    int    // the row's number in the table
+	Name  string // one word to pick it by on the command line, unique
+	Fault string // what is done to the locks
+	Must  string // what must hold, in the words of the table
+	Short time.Duration
+	Long  time.Duration // about how long it takes in the short and the long version
+	Run   func(ctx context.Context, s Setup) (Result, error)
+}
+
+// A Setup is what a row runs with.
+type Setup struct {
+	Seed   uint64
+	Time   time.Duration // about how long it may take; it ends by count where that comes first
+	Long   bool          // the long version: all the repetitions that the table asks for
+	Dir    string        // for pictures and histories; it exists
+	Report func(done, of int)
+}
+
+// A Result is what came of a row.
+type Result struct {
+	Figures []Figure // ours first
+	Notes   []string // whole sentences for the report
+	Files   []string // pictures and the like, names in Setup.Dir
+}
+
+// Ours is the name under which our own figures stand.
+const Ours = "redimutex"
+
+// A Figure is how one library did: what must hold held so many times of so many tries.
+type Figure struct {
+	Library     string // with what was switched on, if that matters
+	Held, Tried int
+	Worst       string // the worst case in words and units, such as "p99 3.1 ms, limit 5 ms"
+	NotJudged   bool   // a comparison: it may fail and the run passes all the same
+}
+
+// OK reports whether what must hold always did, in at least one try.
+func (f Figure) OK() bool { return f.NotJudged || f.Tried > 0 && f.Held == f.Tried }
+
+func (f Figure) String() string {
+	s := fmt.Sprintf("%s: %d of %d", f.Library, f.Held, f.Tried)
+	if f.Worst != "" {
+		s += ", " + f.Worst
+	}
+	return s
+}
+
+// OK reports whether all figures that are judged are as they must be. A result without a figure of
+// ours has shown nothing.
+func (r Result) OK() bool {
+	shown := false
+	for _, f := range r.Figures {
+		if !f.OK() {
+			return false
+		}
+		shown = shown || !f.NotJudged
+	}
+	return shown
+}
