@@ -28,12 +28,12 @@ type attempt struct {
 // enter waits for our turn among the goroutines of this process.
 func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 	if ctx.Err() != nil {
-		return attempt{}, ended(ctx, m.key, nil)
+		return attempt{mutex: m}, ended(ctx, m.key, nil)
 	}
 	c := m.client
 	line, err := c.join(m.key)
 	if err != nil {
-		return attempt{}, err
+		return attempt{mutex: m}, err
 	}
 	a := attempt{mutex: m, line: line, began: time.Now()}
 	if line.TryEnter() {
@@ -43,12 +43,29 @@ func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 	w := line.Join()
 	c.counters.waiting.Add(1)
 	defer c.counters.waiting.Add(-1)
+	if m.traced() {
+		m.tell(stepWaiting, Event{Context: ctx})
+	}
 	if err := a.queue(ctx, w); err != nil {
 		w.Quit()
 		c.part(m.key, line)
-		return attempt{}, err
+		return a, err
 	}
 	return a, nil
+}
+
+// gaveUp takes in that the call ends without the lock.
+func (a *attempt) gaveUp(ctx context.Context, err error) error {
+	m := a.mutex
+	m.client.counters.failed.Add(1)
+	if m.traced() {
+		e := Event{Context: ctx, Attempt: a.tries, Err: err}
+		if !a.began.IsZero() {
+			e.Wait = time.Since(a.began)
+		}
+		m.tell(stepGaveUp, e)
+	}
+	return err
 }
 
 // queue waits until it is w's turn. With WithMaxAttempts, each wait between two tries that passes
@@ -84,18 +101,20 @@ func (a *attempt) queue(ctx context.Context, w *gate.Waiter) error {
 
 // tryEnter takes our turn among the goroutines of this process, if nobody has it.
 func (m *Mutex) tryEnter(ctx context.Context) (attempt, error) {
+	a := attempt{mutex: m, single: true}
 	if ctx.Err() != nil {
-		return attempt{}, ended(ctx, m.key, nil)
+		return a, ended(ctx, m.key, nil)
 	}
 	line, err := m.client.join(m.key)
 	if err != nil {
-		return attempt{}, err
+		return a, err
 	}
+	a.line, a.began = line, time.Now()
 	if !line.TryEnter() {
 		defer m.client.part(m.key, line)
-		return attempt{}, m.standing(line)
+		return a, m.standing(line)
 	}
-	return attempt{mutex: m, line: line, began: time.Now(), single: true}, nil
+	return a, nil
 }
 
 // run tries until it has the lock, or has to give up, and passes the turn on in that case.
@@ -118,14 +137,12 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		a.place.leave(a, t)
 	}
 	if err != nil {
-		c.counters.failed.Add(1)
 		a.line.Leave()
 		c.part(m.key, a.line)
-		return nil, err
+		return nil, a.gaveUp(ctx, err)
 	}
 	t.begin()
 	l := &t.first
-	l.tenure, l.fence, l.began = t, t.grant.Fence, t.grant.At.Sub(epoch)
 	m.hold.Store(l)
 	if m.config.reuse > 0 {
 		m.last.Store(a.line)
@@ -136,8 +153,8 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	if a.tries > 1 {
 		c.counters.contended.Add(1)
 	}
-	if trace := m.config.trace; trace != nil && trace.Acquired != nil {
-		trace.Acquired(l.event(Event{Attempt: a.tries, Wait: wait, Until: l.Until()}))
+	if m.traced() {
+		m.tell(stepAcquired, Event{Context: ctx, Lease: l, Attempt: a.tries, Wait: wait, Until: l.Until()})
 	}
 	return l, nil
 }
@@ -214,9 +231,8 @@ func (a *attempt) try(ctx context.Context) (*tenure, error) {
 	if a.tries == 1 && !a.single && a.fresh && m.config.maxAttempts != 1 {
 		req.Plain, req.Start = true, a.began
 	}
-	var err error
-	t.grant, err = c.quorum.Acquire(ctx, &req)
-	if err == nil && !c.keeper.Start(&t.life, t.terms()) {
+	grant, err := c.quorum.Acquire(ctx, &req)
+	if err == nil && !t.start(grant) {
 		c.quorum.Release(context.WithoutCancel(ctx), &req, t.grant) //nolint:errcheck // a closed Client has nobody to repeat it
 		return nil, closedError(m.key)
 	}
@@ -238,8 +254,8 @@ func (a *attempt) try(ctx context.Context) (*tenure, error) {
 	if ctx.Err() != nil {
 		err = ended(ctx, m.key, m.standing(a.line))
 	}
-	if trace := m.config.trace; trace != nil && trace.Attempt != nil {
-		trace.Attempt(Event{Key: m.key, Owner: m.config.owner, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
+	if m.traced() {
+		m.tell(stepAttempt, Event{Context: ctx, Attempt: a.tries, Wait: time.Since(a.began), Err: err})
 	}
 	return nil, err
 }

@@ -21,6 +21,8 @@ type Client struct {
 	pools  []server.Pool
 	shared bool // a pool is multiplexed
 	once   sync.Once
+
+	observers observers
 	*engine
 }
 

@@ -175,15 +175,8 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	c.counters.released.Add(1)
 	c.counters.holdTime.Add(int64(now - l.began))
-	if trace := m.config.trace; trace != nil && trace.Released != nil {
-		trace.Released(l.event(Event{Err: err}))
+	if m.traced() {
+		m.tell(stepReleased, Event{Lease: l, Held: time.Since(epoch) - l.began, Err: err})
 	}
 	return err
-}
-
-// event fills in what every event of a hold has.
-func (l *Lease) event(e Event) Event {
-	m := l.tenure.mutex
-	e.Key, e.Owner, e.Fence, e.Held = m.key, m.config.owner, l.fence, time.Since(epoch)-l.began
-	return e
 }

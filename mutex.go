@@ -88,14 +88,13 @@ func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
 func (m *Mutex) lock(ctx context.Context) (*Lease, error) {
 	m.client.start()
 	if m.config.reuse > 0 && ctx.Err() == nil {
-		if l := m.recent(); l != nil {
+		if l := m.recent(ctx); l != nil {
 			return l, nil
 		}
 	}
 	a, err := m.enter(ctx)
 	if err != nil {
-		m.client.counters.failed.Add(1)
-		return nil, err
+		return nil, a.gaveUp(ctx, err)
 	}
 	return a.run(ctx)
 }

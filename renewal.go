@@ -51,9 +51,7 @@ func (t *tenure) extended(e *quorum.Extension) {
 	case e.Err == nil:
 		t.life.Extended(e.Until, e.Request.TTL)
 	}
-	if trace := m.config.trace; trace != nil && trace.Renewed != nil {
-		trace.Renewed(t.event(Event{Until: e.Until, Err: e.Err}))
-	}
+	t.tell(stepRenewed, Event{Until: e.Until, Err: e.Err})
 }
 
 // Lost is told by the keeper when the tenure ended other than by a release.
@@ -64,7 +62,5 @@ func (t *tenure) Lost(err error) {
 	if errors.As(err, &lost) {
 		t.mutex.client.counters.lost(lost.Reason)
 	}
-	if trace := t.mutex.config.trace; trace != nil && trace.Lost != nil {
-		trace.Lost(t.event(Event{Err: err}))
-	}
+	t.tell(stepLost, Event{Err: err})
 }

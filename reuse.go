@@ -81,7 +81,7 @@ func (t *tenure) sweep() {
 }
 
 // again begins a further hold of the tenure, for m.
-func (t *tenure) again(m *Mutex, began, now time.Duration) *Lease {
+func (t *tenure) again(ctx context.Context, m *Mutex, began, now time.Duration) *Lease {
 	c := m.client
 	l := &Lease{tenure: t, began: now}
 	if m.config.fencing {
@@ -90,8 +90,9 @@ func (t *tenure) again(m *Mutex, began, now time.Duration) *Lease {
 	m.hold.Store(l)
 	c.counters.acquired.Add(1)
 	c.counters.waitTime.Add(int64(now - began))
-	if trace := m.config.trace; trace != nil && trace.Acquired != nil {
-		trace.Acquired(l.event(Event{Wait: now - began, Until: l.Until()}))
+	if m.traced() {
+		t.now.Store(l)
+		m.tell(stepAcquired, Event{Context: ctx, Lease: l, Wait: now - began, Until: l.Until()})
 	}
 	return l
 }
@@ -113,7 +114,7 @@ func (t *tenure) nextFence(now time.Duration) int64 {
 
 // recent locks m by a tenure that the last hold left behind, without a look at anything shared but
 // the line. It returns nil if there is none, or somebody else has the turn.
-func (m *Mutex) recent() *Lease {
+func (m *Mutex) recent(ctx context.Context) *Lease {
 	line := m.last.Load()
 	if line == nil || !line.TryEnter() {
 		return nil
@@ -121,7 +122,7 @@ func (m *Mutex) recent() *Lease {
 	if t := line.kept; t != nil {
 		if now := time.Since(epoch); t.usable(m, now) {
 			line.kept = nil // and its place in the line is ours
-			return t.again(m, now, now)
+			return t.again(ctx, m, now, now)
 		}
 	}
 	line.Leave()
@@ -140,7 +141,7 @@ func (a *attempt) inherit(ctx context.Context) *Lease {
 	if t.usable(m, now) && ctx.Err() == nil {
 		m.client.part(m.key, a.line) // the kept tenure had joined as well
 		m.last.Store(a.line)
-		return t.again(m, a.began.Sub(epoch), now)
+		return t.again(ctx, m, a.began.Sub(epoch), now)
 	}
 	t.reuse.end()
 	if t.release(context.WithoutCancel(ctx), time.Now()) != nil {

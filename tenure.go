@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/lease"
@@ -22,7 +23,8 @@ type tenure struct {
 	place string        // the name under which the servers may have us in their queues; "": they don't
 	life  lease.Lease
 	reuse reuse
-	first Lease // the first hold, which is the only one of most
+	first Lease                 // the first hold, which is the only one of most
+	now   atomic.Pointer[Lease] // the last hold after that; kept for those who trace
 }
 
 // explain names the key in the reason for which a hold has ended.
@@ -97,9 +99,7 @@ func (t *tenure) count(err error) {
 	var lost LostError
 	if errors.As(err, &lost) {
 		t.mutex.client.counters.lost(lost.Reason)
-		if trace := t.mutex.config.trace; trace != nil && trace.Lost != nil {
-			trace.Lost(t.event(Event{Err: err}))
-		}
+		t.tell(stepLost, Event{Err: err})
 	}
 }
 
@@ -125,8 +125,21 @@ func (t *tenure) terms() lease.Terms {
 	return lease.Terms{Began: t.grant.At, Until: t.grant.Until, TTL: c.ttl, Renew: c.renew, Claim: t.claim, MaxHold: c.maxHold, Holder: t}
 }
 
-// event fills in what every event of a tenure has.
-func (t *tenure) event(e Event) Event {
-	e.Key, e.Owner, e.Fence, e.Held = t.mutex.key, t.mutex.config.owner, t.grant.Fence, time.Since(t.life.Began())
-	return e
+// start begins the tenure with what the servers gave, and reports false if the Client is closed.
+func (t *tenure) start(g quorum.Grant) bool {
+	t.grant = g
+	t.first = Lease{tenure: t, fence: g.Fence, began: g.At.Sub(epoch)}
+	return t.mutex.client.keeper.Start(&t.life, t.terms())
+}
+
+// tell tells those who want to know what happens to the tenure, which is what happens to its hold.
+func (t *tenure) tell(step func(*Trace) func(Event), e Event) {
+	if !t.mutex.traced() {
+		return
+	}
+	if e.Lease = t.now.Load(); e.Lease == nil {
+		e.Lease = &t.first
+	}
+	e.Held = time.Since(epoch) - e.Lease.began
+	t.mutex.tell(step, e)
 }

@@ -1,13 +1,23 @@
 package redimutex
 
-import "time"
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // A Trace is a set of functions to be called as things happen to locks, like
 // [net/http/httptrace.ClientTrace]. Any of them may be nil. They are called on the goroutine to
 // which it happens, so they must return soon and must not lock, unlock or close anything here.
+//
+// Every call that wants a lock ends with Acquired or GaveUp; every hold ends with Released, which a
+// Lost may precede. A lease may be lost at once, so Lost may be called before Acquired has returned.
 type Trace struct {
+	Waiting  func(Event) // a call queues behind others of this process
 	Attempt  func(Event) // a try has failed; Err says why
 	Acquired func(Event) // a lock was acquired
+	GaveUp   func(Event) // a call has ended without the lock; Err says why
 	Renewed  func(Event) // a renewal has succeeded, or failed with Err
 	Released func(Event) // a lock was unlocked; Err if that did not work
 	Lost     func(Event) // a lease was lost; Err says why
@@ -15,12 +25,86 @@ type Trace struct {
 
 // An Event is what a [Trace] is told.
 type Event struct {
+	Context context.Context // of the call: Waiting, Attempt, Acquired, GaveUp; nil in the others
 	Key     string
 	Owner   string        // see [WithOwner]
+	Lease   *Lease        // Acquired, Renewed, Released, Lost: the hold
 	Fence   int64         // of the hold, with fencing
-	Attempt int           // Attempt, Acquired: number of tries so far
-	Wait    time.Duration // Attempt, Acquired: time since the call
+	Attempt int           // Attempt, Acquired, GaveUp: number of tries so far
+	Wait    time.Duration // Attempt, Acquired, GaveUp: time since the call
 	Held    time.Duration // Renewed, Released, Lost: age of the hold
 	Until   time.Time     // Acquired, Renewed: end of the validity
 	Err     error
 }
+
+// Observe has t told what happens to all locks of the Client from now on, beside the [WithTrace] of
+// each Mutex, until stop is called. It is for what is added from outside, such as metrics. What is
+// under way at that moment may still be told after stop has returned.
+func (c *Client) Observe(t *Trace) (stop func()) {
+	demand(t != nil, "Observe needs a Trace, and got nil")
+	own := *t // t may be observing already
+	t = &own
+	c.observers.change(func(all []*Trace) []*Trace { return append(all, t) })
+	return func() {
+		c.observers.change(func(all []*Trace) []*Trace {
+			return slices.DeleteFunc(all, func(other *Trace) bool { return other == t })
+		})
+	}
+}
+
+// Observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
+type observers struct{ all atomic.Pointer[[]*Trace] }
+
+func (o *observers) change(f func([]*Trace) []*Trace) {
+	for {
+		old := o.all.Load()
+		var all []*Trace
+		if old != nil {
+			all = slices.Clone(*old)
+		}
+		all = f(all)
+		next := &all
+		if len(all) == 0 {
+			next = nil
+		}
+		if o.all.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// traced reports whether anybody wants to be told what happens to m. Where it happens often, nothing
+// is done for an event before this was asked.
+func (m *Mutex) traced() bool {
+	return m.config.trace != nil || m.client.observers.all.Load() != nil
+}
+
+// tell tells those who want to know.
+func (m *Mutex) tell(step func(*Trace) func(Event), e Event) {
+	e.Key, e.Owner = m.key, m.config.owner
+	if e.Lease != nil {
+		e.Fence = e.Lease.fence
+	}
+	if t := m.config.trace; t != nil {
+		t.tell(step, e)
+	}
+	if all := m.client.observers.all.Load(); all != nil {
+		for _, t := range *all {
+			t.tell(step, e)
+		}
+	}
+}
+
+func (t *Trace) tell(step func(*Trace) func(Event), e Event) {
+	if f := step(t); f != nil {
+		f(e)
+	}
+}
+
+func stepWaiting(t *Trace) func(Event)  { return t.Waiting }
+func stepAttempt(t *Trace) func(Event)  { return t.Attempt }
+func stepAcquired(t *Trace) func(Event) { return t.Acquired }
+func stepGaveUp(t *Trace) func(Event)   { return t.GaveUp }
+func stepRenewed(t *Trace) func(Event)  { return t.Renewed }
+func stepReleased(t *Trace) func(Event) { return t.Released }
+func stepLost(t *Trace) func(Event)     { return t.Lost }

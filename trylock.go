@@ -27,8 +27,7 @@ func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) {
 	m.client.start()
 	a, err := m.tryEnter(ctx)
 	if err != nil {
-		m.client.counters.failed.Add(1)
-		return nil, err
+		return nil, a.gaveUp(ctx, err)
 	}
 	return a.run(ctx)
 }

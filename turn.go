@@ -153,8 +153,7 @@ func (a *attempt) accept(ctx context.Context, wake queue.Wake) (*tenure, error) 
 		return nil, nil //nolint:nilnil // look again
 	}
 	t := &tenure{mutex: m, line: a.line, token: a.token, claim: claim}
-	t.grant = quorum.Grant{At: now, Until: until, Fence: wake.Fence, Timely: wake.Fence == wake.Now}
-	if !m.client.keeper.Start(&t.life, t.terms()) {
+	if !t.start(quorum.Grant{At: now, Until: until, Fence: wake.Fence, Timely: wake.Fence == wake.Now}) {
 		return nil, closedError(m.key)
 	}
 	a.tries++ // that was not the first

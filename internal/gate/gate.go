@@ -51,6 +51,16 @@ func (g *Gate) Join() *Waiter {
 	return w
 }
 
+// Queued reports whether somebody has the turn, and how many wait for it.
+func (g *Gate) Queued() (taken bool, waiting int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for w := g.first; w != nil; w = w.next {
+		waiting++
+	}
+	return g.taken, waiting
+}
+
 // Turn returns a channel that is closed when the caller has the turn, until it calls Leave.
 func (w *Waiter) Turn() <-chan struct{} { return w.turn }
 

@@ -57,6 +57,13 @@ func (k *Keeper) Len() int {
 	return len(k.leases)
 }
 
+// Leases returns those that are alive.
+func (k *Keeper) Leases() []*Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.leases)
+}
+
 // Close ends all leases for the reason err and waits until nothing of the Keeper runs any more.
 func (k *Keeper) Close(err error) {
 	k.mu.Lock()

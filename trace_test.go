@@ -1,0 +1,178 @@
+package redimutex_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A diary is a Trace that keeps what it was told, as "step key".
+type diary struct {
+	mu     sync.Mutex
+	steps  []string
+	events []redimutex.Event
+}
+
+func (d *diary) trace() *redimutex.Trace {
+	note := func(step string) func(redimutex.Event) {
+		return func(e redimutex.Event) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.steps, d.events = append(d.steps, step+" "+e.Key), append(d.events, e)
+		}
+	}
+	return &redimutex.Trace{
+		Waiting: note("waiting"), Attempt: note("attempt"), Acquired: note("acquired"), GaveUp: note("gave up"),
+		Renewed: note("renewed"), Released: note("released"), Lost: note("lost"),
+	}
+}
+
+// take returns what was told since it was asked last.
+func (d *diary) take() ([]string, []redimutex.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	steps, events := d.steps, d.events
+	d.steps, d.events = nil, nil
+	return steps, events
+}
+
+func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	a, b := c.Mutex("a"), c.Mutex("b")
+	a.Lock() // nobody is told
+	var first, second diary
+	stopFirst, stopSecond := c.Observe(first.trace()), c.Observe(second.trace())
+	a.Unlock()
+	b.Lock()
+	b.Unlock()
+	want := []string{"released a", "acquired b", "released b"}
+	steps, _ := first.take()
+	assert.Equal(t, want, steps)
+	steps, _ = second.take()
+	assert.Equal(t, want, steps)
+
+	stopFirst()
+	stopFirst() // once more does no harm
+	b.Lock()
+	stopSecond()
+	b.Unlock()
+	steps, _ = first.take()
+	assert.Empty(t, steps)
+	steps, _ = second.take()
+	assert.Equal(t, []string{"acquired b"}, steps)
+	assert.Panics(t, func() { c.Observe(nil) })
+}
+
+func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	var d diary
+	c.Observe(d.trace())
+	m, other := c.Mutex("k"), c.Mutex("k")
+	m.Lock()
+	hold := m.Lease()
+	type mark struct{}
+	ctx := context.WithValue(t.Context(), mark{}, "mine")
+	require.ErrorIs(t, other.LockContext(ctx, 20*time.Millisecond), redimutex.ErrLocked)
+	require.ErrorIs(t, other.TryLockContext(ctx), redimutex.ErrLocked)
+	m.Unlock()
+	steps, events := d.take()
+	require.Equal(t, []string{"acquired k", "waiting k", "gave up k", "gave up k", "released k"}, steps)
+	assert.Same(t, hold, events[0].Lease)
+	assert.Same(t, hold, events[4].Lease)
+	for _, e := range events[1:4] {
+		assert.Equal(t, "mine", e.Context.Value(mark{}), "the context of the call, or one made of it")
+		assert.Nil(t, e.Lease)
+	}
+	assert.GreaterOrEqual(t, events[2].Wait, 20*time.Millisecond)
+	assert.ErrorIs(t, events[2].Err, redimutex.ErrLocked)
+
+	s.Do("SET", "k", "foreign")
+	require.ErrorIs(t, m.LockContext(ctx, -1), redimutex.ErrLocked)
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, m.LockContext(cancelled, 0), context.Canceled)
+	steps, events = d.take()
+	require.Equal(t, []string{"attempt k", "gave up k", "gave up k"}, steps)
+	assert.Equal(t, 1, events[1].Attempt)
+	assert.ErrorIs(t, events[2].Err, context.Canceled)
+	assert.Zero(t, events[2].Attempt)
+}
+
+func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	var d diary
+	c.Observe(d.trace())
+	m := c.Mutex("k")
+	m.Lock()
+	m.Unlock()
+	m.Lock() // in the same tenure
+	l := m.Lease()
+	s.Do("DEL", "k")
+	require.ErrorIs(t, l.Extend(t.Context(), long), redimutex.ErrLost)
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	steps, events := d.take()
+	require.Equal(t, []string{"acquired k", "released k", "acquired k", "lost k", "renewed k", "released k"}, steps)
+	assert.NotSame(t, l, events[1].Lease)
+	for _, e := range events[2:] {
+		assert.Same(t, l, e.Lease)
+	}
+	assert.ErrorIs(t, events[3].Err, redimutex.ErrLost)
+}
+
+func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("me"), redimutex.WithTTL(time.Minute))
+	assert.Empty(t, c.Locks())
+	held, wanted := c.Mutex("held", redimutex.WithFencing()), c.Mutex("wanted")
+	held.Lock()
+	s.Do("SET", "wanted", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 somebody", "PX", 60_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters sync.WaitGroup
+	for _, m := range []*redimutex.Mutex{held, wanted, wanted} {
+		waiters.Go(func() { assert.Error(t, m.LockContext(ctx, 0)) })
+	}
+	redistest.Wait(t, "the waiters", func() bool {
+		all := c.Locks()
+		return len(all) == 2 && all[0].Waiting == 1 && all[1].Waiting == 2
+	})
+	all := c.Locks()
+	l := held.Lease()
+	assert.Equal(t, redimutex.LockInfo{
+		Key: "held", Held: true, Owner: "me", Fence: l.Fence(), Since: all[0].Since, Until: l.Until(), TTL: time.Minute, Waiting: 1,
+	}, all[0])
+	assert.WithinDuration(t, l.Until(), all[0].Since, time.Minute)
+	assert.False(t, all[1].Held)
+	require.ErrorIs(t, all[1].Err, redimutex.ErrLocked)
+	assert.ErrorContains(t, all[1].Err, "somebody")
+	cancel()
+	waiters.Wait()
+	held.Unlock()
+	assert.Empty(t, c.Locks())
+}
+
+func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	m := c.Mutex("k")
+	m.Lock()
+	require.Len(t, c.Locks(), 1)
+	assert.False(t, c.Locks()[0].Idle)
+	m.Unlock()
+	require.Len(t, c.Locks(), 1)
+	assert.True(t, c.Locks()[0].Idle)
+}
