@@ -24,7 +24,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	primary, replicas := Replicas(t, 2)
 	g := &Sentinel{Name: "main", Servers: append([]*Server{primary}, replicas...)}
 	for range 3 {
-		g.Sentinels = append(g.Sentinels, watch(t, g.Name, primary))
+		g.Sentinels = append(g.Sentinels, Watch(t, g.Name, primary.addr))
 	}
 	Wait(t, "the Sentinels know each other and the replicas", func() bool {
 		for _, s := range g.Sentinels {
@@ -39,10 +39,10 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return g
 }
 
-// watch starts a Sentinel. It writes what it learns into its configuration file.
-func watch(t testing.TB, name string, primary *Server) *Server {
+// Watch starts a Sentinel for the primary at addr. It writes what it learns into its configuration file.
+func Watch(t testing.TB, name, addr string) *Server {
 	t.Helper()
-	host, port, _ := net.SplitHostPort(primary.addr)
+	host, port, _ := net.SplitHostPort(addr)
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s %s %s 2", name, host, port),
 		"sentinel down-after-milliseconds " + name + " 1000",
