@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+const reportName = "report.md"
+
+// A report is what came of all rows.
+type report struct {
+	*options
+	began    time.Time
+	took     time.Duration
+	machine  []string
+	outcomes []outcome
+}
+
+func (r *report) held() bool {
+	return !slices.ContainsFunc(r.outcomes, func(o outcome) bool { return !o.held() })
+}
+
+func (o *outcome) verdict() string {
+	switch {
+	case o.err != nil:
+		return "NOT SHOWN"
+	case !o.OK():
+		return "BROKEN"
+	}
+	return "held"
+}
+
+// sides are the figures that are judged, and those that are there to compare.
+func (o *outcome) sides() (ours, others []evidence.Figure) {
+	for _, f := range o.Figures {
+		if f.NotJudged {
+			others = append(others, f)
+		} else {
+			ours = append(ours, f)
+		}
+	}
+	return ours, others
+}
+
+// print writes the table for people.
+func (r *report) print(w io.Writer) {
+	fmt.Fprintln(w)
+	for _, o := range r.outcomes {
+		fmt.Fprintf(w, "%2d  %-9s  %s | %s\n", o.ID, o.verdict(), o.Fault, o.Must)
+		for _, f := range o.Figures {
+			fmt.Fprintf(w, "               %s\n", words(f))
+		}
+		if o.err != nil {
+			fmt.Fprintf(w, "               %s\n", strings.ReplaceAll(o.err.Error(), "\n", "\n               "))
+		}
+	}
+	held := 0
+	for _, o := range r.outcomes {
+		if o.held() {
+			held++
+		}
+	}
+	fmt.Fprintf(w, "\n%d of %d rows held, in %v. Again with: %s\n", held, len(r.outcomes), r.took.Round(time.Second), r.command)
+}
+
+// words is a figure with numbers that can be read.
+func words(f evidence.Figure) string {
+	s := fmt.Sprintf("%s: %s of %s", f.Library, thousands(f.Held), thousands(f.Tried))
+	if f.Worst != "" {
+		s += ", " + f.Worst
+	}
+	return s
+}
+
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// save writes the report, and fills the page if there is one to fill.
+func (r *report) save() error {
+	if err := os.WriteFile(filepath.Join(r.dir, reportName), []byte(r.markdown()), 0o644); err != nil {
+		return err
+	}
+	if r.doc == "" {
+		return nil
+	}
+	return r.fill(r.doc)
+}
+
+func (r *report) markdown() string {
+	var b strings.Builder
+	b.WriteString("# Faults\n\n")
+	b.WriteString(r.table())
+	for _, o := range r.outcomes {
+		if len(o.Notes) == 0 && len(o.Files) == 0 && o.err == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %d. %s: %s\n\n", o.ID, o.Name, o.Fault)
+		if o.err != nil {
+			fmt.Fprintf(&b, "It could not be shown:\n\n```\n%s\n```\n\n", o.err)
+		}
+		for _, n := range o.Notes {
+			fmt.Fprintf(&b, "- %s\n", n)
+		}
+		for _, f := range o.Files {
+			path := o.Name + "/" + filepath.ToSlash(f)
+			if strings.HasSuffix(f, ".svg") || strings.HasSuffix(f, ".png") {
+				fmt.Fprintf(&b, "\n![%s](%s)\n", o.Fault, path)
+			} else {
+				fmt.Fprintf(&b, "\n[%s](%s)\n", filepath.Base(f), path)
+			}
+		}
+	}
+	return b.String()
+}
+
+// table is what a reader has to know of the run, and the table of its rows.
+func (r *report) table() string {
+	var b strings.Builder
+	version := "the short version"
+	if r.long {
+		version = "the long version"
+	}
+	fmt.Fprintf(&b, "Run on %s, %s in %v, seed %d: `%s`\n\n", r.began.UTC().Format("2 January 2006, 15:04 UTC"),
+		version, r.took.Round(time.Second), r.seed, r.command)
+	for _, line := range r.machine {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	b.WriteString("\n| # | fault | must hold | redimutex: held of tried | others, not judged | |\n|---|---|---|---|---|---|\n")
+	for _, o := range r.outcomes {
+		ours, others := o.sides()
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", o.ID, cell(o.Fault), cell(o.Must), cells(ours), cells(others), o.verdict())
+	}
+	return b.String()
+}
+
+func cells(figures []evidence.Figure) string {
+	if len(figures) == 0 {
+		return "-"
+	}
+	var all []string
+	for _, f := range figures {
+		all = append(all, cell(strings.TrimPrefix(words(f), evidence.Ours+": ")))
+	}
+	return strings.Join(all, "<br>")
+}
+
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(s)
+}

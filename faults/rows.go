@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+func sorted(rows []evidence.Row) []evidence.Row {
+	slices.SortStableFunc(rows, func(a, b evidence.Row) int { return a.ID - b.ID })
+	return rows
+}
+
+// choose returns the rows that the words of which ask for, all if there are none: numbers, ranges of
+// them, names, or how several names begin.
+func choose(which string, all []evidence.Row) ([]evidence.Row, error) {
+	if strings.TrimSpace(which) == "" {
+		return all, nil
+	}
+	wanted := make([]bool, len(all))
+	for word := range strings.SplitSeq(which, ",") {
+		found := false
+		matches, err := matcher(strings.TrimSpace(word), all)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range all {
+			if matches(r) {
+				wanted[i], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("-rows: there is no row %q; go run . -list tells which there are", word)
+		}
+	}
+	var chosen []evidence.Row
+	for i, r := range all {
+		if wanted[i] {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen, nil
+}
+
+func matcher(word string, all []evidence.Row) (func(evidence.Row) bool, error) {
+	from, to, isRange := strings.Cut(word, "-")
+	first, err := strconv.Atoi(from)
+	if err != nil {
+		exact := slices.ContainsFunc(all, func(r evidence.Row) bool { return r.Name == word })
+		return func(r evidence.Row) bool {
+			return r.Name == word || !exact && word != "" && strings.HasPrefix(r.Name, word)
+		}, nil
+	}
+	last := first
+	if isRange {
+		if last, err = strconv.Atoi(to); err != nil || last < first {
+			return nil, fmt.Errorf("-rows: %q is no range of numbers; write 4-6", word)
+		}
+	}
+	return func(r evidence.Row) bool { return first <= r.ID && r.ID <= last }, nil
+}
+
+// An outcome is what became of a row.
+type outcome struct {
+	evidence.Row
+	evidence.Result
+	err  error // it could not be run to its end
+	took time.Duration
+}
+
+func (o *outcome) held() bool { return o.err == nil && o.OK() }
+
+// plan says how long each of the chosen rows may take.
+func (o *options) plan() map[string]time.Duration {
+	plan := make(map[string]time.Duration)
+	var total time.Duration
+	for _, r := range o.chosen {
+		plan[r.Name] = r.Short
+		if o.long {
+			plan[r.Name] = r.Long
+		}
+		total += plan[r.Name]
+	}
+	if o.time > 0 && total > 0 {
+		for name, d := range plan {
+			plan[name] = time.Duration(float64(d) / float64(total) * float64(o.time))
+		}
+	}
+	return plan
+}
+
+// A row is given up when it takes so much longer than planned. On a busy machine all take longer.
+const (
+	patience  = 4
+	allowance = 2 * time.Minute
+	dying     = 20 * time.Second // for a row that is given up to clean up
+)
+
+// runRow runs one row. What goes wrong with it, a panic included, is its outcome.
+func (o *options) runRow(ctx context.Context, row evidence.Row, p *progress) outcome {
+	planned := o.plan()[row.Name]
+	limit := patience*planned + allowance
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not through after %v", limit.Round(time.Second)))
+	defer cancel()
+	began := time.Now()
+	results := make(chan outcome, 1)
+	go func() {
+		results <- o.attempt(ctx, row, evidence.Setup{
+			Seed: o.seed, Time: planned, Long: o.long, Dir: filepath.Join(o.dir, row.Name), Report: p.report,
+		})
+	}()
+	var out outcome
+	select {
+	case out = <-results:
+	case <-ctx.Done():
+		select {
+		case out = <-results:
+		case <-time.After(dying):
+			out = outcome{Row: row}
+		}
+		if out.err == nil && !out.OK() {
+			out.err = context.Cause(ctx)
+		}
+	}
+	if out.err != nil {
+		out.err = fmt.Errorf("%w; again with: go run . -rows %s -seed %d", out.err, row.Name, o.seed)
+	}
+	out.took = time.Since(began)
+	return out
+}
+
+// attempt makes the folder of a row and runs it.
+func (o *options) attempt(ctx context.Context, row evidence.Row, s evidence.Setup) (out outcome) {
+	out.Row = row
+	defer func() {
+		if r := recover(); r != nil {
+			out.err = fmt.Errorf("it panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	if out.err = os.MkdirAll(s.Dir, 0o755); out.err != nil {
+		return out
+	}
+	out.Result, out.err = row.Run(ctx, s)
+	// A folder in which nothing was put is not worth keeping.
+	if len(out.Files) == 0 {
+		_ = os.Remove(s.Dir)
+	}
+	return out
+}
