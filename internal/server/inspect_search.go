@@ -1,0 +1,171 @@
+package server
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Search goes through the keys of one server and picks out the locks, some hundred keys at a time,
+// so that it can be stopped, and slowed down, whenever its user wants. Of each value it reads no
+// more than the beginning. As with SCAN, a key that exists all the time is found; one that comes or
+// goes meanwhile may be.
+type Search struct {
+	Seen    int  // keys that were looked at
+	Refused int  // those of them that the user may not read
+	Done    bool // there are no more
+
+	server  *Server
+	pattern string
+	all     bool
+	cursor  string
+	untyped bool // the server does not know SCAN with TYPE, which came with Redis 6
+}
+
+// searchCount is how many keys one step looks at, about. It takes the server a fraction of a millisecond.
+const searchCount = 500
+
+// The beginning of a value that tells what it is.
+const (
+	tokenStart = 41  // one more than the longest form that KindOf knows
+	labelled   = 300 // no token that somebody wrote on purpose is longer
+)
+
+// Search begins one. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
+// whose value is a token of a known form, or that has a queue or a fence counter. With all it is any string that
+// expires and is not longer than 300 bytes, and a token of known form in a key that never expires.
+func (s *Server) Search(pattern string, all bool) *Search {
+	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
+}
+
+// Next looks at some more keys, and returns the locks among them. A key may be returned twice.
+func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
+	ses, err := f.server.open(time.Now().Add(timeout), f.pattern)
+	if err != nil {
+		return nil, err
+	}
+	defer ses.close()
+	keys, err := f.scan(ses)
+	if err != nil {
+		return nil, err
+	}
+	f.Seen += len(keys)
+	keys = slices.DeleteFunc(keys, ourOwn)
+
+	ttls, err := ses.each(keys, func(key string) []any { return []any{"PTTL", key} })
+	if err != nil {
+		return nil, err
+	}
+	var forever []bool
+	keys = f.keep(keys, ttls, func(key string, reply any) bool {
+		ttl, _ := redis.Int64(reply, nil)
+		if ttl > 0 || f.all && ttl == -1 {
+			forever = append(forever, ttl == -1)
+			return true
+		}
+		return false
+	})
+	end := tokenStart - 1
+	if f.all {
+		end = labelled
+	}
+	values, err := ses.each(keys, func(key string) []any { return []any{"GETRANGE", key, 0, end} })
+	if err != nil {
+		return nil, err
+	}
+	var doubtful []string
+	for i, value := range values {
+		v, err := redis.String(value, refusal(value))
+		switch {
+		case err != nil:
+			f.refused(err)
+		case KindOf(v) != NoToken, f.all && !forever[i] && len(v) <= labelled:
+			locks = append(locks, keys[i])
+		case !forever[i]:
+			doubtful = append(doubtful, keys[i])
+		}
+	}
+	siblings, err := ses.each(doubtful, func(key string) []any { return []any{"EXISTS", FenceKey(key), QueueKey(key)} })
+	if err != nil {
+		return nil, err
+	}
+	return append(locks, f.keep(doubtful, siblings, func(_ string, reply any) bool {
+		n, _ := redis.Int(reply, nil)
+		return n > 0
+	})...), nil
+}
+
+// scan returns the next keys.
+func (f *Search) scan(ses session) (keys []string, err error) {
+	args := []any{f.cursor, "COUNT", searchCount}
+	if f.pattern != "" {
+		args = append(args, "MATCH", f.pattern)
+	}
+	if !f.untyped {
+		args = append(args, "TYPE", "string")
+	}
+	reply, err := redis.Values(ses.do("SCAN", args...))
+	var said redis.Error
+	if !f.untyped && errors.As(err, &said) && strings.HasPrefix(string(said), "ERR syntax error") {
+		f.untyped = true // what is no string is refused by GETRANGE later
+		return f.scan(ses)
+	}
+	if err == nil {
+		_, err = redis.Scan(reply, &f.cursor, &keys)
+	}
+	f.Done = f.cursor == "0"
+	return keys, err
+}
+
+// keep returns those keys whose reply is wanted.
+func (f *Search) keep(keys []string, replies []any, wanted func(key string, reply any) bool) (kept []string) {
+	for i, key := range keys {
+		if err := refusal(replies[i]); err != nil {
+			f.refused(err)
+		} else if wanted(key, replies[i]) {
+			kept = append(kept, key)
+		}
+	}
+	return kept
+}
+
+func (f *Search) refused(err error) {
+	if !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		f.Refused++
+	}
+}
+
+// ourOwn reports whether the key is one that locks have beside them.
+func ourOwn(key string) bool {
+	for _, suffix := range []string{"fence", "queue"} {
+		var of []string // whose it might be, see Sibling
+		if head, ok := strings.CutSuffix(key, ":"+suffix); ok {
+			of = append(of, head, strings.TrimSuffix(strings.TrimPrefix(head, "{"), "}"))
+		}
+		if head, ok := strings.CutSuffix(key, ":"+suffix+"."); ok {
+			of = append(of, head)
+		}
+		if _, rest, ok := strings.Cut(key, "}:"+suffix+":"); ok {
+			of = append(of, strings.TrimSuffix(rest, "."))
+		}
+		if slices.ContainsFunc(of, func(k string) bool { return Sibling(k, suffix) == key }) {
+			return true
+		}
+	}
+	return key == guardKey
+}
+
+// each asks the same about many keys, in one round trip.
+func (ses session) each(keys []string, command func(key string) []any) (replies []any, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	commands := make([][]any, len(keys))
+	for i, key := range keys {
+		commands[i] = command(key)
+	}
+	return ses.doAll(commands)
+}
