@@ -1,0 +1,190 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// What is done to the primary.
+const (
+	killed      = "killed"
+	paused      = "paused"
+	partitioned = "partitioned"
+)
+
+// An ack is a lock that a library said was ours.
+type ack struct {
+	key, token string
+	fence      int64
+	asked, got time.Time
+}
+
+// A ledger is what a library has acknowledged, and what became of it.
+type ledger struct {
+	locker
+	mu    sync.Mutex
+	acks  []ack
+	lost  int // are not on the new primary, though they are valid
+	rises int // fences of those who came later that were higher
+	falls int // or were not
+	slow  time.Duration
+}
+
+func (l *ledger) add(a ack) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acks = append(l.acks, a)
+	l.slow = max(l.slow, a.got.Sub(a.asked))
+}
+
+// A scene is one failover, with everybody locking one key after another all the time.
+type scene struct {
+	*group
+	fault   string
+	ledgers []*ledger
+	random  *rand.Rand
+	took    time.Duration // from the fault to the new primary
+}
+
+// traffic is how long there is traffic before the fault and after it.
+const traffic = time.Second
+
+// play has the victim fail, and returns what became of the locks.
+func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64) *scene {
+	s := &scene{group: g, fault: fault, random: rand.New(rand.NewPCG(seed, 17))}
+	for _, l := range lockers() {
+		s.ledgers = append(s.ledgers, &ledger{locker: l})
+	}
+	stop := s.start(ctx, t)
+	s.wait(ctx, traffic+time.Duration(s.random.Int64N(int64(traffic/4))))
+	began := time.Now()
+	old := g.servers[g.victim]
+	switch fault {
+	case killed:
+		old.Kill()
+	case paused:
+		old.Pause()
+	case partitioned:
+		g.wires.cut(g.victim)
+	}
+	redistest.Wait(t, "a replica is the primary", func() bool {
+		now := g.primary()
+		return now != nobody && now != g.victim
+	})
+	s.took = time.Since(began)
+	s.wait(ctx, traffic/2)
+	switch fault { // those who hung, or were cut off, come back with what they have in hand
+	case paused:
+		old.Resume()
+	case partitioned:
+		g.wires.cut(nobody)
+	}
+	s.wait(ctx, traffic/2)
+	stop()
+	s.judge(ctx, t)
+	return s
+}
+
+func (s *scene) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// start lets all workers lock one key after another until stop is called.
+func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	for _, l := range s.ledgers {
+		for side, open := range []func(testing.TB, *group) try{l.world, l.besides} {
+			lock := open(t, s.group)
+			for n := range l.workers {
+				workers.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						key := fmt.Sprintf("{%s}:%s:%d:%d:%d", s.tag, l.name, side, n, i)
+						a := ack{key: key, asked: time.Now()}
+						var err error
+						if a.token, a.fence, err = lock(ctx, key); err == nil {
+							a.got = time.Now()
+							l.add(a)
+						}
+						s.wait(ctx, time.Millisecond) // so that two cores can do it
+					}
+				})
+			}
+		}
+	}
+	return func() {
+		cancel()
+		workers.Wait()
+	}
+}
+
+// successors is how many locks of each kind somebody else takes in the end, to see his fence.
+const successors = 200
+
+// judge compares what was acknowledged with what the new primary knows.
+func (s *scene) judge(ctx context.Context, t testing.TB) {
+	now := nobody
+	redistest.Wait(t, "there is one primary", func() bool {
+		now = s.primary()
+		return now != nobody && now != s.victim
+	})
+	for _, l := range s.ledgers {
+		keys := make([]string, len(l.acks))
+		for i, a := range l.acks {
+			keys[i] = a.key
+		}
+		values, err := s.has(now, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost, kept []ack
+		for _, a := range l.acks {
+			switch {
+			case time.Since(a.asked) > ttl*9/10:
+				continue // it may be over by now
+			case values[a.key] != a.token:
+				lost = append(lost, a)
+			default:
+				kept = append(kept, a)
+			}
+		}
+		l.lost = len(lost)
+		if l.ours {
+			s.succeed(ctx, t, l, now, lost)
+			s.succeed(ctx, t, l, now, kept)
+		}
+	}
+}
+
+// succeed has somebody else take locks after their holders, those of them that are there still as if
+// they had expired, and looks whether his fences are higher.
+func (s *scene) succeed(ctx context.Context, t testing.TB, l *ledger, now int, before []ack) {
+	s.random.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
+	pool, _ := s.pool(t)
+	lock := redimutexTry(t, pool)
+	for _, a := range before[:min(successors, len(before))] {
+		s.servers[now].Do("DEL", a.key)
+		var fence int64
+		redistest.Wait(t, "somebody else takes the lock", func() (ok bool) {
+			var err error
+			_, fence, err = lock(ctx, a.key)
+			return err == nil
+		})
+		if fence > a.fence {
+			l.rises++
+		} else {
+			l.falls++
+		}
+	}
+}
