@@ -56,6 +56,7 @@ type line struct {
 	// Who has the turn at the gate owns these.
 	pause time.Time // no waiter tries before this
 	kept  *tenure   // what the last hold has left for the next one; it counts in refs
+	heir  *heir     // the next one's place in the queue on the server
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them
@@ -88,7 +89,6 @@ func (c *Client) start() {
 		}
 		e.keeper = lease.NewKeeper(c.renew)
 		e.hub = sync.OnceValue(func() *queue.Hub { return queue.NewHub(e.quorum.Servers()) })
-		e.counters.errors = make([]atomic.Int64, len(c.pools))
 		c.engine = e
 	})
 }
@@ -120,7 +120,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 func (c *Client) Stats() Stats {
 	c.start()
 	s := c.counters.stats()
-	s.Held = c.keeper.Len()
+	s.Held, s.Errors = c.keeper.Len(), c.quorum.Failures()
 	return s
 }
 

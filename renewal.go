@@ -40,7 +40,6 @@ func (t *tenure) extended(e *quorum.Extension) {
 	if e.Err != nil {
 		f := e.Err.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Extend returns
 		e.Err = m.explain(f)
-		c.counters.failures(f)
 		c.counters.notRenewed.Add(1)
 	} else {
 		c.counters.renewed.Add(1)

@@ -3,8 +3,6 @@ package redimutex
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
@@ -23,7 +21,7 @@ type Stats struct {
 	LostDeleted int64
 	LostTaken   int64
 
-	Errors []int64 // failed operations by server, in the order of the pools
+	Errors []int64 // failed operations by server, in the order of the pools, also where the others were enough
 
 	WaitTime time.Duration // sum over all acquired locks, from the call to the lock
 	HoldTime time.Duration // sum over all holds that have ended
@@ -34,7 +32,6 @@ type counters struct {
 	waiting, acquired, contended, released, failed, renewed, notRenewed atomic.Int64
 	expired, deleted, taken                                             atomic.Int64
 	waitTime, holdTime                                                  atomic.Int64
-	errors                                                              []atomic.Int64
 }
 
 func (c *counters) lost(r Reason) {
@@ -49,14 +46,8 @@ func (c *counters) lost(r Reason) {
 	}
 }
 
-func (c *counters) failures(f *quorum.Failure) {
-	for _, n := range f.Nodes {
-		c.errors[n.Node].Add(1)
-	}
-}
-
 func (c *counters) stats() Stats {
-	s := Stats{
+	return Stats{
 		Waiting:     int(c.waiting.Load()),
 		Acquired:    c.acquired.Load(),
 		Contended:   c.contended.Load(),
@@ -69,10 +60,5 @@ func (c *counters) stats() Stats {
 		LostTaken:   c.taken.Load(),
 		WaitTime:    time.Duration(c.waitTime.Load()),
 		HoldTime:    time.Duration(c.holdTime.Load()),
-		Errors:      make([]int64, len(c.errors)),
 	}
-	for i := range c.errors {
-		s.Errors[i] = c.errors[i].Load()
-	}
-	return s
 }

@@ -67,9 +67,13 @@ func (t *tenure) release(ctx context.Context, now time.Time) error {
 		} else {
 			t.settle(ctx, renewing)
 		}
-		if failed := c.quorum.Release(ctx, &req, t.grant); failed != nil {
+		heir := t.appoint(&req, now)
+		failed := c.quorum.Release(ctx, &req, t.grant)
+		if heir != nil {
+			heir.settle(t, &req, failed)
+		}
+		if failed != nil {
 			f := failed.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Release returns
-			c.counters.failures(f)
 			err = m.explain(f)
 			if ctx.Err() != nil && !errors.Is(err, ErrLost) {
 				err = ended(ctx, m.key, err)

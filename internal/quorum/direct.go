@@ -15,6 +15,7 @@ func (q *Quorum) direct(ctx context.Context) bool {
 
 func (q *Quorum) acquireDirect(req *server.Request) (Grant, error) {
 	reply := q.nodes[0].Acquire(req)
+	q.nodes[0].count(reply)
 	if reply.Verdict != server.Done {
 		return Grant{}, one(reply).lost()
 	}
@@ -28,6 +29,7 @@ func (q *Quorum) acquireDirect(req *server.Request) (Grant, error) {
 
 func (q *Quorum) releaseDirect(req *server.Request) error {
 	reply := q.nodes[0].Release(req)
+	q.nodes[0].count(reply)
 	if reply.Verdict == server.Done {
 		return nil
 	}

@@ -63,6 +63,9 @@ func (e *extending) ask(i int) {
 	go func() {
 		began := n.begin()
 		replies := n.Extend(e.requests)
+		for _, reply := range replies {
+			n.count(reply)
+		}
 		n.end(began, !silentBatch(replies))
 		e.answers <- answer{i, replies}
 	}()

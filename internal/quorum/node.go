@@ -3,6 +3,7 @@ package quorum
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -13,7 +14,8 @@ import (
 // connection waiting for it until the node timeout.
 type node struct {
 	*server.Server
-	peers bool // whether there are other servers; a single one is never left out
+	peers  bool // whether there are other servers; a single one is never left out
+	failed atomic.Int64
 
 	mu      sync.Mutex
 	pending int           // operations without an answer yet
@@ -24,6 +26,14 @@ type node struct {
 
 // minSilence is how long a server may be silent before it is left out, if answers take no time.
 const minSilence = 20 * time.Millisecond
+
+// count counts the reply if the operation has failed, whatever the other servers said, and however
+// late. A server that is left out was not asked, and did not fail.
+func (n *node) count(reply server.Reply) {
+	if reply.Verdict == server.Failed {
+		n.failed.Add(1)
+	}
+}
 
 // begin notes that an operation starts.
 func (n *node) begin() (now time.Time) {

@@ -40,6 +40,15 @@ func (q *Quorum) Servers() []*server.Server {
 // Size is the number of servers.
 func (q *Quorum) Size() int { return len(q.nodes) }
 
+// Failures returns how many operations have failed on each server.
+func (q *Quorum) Failures() []int64 {
+	all := make([]int64, len(q.nodes))
+	for i, n := range q.nodes {
+		all[i] = n.failed.Load()
+	}
+	return all
+}
+
 // Close waits until the operations under way are over, and stops the clean-up in the background
 // after a last attempt. Each of the two takes d at most.
 func (q *Quorum) Close(d time.Duration) {

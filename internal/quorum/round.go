@@ -97,6 +97,7 @@ func (q *Quorum) each(r *round, absent []error, op func(*node, *server.Request) 
 func (r *round) ask(i int, n *node, op func(*node, *server.Request) server.Reply) {
 	began := n.begin()
 	reply := op(n, &r.req)
+	n.count(reply)
 	// Close waits for the end of the operation, so what is late has to be undone before that.
 	defer n.end(began, !server.TimedOut(reply.Err))
 	undo := r.undo && reply.Verdict == server.Done
