@@ -40,14 +40,14 @@ func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 		a.fresh = line.pause.IsZero()
 		return a, nil
 	}
-	w := line.Join(m.config)
+	w := line.Join()
 	c.counters.waiting.Add(1)
 	defer c.counters.waiting.Add(-1)
 	if m.traced() {
 		m.tell(stepWaiting, Event{Context: ctx})
 	}
 	if err := a.queue(ctx, w); err != nil {
-		line.quit(w)
+		w.Quit()
 		c.part(m.key, line)
 		return a, err
 	}
@@ -123,17 +123,11 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	if l := a.inherit(ctx); l != nil {
 		return l, nil
 	}
-	var t *tenure
-	var err error
-	if a.takeHeir() {
-		err = m.standing(a.line)
-	} else {
-		a.token = m.config.token()
-		if m.config.queue && !a.single {
-			a.place = &place{name: a.token}
-		}
-		t, err = a.try(ctx)
+	a.token = m.config.token()
+	if m.config.queue && !a.single {
+		a.place = &place{name: a.token}
 	}
+	t, err := a.try(ctx)
 	if err != nil && !a.single {
 		c.counters.waiting.Add(1)
 		t, err = a.retry(ctx, err)
@@ -143,7 +137,7 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		a.place.leave(a, t)
 	}
 	if err != nil {
-		a.line.leave()
+		a.line.Leave()
 		c.part(m.key, a.line)
 		return nil, a.gaveUp(ctx, err)
 	}
