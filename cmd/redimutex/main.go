@@ -14,7 +14,7 @@ type terminal struct {
 }
 
 // A command is one of the verbs of redimutex. run gets what follows the verb, and returns the exit
-// status.
+// status. One without a summary is for our own scripts, and in no list.
 type command struct {
 	name, summary string
 	run           func(args []string, t terminal) int
@@ -24,8 +24,12 @@ func commands() []command {
 	return []command{
 		{"run", "run a command while holding a lock", runCommand},
 		{"show", "show who holds a lock", showCommand},
+		{"doctor", "check whether the servers are fit for locks", doctorCommand},
 		{"demo", "see processes race, without a lock and with it", demoCommand},
+		{"completion", "print what completes the words of redimutex in a shell", completionCommand},
+		{"man", "print the manual page", manCommand},
 		{"version", "print the version", versionCommand},
+		{"complete", "", completeCommand},
 	}
 }
 
@@ -64,7 +68,9 @@ func dispatch(args []string, t terminal) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Usage: redimutex COMMAND [ARGUMENTS]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+		if c.summary != "" {
+			fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+		}
 	}
 	fmt.Fprint(w, "\nredimutex COMMAND -h tells more.\n")
 }

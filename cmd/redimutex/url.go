@@ -35,6 +35,7 @@ const (
 type node struct {
 	address string
 	pool    *redis.Pool
+	private bool // nobody can listen on the way: TLS, or a connection within this machine
 }
 
 // servers are one server, or several independent ones for Redlock.
@@ -112,13 +113,14 @@ func newNode(raw string) (node, error) {
 		return node{}, errors.New("the Redis URL is not valid")
 	}
 	if u.Scheme == "unix" {
-		return node{u.Path, pool}, nil
+		return node{u.Path, pool, true}, nil
 	}
 	port := u.Port()
 	if port == "" {
 		port = "6379"
 	}
-	return node{net.JoinHostPort(u.Hostname(), port), pool}, nil
+	private := u.Scheme == "rediss" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	return node{net.JoinHostPort(u.Hostname(), port), pool, private}, nil
 }
 
 // withoutPassword returns a list of URLs as the command may see it: without users and passwords. A
