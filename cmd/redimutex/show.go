@@ -8,26 +8,35 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 const showHelp = `Usage: redimutex show [FLAGS] KEY
 
-Shows who holds the lock KEY, and for how long if it is not renewed. It changes
-nothing. The token of the holder is not shown, because who has it can release
-the lock.
+Shows who holds the lock KEY, since when, for how long if it is not renewed, and
+who waits. It changes nothing. The token of the holder is not shown, because
+who has it can release the lock.
 
   -redis URL  The server; repeat it for Redlock. -redis @FILE reads the URLs
               from a file. Default: $REDIMUTEX_URL (several with commas or
               spaces, or @FILE), else $REDIS_URL, else redis://127.0.0.1:6379
-  -json       One JSON object: key, held, owner ("" if unknown), ttl_ms (-1: the
-              key never expires), fence (0 if none is known), and servers, a
-              list with address, held, owner, ttl_ms, fence and error of each.
+  -json       One JSON object: key, held, owner ("" if unknown), foreign (the
+              token is of another library), ttl_ms (-1: the key never expires),
+              age_ms (-1: unknown), fence (0 if none is known), waiting, queue
+              (a list with owner, waiting_ms and listening of each, which is
+              null if it is not known; the first 100), queue_looked_ms (since a
+              waiter last looked; -1: unknown), agree (how many servers have the
+              same holder), and servers, a list with address, the same, and
+              error of each.
 
 With several servers the lock is held if a majority has the same holder; each
 one's view follows.
+
+  age      Known if locks of this KEY are taken with fencing, as redimutex run
+           does; the fence tells it. If some are and some are not, it may be
+           that of an earlier holder. A counter of fences is kept for an hour
+           after the lock was taken, so the age of an older hold is unknown.
+  waiting  Those who wait with -queue or WithQueue, in order. Who asks again and
+           again instead leaves no trace on the server.
 
 EXAMPLES
   redimutex show nightly-backup
@@ -42,26 +51,6 @@ EXIT STATUS
 `
 
 const exitFree = 1
-
-// A sight is what is known about a lock, by one server or by all of them together.
-type sight struct {
-	Held  bool   `json:"held"`
-	Owner string `json:"owner"`
-	TTL   int64  `json:"ttl_ms"`
-	Fence int64  `json:"fence"`
-}
-
-type serverSight struct {
-	Address string `json:"address"`
-	sight
-	Error string `json:"error,omitempty"`
-}
-
-type lockView struct {
-	Key string `json:"key"`
-	sight
-	Servers []serverSight `json:"servers"`
-}
 
 func showCommand(args []string, t terminal) int {
 	var given urls
@@ -92,9 +81,7 @@ func showCommand(args []string, t terminal) int {
 		return exitUnavailable
 	}
 	if asJSON {
-		encoder := json.NewEncoder(t.out)
-		encoder.SetEscapeHTML(false)
-		encoder.Encode(r) //nolint:errcheck // nowhere to say so
+		printJSON(t.out, r)
 	} else {
 		r.print(t.out)
 	}
@@ -104,85 +91,23 @@ func showCommand(args []string, t terminal) int {
 	return exitFree
 }
 
-// look asks all servers at once. It fails if there is no majority that answers.
-func look(nodes servers, key string) (*lockView, error) {
-	type answer struct {
-		node int
-		view server.View
-		err  error
-	}
-	answers := make(chan answer, len(nodes))
-	for i, n := range nodes {
-		go func() {
-			v, err := server.New(n.pool).Inspect(key, dialTimeout)
-			answers <- answer{i, v, err}
-		}()
-	}
-	r := &lockView{Key: key, Servers: make([]serverSight, len(nodes))}
-	views := make([]server.View, len(nodes))
-	errs := []error{redimutex.ErrUnavailable}
-	for range nodes {
-		a := <-answers
-		s := &r.Servers[a.node]
-		s.Address = nodes[a.node].address
-		views[a.node] = a.view
-		if a.err != nil {
-			s.Error = printable(shortened(a.err).Error())
-			errs = append(errs, redimutex.NodeError{Node: a.node, Err: a.err})
-			continue
-		}
-		s.sight = see(a.view)
-	}
-	if len(errs)-1 > (len(nodes)-1)/2 {
-		return nil, errors.Join(errs...)
-	}
-	r.sight = majority(views)
-	return r, nil
-}
-
-// see leaves the token out of a view.
-func see(v server.View) sight {
-	left := v.Left.Milliseconds()
-	if v.Left < 0 {
-		left = -1
-	}
-	return sight{v.Held, printable(server.Owner(v.Holder)), left, v.Fence}
-}
-
-// majority is what the servers say together. The lock lasts as long as a majority of them has it.
-func majority(views []server.View) sight {
-	var all sight
-	for _, v := range views {
-		all.Fence = max(all.Fence, v.Fence)
-	}
-	need := len(views)/2 + 1
-	for _, v := range views {
-		longer, same := 0, 0
-		for _, other := range views {
-			if !other.Held || other.Holder != v.Holder {
-				continue
-			}
-			same++
-			if other.Left < 0 || v.Left >= 0 && other.Left >= v.Left {
-				longer++
-			}
-		}
-		if !v.Held || same < need {
-			continue
-		}
-		if s := see(v); longer >= need && (!all.Held || s.TTL < 0 || all.TTL >= 0 && s.TTL > all.TTL) {
-			s.Fence = all.Fence
-			all = s
-		}
-	}
-	return all
-}
-
 // print shows the view to people.
 func (r *lockView) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n", printable(r.Key), r.sight)
+	for i, q := range r.Queue {
+		fmt.Fprintf(w, "  %d. %s\n", i+1, q)
+	}
+	if more := r.Waiting - len(r.Queue); more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+	if looked := time.Duration(r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
+		fmt.Fprintf(w, "  nobody in the queue has looked at the lock for %v: they hang or are dead\n", brief(looked))
+	}
 	if len(r.Servers) == 1 {
 		return
+	}
+	if !r.Held && r.Agree > 0 {
+		fmt.Fprintf(w, "  %d of %d servers have a holder, which is no majority: the lock is being taken or given up, or was lost\n", r.Agree, len(r.Servers))
 	}
 	for _, s := range r.Servers {
 		what := s.sight.String()
@@ -193,16 +118,65 @@ func (r *lockView) print(w io.Writer) {
 	}
 }
 
+// silentQueue is after how long waiters are suspected who look once a second when they live.
+const silentQueue = 5 * time.Second
+
 func (s sight) String() string {
-	if !s.Held {
-		return "free"
+	var words []string
+	if s.Held {
+		owner := s.Owner
+		if s.Foreign {
+			owner = "an unknown owner of another library"
+		}
+		words = append(words, heldBy(owner, time.Duration(s.TTL)))
+		age := "unknown"
+		if s.Age >= 0 {
+			age = brief(time.Duration(s.Age) * time.Millisecond).String()
+		}
+		words = append(words, "age "+age)
+		if s.TTL >= 0 {
+			words = append(words, fmt.Sprintf("for another %v", brief(time.Duration(s.TTL)*time.Millisecond)))
+		}
+		if s.Fence > 0 {
+			words = append(words, fmt.Sprintf("fence %d", s.Fence))
+		}
+	} else {
+		words = append(words, "free")
 	}
-	words := []string{heldBy(s.Owner, time.Duration(s.TTL))}
-	if s.TTL >= 0 {
-		words = append(words, fmt.Sprintf("for another %v", time.Duration(s.TTL)*time.Millisecond))
-	}
-	if s.Fence > 0 {
-		words = append(words, fmt.Sprintf("fence %d", s.Fence))
+	if s.Waiting > 0 {
+		words = append(words, fmt.Sprintf("%d waiting in the queue", s.Waiting))
 	}
 	return strings.Join(words, ", ")
+}
+
+func (q waiterSight) String() string {
+	s := q.Owner
+	if s == "" {
+		s = "an unknown owner"
+	}
+	if q.Since >= 0 {
+		s += fmt.Sprintf(", for %v", brief(time.Duration(q.Since)*time.Millisecond))
+	}
+	if q.Listening != nil && !*q.Listening {
+		s += ", does not listen: dead, or connecting again"
+	}
+	return s
+}
+
+// brief rounds a time to what people want to know.
+func brief(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond)
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// printJSON prints what a script reads.
+func printJSON(w io.Writer, v any) {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(v) //nolint:errcheck // nowhere to say so
 }

@@ -14,7 +14,9 @@ import (
 // more than the beginning. As with SCAN, a key that exists all the time is found; one that comes or
 // goes meanwhile may be.
 type Search struct {
-	Seen    int  // keys that were looked at
+	Passed  int  // keys that the server has gone through, about
+	Total   int  // keys on the server, about; 0 if unknown
+	Seen    int  // those that are strings of the pattern, and were looked at
 	Refused int  // those of them that the user may not read
 	Done    bool // there are no more
 
@@ -48,10 +50,16 @@ func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
 		return nil, err
 	}
 	defer ses.close()
+	if f.Passed == 0 {
+		if reply, err := redis.Int(ses.do("DBSIZE")); err == nil { // not everybody may know
+			f.Total = reply
+		}
+	}
 	keys, err := f.scan(ses)
 	if err != nil {
 		return nil, err
 	}
+	f.Passed += searchCount
 	f.Seen += len(keys)
 	keys = slices.DeleteFunc(keys, ourOwn)
 
