@@ -1,11 +1,13 @@
 # Tools are pinned here and in .ci/run.
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 1m
+# make man completion PREFIX=/usr/local puts them where the system looks.
+PREFIX ?= .
 
-.PHONY: help test race cover lint fuzz bench demo ci
+.PHONY: help test race cover lint fuzz bench demo man completion ci
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 test: ## run the tests
 	go test ./...
@@ -28,6 +30,16 @@ bench: ## run the benchmarks
 
 demo: ## see processes race, without a lock and with it
 	go run ./cmd/redimutex demo
+
+man: ## write the manual page to PREFIX/share
+	mkdir -p $(PREFIX)/share/man/man1
+	go run ./cmd/redimutex man >$(PREFIX)/share/man/man1/redimutex.1
+
+completion: ## write the completion of bash, zsh and fish to PREFIX/share
+	cd $(PREFIX) && mkdir -p share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d
+	go run ./cmd/redimutex completion bash >$(PREFIX)/share/bash-completion/completions/redimutex
+	go run ./cmd/redimutex completion zsh >$(PREFIX)/share/zsh/site-functions/_redimutex
+	go run ./cmd/redimutex completion fish >$(PREFIX)/share/fish/vendor_completions.d/redimutex.fish
 
 ci: ## all that has to pass
 	bash .ci/run
