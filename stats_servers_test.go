@@ -14,7 +14,7 @@ import (
 func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	t.Parallel()
 	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute))
+	client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
 	m := client.Mutex("k")
 	m.Lock()
 	m.Unlock()

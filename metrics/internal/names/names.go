@@ -1,0 +1,96 @@
+// Package names has the words by which metrics, spans and logs call the same things, so that who has
+// found a lock in one of them can look for it in the others.
+package names
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redimutex/redimutex"
+)
+
+// What labels and attributes are called.
+const (
+	Key     = "key"
+	Owner   = "owner"   // see [redimutex.WithOwner]
+	Fence   = "fence"   // see [redimutex.WithFencing]
+	Server  = "server"  // place of its pool in the list given to NewClient, from 0, or a name
+	Outcome = "outcome" // how a wait, a hold or a renewal has ended; see below
+	Reason  = "reason"  // how a lease was lost; see [redimutex.Reason]
+	Attempt = "attempt" // number of tries
+)
+
+// How a wait ends.
+const (
+	Acquired    = "acquired"
+	Locked      = "locked"      // somebody else held it until time or tries ran out
+	Unavailable = "unavailable" // too few servers answered until time or tries ran out
+	Refused     = "refused"     // the servers refuse for good
+	Cancelled   = "cancelled"   // the caller's context ended
+	Closed      = "closed"      // the Client was closed
+	Failed      = "failed"      // anything else
+)
+
+// How a hold ends. A renewal ends as [Renewed] or [Failed].
+const (
+	Released   = "released"
+	Lost       = "lost"       // it was lost before Unlock
+	Unreleased = "unreleased" // Unlock could not tell enough servers, so the key has to expire
+	Renewed    = "renewed"
+)
+
+// OfWait returns how a wait has ended that returned err. What a wait that the caller has cancelled
+// died of does not matter: the cause may be the loss of another lock.
+func OfWait(err error) string {
+	var node redimutex.NodeError
+	switch {
+	case err == nil:
+		return Acquired
+	case errors.Is(err, context.Canceled):
+		return Cancelled
+	case errors.Is(err, redimutex.ErrLocked):
+		return Locked
+	case errors.Is(err, redimutex.ErrUnavailable):
+		return Unavailable
+	case errors.Is(err, redimutex.ErrClosed):
+		return Closed
+	case errors.Is(err, context.DeadlineExceeded):
+		return Cancelled
+	case errors.As(err, &node):
+		return Refused
+	}
+	return Failed
+}
+
+// OfHold returns how a hold has ended whose Unlock returned err.
+func OfHold(err error) string {
+	switch {
+	case err == nil:
+		return Released
+	case errors.Is(err, redimutex.ErrLost):
+		return Lost
+	}
+	return Unreleased
+}
+
+// OfRenewal returns how a renewal has ended.
+func OfRenewal(err error) string {
+	if err == nil {
+		return Renewed
+	}
+	return Failed
+}
+
+// OfLoss returns the reason for which a lease was lost, or "" if err is no loss.
+func OfLoss(err error) string {
+	var lost redimutex.LostError
+	if errors.As(err, &lost) {
+		return string(lost.Reason)
+	}
+	return ""
+}
+
+// Clean makes text of what users name keys and owners. Redis takes any bytes; Prometheus and
+// OpenTelemetry take UTF-8, and panic at the rest or throw it away.
+func Clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,120 @@
+package redimutexprom
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/metrics/internal/names"
+)
+
+// A Collector is a [prometheus.Collector] of one Client.
+type Collector struct {
+	client  *redimutex.Client
+	config  *config
+	figures []figure
+	oldest  *prometheus.Desc
+	wait    *prometheus.HistogramVec
+	hold    *prometheus.HistogramVec
+	stop    func()
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a Collector of client, which has yet to be registered. It observes the locks of client
+// from now on, until [Collector.Close]. It panics if an option makes no sense.
+func New(client *redimutex.Client, opts ...Option) *Collector {
+	if client == nil {
+		panic("redimutexprom: New needs a Client, and got nil")
+	}
+	c := &Collector{client: client, config: newConfig(len(client.Stats().Errors), opts)}
+	var keyed []string // labels of what can be told by key
+	if c.config.key != nil {
+		keyed = []string{names.Key}
+	}
+	c.figures = append(figures(c.config.labels), serverErrors(c.config.servers, c.config.labels)...)
+	c.oldest = prometheus.NewDesc("redimutex_oldest_hold_seconds",
+		"Age of the oldest hold that is in use, 0 without one.", keyed, c.config.labels)
+	c.wait = c.histogram("redimutex_wait_seconds",
+		"Time from the call to the lock, or to giving up.", c.config.wait, keyed)
+	c.hold = c.histogram("redimutex_hold_seconds",
+		"Time from the lock to Unlock.", c.config.hold, keyed)
+	c.stop = sync.OnceFunc(client.Observe(c.trace()))
+	return c
+}
+
+func (c *Collector) histogram(name, help string, buckets []float64, keyed []string) *prometheus.HistogramVec {
+	opts := prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: c.config.labels}
+	if c.config.native {
+		// Sparse buckets are bounded, and a histogram that is full is not reset more than once an hour.
+		opts.NativeHistogramBucketFactor = 1.1
+		opts.NativeHistogramMaxBucketNumber = 160
+		opts.NativeHistogramMinResetDuration = time.Hour
+	}
+	return prometheus.NewHistogramVec(opts, append([]string{names.Outcome}, keyed...))
+}
+
+// trace feeds the histograms. The outcomes that happen all the time are there from the start, so that
+// a rate sees their first step, and are not looked up each time.
+func (c *Collector) trace() *redimutex.Trace {
+	if c.config.key != nil {
+		return &redimutex.Trace{
+			Acquired: func(e redimutex.Event) { c.observe(c.wait, names.Acquired, e.Key, e.Wait) },
+			GaveUp:   func(e redimutex.Event) { c.observe(c.wait, names.OfWait(e.Err), e.Key, e.Wait) },
+			Released: func(e redimutex.Event) { c.observe(c.hold, names.OfHold(e.Err), e.Key, e.Held) },
+		}
+	}
+	acquired := c.wait.WithLabelValues(names.Acquired)
+	released := c.hold.WithLabelValues(names.Released)
+	return &redimutex.Trace{
+		Acquired: func(e redimutex.Event) { acquired.Observe(e.Wait.Seconds()) },
+		GaveUp: func(e redimutex.Event) {
+			c.wait.WithLabelValues(names.OfWait(e.Err)).Observe(e.Wait.Seconds())
+		},
+		Released: func(e redimutex.Event) {
+			if e.Err == nil {
+				released.Observe(e.Held.Seconds())
+				return
+			}
+			c.hold.WithLabelValues(names.OfHold(e.Err)).Observe(e.Held.Seconds())
+		},
+	}
+}
+
+func (c *Collector) observe(h *prometheus.HistogramVec, outcome, key string, d time.Duration) {
+	h.WithLabelValues(outcome, c.name(key)).Observe(d.Seconds())
+}
+
+// name returns the value of the label "key".
+func (c *Collector) name(key string) string { return names.Clean(c.config.key(key)) }
+
+// Close stops observing the locks, so that the histograms stay as they are. It does not unregister the
+// Collector, nor close the Client.
+func (c *Collector) Close() { c.stop() }
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	seen := make(map[*prometheus.Desc]bool)
+	for _, f := range c.figures {
+		if !seen[f.desc] {
+			seen[f.desc] = true
+			ch <- f.desc
+		}
+	}
+	ch <- c.oldest
+	c.wait.Describe(ch)
+	c.hold.Describe(ch)
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.client.Stats()
+	for _, f := range c.figures {
+		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.read(s), f.labels...)
+	}
+	c.collectOldest(ch)
+	c.wait.Collect(ch)
+	c.hold.Collect(ch)
+}

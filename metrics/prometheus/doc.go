@@ -1,0 +1,32 @@
+// Package redimutexprom shows Prometheus what the locks of a [redimutex.Client] do.
+//
+//	collector := redimutexprom.New(client)
+//	prometheus.MustRegister(collector)
+//	defer collector.Close()
+//
+// One Client makes a fixed number of series, whatever the number of its keys, unless [WithKeyLabel]
+// asks for more. Programs with several Clients register a Collector for each, with [WithLabels] that
+// tell them apart.
+//
+// The metrics are
+//
+//	redimutex_locks_held                      gauge      holds that are alive
+//	redimutex_waiters                         gauge      goroutines that wait for a lock
+//	redimutex_oldest_hold_seconds             gauge      age of the oldest hold that is in use; 0 without one
+//	redimutex_acquired_total                  counter    locks acquired
+//	redimutex_contended_total                 counter    of those, not at the first try
+//	redimutex_released_total                  counter    locks unlocked
+//	redimutex_failed_total                    counter    calls that ended without the lock
+//	redimutex_renewals_total{outcome}         counter    renewals: renewed, failed
+//	redimutex_lost_total{reason}              counter    leases lost: expired, deleted, taken
+//	redimutex_server_errors_total{server}     counter    failed operations by server
+//	redimutex_wait_seconds{outcome}           histogram  from the call to the lock, or to giving up
+//	redimutex_hold_seconds{outcome}           histogram  from the lock to Unlock
+//
+// The outcome of a wait is acquired, locked (somebody else held it until time or tries ran out),
+// unavailable (too few servers answered), refused (the servers refuse for good), cancelled (the
+// caller's context ended), closed (the Client was) or failed; that of a hold is released, lost, or
+// unreleased (Unlock could not tell enough servers, so the key has to expire).
+//
+// The counters count from when the Client was made, the histograms from [New].
+package redimutexprom

@@ -1,0 +1,87 @@
+package redimutexprom
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// An Option changes what a [Collector] shows. Options that make no sense panic in [New].
+type Option func(*config)
+
+type config struct {
+	labels  prometheus.Labels
+	servers []string
+	wait    []float64
+	hold    []float64
+	native  bool
+	key     func(string) string
+}
+
+// WithLabels adds labels with fixed values to all series, such as the name of a Client where a
+// program has several.
+func WithLabels(labels prometheus.Labels) Option { return func(c *config) { c.labels = labels } }
+
+// WithServerNames sets the values of the label "server", one name for each pool of the Client, in
+// their order. The default is their number, from 0, as in the text of errors.
+func WithServerNames(names ...string) Option {
+	return func(c *config) { c.servers = slices.Clone(names) }
+}
+
+// WithBuckets sets the upper limits of the buckets of the two histograms, in seconds and rising. An
+// empty list leaves the default: 16 buckets from 1 ms to 5 minutes.
+func WithBuckets(wait, hold []float64) Option {
+	return func(c *config) {
+		if len(wait) > 0 {
+			c.wait = slices.Clone(wait)
+		}
+		if len(hold) > 0 {
+			c.hold = slices.Clone(hold)
+		}
+	}
+}
+
+// WithNativeHistograms adds native buckets to the histograms, each about 10% wider than the one before,
+// for servers that scrape them. The classic ones stay, for the rest.
+func WithNativeHistograms() Option { return func(c *config) { c.native = true } }
+
+// WithKeyLabel adds a label "key" to the two histograms and to redimutex_oldest_hold_seconds. Its value
+// is what name makes of the key of the lock. Each value costs some 20 series for every outcome, which
+// stay as long as the process lives, so name has to have few results: "invoices" of "invoices:4711",
+// not the key itself where keys are many. It must be safe for concurrent use, and fast.
+func WithKeyLabel(name func(key string) string) Option {
+	return func(c *config) { c.key = name }
+}
+
+// buckets are the default: waits and holds of locks take from a round trip to minutes.
+var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+func newConfig(servers int, opts []Option) *config {
+	c := &config{wait: buckets, hold: buckets}
+	for _, o := range opts {
+		if o == nil {
+			panic("redimutexprom: an Option is nil")
+		}
+		o(c)
+	}
+	if c.servers == nil {
+		for i := range servers {
+			c.servers = append(c.servers, strconv.Itoa(i))
+		}
+	}
+	if len(c.servers) != servers {
+		panic(fmt.Sprintf("redimutexprom: WithServerNames: got %d names, and the Client has %d servers", len(c.servers), servers))
+	}
+	if slices.ContainsFunc(c.servers, func(name string) bool { return name == "" }) || len(distinct(c.servers)) != servers {
+		panic(fmt.Sprintf("redimutexprom: WithServerNames(%q): the names have to differ, and none may be empty", c.servers))
+	}
+	return c
+}
+
+func distinct(names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
