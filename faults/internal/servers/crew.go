@@ -1,0 +1,112 @@
+package servers
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A feature is a way to use the library.
+type feature struct {
+	name    string
+	servers int  // how many it locks on
+	shared  bool // over Multiplex
+	cold    bool // no connection is kept
+	options func(ttl time.Duration) []redimutex.Option
+}
+
+func none(time.Duration) []redimutex.Option { return nil }
+
+func fencing(time.Duration) []redimutex.Option {
+	return []redimutex.Option{redimutex.WithFencing()}
+}
+
+func queued(time.Duration) []redimutex.Option {
+	return []redimutex.Option{redimutex.WithQueue()}
+}
+
+func reusing(ttl time.Duration) []redimutex.Option {
+	return []redimutex.Option{redimutex.WithLeaseReuse(min(ttl/4, 50*time.Millisecond))}
+}
+
+// Single are the features of a lock on one server.
+var single = []feature{
+	{name: "plain", servers: 1, options: none},
+	{name: "fencing", servers: 1, options: fencing},
+	{name: "queue", servers: 1, options: queued},
+	{name: "reuse", servers: 1, options: reusing},
+	{name: "Multiplex", servers: 1, options: none, shared: true},
+}
+
+// All are these and Redlock.
+var all = append([]feature{
+	{name: "Redlock of 3", servers: 3, options: none},
+	{name: "Redlock of 3 with fencing", servers: 3, options: fencing},
+}, single...)
+
+// A dialer opens a connection to one server, by whatever way leads there.
+type dialer func(ctx context.Context) (net.Conn, error)
+
+// direct is the way to a server without anything in between.
+func direct(s *redistest.Server) dialer { return toward(s.Addr()) }
+
+func toward(addr string) dialer {
+	return func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", addr)
+	}
+}
+
+// pool returns a pool such as a program that knows nothing of locks has. Without a timeout for its
+// replies it waits for ever.
+func pool(t testing.TB, d dialer, timeout time.Duration) *redis.Pool {
+	p := &redis.Pool{
+		MaxIdle: 100,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			c, err := d(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return redis.NewConn(c, timeout, timeout), nil
+		},
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// client returns a Client with the feature on the first servers of dialers. It is closed in the end.
+func (f feature) client(t testing.TB, dialers []dialer, ttl time.Duration, more ...redimutex.Option) *redimutex.Client {
+	var pools []redimutex.Pool
+	for _, d := range dialers[:f.servers] {
+		p := pool(t, d, 0)
+		if f.cold {
+			p.MaxIdle = 0
+		}
+		if !f.shared {
+			pools = append(pools, p)
+			continue
+		}
+		m := redimutex.Multiplex(p, 1)
+		t.Cleanup(func() { m.Close() })
+		pools = append(pools, m)
+	}
+	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(quiet)}, f.options(ttl)...)
+	c := redimutex.NewClient(pools, append(opts, more...)...)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// start starts n real servers.
+func start(t testing.TB, n int) (servers []*redistest.Server, dialers []dialer) {
+	for range n {
+		s := redistest.Real(t)
+		servers, dialers = append(servers, s), append(dialers, direct(s))
+	}
+	return servers, dialers
+}

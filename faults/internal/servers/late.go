@@ -1,0 +1,125 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+func lateReplyRow() evidence.Row {
+	return evidence.Row{
+		ID: 14, Name: "late-reply", Fault: "reply later than the lease", Must: "never a success",
+		Short: 10 * time.Second, Long: time.Minute, Run: play(lateReplies),
+	}
+}
+
+// shortTTL is that of locks whose replies come after more than half of it, up to twice.
+const shortTTL = 300 * time.Millisecond
+
+func lateReplies(r *run) {
+	servers, dialers := start(r.t, 3)
+	var mu sync.Mutex
+	delay := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.between(shortTTL/2, 2*shortTTL)
+	}
+	held, tried := 0, 0
+	for round := 0; r.more(round, 3, 20); round++ {
+		r.round(func(t testing.TB) {
+			proxies, through := make([]*proxy, len(servers)), make([]dialer, len(servers))
+			for i, d := range dialers {
+				proxies[i] = newProxy(t, d)
+				through[i] = proxies[i].dial
+			}
+			var mutexes []*redimutex.Mutex
+			for _, f := range all {
+				for i := range 5 {
+					c := f.client(t, through, shortTTL, redimutex.WithNodeTimeout(shortTTL*19/20))
+					m := c.Mutex(fmt.Sprintf("%d %s %d", round, f.name, i))
+					warm(t, c.Mutex(m.Key()+" before"), true)
+					mutexes = append(mutexes, m)
+				}
+			}
+			for _, p := range proxies {
+				p.tell(func(reply bool) treatment {
+					if reply {
+						return treatment{kind: delayed, delay: delay()}
+					}
+					return treatment{}
+				})
+			}
+			var each sync.WaitGroup
+			var wins []string
+			for i, m := range mutexes {
+				each.Go(func() {
+					err := lockOnce(m, i%2 == 0)
+					mu.Lock()
+					defer mu.Unlock()
+					tried++
+					if err != nil {
+						held++
+					} else {
+						wins = append(wins, m.String())
+					}
+				})
+			}
+			each.Wait()
+			if len(wins) > 0 {
+				r.note(fmt.Sprintf("Locked although the reply came late: %q.", wins))
+			}
+		})
+	}
+	r.figure(evidence.Figure{
+		Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d successes", tried-held),
+	})
+	r.note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
+	peersLate(r, dialers)
+}
+
+// lockOnce tries by one of the two verbs, which ask the server in different ways.
+func lockOnce(m *redimutex.Mutex, waiting bool) error {
+	if waiting {
+		return m.LockContext(context.Background(), shortTTL*3/4)
+	}
+	return m.TryLockContext(context.Background())
+}
+
+func peersLate(r *run, dialers []dialer) {
+	for _, name := range []string{"redsync", "redislock"} {
+		r.round(func(t testing.TB) {
+			p := newProxy(t, dialers[0])
+			open := redislockPeer(t, p.dial, shortTTL, false)
+			if name == "redsync" {
+				open = redsyncPeer(t, []dialer{p.dial}, 5*time.Second, redsync.WithExpiry(shortTTL), redsync.WithTries(1))
+			}
+			if l := open(name + " before"); l.Lock(context.Background()) != nil || l.Unlock(context.Background()) != nil {
+				t.Fatal(name + " doesn't lock")
+			}
+			p.tell(func(reply bool) treatment {
+				if reply {
+					return treatment{kind: delayed, delay: shortTTL * 3 / 2}
+				}
+				return treatment{}
+			})
+			held := 0
+			const tried = 3
+			for i := range tried {
+				if open(fmt.Sprintf("%s %d", name, i)).Lock(context.Background()) != nil {
+					held++
+				}
+			}
+			r.figure(evidence.Figure{
+				Library: name, Held: held, Tried: tried, NotJudged: true,
+				Worst: fmt.Sprintf("%d successes with replies after one and a half TTLs", tried-held),
+			})
+		})
+	}
+}

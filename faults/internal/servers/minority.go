@@ -1,0 +1,173 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func minorityRow() evidence.Row {
+	return evidence.Row{
+		ID: 8, Name: "minority", Fault: "1 or 2 of 5 servers paused", Must: "a quorum is enough: Lock and Unlock p99 <= 5 ms",
+		Short: 8 * time.Second, Long: 90 * time.Second, Run: play(minority),
+	}
+}
+
+// promptly is what the table asks of Lock and Unlock.
+const promptly = 5 * time.Millisecond
+
+// minorityTTL makes the node timeout 3 s: whoever waits for a paused server is seen, however slow
+// the machine is.
+const minorityTTL = time.Minute
+
+// fives are the features that are tried on five servers.
+var fives = []feature{
+	{name: "plain", servers: 5, options: none},
+	{name: "fencing", servers: 5, options: fencing},
+	{name: "queue", servers: 5, options: queued},
+	{name: "Multiplex", servers: 5, options: none, shared: true},
+}
+
+// Cycles are how long some rounds of Lock and Unlock took, and how many goroutines there were.
+type cycles struct {
+	lock, unlock times
+	failed       error
+	grown        int // how many more goroutines the second half had at most than there were in the middle
+}
+
+// cycle locks and unlocks n keys, one after the other.
+func cycle(c *redimutex.Client, n int) cycles {
+	var all cycles
+	usual := 0
+	for i := range n {
+		m := c.Mutex(fmt.Sprintf("k%d", i))
+		began := time.Now()
+		err := m.LockContext(context.Background(), 0)
+		locked := time.Now()
+		if err == nil {
+			err = m.UnlockContext(context.Background())
+		}
+		if err != nil {
+			all.failed = err
+			return all
+		}
+		all.lock = append(all.lock, locked.Sub(began))
+		all.unlock = append(all.unlock, time.Since(locked))
+		switch now := runtime.NumGoroutine(); {
+		case i == n/2:
+			usual = now
+		case i > n/2:
+			all.grown = max(all.grown, now-usual)
+		}
+	}
+	return all
+}
+
+func minority(r *run) {
+	servers, dialers := start(r.t, 5)
+	const cycled = 1000
+	held, tried := 0, 0
+	var calm, locked, unlocked, late times
+	grown := 0
+	for ; r.more(tried, 2*len(fives), 20*len(fives)); tried++ {
+		before := runtime.NumGoroutine()
+		which := r.rng.Perm(5)[:1+tried%2]
+		var calmly, got cycles
+		var lateness times
+		r.round(func(t testing.TB) {
+			c := fives[tried/2%len(fives)].client(t, dialers, minorityTTL)
+			calmly = cycle(c, cycled/4)
+			pause(servers, which)
+			h := watchHiccups()
+			got = cycle(c, cycled)
+			lateness = h.end()
+			resume(servers, which)
+		})
+		r.quiet(before)
+		limit := minorityTTL / 40
+		if r.Long {
+			limit = promptly + lateness.quantile(0.99)
+		}
+		if got.within(limit) {
+			held++
+		} else {
+			r.note(fmt.Sprintf("Round %d with %d of 5 servers paused: error %v, Lock p99 %s, Unlock p99 %s, limit %s, %+d goroutines.",
+				tried, len(which), got.failed, ms(got.lock.quantile(0.99)), ms(got.unlock.quantile(0.99)), ms(limit), got.grown))
+		}
+		calm, late = append(calm, calmly.lock...), append(late, lateness...)
+		locked, unlocked = append(locked, got.lock...), append(unlocked, got.unlock...)
+		grown = max(grown, got.grown)
+	}
+	r.figure(evidence.Figure{
+		Library: evidence.Ours, Held: held, Tried: tried,
+		Worst: fmt.Sprintf("Lock p99 %s, Unlock p99 %s, limit 5 ms (Lock p99 without the fault: %s); %+d goroutines",
+			ms(locked.quantile(0.99)), ms(unlocked.quantile(0.99)), ms(calm.quantile(0.99)), grown),
+	})
+	r.note(fmt.Sprintf("A try is a round of %d calls of Lock and Unlock with one or two servers paused. Meanwhile this machine woke "+
+		"a goroutine that only looks at the clock %s late at p99, which the long version adds to the limit.", cycled, ms(late.quantile(0.99))))
+	peerMinority(r, servers, dialers)
+}
+
+// mayGrow is by how many goroutines the second half of a round may grow: a leak would be two for each of
+// its 500 calls. Calls ask a paused server until it has been silent for 20 ms or, on a busy machine, for
+// eight times as long as answers take there; after that one goroutine waits to see it recover.
+const mayGrow = 50
+
+// within reports whether all went well: no error, no call that waited, no goroutines that pile up.
+func (c cycles) within(limit time.Duration) bool {
+	return c.failed == nil && c.lock.quantile(0.99) <= limit && c.unlock.quantile(0.99) <= limit && c.grown <= mayGrow
+}
+
+// peerMinority has redsync lock while two of the servers are paused.
+func peerMinority(r *run, servers []*redistest.Server, dialers []dialer) {
+	limit := 3 * time.Second
+	if r.Long {
+		limit = 12 * time.Second
+	}
+	r.round(func(t testing.TB) {
+		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
+		which := []int{1, 3}
+		pause(servers, which)
+		o := patience(limit, func() error { return mutex.Lock(context.Background()) })
+		resume(servers, which)
+		held := 0
+		if !o.still && o.took <= limit/2 {
+			held = 1
+		}
+		r.figure(evidence.Figure{Library: "redsync", Held: held, Tried: 1, Worst: "Lock " + o.String(), NotJudged: true})
+	})
+}
+
+func pause(servers []*redistest.Server, which []int) {
+	for _, i := range which {
+		servers[i].Pause()
+	}
+}
+
+func resume(servers []*redistest.Server, which []int) {
+	for _, i := range which {
+		servers[i].Resume()
+	}
+}
+
+// round plays f on a stage of its own, so that what belongs to it is gone afterwards.
+func (r *run) round(f func(t testing.TB)) {
+	if err := evidence.Stage(r.t.Context(), f); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// quiet waits until there are no more goroutines than n.
+func (r *run) quiet(n int) {
+	redistest.Wait(r.t, fmt.Sprintf("%d goroutines at most", n), func() bool {
+		return runtime.NumGoroutine() <= n
+	})
+}

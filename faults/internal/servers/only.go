@@ -1,0 +1,113 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+func onlyServerRow() evidence.Row {
+	return evidence.Row{
+		ID: 10, Name: "only", Fault: "the only server paused: Extend, Unlock", Must: "the ctx is honoured: <= ctx + 50 ms",
+		Short: 10 * time.Second, Long: 2 * time.Minute, Run: play(onlyServer),
+	}
+}
+
+func onlyServer(r *run) {
+	servers, dialers := start(r.t, 1)
+	lateness := tardiness{long: r.Long}
+	for round := 0; r.more(round, 2, 40); round++ {
+		for _, f := range single {
+			r.round(func(t testing.TB) {
+				c := f.client(t, dialers, hour)
+				m := c.Mutex("only " + f.name)
+				if err := m.LockContext(r.t.Context(), forever); err != nil {
+					t.Fatal(err)
+				}
+				lease := m.Lease()
+				servers[0].Pause()
+				for i := range 2 {
+					lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), i == 1, func(ctx context.Context) error {
+						return lease.Extend(ctx, 2*hour)
+					}, func(err error) string { return checkSilence(err, i == 1) })
+				}
+				cancel := round%2 == 1
+				lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), cancel, m.UnlockContext, func(err error) string {
+					if err == nil && f.name == "reuse" {
+						return "" // the lock is kept for the next goroutine: nobody is asked
+					}
+					return checkSilence(err, cancel)
+				})
+				lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), cancel, func(ctx context.Context) error {
+					return c.Mutex("another of "+f.name).LockContext(ctx, 0)
+				}, func(err error) string { return checkSilence(err, cancel) })
+				servers[0].Resume()
+			})
+		}
+	}
+	r.figure(lateness.figure())
+	r.wrong(&lateness)
+	r.note("Each try is an Extend, an Unlock or a Lock with a ctx that ends, by its deadline or by cancellation, while the server is paused.")
+	peersOnly(r, servers[0].Pause, servers[0].Resume, dialers)
+}
+
+// checkSilence says what is wrong with the error of a call that no server has answered.
+func checkSilence(err error, cancelled bool) string {
+	switch {
+	case err == nil:
+		return "success without an answer"
+	case cancelled && errors.Is(err, context.Canceled):
+		return ""
+	case !cancelled && errors.Is(err, context.DeadlineExceeded) && errors.Is(err, redimutex.ErrUnavailable):
+		return ""
+	}
+	return fmt.Sprintf("got %v", err)
+}
+
+// peersOnly has the others extend and unlock with a ctx of 100 ms, over connections with their usual
+// timeouts: 5 s for redigo, as redimutex.NewPool has it, and what go-redis does by itself.
+func peersOnly(r *run, pause, resume func(), dialers []dialer) {
+	limit := time.Second
+	if r.Long {
+		limit = 20 * time.Second
+	}
+	for _, p := range []struct {
+		name string
+		open func(t testing.TB) func(string) peer
+	}{
+		{"redsync", func(t testing.TB) func(string) peer {
+			return redsyncPeer(t, dialers, 5*time.Second, redsync.WithExpiry(hour))
+		}},
+		{"redislock", func(t testing.TB) func(string) peer { return redislockPeer(t, dialers[0], hour, false) }},
+	} {
+		r.round(func(t testing.TB) {
+			locks := p.open(t)
+			extending, unlocking := locks(p.name+" extending"), locks(p.name+" unlocking")
+			for _, l := range []peer{extending, unlocking} {
+				if err := l.Lock(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pause()
+			defer resume()
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			extended := patience(limit, func() error { return extending.Extend(ctx) })
+			ctx, cancel = context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			unlocked := patience(limit, func() error { return unlocking.Unlock(ctx) })
+			const allowed = 100 * time.Millisecond
+			r.figure(evidence.Figure{
+				Library: p.name, Held: inTime(extended, allowed) + inTime(unlocked, allowed), Tried: 2, NotJudged: true,
+				Worst: fmt.Sprintf("with a ctx of 100 ms: Extend %s, Unlock %s", extended, unlocked),
+			})
+		})
+	}
+}
