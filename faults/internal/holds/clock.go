@@ -1,0 +1,141 @@
+package holds
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+// An instant is a time in ns on the monotonic clock that all processes of a machine share.
+type instant int64
+
+func now() instant {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // every kernel that Go runs on has that clock
+	}
+	return instant(ts.Nano())
+}
+
+// instantOf converts t. A process that is held up in here gets a time that is too early, so nobody is
+// blamed for more than he has promised.
+func instantOf(t time.Time) instant {
+	i := now()
+	return i + instant(time.Until(t))
+}
+
+func (i instant) add(d time.Duration) instant     { return i + instant(d) }
+func (i instant) sub(other instant) time.Duration { return time.Duration(i - other) }
+
+// Noise is how late this machine's timers are, apart from anything that we do with locks. What a
+// row measures can't be more punctual than that.
+type noise struct {
+	stop chan struct{}
+	over sync.WaitGroup
+
+	mu   sync.Mutex
+	late []lateness
+}
+
+type lateness struct{ from, to instant }
+
+const noiseStep = time.Millisecond
+
+func listen() *noise {
+	n := &noise{stop: make(chan struct{})}
+	n.over.Go(func() {
+		ticker := time.NewTimer(noiseStep)
+		defer ticker.Stop()
+		for {
+			due := now().add(noiseStep)
+			ticker.Reset(noiseStep)
+			select {
+			case <-n.stop:
+				return
+			case <-ticker.C:
+			}
+			if at := now(); at.sub(due) > noiseStep/2 {
+				n.mu.Lock()
+				n.late = append(n.late, lateness{due, at})
+				n.mu.Unlock()
+			}
+		}
+	})
+	return n
+}
+
+func (n *noise) close() {
+	close(n.stop)
+	n.over.Wait()
+}
+
+// worst returns by how much a timer was late at most between two instants.
+func (n *noise) worst(from, to instant) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	worst := noiseStep / 2
+	first, _ := slices.BinarySearchFunc(n.late, from, func(l lateness, at instant) int { return int(l.to - at) })
+	for _, l := range n.late[first:] {
+		if l.from > to {
+			break
+		}
+		worst = max(worst, l.to.sub(l.from))
+	}
+	return worst
+}
+
+// A sample is something that took a while.
+type sample struct {
+	took  time.Duration
+	noise time.Duration // how late timers were meanwhile
+}
+
+// A bound is what samples are held against.
+type bound struct {
+	limit   time.Duration
+	words   string        // the limit in words
+	strict  bool          // the limit is judged, with the noise added to it; else only slack is
+	share   float64       // of the samples that have to keep to it: 1, or 0.99
+	slack   time.Duration // for a machine of which nothing is known
+	unheard int           // tries that ended without a sample, and never held
+}
+
+// figure judges samples.
+func (b bound) figure(library string, samples []sample) evidence.Figure {
+	f := evidence.Figure{Library: library, Tried: len(samples) + b.unheard}
+	if len(samples) == 0 {
+		f.Worst = "nothing was measured"
+		return f
+	}
+	var took, noises []time.Duration
+	for _, s := range samples {
+		allowed := b.limit + s.noise
+		if !b.strict {
+			allowed = b.limit + b.slack
+		}
+		if s.took <= allowed {
+			f.Held++
+		}
+		took, noises = append(took, s.took), append(noises, s.noise)
+	}
+	if b.unheard == 0 && float64(f.Held) >= b.share*float64(f.Tried) {
+		f.Held = f.Tried
+	}
+	f.Worst = fmt.Sprintf("p99 %v, most %v; limit %s = %v; timers were late by %v at most",
+		ms(quantile(took, .99)), ms(quantile(took, 1)), b.words, ms(b.limit), ms(quantile(noises, 1)))
+	return f
+}
+
+// quantile returns the duration that a share q does not exceed. It sorts.
+func quantile(ds []time.Duration, q float64) time.Duration {
+	slices.Sort(ds)
+	return ds[max(0, min(int(q*float64(len(ds))+.999999), len(ds))-1)]
+}
+
+// ms rounds for people.
+func ms(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -1,0 +1,265 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// deleted is the key that goes away under its holder, by a DEL or because the server was full.
+func deleted() evidence.Row {
+	row := evidence.Row{
+		ID: 5, Name: "deleted", Fault: "key deleted or evicted while held",
+		Must: "loss signalled", Short: 6 * time.Second, Long: 60 * time.Second,
+	}
+	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
+		err = evidence.Stage(ctx, func(t testing.TB) {
+			plain := []string{redistest.Real(t).Addr()}
+			full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
+			r, err = deleteAll(t, row, s, []deletion{
+				{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
+				{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
+				{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
+				{kit{Library: "redislock", Addrs: plain}, remove, "DEL", 0},
+			})
+		})
+		return r, err
+	}
+	return row
+}
+
+const (
+	deletedTTL  = 900 * time.Millisecond
+	deletedKeys = 20 // held at once
+	gracePeriod = 10 * time.Second
+)
+
+// A deletion makes keys go away.
+type deletion struct {
+	kit kit
+	// do makes the keys go away at random moments, and calls gone for each with two instants: the key
+	// still was there at the first, and no more at the second.
+	do   func(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(key int, before, after instant)) error
+	name string
+	wait time.Duration // for a signal; 0: as long as anybody would wait
+}
+
+func deleteAll(t testing.TB, row evidence.Row, s evidence.Setup, ds []deletion) (evidence.Result, error) {
+	noise := listen()
+	defer noise.close()
+	figures, errs := make([]evidence.Figure, len(ds)), make([]error, len(ds))
+	var group sync.WaitGroup
+	for i, d := range ds {
+		quiet := s
+		if i > 0 {
+			quiet.Report = nil
+		}
+		q := newQuota(t.Context(), quiet, row, 100, 1000)
+		d.kit.TTL = deletedTTL
+		group.Go(func() {
+			figures[i], errs[i] = deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
+		})
+	}
+	group.Wait()
+	return evidence.Result{Figures: figures, Notes: []string{
+		"Row 5: the time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
+			"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.",
+	}}, errors.Join(errs...)
+}
+
+// deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
+func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+	lib, err := d.kit.open()
+	if err != nil {
+		return evidence.Figure{}, err
+	}
+	defer lib.close()
+	if d.wait == 0 {
+		d.wait = gracePeriod
+	}
+	b := bound{limit: deletedTTL / 3, words: "TTL/3 + a round trip", strict: q.setup.Long, share: .99, slack: d.wait}
+	var samples []sample
+	signal := true
+	for q.more() {
+		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
+			h, err := lib.lock(q.ctx, keys[i])
+			if err != nil {
+				return evidence.Figure{}, err
+			}
+			signal = h.done() != nil
+			watches[i] = watchOver(h, d.kit.TTL)
+		}
+		type moment struct{ before, after instant }
+		moments := make([]moment, len(keys))
+		var mu sync.Mutex
+		if err := d.do(q.ctx, r, d.kit.Addrs[0], keys, func(key int, before, after instant) {
+			mu.Lock()
+			defer mu.Unlock()
+			moments[key] = moment{before, after}
+		}); err != nil {
+			return evidence.Figure{}, err
+		}
+		enough := time.Now().Add(d.wait)
+		for i, w := range watches {
+			at, ok := w.wait(time.Until(enough))
+			m := moments[i]
+			switch {
+			case m.before == 0 || ok && at < m.before:
+				continue // lost before, on a machine that holds everything up
+			case !ok:
+				b.unheard++
+			default:
+				trip := m.after.sub(m.before)
+				samples = append(samples, sample{at.sub(m.before) - trip, noise.worst(m.before, at)})
+			}
+			q.done++
+		}
+	}
+	f := b.figure(d.kit.String()+", "+d.name, samples)
+	if !signal {
+		f.Worst = fmt.Sprintf("no signal; the caller's own loop: %s", f.Worst)
+		f.Held, f.NotJudged = 0, true
+	}
+	return f, nil
+}
+
+// A watch waits for the loss of a hold.
+type watch struct {
+	hold hold
+	lost chan instant // gets one
+	stop chan struct{}
+	once sync.Once
+}
+
+// watchOver tells when h is lost: by its signal, or where there is none, by a loop around Extend such as the
+// caller of that library would write.
+func watchOver(h hold, ttl time.Duration) *watch {
+	w := &watch{hold: h, lost: make(chan instant, 1), stop: make(chan struct{})}
+	if done := h.done(); done != nil {
+		go func() {
+			select {
+			case <-done:
+				w.lost <- now()
+			case <-w.stop:
+			}
+		}()
+		return w
+	}
+	go func() {
+		ticker := time.NewTicker(ttl / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if h.extend(context.Background(), ttl) != nil {
+					w.lost <- now()
+					return
+				}
+			case <-w.stop:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// wait returns when the hold was lost, and unlocks it.
+func (w *watch) wait(d time.Duration) (at instant, ok bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case at = <-w.lost:
+		ok = true
+	case <-timer.C:
+	}
+	close(w.stop)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	w.hold.unlock(ctx) //nolint:errcheck // it is lost
+	return at, ok
+}
+
+// remove deletes each key at a moment of its own.
+func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
+	errs := make([]error, len(keys))
+	var group sync.WaitGroup
+	for i, key := range keys {
+		after := between(r, 0, deletedTTL*2/3)
+		group.Go(func() {
+			c, err := redis.DialContext(ctx, "tcp", addr)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer c.Close()
+			pause(ctx, after)
+			before := now()
+			n, err := redis.Int(c.Do("DEL", key))
+			if errs[i] = err; n == 1 {
+				gone(i, before, now())
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// evict fills the server until it has thrown out all keys.
+func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
+	c, err := redis.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	pause(ctx, between(r, 0, deletedTTL/3))
+	ballast := strings.Repeat("x", 8<<10)
+	left := make(map[int]string)
+	for i, key := range keys {
+		left[i] = key
+	}
+	before := now()
+	for n := 0; len(left) > 0 && ctx.Err() == nil; n++ {
+		const batch = 10
+		order := make([]int, 0, len(left))
+		for range batch {
+			c.Send("SET", fmt.Sprintf("ballast-%d", r.Int64()), ballast) //nolint:errcheck // Flush tells
+		}
+		for i, key := range left {
+			c.Send("EXISTS", key) //nolint:errcheck // Flush tells
+			order = append(order, i)
+		}
+		asked := now()
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for range batch {
+			if _, err := c.Receive(); err != nil {
+				return err
+			}
+		}
+		for _, i := range order {
+			exists, err := redis.Bool(c.Receive())
+			if err != nil {
+				return err
+			}
+			if !exists {
+				gone(i, before, now())
+				delete(left, i)
+			}
+		}
+		before = asked
+	}
+	return ctx.Err()
+}

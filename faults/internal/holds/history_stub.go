@@ -1,0 +1,6 @@
+package holds
+
+type pattern struct{}
+type event struct{}
+
+func (w *worker) history() {}

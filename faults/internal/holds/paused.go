@@ -1,0 +1,201 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// paused is the process that is stopped while it holds the lock, until another has taken it over and
+// has written. It wakes up between its look at the lease and its write.
+func paused() evidence.Row {
+	row := evidence.Row{
+		ID: 4, Name: "paused", Fault: "holder paused by SIGSTOP for longer than its lease",
+		Must: "stale 0; lease invalid on waking", Short: 8 * time.Second, Long: 60 * time.Second,
+	}
+	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
+		err = evidence.Stage(ctx, func(t testing.TB) {
+			servers := []string{redistest.Real(t).Addr(), redistest.Real(t).Addr(), redistest.Real(t).Addr()}
+			kits := []kit{
+				{Library: "redimutex", Fencing: true},
+				{Library: "redimutex", Fencing: true, Queue: true},
+				{Library: "redimutex", Fencing: true, Addrs: servers},
+				{Library: "redsync"},
+				{Library: "redislock"},
+			}
+			for i := range kits {
+				if kits[i].TTL = pausedTTL; kits[i].Addrs == nil {
+					kits[i].Addrs = servers[:1]
+				}
+			}
+			r, err = pauseAll(t, row, s, kits)
+		})
+		return r, err
+	}
+	return row
+}
+
+const pausedTTL = 300 * time.Millisecond
+
+// pauseAll pauses the holders of all kits, side by side.
+func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
+	var group sync.WaitGroup
+	for i, k := range kits {
+		quiet := s
+		if i > 0 {
+			quiet.Report = nil
+		}
+		q := newQuota(ctx, quiet, row, 8, 100)
+		group.Go(func() {
+			if figures[i], errs[i] = pauseHolders(t, q, k, random(s, i), fmt.Sprintf("paused-%d", i)); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	return evidence.Result{Figures: figures, Notes: []string{
+		"Row 4: the resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused always has a write under way when " +
+			"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.",
+	}}, errors.Join(errs...)
+}
+
+// pauseHolders has two processes take turns at being paused.
+func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
+	f := evidence.Figure{Library: k.String(), NotJudged: k.Library != "redimutex"}
+	pair := make([]*hand, 2)
+	for i := range pair {
+		var err error
+		if pair[i], err = hire(t, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
+			return f, err
+		}
+	}
+	var sum pauseOutcome
+	for i := 0; q.more(); i++ {
+		o, err := pauseOne(q.ctx, pair[i%2], pair[(i+1)%2], between(r, 5*time.Millisecond, 30*time.Millisecond))
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", k, err)
+		}
+		if !o.counts {
+			continue
+		}
+		q.done++
+		f.Tried++
+		if o.stale == 0 && o.blind == 0 && o.denied == 0 {
+			f.Held++
+		}
+		sum.late += o.late
+		sum.stale += o.stale
+		sum.blind += o.blind
+		sum.denied += o.denied
+	}
+	f.Worst = fmt.Sprintf("%d writes of woken holders tried, %d accepted; %d times the lease seemed valid on waking", sum.late, sum.stale, sum.blind)
+	if sum.denied > 0 {
+		f.Worst += fmt.Sprintf("; %d writes of the rightful holder refused", sum.denied)
+	}
+	return f, nil
+}
+
+// A pauseOutcome is what came of one pause.
+type pauseOutcome struct {
+	counts bool // it hit the holder at its work
+	late   int  // writes that it tried after the other had written
+	stale  int  // of those, how many the resource accepted
+	blind  int  // looks at the lease after waking that found it valid
+	denied int  // writes of the other that the resource refused
+}
+
+// A resource refuses a write with a fence that is lower than one it has seen.
+type resource struct {
+	mu      sync.Mutex
+	highest int64
+	taken   bool    // the second holder has written
+	woken   instant // when the first was woken; 0: not yet
+	pauseOutcome
+}
+
+// byFirst is a write of the holder that is paused.
+func (r *resource) byFirst(m message) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	accepted := r.accept(m.Fence)
+	if r.taken {
+		r.late++
+		if accepted {
+			r.stale++
+		}
+	}
+	if r.woken != 0 && m.Looked >= r.woken {
+		r.blind++
+	}
+	return accepted
+}
+
+// bySecond is a write of the one that has taken over.
+func (r *resource) bySecond(m message) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken = true
+	accepted := r.accept(m.Fence)
+	if !accepted {
+		r.denied++
+	}
+	return accepted
+}
+
+func (r *resource) accept(fence int64) bool {
+	if fence < r.highest {
+		return false
+	}
+	r.highest = fence
+	return true
+}
+
+// pauseOne stops a while it works, lets b take over and write, and wakes a up again.
+func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcome, error) {
+	var none pauseOutcome
+	r := new(resource)
+	if _, err := a.ask(ctx, sayLock, sayHeld, nil); err != nil {
+		return none, err
+	}
+	type ending struct {
+		message
+		err error
+	}
+	over := make(chan ending, 1)
+	go func() {
+		m, err := a.ask(ctx, sayWork, sayLost, r.byFirst)
+		over <- ending{m, err}
+	}()
+	pause(ctx, after)
+	if err := a.stop(); err != nil {
+		return none, err
+	}
+	stopped := now()
+	_, lockErr := b.ask(ctx, sayLock, sayHeld, nil)
+	_, writeErr := b.ask(ctx, sayWrite, sayWritten, r.bySecond)
+	r.mu.Lock()
+	r.woken = now()
+	r.mu.Unlock()
+	if err := errors.Join(lockErr, writeErr, a.resume()); err != nil {
+		return none, err
+	}
+	end := <-over
+	_, writeErr = b.ask(ctx, sayWrite, sayWritten, r.bySecond)
+	_, unlockErr := b.ask(ctx, sayUnlock, sayUnlocked, nil)
+	_, unlockLostErr := a.ask(ctx, sayUnlock, sayUnlocked, nil)
+	if err := errors.Join(end.err, writeErr, unlockErr, unlockLostErr); err != nil {
+		return none, err
+	}
+	r.counts = end.Looked >= stopped
+	return r.pauseOutcome, nil
+}

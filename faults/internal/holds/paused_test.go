@@ -1,0 +1,26 @@
+package holds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestNoWriteOfAHolderThatWasPausedIsAccepted(t *testing.T) {
+	r := holds(t, paused(), 4*time.Second)
+	for _, peer := range r.Figures[3:] {
+		assert.Less(t, peer.Held, peer.Tried, "the fault is real: %v", peer)
+	}
+}
+
+func TestStaleWritesAreCountedWhereNothingRefusesThem(t *testing.T) {
+	k := kit{Library: "redimutex", TTL: pausedTTL, Addrs: []string{redistest.Real(t).Addr()}}
+	r, err := pauseAll(t, paused(), evidence.Setup{Time: time.Second}, []kit{k})
+	require.NoError(t, err)
+	assert.False(t, r.OK(), "%v", r.Figures)
+}

@@ -1,0 +1,182 @@
+package holds
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// workerArgument makes a program that calls Worker a worker process. The job follows it.
+const workerArgument = "holds-worker"
+
+// A job is what a worker process does.
+type job struct {
+	Kit  kit
+	Keys []string
+
+	// One of these.
+	Obey    bool // orders, about the first key
+	Keep    bool // lock all keys, and keep them
+	History *pattern
+}
+
+// A message goes from a worker to the row, or is an order to it.
+type message struct {
+	What   string
+	Fence  int64   `json:",omitempty"`
+	Looked instant `json:",omitempty"` // when the hold was seen to be valid, before it was asked
+	Error  string  `json:",omitempty"`
+	Event  *event  `json:",omitempty"`
+}
+
+// What the messages and orders say.
+const (
+	sayReady    = "ready"
+	sayLock     = "lock"
+	sayHeld     = "held"
+	sayWork     = "work" // write again and again while the hold is valid
+	sayWrite    = "write"
+	sayWritten  = "written"
+	sayAccepted = "accepted"
+	sayRefused  = "refused"
+	sayLost     = "lost"
+	sayUnlock   = "unlock"
+	sayUnlocked = "unlocked"
+	sayEvent    = "event"
+	sayFailed   = "failed"
+)
+
+// Worker is main of the worker processes: a program that uses this package calls it first of all. In
+// any other process it does nothing.
+func Worker() {
+	if len(os.Args) != 3 || os.Args[1] != workerArgument {
+		return
+	}
+	w := &worker{lines: bufio.NewScanner(os.Stdin)}
+	if err := w.work(os.Args[2]); err != nil {
+		w.say(message{What: sayFailed, Error: err.Error()})
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+type worker struct {
+	job     job
+	library library
+	lines   *bufio.Scanner
+
+	mu sync.Mutex // of the output
+}
+
+// say writes at once, so that a message which was said is heard even when we are killed right after.
+func (w *worker) say(m message) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := os.Stdout.Write(append(b, '\n')); err != nil {
+		os.Exit(2) // nobody listens any more
+	}
+}
+
+// hear returns the next order, and false when there are no more.
+func (w *worker) hear() (what string, ok bool) {
+	var m message
+	if !w.lines.Scan() || json.Unmarshal(w.lines.Bytes(), &m) != nil {
+		return "", false
+	}
+	return m.What, true
+}
+
+func (w *worker) work(text string) error {
+	if err := json.Unmarshal([]byte(text), &w.job); err != nil {
+		return fmt.Errorf("the job %s: %w", text, err)
+	}
+	var err error
+	if w.library, err = w.job.Kit.open(); err != nil {
+		return err
+	}
+	w.say(message{What: sayReady})
+	switch {
+	case w.job.Keep:
+		return w.keep()
+	case w.job.Obey:
+		return w.obey()
+	case w.job.History != nil:
+		w.history()
+	}
+	return nil
+}
+
+// keep holds all keys until the process is told to end, or is killed.
+func (w *worker) keep() error {
+	for _, key := range w.job.Keys {
+		if _, err := w.library.lock(context.Background(), key); err != nil {
+			return err
+		}
+	}
+	w.say(message{What: sayHeld})
+	w.hear()
+	return nil
+}
+
+// obey does what it is told.
+func (w *worker) obey() error {
+	ctx := context.Background()
+	var held hold
+	for {
+		order, ok := w.hear()
+		if !ok {
+			return nil
+		}
+		switch order {
+		case sayLock:
+			var err error
+			if held, err = w.library.lock(ctx, w.job.Keys[0]); err != nil {
+				return err
+			}
+			w.say(message{What: sayHeld, Fence: held.fence()})
+		case sayWork:
+			w.writeOn(held)
+		case sayWrite:
+			w.write(held, now())
+			w.say(message{What: sayWritten})
+		case sayUnlock:
+			m := message{What: sayUnlocked}
+			if err := held.unlock(ctx); err != nil {
+				m.Error = err.Error()
+			}
+			w.say(m)
+		}
+	}
+}
+
+// effort is the time between the look at the lease and the write: what a careful program does as well,
+// only that it is shorter there.
+const effort = 10 * time.Millisecond
+
+// writeOn writes while the hold is valid. That it is looked at before each write is as much as a program can
+// do by itself; it does not help who is paused between the two.
+func (w *worker) writeOn(held hold) {
+	for {
+		looked := now()
+		if !held.valid() {
+			w.say(message{What: sayLost, Looked: looked})
+			return
+		}
+		pause(context.Background(), effort)
+		w.write(held, looked) // refused or not: the next look at the lease ends it
+	}
+}
+
+// write asks for a write, and waits for the answer of the resource.
+func (w *worker) write(held hold, looked instant) {
+	w.say(message{What: sayWrite, Fence: held.fence(), Looked: looked})
+	w.hear()
+}
