@@ -48,6 +48,7 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	}
 	all := append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout),
+		redis.DialTLSHandshakeTimeout(dialTimeout),
 		redis.DialReadTimeout(dialTimeout),
 		redis.DialWriteTimeout(dialTimeout),
 		redis.DialUsername(t.user),

@@ -148,8 +148,8 @@ type diagnosis struct {
 }
 
 // hardLimit bounds the examination of a server whatever it does. Each command on it has a shorter
-// limit of its own, but a TLS handshake has not.
-const hardLimit = 12 * time.Second
+// limit of its own, but looking a name up may not end with its context on every system.
+const hardLimit = 10 * time.Second
 
 // examine looks at all servers at once.
 func (c *checkup) examine(nodes servers) *diagnosis {

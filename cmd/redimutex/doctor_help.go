@@ -30,8 +30,8 @@ a few seconds, also when a server hangs.
   -ignore LIST
               Findings that you know of and live with, by name, with commas
   -v          Show what is fine as well.
-  -json       One JSON object: status (fine, warnings, unusable), servers (a list
-              with address, software, role, ping_ms, worst_ping_ms,
+  -json       One JSON object: status (fine, warnings, unusable), servers (a
+              list with address, software, role, ping_ms, worst_ping_ms,
               clock_offset_ms and tried of each) and findings (a list with id,
               level: ok, warning or error, server, what, why and do of each).
               What is ok is listed with -v alone.

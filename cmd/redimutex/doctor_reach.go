@@ -31,6 +31,8 @@ func diagnose(err error) (id, what string) {
 		return "dns", "has a name that can't be looked up: " + dns.Err
 	case isTLS(err):
 		return "tls", "TLS fails: " + strings.TrimPrefix(shortened(err).Error(), "tls: ")
+	case err.Error() == "TLS handshake timeout": // redigo does not export its type
+		return "tls", "does not answer the TLS handshake: it has no TLS, or hangs"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused", "refuses connections"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

@@ -176,6 +176,7 @@ func (t *trial) lock() error {
 	keep.Keep = time.Millisecond
 	return first(
 		func() error { _, err := t.do("PING"); return err },
+		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
 		func() error { return must(server.Done, t.server.Acquire(quick)) },
 		func() error { return must(server.Held, t.server.Acquire(scripted)) }, // asks for the holder
 		func() error { return must(server.Done, t.server.Release(quick)) },
