@@ -40,14 +40,14 @@ func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 		a.fresh = line.pause.IsZero()
 		return a, nil
 	}
-	w := line.Join()
+	w := line.Join(m.config)
 	c.counters.waiting.Add(1)
 	defer c.counters.waiting.Add(-1)
 	if m.traced() {
 		m.tell(stepWaiting, Event{Context: ctx})
 	}
 	if err := a.queue(ctx, w); err != nil {
-		w.Quit()
+		line.quit(w)
 		c.part(m.key, line)
 		return a, err
 	}
@@ -123,11 +123,17 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	if l := a.inherit(ctx); l != nil {
 		return l, nil
 	}
-	a.token = m.config.token()
-	if m.config.queue && !a.single {
-		a.place = &place{name: a.token}
+	var t *tenure
+	var err error
+	if a.takeHeir() {
+		err = m.standing(a.line)
+	} else {
+		a.token = m.config.token()
+		if m.config.queue && !a.single {
+			a.place = &place{name: a.token}
+		}
+		t, err = a.try(ctx)
 	}
-	t, err := a.try(ctx)
 	if err != nil && !a.single {
 		c.counters.waiting.Add(1)
 		t, err = a.retry(ctx, err)
@@ -137,7 +143,7 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		a.place.leave(a, t)
 	}
 	if err != nil {
-		a.line.Leave()
+		a.line.leave()
 		c.part(m.key, a.line)
 		return nil, a.gaveUp(ctx, err)
 	}

@@ -56,6 +56,7 @@ type line struct {
 	// Who has the turn at the gate owns these.
 	pause time.Time // no waiter tries before this
 	kept  *tenure   // what the last hold has left for the next one; it counts in refs
+	heir  *heir     // the next one's place in the queue on the server
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them

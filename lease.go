@@ -161,7 +161,7 @@ func (l *Lease) release(ctx context.Context) error {
 	var err error
 	if kept := t.keep(now); kept {
 		l.end(ErrUnlocked)
-		t.line.Leave()
+		t.line.leave()
 	} else {
 		t.reuse.end()
 		err = t.release(ctx, epoch.Add(now))
@@ -170,7 +170,7 @@ func (l *Lease) release(ctx context.Context) error {
 		} else {
 			l.lost()
 		}
-		t.line.Leave()
+		t.line.leave()
 		c.part(m.key, t.line)
 	}
 	c.counters.released.Add(1)

@@ -64,7 +64,7 @@ func (t *tenure) idle() {
 	if !t.line.TryEnter() {
 		return
 	}
-	defer t.line.Leave()
+	defer t.line.leave()
 	if t.line.kept == t {
 		t.line.kept = nil
 		t.sweep()
@@ -125,7 +125,7 @@ func (m *Mutex) recent(ctx context.Context) *Lease {
 			return t.again(ctx, m, now, now)
 		}
 	}
-	line.Leave()
+	line.leave()
 	return nil
 }
 
@@ -169,6 +169,6 @@ func (c *Client) dropKept() {
 			t.reuse.end()
 			t.sweep()
 		}
-		l.Leave()
+		l.leave()
 	}
 }

@@ -67,7 +67,12 @@ func (t *tenure) release(ctx context.Context, now time.Time) error {
 		} else {
 			t.settle(ctx, renewing)
 		}
-		if failed := c.quorum.Release(ctx, &req, t.grant); failed != nil {
+		heir := t.appoint(&req, now)
+		failed := c.quorum.Release(ctx, &req, t.grant)
+		if heir != nil {
+			heir.settle(t, &req, failed)
+		}
+		if failed != nil {
 			f := failed.(*quorum.Failure) //nolint:errorlint,forcetypeassert // what Release returns
 			err = m.explain(f)
 			if ctx.Err() != nil && !errors.Is(err, ErrLost) {

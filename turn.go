@@ -64,7 +64,7 @@ func (p *place) failed(ctx context.Context, a *attempt, f *quorum.Failure) {
 		return
 	}
 	if single && p.waiter != nil && (p.seen != 0 || p.cut) {
-		p.sweep(a) // or the lock would be given to a name that nobody answers to
+		p.sweep(m, a.token) // or the lock would be given to a name that nobody answers to
 	}
 	a.token = m.config.token()
 	if !single {
@@ -78,13 +78,13 @@ func (p *place) failed(ctx context.Context, a *attempt, f *quorum.Failure) {
 }
 
 // sweep takes the place out of the queues, and gives back what it was given there.
-func (p *place) sweep(a *attempt) {
-	t := tenure{mutex: a.mutex, token: a.token, place: p.name}
+func (p *place) sweep(m *Mutex, token string) {
+	t := tenure{mutex: m, token: token, place: p.name}
 	req := t.request()
 	if p.cut {
 		req.Again = time.Now().Add(req.Timeout + req.ReplicaTimeout)
 	}
-	a.mutex.client.quorum.Sweep(&req, quorum.Grant{})
+	m.client.quorum.Sweep(&req, quorum.Grant{})
 }
 
 // turn waits until the servers hand us the lock, or there is a reason to look again; then it returns
@@ -173,6 +173,6 @@ func (p *place) leave(a *attempt, t *tenure) {
 	case t != nil && !single:
 		t.place = p.name
 	case t == nil && (p.seen != 0 || !single):
-		p.sweep(a)
+		p.sweep(a.mutex, a.token)
 	}
 }

@@ -17,6 +17,7 @@ type Gate struct {
 type Waiter struct {
 	gate       *Gate
 	turn       chan struct{}
+	terms      any
 	next, prev *Waiter
 }
 
@@ -31,9 +32,10 @@ func (g *Gate) TryEnter() bool {
 	return true
 }
 
-// Join takes a place at the end of the queue. The caller has to wait for Turn or to Quit.
-func (g *Gate) Join() *Waiter {
-	w := &Waiter{gate: g, turn: make(chan struct{})}
+// Join takes a place at the end of the queue. The caller has to wait for Turn or to Quit. What he
+// waits for, in his own terms, is there for whoever has the turn to see; see Next.
+func (g *Gate) Join(terms any) *Waiter {
+	w := &Waiter{gate: g, turn: make(chan struct{}), terms: terms}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.taken {
@@ -51,6 +53,16 @@ func (g *Gate) Join() *Waiter {
 	return w
 }
 
+// Next returns the terms of the one who waits first, or nil if nobody waits.
+func (g *Gate) Next() any {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.first == nil {
+		return nil
+	}
+	return g.first.terms
+}
+
 // Queued reports whether somebody has the turn, and how many wait for it.
 func (g *Gate) Queued() (taken bool, waiting int) {
 	g.mu.Lock()
@@ -64,34 +76,37 @@ func (g *Gate) Queued() (taken bool, waiting int) {
 // Turn returns a channel that is closed when the caller has the turn, until it calls Leave.
 func (w *Waiter) Turn() <-chan struct{} { return w.turn }
 
-// Quit gives the place up, and the turn too if it has come meanwhile.
-func (w *Waiter) Quit() {
+// Quit gives the place up, and the turn too if it has come meanwhile. It reports whether it had, and
+// nobody has taken it since.
+func (w *Waiter) Quit() (freed bool) {
 	g := w.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
 	case <-w.turn:
-		g.pass()
+		return !g.pass()
 	default:
 		g.unlink(w)
+		return false
 	}
 }
 
-// Leave gives the turn to the goroutine that has waited longest.
-func (g *Gate) Leave() {
+// Leave gives the turn to the goroutine that has waited longest. It reports whether there was one.
+func (g *Gate) Leave() (passed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pass()
+	return g.pass()
 }
 
-func (g *Gate) pass() {
+func (g *Gate) pass() bool {
 	w := g.first
 	if w == nil {
 		g.taken = false
-		return
+		return false
 	}
 	g.unlink(w)
 	close(w.turn)
+	return true
 }
 
 func (g *Gate) unlink(w *Waiter) {

@@ -28,7 +28,7 @@ func TestAFreeGateGivesTheTurnAtOnce(t *testing.T) {
 	require.True(t, g.TryEnter())
 	assert.False(t, g.TryEnter(), "the turn was given twice")
 	g.Leave()
-	w := g.Join()
+	w := g.Join(nil)
 	require.True(t, has(w))
 	assert.False(t, g.TryEnter())
 	g.Leave()
@@ -40,7 +40,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 	require.True(t, g.TryEnter())
 	waiters := make([]*gate.Waiter, 100)
 	for i := range waiters {
-		waiters[i] = g.Join()
+		waiters[i] = g.Join(nil)
 	}
 	for i, w := range waiters {
 		require.True(t, g.Waiting())
@@ -62,7 +62,7 @@ func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 		require.True(t, g.TryEnter())
 		var waiters []*gate.Waiter
 		for range 5 {
-			waiters = append(waiters, g.Join())
+			waiters = append(waiters, g.Join(nil))
 		}
 		waiters[quitter].Quit()
 		for i, w := range waiters {
@@ -81,7 +81,7 @@ func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 	var g gate.Gate
 	require.True(t, g.TryEnter())
-	quitter, next := g.Join(), g.Join()
+	quitter, next := g.Join(nil), g.Join(nil)
 	g.Leave()
 	require.True(t, has(quitter))
 	quitter.Quit()
@@ -93,7 +93,7 @@ func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 func TestTheLastWaiterThatQuitsWithTheTurnFreesTheGate(t *testing.T) {
 	var g gate.Gate
 	require.True(t, g.TryEnter())
-	w := g.Join()
+	w := g.Join(nil)
 	g.Leave()
 	w.Quit()
 	assert.True(t, g.TryEnter())
@@ -110,7 +110,7 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		all.Go(func() {
 			for range rounds {
-				w := g.Join()
+				w := g.Join(nil)
 				patience := make(chan struct{})
 				if rnd.IntN(2) == 0 {
 					go func() {
@@ -153,7 +153,7 @@ func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 		require.True(t, g.TryEnter())
 		var order []int
 		for i := range 10 {
-			w := g.Join()
+			w := g.Join(nil)
 			go func() {
 				<-w.Turn()
 				order = append(order, i)
@@ -176,7 +176,7 @@ func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	before := heap()
 	for i := range waiters {
-		waiters[i] = g.Join()
+		waiters[i] = g.Join(nil)
 	}
 	each := (heap() - before) / n
 	assert.Less(t, each, int64(400), "bytes for each waiter")

@@ -176,21 +176,19 @@ func (h *Hub) Close(d time.Duration) {
 	}
 }
 
-// deliver passes on the message "fence now token".
+// deliver passes on the message "fence seconds microseconds token".
 func (h *Hub) deliver(message string) {
-	fence, rest, _ := strings.Cut(message, " ")
-	now, token, ok := strings.Cut(rest, " ")
-	if !ok {
-		return
+	var number [3]int64
+	token := message
+	for i := range number {
+		var word string
+		var err error
+		word, token, _ = strings.Cut(token, " ")
+		if number[i], err = strconv.ParseInt(word, 10, 64); err != nil {
+			return
+		}
 	}
-	var wake Wake
-	var err error
-	if wake.Fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
-		return
-	}
-	if wake.Now, err = strconv.ParseInt(now, 10, 64); err != nil {
-		return
-	}
+	wake := Wake{Fence: number[0], Now: number[1]*1e6 + number[2]}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.waiters[token]; w != nil {

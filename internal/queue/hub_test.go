@@ -66,16 +66,16 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 	require.True(t, h.Listen(context.Background()))
 	assert.Equal(t, queue.Wake{}, <-w.Wake(), "what was published before is lost: look")
 	assert.Equal(t, queue.Wake{}, <-other.Wake())
-	for _, rubbish := range []string{"", "7", "7 8", "x 8 other", "7 x other", "7 8 nobody"} {
+	for _, rubbish := range []string{"", "7", "7 1 8", "x 1 8 other", "7 x 8 other", "7 1 x other", "7 1 8 nobody"} {
 		s.Do("PUBLISH", h.Channel(), rubbish)
 	}
-	s.Do("PUBLISH", h.Channel(), "7 8 a token with spaces")
-	assert.Equal(t, queue.Wake{Fence: 7, Now: 8}, <-w.Wake())
+	s.Do("PUBLISH", h.Channel(), "7 1 8 a token with spaces")
+	assert.Equal(t, queue.Wake{Fence: 7, Now: 1_000_008}, <-w.Wake())
 	assert.Empty(t, other.Wake())
 	for i := range 3 {
-		s.Do("PUBLISH", h.Channel(), fmt.Sprintf("7 %d a token with spaces", i))
+		s.Do("PUBLISH", h.Channel(), fmt.Sprintf("7 0 %d a token with spaces", i))
 	}
-	s.Do("PUBLISH", h.Channel(), "1 1 other")
+	s.Do("PUBLISH", h.Channel(), "1 0 1 other")
 	<-other.Wake()
 	assert.Equal(t, queue.Wake{Fence: 7, Now: 2}, <-w.Wake(), "the newest counts")
 	assert.Empty(t, w.Wake())
@@ -180,7 +180,7 @@ func TestConnectionBorrowedFromAPoolGoesBackUnsubscribed(t *testing.T) {
 		h := newHub(t, p)
 		w := h.Join("w")
 		require.True(t, h.Listen(t.Context()))
-		s.Do("PUBLISH", h.Channel(), "1 2 w")
+		s.Do("PUBLISH", h.Channel(), "1 0 2 w")
 		redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Now == 2 })
 		h.Close(time.Minute)
 		redistest.Wait(t, "nobody listens", func() bool { return listeners(t, s, h) == 0 })

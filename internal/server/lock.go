@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -27,9 +28,16 @@ type Request struct {
 	Channel string        // acquire, and leaving the queue: where this waiter listens; "": it does not wait
 	Waiter  string        // its name there; with a Claim it has to be the token
 	Arrived int64         // acquire: when the waiter arrived, on the server's clock in µs; 0: now
+	Heir    *Heir         // release: who of this process waits next; listens on Channel
 	Again   time.Time     // sweep: a try that nobody waits for any more may be executed until then
 
 	Plain bool // acquire: SET NX PX will do; the caller goes on trying, and nothing can interrupt it
+}
+
+// An Heir is a waiter whom a release puts into the queue before it hands the lock over.
+type Heir struct {
+	Name    string       // as Request.Waiter
+	Arrived atomic.Int64 // the server's clock in µs when he was; 0: he was not
 }
 
 func (r *Request) start() time.Time {
@@ -232,7 +240,11 @@ func (s *Server) Release(r *Request) Reply {
 	if err != nil && !Permanent(err) {
 		s.Sweep(r)
 	}
-	return parseEnd(raw, err, sent)
+	reply := parseEnd(raw, err, sent)
+	if r.Heir != nil {
+		r.Heir.Arrived.Store(reply.Now)
+	}
+	return reply
 }
 
 // releasing is the command that gives the lock of r back, laid out in args.
@@ -257,6 +269,8 @@ func parseEnd(raw any, err error, sent time.Time) Reply {
 	switch v, _ := raw.(int64); {
 	case v == 1:
 		return Reply{Verdict: Done, Sent: sent}
+	case v > 1: // with an heir
+		return Reply{Verdict: Done, Sent: sent, Now: v}
 	case v == 0:
 		return Reply{Verdict: Missing, Sent: sent}
 	case v == -1:

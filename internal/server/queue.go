@@ -14,16 +14,16 @@ const queueTTL = 30 * time.Second
 // QueueKey is the name of the queue of key.
 func QueueKey(key string) string { return Sibling(key, "queue") }
 
-// member is what stands for the waiter in the queue; handover.lua takes it apart.
-func (r *Request) member() string {
-	if r.Channel == "" {
+// member is what stands for the waiter of that name in the queue; handover.lua takes it apart.
+func (r *Request) member(waiter string) string {
+	if waiter == "" {
 		return ""
 	}
 	fencing := " 0 "
 	if r.Fencing {
 		fencing = " 1 "
 	}
-	return r.Channel + fencing + strconv.FormatInt(r.Claim.Milliseconds(), 10) + " " + r.Waiter
+	return r.Channel + fencing + strconv.FormatInt(r.Claim.Milliseconds(), 10) + " " + waiter
 }
 
 // acquireQueued is what follows EVALSHA for acquire_queued.lua.
@@ -34,15 +34,19 @@ func (a *arguments) acquireQueued(r *Request, due int64, pinned bool) []any {
 		list[1] = 4
 		list = append(list, guardKey)
 	}
-	return append(list, a.token, a.ttl, due, (r.TTL + fenceTTL).Milliseconds(), r.member(), r.Arrived,
+	return append(list, a.token, a.ttl, due, (r.TTL + fenceTTL).Milliseconds(), r.member(r.Waiter), r.Arrived,
 		r.Claim.Milliseconds(), queueTTL.Milliseconds(), pinned, r.Fencing)
 }
 
 // releaseQueued is what follows EVALSHA for release_queued.lua.
 func (a *arguments) releaseQueued(r *Request, pinned bool) []any {
 	a.remember(r)
+	heir := ""
+	if r.Heir != nil {
+		heir = r.member(r.Heir.Name)
+	}
 	return append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key),
-		a.token, r.member(), (r.TTL + fenceTTL).Milliseconds(), pinned)
+		a.token, r.member(r.Waiter), (r.TTL + fenceTTL).Milliseconds(), pinned, heir)
 }
 
 // Dial returns a connection that does not count against the limit of the pool, where the pool can

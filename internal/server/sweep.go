@@ -49,6 +49,7 @@ func (s *Server) sweepTry(r *Request, deadline time.Time) {
 }
 
 func (s *Server) sweep(l litter) {
+	l.Heir = nil // he does not wait for so long
 	l.next = time.Now()
 	l.until = l.next.Add(max(l.TTL, l.Keep) + l.Timeout)
 	w := &s.sweeper

@@ -25,7 +25,7 @@
 -- one before.
 
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = micros(time)
 if now > tonumber(ARGV[3]) then
   return -now
 end
@@ -72,7 +72,7 @@ if not holder then
     return granted()
   end
   -- Others came first. Those who are gone are passed over, until it may be our turn after all.
-  if not handover(lock, queue, counter, now, ARGV[4], deaf) then
+  if not handover(lock, queue, counter, time, ARGV[4], deaf) then
     return granted()
   end
   holder = redis.call('GET', lock)

@@ -1,26 +1,33 @@
--- Shared by the scripts of the queue: hand the free lock to whoever waits first.
+-- Shared by the scripts of the queue: hand a lock that nobody may claim any more to whoever waits first.
 --
--- lock      the lock's key, which must not exist
+-- lock      the lock's key
 -- queue     sorted set of waiters by arrival; a member is "channel fencing claim token". The claim is
 --           for how long its waiter wants to be given the lock, in ms, and then extends it. It is the
 --           waiter's, because he has to know how long the lock is his. '0': he is not given the lock,
 --           only woken, because one server alone can't decide
 -- counter   the fence counter
--- now       this server's clock, in µs
+-- time      this server's clock, as TIME tells it
 -- ttl       TTL of the fence counter, in ms
 -- deaf      the number of receivers that PUBLISH returns says nothing (cluster)
 --
--- The message is "fence now token". Returns whether somebody has the lock now. Who does not listen on
--- his channel is dead, or will queue again with his old time of arrival, and is passed over. A waiter
--- who listens but hangs costs one claim, and no more: he is out of the queue as soon as he is called.
+-- The message is "fence seconds microseconds token". Returns whether somebody has the lock now. Who does
+-- not listen on his channel is dead, or will queue again with his old time of arrival, and is passed over.
+-- A waiter who listens but hangs costs one claim, and no more: he is out of the queue as soon as he is
+-- called.
 
-local function fenced(counter, now, ttl)
-  local fence = math.max((redis.call('GET', counter) or 0) + 1, now)
-  redis.call('SET', counter, string.format('%.0f', fence), 'PX', ttl)
-  return fence
+local function micros(time)
+  return time[1] * 1000000 + time[2]
 end
 
-local function handover(lock, queue, counter, now, ttl, deaf)
+-- The next fence, as a number and in digits.
+local function fenced(counter, now, ttl)
+  local fence = math.max((redis.call('GET', counter) or 0) + 1, now)
+  local digits = string.format('%.0f', fence)
+  redis.call('SET', counter, digits, 'PX', ttl)
+  return fence, digits
+end
+
+local function handover(lock, queue, counter, time, ttl, deaf)
   while true do
     local first = redis.call('ZPOPMIN', queue)[1]
     if not first then
@@ -28,11 +35,13 @@ local function handover(lock, queue, counter, now, ttl, deaf)
     end
     local channel, fencing, claim, token = string.match(first, '^(%S+) (%d) (%d+) (.+)$')
     if channel then
-      local fence = 0
+      local fence = '0'
       if fencing == '1' and claim ~= '0' then
-        fence = fenced(counter, now, ttl)
+        local _, digits = fenced(counter, micros(time), ttl)
+        fence = digits
       end
-      local heard = redis.pcall('PUBLISH', channel, string.format('%.0f %.0f ', fence, now) .. token)
+      local message = fence .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. token
+      local heard = redis.pcall('PUBLISH', channel, message)
       if deaf or type(heard) == 'number' and heard > 0 then
         if claim == '0' then
           return false
