@@ -23,7 +23,9 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "run a command while holding a lock", runCommand},
+		{"list", "list the locks on the servers", listCommand},
 		{"show", "show who holds a lock", showCommand},
+		{"watch", "watch what happens to locks", watchCommand},
 		{"doctor", "check whether the servers are fit for locks", doctorCommand},
 		{"demo", "see processes race, without a lock and with it", demoCommand},
 		{"completion", "print what completes the words of redimutex in a shell", completionCommand},

@@ -85,7 +85,8 @@ func TestLockIsHeldWhereAMajorityHasTheSameHolder(t *testing.T) {
 				{Held: true, Holder: a, Left: time.Second, Fence: 7, Age: 2 * time.Second, Waiting: 3},
 				{Held: true, Holder: b, Left: time.Second, Age: time.Second, Waiting: 2},
 			},
-			sight{Held: true, Owner: "a", TTL: 1000, Age: 2000, Fence: 7, Waiting: 3}, 2,
+			sight{Held: true, Owner: "a", TTL: 1000, Age: 2000, Fence: 7, Waiting: 3},
+			2,
 		},
 	} {
 		assert.Equal(t, c.want, majority(c.views), name)
