@@ -1,0 +1,79 @@
+package redimutexotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/redimutex/redimutex"
+)
+
+const scope = "github.com/redimutex/redimutex/metrics/otel"
+
+// Locks tells OpenTelemetry of the locks of one Client.
+type Locks struct {
+	client   *redimutex.Client
+	config   *config
+	spans    *spans
+	times    times
+	stop     func()
+	callback metric.Registration
+	closing  sync.Once
+}
+
+// New begins to tell of the locks of client, until [Locks.Close].
+func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
+	if client == nil {
+		return nil, errors.New("redimutexotel: New needs a Client, and got nil")
+	}
+	c, err := newConfig(len(client.Stats().Errors), opts)
+	if err != nil {
+		return nil, err
+	}
+	l := &Locks{client: client, config: c, spans: newSpans(c)}
+	meter := c.meters.Meter(scope)
+	if l.times, err = newTimes(meter, c); err != nil {
+		return nil, err
+	}
+	if l.callback, err = l.register(meter); err != nil {
+		return nil, err
+	}
+	l.stop = client.Observe(&redimutex.Trace{
+		Acquired: l.acquired, GaveUp: l.gaveUp, Renewed: l.spans.renewed, Released: l.released, Lost: l.spans.lost,
+	})
+	return l, nil
+}
+
+// Close stops telling, and ends the spans of holds that last. It does not close the Client.
+func (l *Locks) Close() (err error) {
+	l.closing.Do(func() {
+		l.stop()
+		l.spans.close()
+		err = l.callback.Unregister()
+	})
+	return err
+}
+
+// The histograms get the context with our span, so that an exemplar leads to it.
+
+func (l *Locks) acquired(e redimutex.Event) {
+	l.times.waited(l.spans.acquired(caller(e), e), e)
+}
+
+func (l *Locks) gaveUp(e redimutex.Event) {
+	l.times.waited(l.spans.gaveUp(caller(e), e), e)
+}
+
+func (l *Locks) released(e redimutex.Event) {
+	l.times.held(l.spans.released(e), e)
+}
+
+// caller returns the context of the call that the event is about.
+func caller(e redimutex.Event) context.Context {
+	if e.Context == nil {
+		return context.Background()
+	}
+	return e.Context
+}

@@ -1,0 +1,88 @@
+package redimutexotel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redimutex/redimutex/metrics/internal/names"
+)
+
+// An Option changes what is told to whom. Options that make no sense are an error of [New].
+type Option func(*config)
+
+type config struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	own     []attribute.KeyValue
+	servers []string
+	key     func(string) string
+}
+
+// WithMeterProvider sets who gets the metrics. The default is the global one; that of
+// go.opentelemetry.io/otel/metric/noop turns them off.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+
+// WithTracerProvider sets who gets the spans. The default is the global one; that of
+// go.opentelemetry.io/otel/trace/noop turns them off.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+
+// WithAttributes adds attributes to all metrics and spans. A program with several Clients needs them to
+// tell one from the other: metrics of the same name and attributes would be mixed up.
+func WithAttributes(own ...attribute.KeyValue) Option {
+	return func(c *config) { c.own = slices.Clone(own) }
+}
+
+// WithServerNames sets the values of redimutex.server, one name for each pool of the Client, in their
+// order. The default is their number, from 0, as in the text of errors.
+func WithServerNames(names ...string) Option {
+	return func(c *config) { c.servers = slices.Clone(names) }
+}
+
+// WithKeyAttribute adds redimutex.key to the two histograms. Its value is what name makes of the key of
+// the lock; it has to have few results, because each is kept as long as the process lives. Spans have
+// the key itself, with or without this.
+func WithKeyAttribute(name func(key string) string) Option {
+	return func(c *config) { c.key = name }
+}
+
+func newConfig(servers int, opts []Option) (*config, error) {
+	c := &config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
+	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("redimutexotel: an Option is nil")
+		}
+		o(c)
+	}
+	switch {
+	case c.meters == nil:
+		return nil, errors.New("redimutexotel: WithMeterProvider(nil): the provider of metric/noop turns metrics off")
+	case c.tracers == nil:
+		return nil, errors.New("redimutexotel: WithTracerProvider(nil): the provider of trace/noop turns spans off")
+	}
+	if c.servers == nil {
+		for i := range servers {
+			c.servers = append(c.servers, strconv.Itoa(i))
+		}
+	}
+	if len(c.servers) != servers {
+		return nil, fmt.Errorf("redimutexotel: WithServerNames: got %d names, and the Client has %d servers", len(c.servers), servers)
+	}
+	return c, nil
+}
+
+// text returns an attribute of ours, with text that any exporter takes.
+func text(name, value string) attribute.KeyValue {
+	return attribute.String("redimutex."+name, names.Clean(value))
+}
+
+// with returns the user's own attributes and these.
+func (c *config) with(more ...attribute.KeyValue) []attribute.KeyValue {
+	return append(slices.Clone(c.own), more...)
+}

@@ -1,0 +1,156 @@
+package redimutexotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/metrics/internal/names"
+)
+
+const (
+	waitSpan = "redimutex.wait"
+	holdSpan = "redimutex.hold"
+)
+
+// Spans makes spans of what it is told. A wait is told when it is over, and its span is backdated; the
+// span of a hold is open while it lasts.
+type spans struct {
+	config *config
+	tracer trace.Tracer
+
+	mu     sync.Mutex
+	holds  map[*redimutex.Lease]trace.Span
+	closed bool
+}
+
+func newSpans(c *config) *spans {
+	return &spans{config: c, tracer: c.tracers.Tracer(scope), holds: make(map[*redimutex.Lease]trace.Span)}
+}
+
+// acquired returns a context with the span of the wait.
+func (s *spans) acquired(ctx context.Context, e redimutex.Event) context.Context {
+	now := time.Now()
+	waited, wait := s.wait(ctx, e, now)
+	wait.End(trace.WithTimestamp(now))
+	s.open(ctx, e, now, wait.SpanContext())
+	return waited
+}
+
+// gaveUp returns a context with the span of the wait.
+func (s *spans) gaveUp(ctx context.Context, e redimutex.Event) context.Context {
+	now := time.Now()
+	waited, wait := s.wait(ctx, e, now)
+	switch names.OfWait(e.Err) {
+	case names.Unavailable, names.Refused, names.Failed:
+		fail(wait, e.Err)
+	}
+	wait.End(trace.WithTimestamp(now))
+	return waited
+}
+
+func (s *spans) wait(ctx context.Context, e redimutex.Event, now time.Time) (context.Context, trace.Span) {
+	return s.tracer.Start(ctx, waitSpan, trace.WithTimestamp(now.Add(-e.Wait)),
+		trace.WithAttributes(s.attributes(e, text(names.Outcome, names.OfWait(e.Err)),
+			attribute.Int("redimutex."+names.Attempt, e.Attempt))...))
+}
+
+// open begins the span of a hold that has just begun.
+func (s *spans) open(ctx context.Context, e redimutex.Event, now time.Time, wait trace.SpanContext) {
+	_, hold := s.tracer.Start(ctx, holdSpan, trace.WithTimestamp(now), trace.WithLinks(trace.Link{SpanContext: wait}),
+		trace.WithAttributes(s.attributes(e)...))
+	if !hold.IsRecording() {
+		hold.End()
+		return
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		hold.End()
+		return
+	}
+	s.holds[e.Lease] = hold
+	s.mu.Unlock()
+	// It may have been lost before we had noted it, and nobody would ever end the span.
+	if err := e.Lease.Err(); errors.Is(err, redimutex.ErrLost) {
+		e.Err = err
+		s.lost(e)
+	}
+}
+
+// take returns the span of a hold, for somebody who ends it, or nil.
+func (s *spans) take(l *redimutex.Lease) trace.Span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hold := s.holds[l]
+	delete(s.holds, l)
+	return hold
+}
+
+func (s *spans) renewed(e redimutex.Event) {
+	if e.Err == nil {
+		return // every third of the TTL would drown the rest
+	}
+	s.mu.Lock()
+	hold := s.holds[e.Lease]
+	s.mu.Unlock()
+	if hold != nil {
+		hold.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", names.Clean(e.Err.Error()))))
+	}
+}
+
+// lost ends the span of a hold: what is done after that is not protected any more.
+func (s *spans) lost(e redimutex.Event) {
+	hold := s.take(e.Lease)
+	if hold == nil {
+		return
+	}
+	hold.AddEvent(names.Lost, trace.WithAttributes(text(names.Reason, names.OfLoss(e.Err))))
+	hold.SetAttributes(text(names.Outcome, names.Lost))
+	fail(hold, e.Err)
+	hold.End()
+}
+
+// released returns a context with the span of the hold.
+func (s *spans) released(e redimutex.Event) context.Context {
+	hold := s.take(e.Lease)
+	if hold == nil { // lost before, or not sampled, or older than we are
+		return caller(e)
+	}
+	hold.SetAttributes(text(names.Outcome, names.OfHold(e.Err)))
+	if e.Err != nil {
+		fail(hold, e.Err)
+	}
+	hold.End()
+	return trace.ContextWithSpan(caller(e), hold)
+}
+
+// close ends the spans of holds that last.
+func (s *spans) close() {
+	s.mu.Lock()
+	holds := s.holds
+	s.holds, s.closed = nil, true
+	s.mu.Unlock()
+	for _, hold := range holds {
+		hold.End()
+	}
+}
+
+func (s *spans) attributes(e redimutex.Event, more ...attribute.KeyValue) []attribute.KeyValue {
+	all := append(s.config.with(more...), text(names.Key, e.Key))
+	if e.Owner != "" {
+		all = append(all, text(names.Owner, e.Owner))
+	}
+	if e.Fence != 0 {
+		all = append(all, attribute.Int64("redimutex."+names.Fence, e.Fence))
+	}
+	return all
+}
+
+func fail(s trace.Span, err error) { s.SetStatus(codes.Error, names.Clean(err.Error())) }

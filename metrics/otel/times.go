@@ -1,0 +1,55 @@
+package redimutexotel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/metrics/internal/names"
+)
+
+// Times are the histograms of waits and holds.
+type times struct {
+	config     *config
+	wait, hold metric.Float64Histogram
+
+	// What happens all the time is prepared, unless it depends on the key.
+	acquired, released metric.RecordOption
+}
+
+// limits of the buckets: waits and holds of locks take from a round trip to minutes.
+var limits = metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
+
+func newTimes(meter metric.Meter, c *config) (times, error) {
+	wait, err := meter.Float64Histogram("redimutex.lock.wait", limits, metric.WithUnit("s"),
+		metric.WithDescription("Time from the call to the lock, or to giving up."))
+	hold, err2 := meter.Float64Histogram("redimutex.lock.hold", limits, metric.WithUnit("s"),
+		metric.WithDescription("Time from the lock to Unlock."))
+	prepared := func(outcome string) metric.RecordOption {
+		return metric.WithAttributeSet(attribute.NewSet(c.with(text(names.Outcome, outcome))...))
+	}
+	return times{c, wait, hold, prepared(names.Acquired), prepared(names.Released)}, errors.Join(err, err2)
+}
+
+func (t *times) waited(ctx context.Context, e redimutex.Event) {
+	t.wait.Record(ctx, e.Wait.Seconds(), t.attributes(names.OfWait(e.Err), e.Key))
+}
+
+func (t *times) held(ctx context.Context, e redimutex.Event) {
+	t.hold.Record(ctx, e.Held.Seconds(), t.attributes(names.OfHold(e.Err), e.Key))
+}
+
+func (t *times) attributes(outcome, key string) metric.RecordOption {
+	switch {
+	case t.config.key != nil:
+		return metric.WithAttributes(t.config.with(text(names.Outcome, outcome), text(names.Key, t.config.key(key)))...)
+	case outcome == names.Acquired:
+		return t.acquired
+	case outcome == names.Released:
+		return t.released
+	}
+	return metric.WithAttributes(t.config.with(text(names.Outcome, outcome))...)
+}
