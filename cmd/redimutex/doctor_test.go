@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,21 @@ func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
 	status, out, _ := call("doctor", "-ttl", "10m", "-redis", s.URL())
 	assert.Equal(t, exitOK, status)
 	assert.Regexp(t, `works: lock, fencing, queue\n  nothing to find fault with\nFine\.\n$`, out)
+}
+
+func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	var settings []string
+	for line := range strings.Lines(between(t, string(page), "the tests start a server with these lines -->\n```text\n", "```")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			settings = append(settings, "--"+name, value)
+		}
+	}
+	require.Contains(t, settings, "--maxmemory-policy")
+	status, d := doctor(t, []string{redistest.Real(t, settings...).URL()})
+	assert.Equal(t, exitOK, status)
+	assert.Empty(t, d.Findings)
 }
 
 func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
