@@ -42,7 +42,8 @@ type kit struct {
 	Fencing bool `json:",omitempty"`
 	Queue   bool `json:",omitempty"`
 	Fixed   bool `json:",omitempty"` // no renewal
-	Reuse   time.Duration
+	Reuse   time.Duration `json:",omitempty"`
+	Poll    time.Duration `json:",omitempty"`
 }
 
 // libraries are made by name, because another process has to.
@@ -118,6 +119,7 @@ func newOurs(k kit) library {
 		{k.Reuse > 0, func() redimutex.Option { return redimutex.WithLeaseReuse(k.Reuse) }},
 		{k.Fencing, redimutex.WithFencing},
 		{k.Fixed, redimutex.WithoutRenewal},
+		{k.Poll > 0, func() redimutex.Option { return redimutex.WithPollInterval(k.Poll) }},
 	} {
 		if o.on {
 			opts = append(opts, o.option())

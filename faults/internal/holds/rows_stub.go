@@ -2,7 +2,6 @@ package holds
 
 import "github.com/redimutex/redimutex/faults/internal/evidence"
 
-func cutOff() evidence.Row { return evidence.Row{} }
-func killed() evidence.Row { return evidence.Row{} }
+func cutOff() evidence.Row   { return evidence.Row{} }
+func killed() evidence.Row   { return evidence.Row{} }
 func flapping() evidence.Row { return evidence.Row{} }
-func histories() evidence.Row { return evidence.Row{} }

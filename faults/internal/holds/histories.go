@@ -1,0 +1,270 @@
+package holds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// histories has processes lock and unlock at random while clients are killed and stopped, servers
+// stopped and connections broken, and asks porcupine whether what they saw can have happened.
+func histories() evidence.Row {
+	row := evidence.Row{
+		ID: 20, Name: "histories", Fault: "every history on a real server, checked by porcupine",
+		Must: "linearizable", Short: 18 * time.Second, Long: 4 * time.Minute,
+	}
+	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
+		err = evidence.Stage(ctx, func(t testing.TB) {
+			kits := []kit{
+				{Library: "redimutex"},
+				{Library: "redimutex", Queue: true},
+				{Library: "redimutex", Reuse: 20 * time.Millisecond},
+				{Library: "redimutex", Fencing: true},
+				{Library: "redimutex", Fencing: true, Queue: true, Reuse: 20 * time.Millisecond},
+				{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
+				{Library: "redimutex", Queue: true, Addrs: make([]string, 3)},
+			}
+			if s.Long {
+				kits = append(kits, kit{Library: "redsync"}, kit{Library: "redislock"})
+			}
+			r, err = checkAll(t, row, s, kits)
+		})
+		return r, err
+	}
+	return row
+}
+
+const (
+	historyTTL       = 400 * time.Millisecond
+	historyProcesses = 3
+	historyThreads   = 2
+	historyKeys      = 2
+)
+
+// checkAll makes and checks histories of all kits, two at a time.
+func checkAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+	trials := make([]*trial, len(kits))
+	errs := make([]error, len(kits))
+	places := make(chan struct{}, 2)
+	lap := 2500 * time.Millisecond
+	if s.Long {
+		lap = 8 * time.Second
+	}
+	var group sync.WaitGroup
+	for i, k := range kits {
+		quiet := s
+		if i > 0 {
+			quiet.Report = nil
+		}
+		k.TTL, k.Poll = historyTTL, 5*time.Millisecond
+		var servers []*redistest.Server
+		for range max(1, len(k.Addrs)) {
+			servers = append(servers, redistest.Real(t))
+		}
+		k.Addrs = nil
+		for _, server := range servers {
+			k.Addrs = append(k.Addrs, server.Addr())
+		}
+		trials[i] = &trial{kit: k, servers: servers, random: random(s, i), prefix: fmt.Sprintf("history-%d-", i), lap: lap}
+		q := newQuota(t.Context(), quiet, row, 1, 8)
+		group.Go(func() {
+			for q.more() {
+				places <- struct{}{}
+				errs[i] = errors.Join(errs[i], trials[i].run(t, q.ctx))
+				<-places
+				q.done++
+			}
+		})
+	}
+	group.Wait()
+	return report(s, trials), errors.Join(errs...)
+}
+
+// A trial is a kit under faults.
+type trial struct {
+	kit     kit
+	servers []*redistest.Server
+	random  *rand.Rand
+	prefix  string        // of the keys
+	lap     time.Duration // how long a history is
+
+	laps     int
+	clients  int // goroutines so far
+	verdicts []verdict
+	calls    int // those in no history included
+	struck   map[string]int
+
+	mu     sync.Mutex
+	events map[string][]event
+}
+
+// run makes a history, and checks it.
+func (h *trial) run(t testing.TB, ctx context.Context) error {
+	h.laps++
+	keys := make([]string, historyKeys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s%d-%d", h.prefix, h.laps, i)
+	}
+	h.events = make(map[string][]event)
+	var listening sync.WaitGroup
+	hands := make([]*hand, historyProcesses)
+	employ := func(i int) error {
+		h.clients += historyThreads
+		worker, err := hire(t, job{Kit: h.kit, Keys: keys, History: &pattern{historyThreads, h.clients, h.random.Uint64()}})
+		if err != nil {
+			return err
+		}
+		hands[i] = worker
+		listening.Go(func() { h.listen(worker) })
+		return nil
+	}
+	for i := range hands {
+		if err := employ(i); err != nil {
+			return err
+		}
+	}
+	end := time.Now().Add(h.lap)
+	for time.Now().Before(end) && ctx.Err() == nil {
+		pause(ctx, between(h.random, 20*time.Millisecond, 120*time.Millisecond))
+		if err := h.strike(ctx, hands, employ); err != nil {
+			return err
+		}
+	}
+	for _, worker := range hands {
+		worker.orders.Close() // they come to an end by themselves
+	}
+	listening.Wait()
+	for _, key := range keys {
+		h.verdicts = append(h.verdicts, check(key, h.events[key]))
+	}
+	return nil
+}
+
+// listen notes down what a process says, until it has ended.
+func (h *trial) listen(worker *hand) {
+	open := make(map[int64]event)
+	for m := range worker.messages {
+		if m.Event == nil {
+			continue
+		}
+		if m.Event.Return == 0 {
+			open[m.Event.ID] = *m.Event
+			continue
+		}
+		delete(open, m.Event.ID)
+		h.note(*m.Event)
+	}
+	for _, e := range open {
+		e.Return = never
+		h.note(e)
+	}
+}
+
+func (h *trial) note(e event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events[e.Key] = append(h.events[e.Key], e)
+	h.calls++
+}
+
+// strike does something to a client or a server.
+func (h *trial) strike(ctx context.Context, hands []*hand, employ func(int) error) error {
+	if h.struck == nil {
+		h.struck = make(map[string]int)
+	}
+	i, server := h.random.IntN(len(hands)), h.servers[h.random.IntN(len(h.servers))]
+	switch h.random.IntN(5) {
+	case 0:
+		h.struck["kill -9 of a client"]++
+		if err := hands[i].cmd.Process.Kill(); err != nil {
+			return err
+		}
+		return employ(i)
+	case 1:
+		h.struck["SIGSTOP of a client"]++
+		if err := hands[i].stop(); err != nil {
+			return err
+		}
+		pause(ctx, between(h.random, 0, 3*historyTTL/2))
+		return hands[i].resume()
+	case 2:
+		h.struck["SIGSTOP of a server"]++
+		server.Pause()
+		pause(ctx, between(h.random, 0, historyTTL))
+		if h.random.IntN(2) == 0 {
+			h.struck["kill -9 of a client"]++ // with commands under way
+			if err := errors.Join(hands[i].cmd.Process.Kill(), employ(i)); err != nil {
+				return err
+			}
+		}
+		server.Resume()
+	case 3:
+		h.struck["CLIENT KILL"]++
+		server.Do("CLIENT", "KILL", "TYPE", "normal")
+	case 4:
+		h.struck["CLIENT KILL of subscribers"]++
+		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	return nil
+}
+
+// report sums up, and draws one history that holds and all that do not.
+func report(s evidence.Setup, trials []*trial) evidence.Result {
+	var r evidence.Result
+	var example *verdict
+	struck := make(map[string]int)
+	for i, h := range trials {
+		f := evidence.Figure{Library: h.kit.String(), NotJudged: h.kit.Library == "redsync" || h.kit.Library == "redislock"}
+		var holds, calls, unknown int
+		for j, v := range h.verdicts {
+			f.Tried++
+			holds, calls, unknown = holds+v.holds, calls+v.calls, unknown+v.unknown
+			if v.result == porcupine.Ok {
+				f.Held++
+				if example == nil || v.calls < example.calls {
+					example = &h.verdicts[j]
+				}
+				continue
+			}
+			r.Files = append(r.Files, draw(s, v, fmt.Sprintf("history-%d-%d-%s.html", i, j, v.result)))
+		}
+		f.Worst = fmt.Sprintf("%d calls, of which %d constrain a history; %d holds, %d calls open for ever", h.calls, calls, holds, unknown)
+		r.Figures = append(r.Figures, f)
+		for what, n := range h.struck {
+			struck[what] += n
+		}
+	}
+	if example != nil {
+		r.Files = append(r.Files, draw(s, *example, "history.html"))
+	}
+	note := "Row 20: the faults were"
+	for i, what := range slices.SortedFunc(maps.Keys(struck), cmp.Compare[string]) {
+		if i > 0 {
+			note += ","
+		}
+		note += fmt.Sprintf(" %d times %s", struck[what], what)
+	}
+	r.Notes = append(r.Notes, note+". A history is that of one key; one that porcupine could not decide in time does not count as held.")
+	return r
+}
+
+// draw writes porcupine's picture of a history, and returns the name of the file.
+func draw(s evidence.Setup, v verdict, name string) string {
+	if err := porcupine.VisualizePath(model, v.info, filepath.Join(s.Dir, name)); err != nil {
+		return fmt.Sprintf("%s (%v)", name, err)
+	}
+	return name
+}

@@ -1,6 +1,0 @@
-package holds
-
-type pattern struct{}
-type event struct{}
-
-func (w *worker) history() {}
