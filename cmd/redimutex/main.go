@@ -26,6 +26,7 @@ func commands() []command {
 		{"list", "list the locks on the servers", listCommand},
 		{"show", "show who holds a lock", showCommand},
 		{"watch", "watch what happens to locks", watchCommand},
+		{"break", "break a lock that is stuck", breakCommand},
 		{"doctor", "check whether the servers are fit for locks", doctorCommand},
 		{"demo", "see processes race, without a lock and with it", demoCommand},
 		{"completion", "print what completes the words of redimutex in a shell", completionCommand},

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestBrokenLockIsLostToItsHolder(t *testing.T) {
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(2*time.Second))
+	m.Lock()
+	lease := m.Lease()
+	status, out, stderr := call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, exitOK, status, stderr)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `(?s)^job: held by web-1, age .*, fence \d+\nThe lock is broken\.\n  now: free\n  Its holder is told at his next renewal, .* with fence \d+, once`, out)
+	assert.NotContains(t, out, lease.Token()[:36])
+	<-lease.Done()
+	require.ErrorIs(t, lease.Err(), redimutex.ErrLost)
+	assert.Empty(t, s.Get("job"))
+
+	status, out, _ = call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, exitNotBroken, status)
+	assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+}
+
+func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
+	s := redistest.Start(t)
+	holder := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithQueue(), redimutex.WithTTL(time.Hour))
+	holder.Lock()
+	waiter := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-2"), redimutex.WithQueue(), redimutex.WithFencing(), redimutex.WithTTL(time.Hour))
+	locked := make(chan struct{})
+	go func() {
+		waiter.Lock()
+		close(locked)
+	}()
+	redistest.Wait(t, "the waiter listens in the queue", func() bool {
+		v, err := server.New(s.Pool()).Inspect("job", 10*time.Second)
+		require.NoError(t, err)
+		return len(v.Queue) == 1 && v.Queue[0].Presence == server.Listening
+	})
+	status, out, stderr := call("break", "-yes", "-json", "-redis", s.URL(), "job")
+	assert.Equal(t, exitOK, status, stderr)
+	assert.Empty(t, stderr)
+	var b breach
+	require.NoError(t, json.Unmarshal([]byte(out), &b), out)
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, "web-1", b.Before.Owner)
+	assert.Equal(t, "web-2", b.Before.Queue[0].Owner)
+	assert.Equal(t, []brokenServer{{Address: s.Addr(), Result: wasBroken}}, b.Servers)
+	require.NotNil(t, b.After)
+	redistest.Wait(t, "the waiter has the lock", func() bool {
+		select {
+		case <-locked:
+			return true
+		default:
+			return false
+		}
+	})
+	assert.Equal(t, waiter.Lease().Token(), s.Get("job"))
+	waiter.Unlock()
+}
+
+// breachOf is what break knows when it asks.
+func breachOf(t *testing.T, key string, all ...*redistest.Server) *breach {
+	t.Helper()
+	var given urls
+	for _, s := range all {
+		given = append(given, s.URL())
+	}
+	nodes, err := findServers(given)
+	require.NoError(t, err)
+	t.Cleanup(nodes.close)
+	before, err := look(nodes, key)
+	require.NoError(t, err)
+	return &breach{Key: key, Before: before, nodes: nodes}
+}
+
+func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
+	s := redistest.Start(t)
+	for name, waiting := range map[string]bool{"without a queue": false, "with a queue": true} {
+		first, second := uuid.NewString()+" first", uuid.NewString()+" second"
+		s.Do("SET", name, first, "PX", 60000)
+		if waiting {
+			enqueue(t, s, name, "waiter", false)
+		}
+		b := breachOf(t, name, s)
+		s.Do("SET", name, second, "PX", 60000)
+		b.carryOut()
+		assert.Equal(t, wasChanged, b.Result)
+		assert.Equal(t, second, s.Get(name), "not deleted")
+		var out strings.Builder
+		b.tell(&out)
+		assert.Contains(t, out.String(), "Nothing was broken: the lock has changed hands since it was shown.\n"+name+": held by second")
+		assert.Equal(t, exitNotBroken, b.status(&out))
+
+		b = breachOf(t, name, s)
+		s.Do("DEL", name)
+		b.carryOut()
+		assert.Equal(t, wasFree, b.Result)
+	}
+}
+
+func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
+	all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
+	set := func(key string, tokens ...string) {
+		for i, token := range tokens {
+			if token != "" {
+				all[i].Do("SET", key, token, "PX", 60000)
+			}
+		}
+	}
+	left := func(key string) (tokens []string) {
+		for _, s := range all {
+			tokens = append(tokens, s.Get(key))
+		}
+		return tokens
+	}
+	set("most", x, x, y)
+	b := breachOf(t, "most", all...)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, []string{"", "", y}, left("most"), "of another holder, who may be taking it just now")
+	assert.Equal(t, wasChanged, b.Servers[2].Result)
+
+	set("split", x, y, "")
+	b = breachOf(t, "split", all...)
+	assert.False(t, b.Before.Held)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, []string{"", "", ""}, left("split"), "what nobody holds and everybody trips over")
+
+	set("moved", x, x, x)
+	b = breachOf(t, "moved", all...)
+	set("moved", y, y, y)
+	b.carryOut()
+	assert.Equal(t, wasChanged, b.Result)
+	assert.Equal(t, []string{y, y, y}, left("moved"))
+
+	set("down", x, x, x)
+	all[2].Kill()
+	b = breachOf(t, "down", all...)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result, "what one server may still have is no majority")
+	var out strings.Builder
+	b.tell(&out)
+	assert.Contains(t, out.String(), all[2].Addr())
+
+	set("more down", x, x)
+	b = breachOf(t, "more down", all...)
+	all[1].Kill()
+	b.carryOut()
+	assert.Equal(t, wasUnclear, b.Result)
+	var stderr strings.Builder
+	assert.Equal(t, exitUnavailable, b.status(&stderr))
+	assert.Contains(t, stderr.String(), all[1].Addr())
+	assert.Contains(t, stderr.String(), "it may be broken or not")
+}
+
+func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
+	s := redistest.Start(t)
+	for _, token := range []string{"9HrBA1BqmdGOBrF8xKmY4g==", "worker 7", ""} {
+		s.Do("SET", "job", token)
+		status, out, _ := call("break", "-yes", "-redis", s.URL(), "job")
+		assert.Equal(t, exitOK, status)
+		assert.Contains(t, out, "held by an unknown owner of another library")
+		assert.Contains(t, out, "which may not tell him")
+		assert.Contains(t, out, "He has no fence")
+		if token != "" {
+			assert.NotContains(t, out, token)
+		}
+		assert.NotContains(t, s.Keys(), "job")
+	}
+	s.Do("HSET", "job", "field", "value")
+	status, _, stderr := call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, exitUnavailable, status)
+	assert.Contains(t, stderr, "WRONGTYPE")
+	assert.Contains(t, s.Keys(), "job")
+}
+
+func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "token", "PX", 60000)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	_, err = write.WriteString("y\n")
+	require.NoError(t, err)
+	require.NoError(t, write.Close())
+	for _, in := range []*os.File{null, read} {
+		var out, stderr strings.Builder
+		status := dispatch([]string{"break", "-redis", s.URL(), "job"}, terminal{in, &out, &stderr})
+		assert.Equal(t, exitUsage, status)
+		assert.Empty(t, out.String())
+		assert.Contains(t, stderr.String(), "-yes breaks the lock without asking")
+	}
+	assert.Contains(t, s.Keys(), "job")
+}
+
+func TestBreakSaysWhyItMayNot(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("SET", "job", "token", "PX", 60000)
+	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
+	url := "redis://reader:hunter2@" + s.Addr()
+	status, _, stderr := call("break", "-yes", "-redis", url, "job")
+	assert.Equal(t, exitUnavailable, status)
+	assert.Contains(t, stderr, "NOPERM")
+	assert.NotContains(t, stderr, "hunter2")
+	assert.Equal(t, "token", s.Get("job"))
+}
+
+func TestBreakHelpFitsATerminal(t *testing.T) {
+	status, out, _ := call("break", "-h")
+	assert.Equal(t, exitOK, status)
+	for line := range strings.Lines(out) {
+		assert.LessOrEqual(t, len(line), 81, line)
+	}
+}
