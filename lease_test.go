@@ -3,6 +3,7 @@ package redimutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,5 +137,20 @@ func TestContextOfALeaseEndsWithItsParent(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked, "of a hold that has ended before")
 }
 
-// A renewal is slow to reach the server, and Unlock comes meanwhile.
-// The leases are so short that renewals and releases meet all the time.
+func TestHolderLearnsThatSomethingElseIsInThePlaceOfItsLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	m.Lock()
+	l := m.Lease()
+	s.Do("DEL", "k")
+	s.Do("LPUSH", "k", "not a lock")
+	err := l.Extend(t.Context(), time.Hour)
+	assert.ErrorIs(t, err, redimutex.ErrLost)
+	var lost redimutex.LostError
+	require.ErrorAs(t, err, &lost)
+	assert.Equal(t, redimutex.Taken, lost.Reason)
+	<-l.Done()
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
+}

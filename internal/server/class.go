@@ -25,6 +25,16 @@ func Permanent(err error) bool {
 	return false
 }
 
+// wrongType reports whether a reply says that the key holds something that is no string.
+func wrongType(reply any) bool {
+	e, ok := reply.(redis.Error)
+	if !ok {
+		return false
+	}
+	code, _ := words(string(e))
+	return code == "WRONGTYPE"
+}
+
 // proxy reports whether text is what a proxy such as twemproxy says when it can't reach its server:
 // the words of its operating system, under the name of a Redis error.
 func proxy(text string) bool {

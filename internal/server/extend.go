@@ -72,6 +72,9 @@ func (ses session) extendOnce(batch []*Request, replies []Reply, clock *clock, d
 	received := time.Now()
 	for i := range raw {
 		replies[i] = parseEnd(raw[i], nil, sent)
+		if wrongType(raw[i]) { // whatever is there now, it is not our token
+			replies[i] = Reply{Verdict: Taken, Sent: sent}
+		}
 		if now, ok := raw[i].(int64); ok && now < -1 && !late {
 			clock.learn(-now, sent, received)
 			late = received.Before(deadline)
