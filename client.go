@@ -1,7 +1,10 @@
 package redimutex
 
 import (
+	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +41,7 @@ type engine struct {
 	mu     sync.Mutex
 	lines  map[string]*line // of the keys that somebody holds or waits for
 	warned [2]warnings      // the newer ones in front
-	closed bool
+	closed atomic.Bool      // set under mu
 }
 
 // Warnings are the keys for which we have logged that the servers fail, within one second.
@@ -50,7 +53,7 @@ type warnings struct {
 // A line is where the goroutines of this process queue for one key.
 type line struct {
 	gate.Gate
-	refs    int                            // how many hold or wait; protected by Client.mu
+	refs    atomic.Int32                   // how many hold or wait; from 0 it only rises under Client.mu
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	// Who has the turn at the gate owns these.
@@ -134,40 +137,63 @@ func (c *Client) Stats() Stats {
 func (c *Client) Close() error {
 	c.start()
 	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
+	first := !c.closed.Swap(true)
+	lines := slices.Collect(maps.Values(c.lines))
 	c.mu.Unlock()
 	if first {
 		close(c.closing)
 	}
-	c.dropKept()
+	for _, l := range lines {
+		l.Shut()
+		l.dropKept()
+	}
 	c.keeper.Close(ErrClosed)
 	c.hub().Close(c.config.nodeTimeout)
 	c.quorum.Close(c.config.nodeTimeout)
 	return nil
 }
 
-// join returns the line of key, for somebody who then has to part.
-func (c *Client) join(key string) (*line, error) {
+// join returns the line of m's key, for somebody who then has to part.
+func (m *Mutex) join() (*line, error) {
+	c := m.client
+	if l := m.last.Load(); l != nil && !c.closed.Load() && l.join() {
+		return l, nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, closedError(key)
+	if c.closed.Load() {
+		return nil, closedError(m.key)
 	}
-	l := c.lines[key]
+	l := c.lines[m.key]
 	if l == nil {
 		l = new(line)
-		c.lines[key] = l
+		c.lines[m.key] = l
 	}
-	l.refs++
+	l.refs.Add(1)
 	return l, nil
+}
+
+// join joins a line that somebody else holds or waits in.
+func (l *line) join() bool {
+	for {
+		n := l.refs.Load()
+		if n <= 0 {
+			return false
+		}
+		if l.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // part forgets the line when nobody needs it any more.
 func (c *Client) part(key string, l *line) {
+	if l.refs.Add(-1) > 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l.refs--; l.refs == 0 {
+	if l.refs.CompareAndSwap(0, math.MinInt32) { // else somebody has come meanwhile
 		delete(c.lines, key)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -20,11 +21,27 @@ type Lease struct {
 	tenure *tenure
 	fence  int64
 	began  time.Duration // since epoch
+	watch  atomic.Pointer[watch]
+}
 
+// A watch is what has to happen at the end of a hold, and how that came. Most holds are short, and
+// have none before their end.
+type watch struct {
 	mu    sync.Mutex
 	err   error         // why the hold ended, if that has been noticed
 	done  chan struct{} // made when somebody asks
 	after []func()      // to be called at the end
+}
+
+// unlocked is the watch of all holds that Unlock has ended before somebody asked.
+var unlocked = &watch{err: ErrUnlocked, done: alreadyDone}
+
+func (l *Lease) watched() *watch {
+	if w := l.watch.Load(); w != nil {
+		return w
+	}
+	l.watch.CompareAndSwap(nil, new(watch))
+	return l.watch.Load()
 }
 
 // Token returns the random value that the key has on the server during this hold. Who has it can
@@ -44,25 +61,29 @@ var alreadyDone = func() chan struct{} { c := make(chan struct{}); close(c); ret
 // servers tell is known within a third of the TTL, by the next renewal; one that they can't tell,
 // because they don't answer, when the validity ends at the latest, whatever a renewal is doing.
 func (l *Lease) Done() <-chan struct{} {
-	l.mu.Lock()
+	w := l.watched()
+	w.mu.Lock()
 	switch {
-	case l.done != nil:
-	case l.err != nil:
-		l.done = alreadyDone
+	case w.done != nil:
+	case w.err != nil:
+		w.done = alreadyDone
 	default:
-		l.done = make(chan struct{})
+		w.done = make(chan struct{})
 		defer l.tenure.life.AfterEnd(l.lost)
 	}
-	defer l.mu.Unlock() // runs before AfterEnd, which may call lost at once
-	return l.done
+	defer w.mu.Unlock() // runs before AfterEnd, which may call lost at once
+	return w.done
 }
 
 // Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost].
 // It goes by the clock: also in a process that has just woken up, it is not nil after Until.
 func (l *Lease) Err() error {
-	l.mu.Lock()
-	err := l.err
-	l.mu.Unlock()
+	var err error
+	if w := l.watch.Load(); w != nil {
+		w.mu.Lock()
+		err = w.err
+		w.mu.Unlock()
+	}
 	if err == nil {
 		err = l.tenure.life.Err()
 	}
@@ -80,12 +101,13 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // afterEnd calls f when the hold has ended, at once if it has.
 func (l *Lease) afterEnd(f func()) {
 	l.Done() // so that a loss is noticed
-	l.mu.Lock()
-	over := l.err != nil
+	w := l.watched()
+	w.mu.Lock()
+	over := w.err != nil
 	if !over {
-		l.after = append(l.after, f)
+		w.after = append(w.after, f)
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 	if over {
 		f()
 	}
@@ -96,18 +118,22 @@ func (l *Lease) lost() { l.end(l.tenure.life.Err()) }
 
 // end ends the hold for the reason err, unless it has ended before.
 func (l *Lease) end(err error) {
-	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
+	if err == ErrUnlocked && l.watch.CompareAndSwap(nil, unlocked) { //nolint:errorlint // not even wrapped
 		return
 	}
-	l.err = err
-	if l.done != nil {
-		close(l.done)
+	w := l.watched()
+	w.mu.Lock()
+	if w.err != nil {
+		w.mu.Unlock()
+		return
 	}
-	after := l.after
-	l.after = nil
-	l.mu.Unlock()
+	w.err = err
+	if w.done != nil {
+		close(w.done)
+	}
+	after := w.after
+	w.after = nil
+	w.mu.Unlock()
 	for _, f := range after {
 		f()
 	}

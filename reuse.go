@@ -152,23 +152,15 @@ func (a *attempt) inherit(ctx context.Context) *Lease {
 	return nil
 }
 
-// dropKept gives back what holds have left behind, when the Client is closed.
-func (c *Client) dropKept() {
-	c.mu.Lock()
-	lines := make([]*line, 0, len(c.lines))
-	for _, l := range c.lines {
-		lines = append(lines, l)
+// dropKept gives back what the last hold has left at the line, when the Client is closed.
+func (l *line) dropKept() {
+	if !l.TryEnter() {
+		return
 	}
-	c.mu.Unlock()
-	for _, l := range lines {
-		if !l.TryEnter() {
-			continue
-		}
-		if t := l.kept; t != nil {
-			l.kept = nil
-			t.reuse.end()
-			t.sweep()
-		}
-		l.leave()
+	if t := l.kept; t != nil {
+		l.kept = nil
+		t.reuse.end()
+		t.sweep()
 	}
+	l.leave()
 }

@@ -99,6 +99,60 @@ func TestTheLastWaiterThatQuitsWithTheTurnFreesTheGate(t *testing.T) {
 	assert.True(t, g.TryEnter())
 }
 
+func TestAShutGateSendsAllAwayWhoWait(t *testing.T) {
+	var g gate.Gate
+	require.True(t, g.TryEnter())
+	waiting, quitter := g.Join(nil), g.Join(nil)
+	g.Shut()
+	late := g.Join(nil)
+	for _, w := range []*gate.Waiter{waiting, late} {
+		require.True(t, has(w))
+		assert.True(t, w.Shut())
+		assert.False(t, w.Quit(), "there was no turn to give up")
+	}
+	assert.False(t, quitter.Quit())
+	assert.False(t, g.TryEnter(), "who has the turn keeps it")
+	assert.False(t, g.Leave())
+	assert.True(t, g.TryEnter())
+}
+
+func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
+	var g gate.Gate
+	assert.Nil(t, g.Next())
+	require.True(t, g.TryEnter())
+	assert.Nil(t, g.Next(), "who has the turn does not wait")
+	first := g.Join("first")
+	g.Join("second")
+	assert.Equal(t, "first", g.Next())
+	first.Quit()
+	assert.Equal(t, "second", g.Next())
+	taken, waiting := g.Queued()
+	assert.True(t, taken)
+	assert.Equal(t, 1, waiting)
+	assert.True(t, g.Leave())
+	assert.Nil(t, g.Next())
+}
+
+// Who waited before, and what he waited for, is forgotten.
+func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
+	var g gate.Gate
+	for range 3 {
+		require.True(t, g.TryEnter())
+		quitter, served := g.Join("a"), g.Join("b")
+		g.Leave()
+		quitter.Quit() // without having received his turn
+		require.True(t, has(served))
+		assert.False(t, has(served), "the turn is received once")
+		g.Leave()
+		require.True(t, g.TryEnter())
+		other := g.Join(nil)
+		assert.False(t, has(other), "a turn of before was left")
+		assert.Nil(t, g.Next())
+		other.Quit()
+		g.Leave()
+	}
+}
+
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
 // on purpose: the race detector checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
