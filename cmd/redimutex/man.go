@@ -44,7 +44,8 @@ func manCommand(args []string, t terminal) int {
 func manual(all []command, version string) string {
 	var p roff
 	p.macro("TH", "REDIMUTEX", "1", "", "redimutex "+version, "User Commands")
-	p.macro("nh") // no hyphens in words, and no wider spaces between them: both end up in what is copied
+	p.macro("nh")
+	p.macro("nr", "HY", "0") // no hyphens in words, and no wider spaces between them: both end up in what is copied
 	p.macro("ad", "l")
 	p.macro("SH", "NAME")
 	p.line("redimutex \\- " + escape("a lock that all machines share which use the same Redis"))

@@ -34,7 +34,8 @@ const (
 var (
 	headingLine = regexp.MustCompile(`^[A-Z][A-Z ]+$`)
 	itemLine    = regexp.MustCompile(`^ +(\S.*?)  +(\S.*)$`)
-	flagLine    = regexp.MustCompile(`^ +(-\S.*)$`) // whose meaning begins on the next line
+	// The meaning of a flag may begin close behind it, or on the next line.
+	flagLine = regexp.MustCompile(`^ +(-[^ ,]+(?:, -[^ ,]+)*(?: [A-Z]+)?)(?: +(\S.*))?$`)
 )
 
 // blocks takes a help text apart: the lines of its usage, and what follows.
@@ -78,12 +79,13 @@ func read(line, section string) block {
 	case section == "EXAMPLES" && (b.depth > 2 || strings.HasPrefix(words, "redimutex ")):
 		b.kind, b.text = example, strings.TrimPrefix(line, "  ")
 	case section == "EXAMPLES":
-	case itemLine.MatchString(line):
-		b.kind = item
-		m := itemLine.FindStringSubmatch(line)
-		b.term, b.text = m[1], m[2]
-	case flagLine.MatchString(line):
-		b.kind, b.term, b.text = item, words, ""
+	default:
+		for _, form := range []*regexp.Regexp{flagLine, itemLine} {
+			if m := form.FindStringSubmatch(line); m != nil {
+				b.kind, b.term, b.text = item, m[1], m[2]
+				break
+			}
+		}
 	}
 	return b
 }
