@@ -15,9 +15,11 @@ import (
 // A feature is a way to use the library.
 type feature struct {
 	name    string
-	servers int  // how many it locks on
-	shared  bool // over Multiplex
-	cold    bool // no connection is kept
+	servers int            // how many it locks on
+	shared  bool           // over Multiplex
+	cold    bool           // no connection is kept
+	login   []any          // user and password, if any
+	pools   *[]*redis.Pool // where they are noted, if not nil
 	options func(ttl time.Duration) []redimutex.Option
 }
 
@@ -88,6 +90,12 @@ func (f feature) client(t testing.TB, dialers []dialer, ttl time.Duration, more 
 		if f.cold {
 			p.MaxIdle = 0
 		}
+		if f.pools != nil {
+			*f.pools = append(*f.pools, p)
+		}
+		if f.login != nil {
+			p.DialContext = f.loggedIn(p.DialContext)
+		}
 		if !f.shared {
 			pools = append(pools, p)
 			continue
@@ -100,6 +108,21 @@ func (f feature) client(t testing.TB, dialers []dialer, ttl time.Duration, more 
 	c := redimutex.NewClient(pools, append(opts, more...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// loggedIn is dial that logs in.
+func (f feature) loggedIn(dial func(context.Context) (redis.Conn, error)) func(context.Context) (redis.Conn, error) {
+	return func(ctx context.Context) (redis.Conn, error) {
+		c, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := redis.DoContext(c, ctx, "AUTH", f.login...); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return c, nil
+	}
 }
 
 // start starts n real servers.

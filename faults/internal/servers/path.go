@@ -25,14 +25,19 @@ type path struct {
 	inside  func(f func()) // runs f where the servers can be reached also while the path is broken
 }
 
-// newPath builds a path to n servers: real networks where we may make some, else a proxy that
-// holds back what passes.
+// newPath builds a path to n servers: real networks where we may make some, else proxies that
+// hold back what passes.
 func newPath(t testing.TB, n int) *path {
 	if made, err := newNetworks(t); err == nil {
 		return made.path(t, n)
 	}
+	return newProxyPath(t, n)
+}
+
+// newProxyPath is the way without any rights.
+func newProxyPath(t testing.TB, n int) *path {
 	servers, dialers := start(t, n)
-	p := &path{kind: "a proxy that holds back what passes", servers: servers, inside: func(f func()) { f() }}
+	p := &path{kind: "proxies that hold back what passes", servers: servers, inside: func(f func()) { f() }}
 	var proxies []*proxy
 	for _, d := range dialers {
 		through := newProxy(t, d)

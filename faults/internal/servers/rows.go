@@ -15,6 +15,7 @@ import (
 func Rows() []evidence.Row {
 	return []evidence.Row{
 		minorityRow(), majorityRow(), onlyServerRow(), droppedPathRow(), resumedRow(), cancelledRow(), lateReplyRow(),
+		refusalsRow(), leaksRow(),
 	}
 }
 

@@ -1,0 +1,219 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func refusalsRow() evidence.Row {
+	return evidence.Row{
+		ID: 18, Name: "refusals",
+		Fault: "OOM, READONLY, MISCONF, LOADING, BUSY, NOPERM, NOAUTH, NOSCRIPT, MASTERDOWN, NOREPLICAS, max clients and more",
+		Must:  "a typed error or a retry, never a false hold",
+		Short: 15 * time.Second, Long: 3 * time.Minute, Run: play(refusalMatrix),
+	}
+}
+
+// A class is what a caller can do about a refusal.
+type class int
+
+const (
+	passes  class = iota // time mends it: repeat
+	forGood              // time does not mend it: say so at once
+	unseen               // callers must not notice
+)
+
+// A refusal is a way in which a server does not do as it is told.
+type refusal struct {
+	name  string
+	class class
+	words *regexp.Regexp // the server's; of silence, ours
+	args  []string       // of the server
+	cold  bool           // no connection is kept: those that exist would not be refused
+	login []any
+	ready func(s *site) // what has to be done before anybody locks
+	// strike makes the refusal, and returns what ends it.
+	strike func(s *site, cells []*cell) (heal func())
+}
+
+// A site is a server that is about to refuse.
+type site struct {
+	t      testing.TB
+	server *redistest.Server
+	target dialerSwitch
+
+	mu    sync.Mutex
+	admin redis.Conn // which was there before the server refuses others
+}
+
+// do runs a command of the operator.
+func (s *site) do(command string, args ...any) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admin.Do(command, args...)
+}
+
+// must is do of what can't fail.
+func (s *site) must(command string, args ...any) any {
+	reply, err := s.do(command, args...)
+	if err != nil {
+		s.t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return reply
+}
+
+// A dialerSwitch leads to one server or another.
+type dialerSwitch struct {
+	mu sync.Mutex
+	d  dialer
+}
+
+func (s *dialerSwitch) set(d dialer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.d = d
+}
+
+func (s *dialerSwitch) get() dialer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d
+}
+
+// refusalMatrix plays some refusals at a time, each with a server of its own.
+func refusalMatrix(r *run) {
+	var mu sync.Mutex
+	held, tried, met := 0, 0, 0
+	var unmet []string
+	for round := 0; r.more(round, 1, 5); round++ {
+		room := make(chan struct{}, 5)
+		var each sync.WaitGroup
+		for _, what := range refusals {
+			room <- struct{}{}
+			each.Go(func() {
+				defer func() { <-room }()
+				var problems []string
+				var n, struck int
+				err := evidence.Stage(r.t.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					problems = append(problems, err.Error())
+				}
+				tried, met = tried+max(n, 1), met+struck
+				held += max(n, 1) - min(len(problems), max(n, 1))
+				if len(problems) > 0 {
+					r.note(fmt.Sprintf("%s: %s.", what.name, strings.Join(problems[:min(len(problems), 3)], "; ")))
+				}
+				if struck == 0 && what.class != unseen {
+					unmet = append(unmet, what.name)
+				}
+			})
+		}
+		each.Wait()
+	}
+	slices.Sort(unmet)
+	f := evidence.Figure{Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d false holds or untyped errors", tried-held)}
+	if len(unmet) > 0 {
+		f.Held = min(f.Held, f.Tried-1)
+		r.note(fmt.Sprintf("No operation has met these, so nothing was shown: %q.", unmet))
+	}
+	r.figure(f)
+	r.note(fmt.Sprintf("%d refusals, times %d operations, times %d features. %d operations of %d have ended with the server's words; "+
+		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, tried))
+}
+
+// conduct plays one refusal: locks are taken, the server begins to refuse, everything is tried, the
+// server recovers, everything has to work again. It returns what was wrong, how many operations there
+// were, and how many met the refusal. wrap, if any, comes between the locks and the server.
+func (r *refusal) conduct(t testing.TB, wrap func(dialer) dialer) (problems []string, n, met int) {
+	s := &site{t: t, server: redistest.Real(t, r.args...)}
+	var err error
+	if s.admin, err = redis.Dial("tcp", s.server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.admin.Close() })
+	s.target.set(direct(s.server))
+	if r.ready != nil {
+		r.ready(s)
+	}
+	through := func(ctx context.Context) (c net.Conn, err error) { return s.target.get()(ctx) }
+	if wrap != nil {
+		through = wrap(through)
+	}
+	var cells []*cell
+	for _, f := range single {
+		f.cold, f.login = r.cold, r.login
+		c := f.client(t, []dialer{through}, heldTTL)
+		for _, v := range verbs {
+			x, err := newCell(c, f.name, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cells = append(cells, x)
+		}
+	}
+	heal := r.strike(s, cells)
+	for _, x := range cells {
+		x.begin()
+	}
+	for _, x := range cells {
+		x.struck()
+	}
+	early := map[*cell]bool{}
+	for _, x := range cells {
+		early[x] = x.over()
+	}
+	heal()
+	var mu sync.Mutex
+	var each sync.WaitGroup
+	for _, x := range cells {
+		each.Go(func() {
+			wrong := x.finish(r, s, early[x])
+			mu.Lock()
+			defer mu.Unlock()
+			problems = append(problems, wrong...)
+			if x.met(r) {
+				met++
+			}
+		})
+	}
+	each.Wait()
+	return problems, len(cells), met
+}
+
+// finish waits for the end of the operation and returns what was wrong with it. early says that it
+// was over before the refusal was.
+func (x *cell) finish(r *refusal, s *site, early bool) (problems []string) {
+	timer := time.NewTimer(forever)
+	defer timer.Stop()
+	select {
+	case <-x.done:
+	case <-timer.C:
+		return []string{fmt.Sprintf("%s: still blocked %v after the refusal was over", x, forever)}
+	}
+	for _, problem := range []string{x.verdict(r), x.truth(s)} {
+		if problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+	if x.verb.name == "Lock" && r.class == forGood && !early {
+		problems = append(problems, fmt.Sprintf("%s: waits for what time can't mend", x))
+	}
+	if problem := x.again(r, s); problem != "" {
+		problems = append(problems, problem)
+	}
+	return problems[:min(len(problems), 1)] // one for each cell, so that they can be counted
+}
