@@ -57,8 +57,11 @@ func (l *listing) run(signals <-chan os.Signal, show *ticker) os.Signal {
 	}
 }
 
-// search goes through the keys of one server. It pauses after each step for as long as that took, so
-// that a server that is busy is left alone for longer.
+// maxPause is long beside what a step costs any server. What takes longer than this is the network, or the
+// server's other work.
+const maxPause = 50 * time.Millisecond
+
+// search goes through the keys of one server. It pauses after each step for as long as that took.
 func (l *listing) search(ctx context.Context, i int) {
 	f := server.New(l.nodes[i].pool).Search(l.pattern, l.all)
 	for !f.Done && ctx.Err() == nil {
@@ -79,7 +82,7 @@ func (l *listing) search(ctx context.Context, i int) {
 		if l.full() || f.Done {
 			return
 		}
-		pause := time.NewTimer(time.Since(began))
+		pause := time.NewTimer(min(time.Since(began), maxPause))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

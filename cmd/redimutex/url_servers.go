@@ -100,6 +100,8 @@ func advice(err error) string {
 		return " (give user and password as in redis://user:password@host, by " + envURL + " or -redis @FILE)"
 	case "WRONGTYPE":
 		return " (something that is not a lock has the name of this KEY)"
+	case "MOVED":
+		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ type Presence int8
 const (
 	PresenceUnknown Presence = iota
 	Listening                // his process is connected to this server
-	Absent                   // it is not: it is dead, or its connection broke just now; in a cluster it may be connected to another node
+	Absent                   // it is not: it is dead, or its connection broke just now; never said in a cluster, where it may listen at another node
 )
 
 // waiter takes a member of a queue apart, see handover.lua.
@@ -46,10 +46,12 @@ func (ses session) meet(views []View, channels []string) error {
 			command = append(command, c)
 		}
 	}
-	replies, err := ses.doAll([][]any{command})
+	replies, err := ses.doAll([][]any{command, {"CLUSTER", "INFO"}})
 	if err != nil {
 		return err
 	}
+	info, err := redis.String(replies[1], refusal(replies[1]))
+	alone := err != nil || !strings.Contains(info, "cluster_state:") // no other node can have the waiter
 	counts, err := redis.IntMap(replies[0], refusal(replies[0]))
 	if err != nil {
 		return nil //nolint:nilerr // not permitted, or not known to a proxy: then it is not known
@@ -61,7 +63,7 @@ func (ses session) meet(views []View, channels []string) error {
 			switch w := &views[i].Queue[j]; {
 			case n > 0:
 				w.Presence = Listening
-			case known && !ses.pinned:
+			case known && alone:
 				w.Presence = Absent
 			}
 		}
