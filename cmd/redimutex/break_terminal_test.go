@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// inTerminal starts the program in a new terminal, without a shell.
-func inTerminal(t *testing.T, s *redistest.Server, args string) *typist {
+// operator is somebody who starts the program in a new terminal, without a shell.
+func operator(t *testing.T, s *redistest.Server, args string) *typist {
 	t.Helper()
 	if _, err := exec.LookPath("script"); err != nil {
 		t.Skip("needs script(1), which makes the terminal")
@@ -41,7 +41,7 @@ func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 		status int
 	}{{"n\n", 1}, {"\n", 1}, {"yy\n", 1}, {"\x04", 1}, {ctrlC, 130}, {"YES\n", 0}} {
 		assert.Equal(t, token, s.Get("job"))
-		y := inTerminal(t, s, "break job")
+		y := operator(t, s, "break job")
 		y.says("[y/N]")
 		assert.Contains(t, y.out(), "job: held by web-1, age unknown")
 		y.types(c.answer)
@@ -59,7 +59,7 @@ func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 func TestLockThatChangesHandsBeforeTheYesIsNotBroken(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
-	y := inTerminal(t, s, "break -json job")
+	y := operator(t, s, "break -json job")
 	y.says("[y/N]")
 	second := uuid.NewString() + " web-2"
 	s.Do("SET", "job", second, "PX", 600000)

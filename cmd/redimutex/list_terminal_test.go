@@ -14,7 +14,7 @@ func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "page", "cached")
 	url, stalled := stall(t, s, "SCAN", 1)
-	y := inTerminal(t, s, "list -redis "+url)
+	y := operator(t, s, "list -redis "+url)
 	<-stalled
 	y.says("0 keys, 0 locks; Ctrl-C prints what is found")
 	y.types(ctrlC)
