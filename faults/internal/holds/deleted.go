@@ -92,6 +92,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 	signal := true
 	for q.more() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
+		held := make([]hold, deletedKeys)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
 			h, err := lib.lock(q.ctx, keys[i])
@@ -99,7 +100,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 				return evidence.Figure{}, err
 			}
 			signal = h.done() != nil
-			watches[i] = watchOver(h, d.kit.TTL)
+			held[i], watches[i] = h, watchOver(h, d.kit.TTL)
 		}
 		type moment struct{ before, after instant }
 		moments := make([]moment, len(keys))
@@ -114,6 +115,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 		enough := time.Now().Add(d.wait)
 		for i, w := range watches {
 			at, ok := w.wait(time.Until(enough))
+			held[i].unlock(q.ctx) //nolint:errcheck // it is lost
 			m := moments[i]
 			switch {
 			case m.before == 0 || ok && at < m.before:
@@ -137,16 +139,14 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 
 // A watch waits for the loss of a hold.
 type watch struct {
-	hold hold
 	lost chan instant // gets one
 	stop chan struct{}
-	once sync.Once
 }
 
 // watchOver tells when h is lost: by its signal, or where there is none, by a loop around Extend such as the
 // caller of that library would write.
 func watchOver(h hold, ttl time.Duration) *watch {
-	w := &watch{hold: h, lost: make(chan instant, 1), stop: make(chan struct{})}
+	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
 	if done := h.done(); done != nil {
 		go func() {
 			select {
@@ -175,7 +175,7 @@ func watchOver(h hold, ttl time.Duration) *watch {
 	return w
 }
 
-// wait returns when the hold was lost, and unlocks it.
+// wait returns when the hold was lost, and stops watching.
 func (w *watch) wait(d time.Duration) (at instant, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -185,9 +185,6 @@ func (w *watch) wait(d time.Duration) (at instant, ok bool) {
 	case <-timer.C:
 	}
 	close(w.stop)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	w.hold.unlock(ctx) //nolint:errcheck // it is lost
 	return at, ok
 }
 

@@ -39,9 +39,9 @@ type kit struct {
 	Library string
 	Addrs   []string // of the servers
 	TTL     time.Duration
-	Fencing bool `json:",omitempty"`
-	Queue   bool `json:",omitempty"`
-	Fixed   bool `json:",omitempty"` // no renewal
+	Fencing bool          `json:",omitempty"`
+	Queue   bool          `json:",omitempty"`
+	Fixed   bool          `json:",omitempty"` // no renewal
 	Reuse   time.Duration `json:",omitempty"`
 	Poll    time.Duration `json:",omitempty"`
 }

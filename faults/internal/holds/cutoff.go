@@ -1,0 +1,268 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// cutOff is the holder that no server answers any more.
+func cutOff() evidence.Row {
+	row := evidence.Row{
+		ID: 6, Name: "cutoff", Fault: "all servers unreachable while held",
+		Must: "signalled before the local deadline", Short: 10 * time.Second, Long: 90 * time.Second,
+	}
+	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
+		err = evidence.Stage(ctx, func(t testing.TB) {
+			r, err = cutAll(t, row, s, []kit{
+				{Library: "redimutex", Addrs: make([]string, 1)},
+				{Library: "redimutex", Addrs: make([]string, 3)},
+				{Library: "redsync", Addrs: make([]string, 1)},
+				{Library: "redislock", Addrs: make([]string, 1)},
+			})
+		})
+		return r, err
+	}
+	return row
+}
+
+const (
+	cutTTL     = 1200 * time.Millisecond
+	cutHolders = 8 // at once
+)
+
+// The ways in which servers become unreachable.
+const (
+	byStop = "SIGSTOP"
+	byKill = "kill -9"
+	byPath = "path dropped"
+)
+
+// cutAll cuts off the holders of all kits, side by side, each kit with servers of its own.
+func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+	noise := listen()
+	defer noise.close()
+	figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
+	var group sync.WaitGroup
+	for i, k := range kits {
+		quiet := s
+		if i > 0 {
+			quiet.Report = nil
+		}
+		k.TTL = cutTTL
+		c := &cutting{kit: k, noise: noise, random: random(s, i), quota: newQuota(t.Context(), quiet, row, 48, 480)}
+		for range k.Addrs {
+			c.servers = append(c.servers, redistest.Real(t))
+		}
+		group.Go(func() {
+			ways := []string{byStop, byKill, byPath}
+			for lap := 0; c.quota.more() && errs[i] == nil; lap++ {
+				errs[i] = c.lap(t, ways[lap%len(ways)])
+			}
+			figures[i] = c.figure()
+		})
+	}
+	group.Wait()
+	return evidence.Result{Figures: figures, Notes: []string{
+		"Row 6: the deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
+			"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
+			"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
+			"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.",
+	}}, errors.Join(errs...)
+}
+
+// A cutting cuts off the holders of one kit.
+type cutting struct {
+	kit     kit
+	servers []*redistest.Server
+	noise   *noise
+	random  *rand.Rand
+	quota   *quota
+
+	tried, early int
+	late         map[string]int // by the way in which they were cut off
+	believed     int            // holds that seemed valid at the deadline
+	told         int
+	least        time.Duration  // margin of those that were told
+	most         time.Duration  // noise
+	pardoned     int            // late by no more than the noise
+}
+
+// A holder is one hold, with a path of its own to each server.
+type holder struct {
+	library library
+	links   []*link
+	hold    hold
+	watch   *watch
+	ttl     time.Duration
+}
+
+func (c *cutting) lap(t testing.TB, way string) error {
+	holders := make([]*holder, cutHolders)
+	for i := range holders {
+		h := &holder{ttl: c.kit.TTL}
+		k := c.kit
+		k.Addrs = nil
+		for _, s := range c.servers {
+			h.links = append(h.links, connect(t, s.Addr()))
+			k.Addrs = append(k.Addrs, h.links[len(h.links)-1].addr())
+		}
+		var err error
+		if h.library, err = k.open(); err != nil {
+			return err
+		}
+		if h.hold, err = h.library.lock(c.quota.ctx, fmt.Sprintf("cutoff-%d", i)); err != nil {
+			return err
+		}
+		h.watch = watchOver(h.hold, h.ttl)
+		holders[i] = h
+	}
+	pause(c.quota.ctx, between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some have been renewed
+	heal := c.cut(way, holders)
+	var group sync.WaitGroup
+	outcomes := make([]cutOutcome, len(holders))
+	for i, h := range holders {
+		group.Go(func() { outcomes[i] = h.follow() })
+	}
+	group.Wait()
+	heal()
+	for i, h := range holders {
+		c.take(way, outcomes[i])
+		for _, l := range h.links {
+			l.cut() // so that nothing waits for an answer any more
+		}
+		h.library.close()
+	}
+	return nil
+}
+
+// cut makes the servers unreachable, and returns what reaches them again.
+func (c *cutting) cut(way string, holders []*holder) (heal func()) {
+	switch way {
+	case byStop:
+		for _, s := range c.servers {
+			s.Pause()
+		}
+		return func() {
+			for _, s := range c.servers {
+				s.Resume()
+			}
+		}
+	case byKill:
+		for _, s := range c.servers {
+			s.Kill()
+		}
+		return func() {
+			for _, s := range c.servers {
+				s.Restart()
+			}
+		}
+	}
+	for _, h := range holders {
+		for _, l := range h.links {
+			l.swallow()
+		}
+	}
+	return func() {
+		for _, h := range holders {
+			for _, l := range h.links {
+				l.hear()
+			}
+		}
+	}
+}
+
+// A cutOutcome is how the loss of one hold was told.
+type cutOutcome struct {
+	deadline instant
+	told     instant // 0: not within two more TTLs
+	believed bool    // the hold seemed valid at the deadline
+}
+
+// deadline is until when a majority of the servers keeps the lock at least.
+func (h *holder) deadline() instant {
+	ends := make([]instant, len(h.links))
+	for i, l := range h.links {
+		ends[i] = l.lastAnswered().add(h.ttl)
+	}
+	slices.Sort(ends)
+	return ends[len(ends)-1-len(ends)/2]
+}
+
+// follow waits for the signal, and looks at the hold at the deadline by itself.
+func (h *holder) follow() cutOutcome {
+	var o cutOutcome
+	pause(context.Background(), h.deadline().sub(now())+time.Microsecond)
+	o.deadline = h.deadline()
+	if now() >= o.deadline && h.hold.done() != nil {
+		o.believed = h.hold.valid()
+	}
+	if at, ok := h.watch.wait(2 * h.ttl); ok {
+		o.told = at
+	}
+	return o
+}
+
+func (c *cutting) take(way string, o cutOutcome) {
+	c.quota.done++
+	c.tried++
+	if c.late == nil {
+		c.late = make(map[string]int)
+	}
+	if o.believed {
+		c.believed++
+	}
+	if o.told == 0 {
+		c.late[way]++
+		return
+	}
+	margin := o.deadline.sub(o.told)
+	if c.told++; c.told == 1 || margin < c.least {
+		c.least = margin
+	}
+	noise := c.noise.worst(min(o.told, o.deadline).add(-50*time.Millisecond), max(o.told, o.deadline))
+	c.most = max(c.most, noise)
+	allowance := noise
+	if !c.quota.setup.Long {
+		allowance += 2 * c.kit.TTL // how punctual timers are is not for a short run to judge
+	}
+	switch {
+	case margin >= 0:
+	case margin+allowance >= 0 && c.judged():
+		c.pardoned++
+	default:
+		c.late[way]++
+	}
+}
+
+func (c *cutting) judged() bool { return c.kit.Library != "redsync" && c.kit.Library != "redislock" }
+
+func (c *cutting) figure() evidence.Figure {
+	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.judged()}
+	if f.NotJudged {
+		f.Library += ", with the caller's own loop"
+	}
+	f.Worst = fmt.Sprintf("least margin %v", ms(c.least))
+	for _, way := range []string{byStop, byKill, byPath} {
+		if n := c.late[way]; n > 0 {
+			f.Held -= n
+			f.Worst += fmt.Sprintf("; %d late or never after %s", n, way)
+		}
+	}
+	if !f.NotJudged {
+		f.Worst += fmt.Sprintf("; %d late by no more than the timers of the machine, which were by %v at most", c.pardoned, ms(c.most))
+		if c.believed > 0 {
+			f.Held = min(f.Held, f.Tried-c.believed)
+			f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)
+		}
+	}
+	return f
+}

@@ -1,0 +1,220 @@
+package holds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// flapping is the queue whose messages are lost, because subscribers are killed and links break.
+func flapping() evidence.Row {
+	row := evidence.Row{
+		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
+		Must: "no hand-over missed", Short: 6 * time.Second, Long: 90 * time.Second,
+	}
+	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
+		err = evidence.Stage(ctx, func(t testing.TB) {
+			single := []string{redistest.Real(t).Addr()}
+			trio := []string{redistest.Real(t).Addr(), redistest.Real(t).Addr(), redistest.Real(t).Addr()}
+			r, err = flapAll(t, row, s, []kit{
+				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: single},
+				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: trio},
+			})
+		})
+		return r, err
+	}
+	return row
+}
+
+const (
+	flapTTL     = time.Second
+	flapClients = 4
+	liveLimit   = 250 * time.Millisecond
+)
+
+// flapAll breaks what connects the clients of each kit, side by side.
+func flapAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+	noise := listen()
+	defer noise.close()
+	figures, errs := make([][]evidence.Figure, len(kits)), make([]error, len(kits))
+	var mu sync.Mutex
+	struck := make(map[string]int)
+	var group sync.WaitGroup
+	for i, k := range kits {
+		quiet := s
+		if i > 0 {
+			quiet.Report = nil
+		}
+		f := flapper{
+			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise,
+			quota: newQuota(t.Context(), quiet, row, 40, 600), struck: make(map[string]int),
+		}
+		group.Go(func() {
+			figures[i], errs[i] = f.run(t)
+			mu.Lock()
+			defer mu.Unlock()
+			for what, n := range f.struck {
+				struck[what] += n
+			}
+		})
+	}
+	group.Wait()
+	note := "Row 16: four clients wait in the queue for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be " +
+		"told to the servers has the TTL. The faults were"
+	for i, what := range slices.SortedFunc(maps.Keys(struck), cmp.Compare[string]) {
+		if i > 0 {
+			note += ","
+		}
+		note += fmt.Sprintf(" %d times %s", struck[what], what)
+	}
+	return evidence.Result{Figures: slices.Concat(figures...), Notes: []string{note + "."}}, errors.Join(errs...)
+}
+
+// A flapper breaks what connects clients that hand a lock around.
+type flapper struct {
+	kit    kit
+	key    string
+	random *rand.Rand
+	noise  *noise
+	quota  *quota
+	struck map[string]int
+
+	mu  sync.Mutex
+	log []turn
+}
+
+// A turn is one hold of one client.
+type turn struct {
+	client int
+	asked  instant // when it began to wait
+	got    instant
+	gave   instant // when Unlock returned
+	live   bool    // and had told the servers in time
+}
+
+func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
+	ctx, cancel := context.WithCancel(f.quota.ctx)
+	defer cancel()
+	links := make([][]*link, flapClients)
+	var group sync.WaitGroup
+	for client := range links {
+		k := f.kit
+		k.Addrs = nil
+		for _, addr := range f.kit.Addrs {
+			l := connect(t, addr)
+			links[client] = append(links[client], l)
+			k.Addrs = append(k.Addrs, l.addr())
+		}
+		lib, err := k.open()
+		if err != nil {
+			return nil, err
+		}
+		defer lib.close()
+		r := rand.New(rand.NewPCG(f.random.Uint64(), uint64(client)))
+		group.Go(func() { f.client(ctx, client, lib, r) })
+	}
+	var err error
+	for err == nil && f.quota.more() {
+		pause(ctx, between(f.random, 20*time.Millisecond, 150*time.Millisecond))
+		err = f.strike(ctx, links[f.random.IntN(flapClients)])
+		f.quota.done++
+	}
+	pause(ctx, flapTTL)
+	cancel()
+	group.Wait()
+	return f.figures(), err
+}
+
+// client takes its turns until ctx ends.
+func (f *flapper) client(ctx context.Context, number int, lib library, r *rand.Rand) {
+	for ctx.Err() == nil {
+		one := turn{client: number, asked: now()}
+		h, err := lib.lock(ctx, f.key)
+		if err != nil {
+			pause(ctx, time.Millisecond)
+			continue
+		}
+		one.got = now()
+		pause(ctx, between(r, 0, 5*time.Millisecond))
+		one.live = h.unlock(context.Background()) == nil
+		one.gave = now()
+		f.mu.Lock()
+		f.log = append(f.log, one)
+		f.mu.Unlock()
+	}
+}
+
+// strike breaks the subscribers of a server, or the links of a client.
+func (f *flapper) strike(ctx context.Context, links []*link) error {
+	switch f.random.IntN(3) {
+	case 0:
+		f.struck["CLIENT KILL of all subscribers"]++
+		c, err := redis.DialContext(ctx, "tcp", f.kit.Addrs[f.random.IntN(len(f.kit.Addrs))])
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		return err
+	case 1:
+		f.struck["a client's links cut"]++
+		for _, l := range links {
+			l.cut()
+		}
+		pause(ctx, between(f.random, 0, 100*time.Millisecond))
+		for _, l := range links {
+			l.mend()
+		}
+	case 2:
+		f.struck["a client's links silent"]++
+		for _, l := range links {
+			l.swallow()
+		}
+		pause(ctx, between(f.random, 0, 200*time.Millisecond))
+		for _, l := range links {
+			l.hear()
+		}
+	}
+	return nil
+}
+
+// figures measures the waits between the turns.
+func (f *flapper) figures() []evidence.Figure {
+	live, failed := handovers(f.log, f.noise.worst)
+	b := bound{limit: liveLimit, words: "for a live release", strict: f.quota.setup.Long, share: 1, slack: patience}
+	figures := []evidence.Figure{b.figure(f.kit.String()+", live releases", live)}
+	if len(failed) > 0 {
+		b.limit, b.words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
+		figures = append(figures, b.figure(f.kit.String()+", failed releases", failed))
+	}
+	return figures
+}
+
+// handovers returns how long it took from each release until the next who waited had the lock.
+func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []sample) {
+	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
+	for i, one := range log[:max(0, len(log)-1)] {
+		next := log[i+1]
+		from := max(one.gave, next.asked)
+		took := max(0, next.got.sub(from)) // it may have had it before Unlock has returned
+		s := sample{took, noise(from, next.got)}
+		if one.live {
+			live = append(live, s)
+		} else {
+			failed = append(failed, s)
+		}
+	}
+	return live, failed
+}
