@@ -1,11 +1,235 @@
-// Package sim runs the real code of the library in virtual time, over connections, servers and
-// clocks that are simulated.
 package sim
 
-import "github.com/redimutex/redimutex/faults/internal/evidence"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
 
 // Rows are the faults that are simulated.
-func Rows() []evidence.Row { return nil }
+func Rows() []evidence.Row {
+	return []evidence.Row{
+		{
+			ID: 1, Name: "sim-drift", Fault: "simulation: clock drift, delay, loss, hangs", Must: "no overlap",
+			Short: 12 * time.Second, Long: 5 * time.Minute, Run: drift,
+		},
+		{
+			ID: 2, Name: "sim-amnesia", Fault: "simulation: amnesiac restart, clock jump of a TTL",
+			Must: "the checker finds overlaps (it has teeth); fences hold", Short: 8 * time.Second, Long: 3 * time.Minute, Run: amnesia,
+		},
+		{
+			ID: 3, Name: "sim-guard", Fault: "simulation: amnesiac restart with WithRestartGuard", Must: "no overlap",
+			Short: 6 * time.Second, Long: 90 * time.Second, Run: guard,
+		},
+		{
+			ID: 7, Name: "sim-revival", Fault: "simulation: renewal after expiry", Must: "never revives",
+			Short: 5 * time.Second, Long: 30 * time.Second, Run: revival,
+		},
+	}
+}
 
-// Main runs a simulation if this process was started for one, and then does not return.
-func Main() {}
+// The weathers. A lease is good for clocks that differ by 1% and 2 ms.
+var (
+	storm = Weather{
+		Drift: .009, Offset: time.Second, Slow: .01, Break: .005, Calm: time.Second,
+		Hang: 3, Crash: 1, Cut: true, Pause: .02, Cancel: .05,
+	}
+	// Servers that forget are few at a time: a fence is safe as long as one of those that a majority
+	// told remembers it, or the clocks of the servers are right.
+	forgetful = Weather{
+		Drift: .009, Slow: .005, Break: .005, Calm: 2 * time.Second,
+		Hang: 1, Crash: 1, Amnesia: 4, Pause: .05, Cancel: .02,
+	}
+	jumping = Weather{
+		Drift: .009, Slow: .005, Break: .005, Calm: 2 * time.Second,
+		Hang: 1, Jump: 4, Pause: .05, Cancel: .02,
+	}
+)
+
+// simulations runs several Configs, as many at once as there are processors, and returns their reports.
+func simulations(ctx context.Context, s evidence.Setup, short, long int, configs ...Config) ([]*Report, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	reports, errs := make([]*Report, len(configs)), make([]error, len(configs))
+	want := short
+	if s.Long {
+		want = long
+	}
+	var (
+		mu   sync.Mutex
+		done = make([]int, len(configs))
+		free = make(chan struct{}, runtime.NumCPU())
+		all  sync.WaitGroup
+	)
+	for i, c := range configs {
+		c.Seed, c.Want = 1_000_000*s.Seed, want
+		if s.Long { // the time that is left when all have what they want is used as well
+			c.Time = s.Time * time.Duration(cap(free)) / time.Duration(len(configs)) * 8 / 10
+		}
+		all.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			reports[i], errs[i] = Run(ctx, program, c, func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				done[i] = min(n, want)
+				sum := 0
+				for _, d := range done {
+					sum += d
+				}
+				s.Report(sum, want*len(configs))
+			})
+		})
+	}
+	all.Wait()
+	return reports, errors.Join(errs...)
+}
+
+// judged is the figure of a simulation in which bad of tried things must not have happened.
+func judged(c Config, r *Report, bad, tried int, what string) evidence.Figure {
+	return evidence.Figure{
+		Library: c.Name, Held: tried - bad, Tried: tried, NotJudged: c.Library != evidence.Ours,
+		Worst: fmt.Sprintf("%d %s", bad, what),
+	}
+}
+
+// note says how a simulation went.
+func note(c Config, r *Report) string {
+	n := fmt.Sprintf("%s: %d episodes, %v of virtual time in %v (%.0f times as fast), %d acquisitions, %d renewals, %d leases lost, %d commands; trace %016x.",
+		c.Name, r.Episodes, r.Virtual.Round(time.Second), r.Real.Round(time.Second), r.Virtual.Seconds()/max(r.Real.Seconds(), 1e-3),
+		r.Acquired, r.Renewed, r.Lost, r.Events, r.Hash)
+	if r.First != "" {
+		n += " First of what should not be: " + r.First + "."
+	}
+	return n
+}
+
+const limits = "The clients share one clock, which is the true time, and the clocks of the servers run up to 0.9% faster or slower than it. " +
+	"A holder that is paused does nothing, but its process goes on renewing."
+
+// drift is row 1.
+func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := []Config{
+		{Name: "redimutex, 1 server", Servers: 1, Renew: true},
+		{Name: "redimutex, 1 server, fixed lease, fences", Servers: 1, Fencing: true},
+		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "redimutex, 1 server, multiplexed", Servers: 1, Renew: true, Multiplex: true},
+		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
+		{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
+		{Name: "redimutex, 5 servers, queue", Servers: 5, Renew: true, Queue: true},
+		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
+		{Name: "redsync, 5 servers", Library: "redsync", Servers: 5},
+	}
+	for i := range configs {
+		configs[i].Weather = storm
+	}
+	res, reports, err := table(ctx, s, 1200, 60000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
+		if c.Library == evidence.Ours && r.Revived+r.Inverted > 0 {
+			f.Held = 0
+			f.Worst += fmt.Sprintf(", %d leases revived, %d fences not higher than the one before", r.Revived, r.Inverted)
+		}
+		res.Figures = append(res.Figures, f)
+	}
+	return res, draw(&res, s, reports[4], "Five servers in a storm, and the leases of six workers")
+}
+
+// table runs the Configs, and begins the result with the notes.
+func table(ctx context.Context, s evidence.Setup, short, long int, configs []Config) (evidence.Result, []*Report, error) {
+	for i := range configs {
+		if configs[i].Library == "" {
+			configs[i].Library = evidence.Ours
+		}
+	}
+	reports, err := simulations(ctx, s, short, long, configs...)
+	if err != nil {
+		return evidence.Result{}, nil, err
+	}
+	res := evidence.Result{Notes: []string{limits}}
+	for i, c := range configs {
+		res.Notes = append(res.Notes, note(c, reports[i]))
+	}
+	return res, reports, nil
+}
+
+// amnesia is row 2. Here overlaps have to be found, or the checker is worth nothing in the other rows.
+func amnesia(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := []Config{
+		{Name: "redimutex, 5 servers, amnesia", Servers: 5, Renew: true, Fencing: true, Weather: forgetful},
+		{Name: "redimutex, 5 servers, clock jumps", Servers: 5, Renew: true, Fencing: true, Weather: jumping},
+		{Name: "redimutex, 1 server, clock jumps", Servers: 1, Renew: true, Fencing: true, Weather: jumping},
+		{Name: "redsync, 5 servers, amnesia", Library: "redsync", Servers: 5, Weather: forgetful},
+		{Name: "redsync, 5 servers, clock jumps", Library: "redsync", Servers: 5, Weather: jumping},
+	}
+	res, reports, err := table(ctx, s, 3000, 60000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Stale+r.Inverted, r.Writes, fmt.Sprintf("stale writes, %d refused, %d overlaps in %d acquisitions", r.Refused, r.Overlaps, r.Acquired))
+		found := evidence.Figure{Library: c.Name + ": the checker finds overlaps", Tried: 1}
+		if r.Overlaps > 0 {
+			found.Held = 1
+		}
+		res.Figures = append(res.Figures, f)
+		if c.Library == evidence.Ours && r.Overlaps == 0 {
+			res.Figures = append(res.Figures, found)
+		}
+	}
+	return res, draw(&res, s, reports[0], "Five servers that forget, and the leases of six workers")
+}
+
+// guard is row 3.
+func guard(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := []Config{
+		{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Guard: true, Weather: forgetful},
+		{Name: "redimutex, 3 servers, fixed lease", Servers: 3, Guard: true, Weather: forgetful},
+	}
+	res, reports, err := table(ctx, s, 2500, 50000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		res.Figures = append(res.Figures, judged(c, reports[i], reports[i].Overlaps, reports[i].Acquired, "overlaps"))
+	}
+	return res, draw(&res, s, reports[0], "Five servers that forget and know it, and the leases of six workers")
+}
+
+// revival is row 7.
+func revival(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	calm := Weather{Drift: .009, Slow: .01, Break: .005, Calm: time.Second}
+	configs := []Config{
+		{Name: "redimutex, 1 server", Servers: 1, Renew: true, Lapse: true, Weather: calm},
+		{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Lapse: true, Weather: calm},
+		{Name: "redsync, 5 servers, WithSetNXOnExtend", Library: "redsync", Servers: 5, Lapse: true, Weather: calm},
+	}
+	res, reports, err := table(ctx, s, 150, 1000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Revived, r.Lapsed, "revived")
+		if r.Overlaps > 0 {
+			f.Held, f.Worst = 0, fmt.Sprintf("%s, %d overlaps", f.Worst, r.Overlaps)
+		}
+		res.Figures = append(res.Figures, f)
+	}
+	return res, nil
+}
+
+func draw(*evidence.Result, evidence.Setup, *Report, string) error { return nil }

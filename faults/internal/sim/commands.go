@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// status is a reply such as OK.
+type status string
+
+// execute runs a command, as far as locks need it. The caller holds s.mu.
+func (s *server) execute(c *conn, args []string) any {
+	switch strings.ToUpper(args[0]) {
+	case "EVALSHA":
+		if !s.known[args[1]] {
+			return redis.Error("NOSCRIPT No matching script. Please use EVAL.")
+		}
+		return s.eval(args[1], args[2:])
+	case "EVAL":
+		hash := load(args[1])
+		s.known[hash] = true
+		return s.eval(hash, args[2:])
+	case "SUBSCRIBE":
+		s.subscribed[args[1]] = append(s.subscribed[args[1]], c)
+		return []any{"subscribe", args[1], int64(1)}
+	case "UNSUBSCRIBE":
+		s.hangUp(c)
+		return []any{"unsubscribe", nil, int64(0)}
+	case "PING":
+		if s.listens(c) {
+			return []any{"pong", ""}
+		}
+		return status("PONG")
+	case "PUBLISH":
+		for _, listener := range s.subscribed[args[1]] {
+			listener.deliver([]any{"message", args[1], args[2]}, nil)
+		}
+		return int64(len(s.subscribed[args[1]]))
+	case "ECHO":
+		return args[1]
+	case "TIME":
+		now := s.clock()
+		return []any{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}
+	}
+	return s.onKey(strings.ToUpper(args[0]), args[1], args[2:])
+}
+
+// onKey runs a command on a key that has a string or nothing.
+func (s *server) onKey(command, key string, args []string) any {
+	v := s.live(key)
+	switch command {
+	case "GET":
+		if v == nil {
+			return nil
+		}
+		return v.text
+	case "SET":
+		px, nx := "", false
+		for i, a := range args {
+			nx = nx || a == "NX"
+			if a == "PX" {
+				px = args[i+1]
+			}
+		}
+		if nx && v != nil {
+			return nil
+		}
+		s.set(key, args[0], px)
+		return status("OK")
+	case "DEL":
+		delete(s.data, key)
+		delete(s.expires, key)
+		return number(v != nil)
+	case "EXISTS":
+		return number(v != nil)
+	case "PTTL":
+		end, ok := s.expires[key]
+		switch {
+		case v == nil:
+			return int64(-2)
+		case !ok:
+			return int64(-1)
+		}
+		return end - s.clock()/1000
+	case "PEXPIRE":
+		ms, err := strconv.ParseInt(args[0], 10, 64)
+		if v == nil || err != nil {
+			return int64(0)
+		}
+		s.expires[key] = s.clock()/1000 + ms
+		return int64(1)
+	}
+	return s.onSet(command, key, v, args)
+}
+
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A sortedSet is in order of score, then name.
+type sortedSet struct{ members []member }
+
+type member struct {
+	score float64
+	name  string
+}
+
+// onSet runs a command on a sorted set.
+func (s *server) onSet(command, key string, v *value, args []string) any {
+	if v == nil {
+		v = &value{set: new(sortedSet)}
+	}
+	z := v.set
+	var reply any
+	switch command {
+	case "ZADD":
+		score, err := strconv.ParseFloat(args[0], 64)
+		if err != nil {
+			return redis.Error("ERR value is not a valid float")
+		}
+		reply = int64(1 - z.remove(args[1]))
+		z.members = append(z.members, member{score, args[1]})
+		slices.SortFunc(z.members, func(a, b member) int {
+			return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name))
+		})
+		s.data[key] = v
+	case "ZREM":
+		reply = int64(z.remove(args[0]))
+	case "ZCARD":
+		reply = int64(len(z.members))
+	case "ZRANGE": // of the first one
+		list := []any{}
+		if len(z.members) > 0 {
+			list = append(list, z.members[0].name)
+		}
+		reply = list
+	case "ZPOPMIN":
+		list := []any{}
+		if len(z.members) > 0 {
+			list = append(list, z.members[0].name, strconv.FormatFloat(z.members[0].score, 'f', -1, 64))
+			z.members = z.members[1:]
+		}
+		reply = list
+	default:
+		return redis.Error(fmt.Sprintf("ERR unknown command '%s'", command))
+	}
+	if len(z.members) == 0 {
+		delete(s.data, key)
+		delete(s.expires, key)
+	}
+	return reply
+}
+
+func (z *sortedSet) remove(name string) int {
+	before := len(z.members)
+	z.members = slices.DeleteFunc(z.members, func(m member) bool { return m.name == name })
+	return before - len(z.members)
+}
+
+func (s *server) listens(c *conn) bool {
+	for _, all := range s.subscribed {
+		if slices.Contains(all, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// hangUp ends the subscriptions of a connection. The caller holds s.mu.
+func (s *server) hangUp(c *conn) {
+	for channel, all := range s.subscribed {
+		all = slices.DeleteFunc(slices.Clone(all), func(other *conn) bool { return other == c })
+		if len(all) == 0 {
+			delete(s.subscribed, channel)
+		} else {
+			s.subscribed[channel] = all
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"time"
+)
+
+// A Config says what is simulated.
+type Config struct {
+	Name    string // stands in the table
+	Seed    uint64
+	Want    int           // acquisitions, at least
+	Time    time.Duration // real time that may be used to go on after that
+	Library string        // "redimutex" or "redsync"
+	Servers int
+
+	Renew, Fencing, Guard, Queue, Multiplex bool
+
+	Weather Weather
+	Plant   Plant
+	Lapse   bool // every hold is made to lapse; see lapse.go
+	Trace   bool // keep all events of the first episode
+}
+
+// A Weather is which faults there are, and how many.
+type Weather struct {
+	Drift   float64       // the servers' clocks run faster or slower by up to this share
+	Offset  time.Duration // and are off by up to this
+	Slow    float64       // share of the messages that take long, up to two TTLs
+	Break   float64       // share of the exchanges that end with a broken connection
+	Calm    time.Duration // mean time between two faults of a server, and of a link
+	Hang    int           // weights of the faults of a server: it hangs,
+	Crash   int           // it is down and comes back with its data,
+	Amnesia int           // without them,
+	Jump    int           // its clock jumps ahead by a TTL
+	Cut     bool          // links between a client and a server are cut and heal
+	Pause   float64       // share of the holds in which the holder is paused, up to three TTLs
+	Cancel  float64       // share of the calls that are cancelled early
+}
+
+// A Plant is a bug: every script in which From occurs is run with To in its place.
+type Plant struct{ From, To string }
+
+// A Report is what came of a simulation.
+type Report struct {
+	Episodes, Acquired, Renewed, Lost int
+	Overlaps, Revived, Inverted       int // what must not be; Inverted: a fence is not higher than an earlier one
+	Writes, Refused, Stale            int // at the resource that checks fences
+	Lapsed                            int // holds that the simulation made lapse
+	Events                            int
+	Hash                              uint64 // of all that happened, and when
+	Virtual, Real                     time.Duration
+	First                             string // the first thing that must not be, in words
+	Trace                             []string
+	Picture                           *Scene
+}
+
+// A Scene is the beginning of the first episode, to be drawn.
+type Scene struct {
+	Until time.Duration
+	Holds []Stretch // Lane: the worker
+	Ills  []Stretch // Lane: the server
+	Lanes int
+}
+
+// A Stretch is something that lasted.
+type Stretch struct {
+	Lane     int
+	From, To time.Duration
+	Kind     string
+}
+
+func (r *Report) add(o *Report) {
+	r.Episodes += o.Episodes
+	r.Acquired += o.Acquired
+	r.Renewed += o.Renewed
+	r.Lost += o.Lost
+	r.Overlaps += o.Overlaps
+	r.Revived += o.Revived
+	r.Inverted += o.Inverted
+	r.Writes += o.Writes
+	r.Refused += o.Refused
+	r.Stale += o.Stale
+	r.Lapsed += o.Lapsed
+	r.Events += o.Events
+	r.Hash = r.Hash*0x100000001b3 + o.Hash
+	r.Virtual += o.Virtual
+	if r.First == "" {
+		r.First = o.First
+	}
+	if r.Picture == nil {
+		r.Picture = o.Picture
+	}
+	if r.Trace == nil {
+		r.Trace = o.Trace
+	}
+}

@@ -1,0 +1,306 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A conn is a connection of redigo over a simulated link. Like a real one it keeps what was sent in
+// order, and what was sent runs on the server even if the client has gone away meanwhile.
+type conn struct {
+	link   *link
+	server *server
+	boot   int           // the life of the server that it belongs to
+	limit  time.Duration // on reading, where the caller has none
+
+	mu      sync.Mutex // never taken before server.mu
+	outbox  [][]string
+	inbox   []item
+	wake    chan struct{}
+	pending int           // replies that are owed
+	kind    uint64        // of the last message
+	fresh   bool          // nothing was sent yet
+	sent    time.Duration // when the last message arrives there
+	heard   time.Duration // when the last reply arrives here
+	err     error
+}
+
+type item struct {
+	at    time.Duration
+	value any
+	err   error
+}
+
+var (
+	errReset   = errors.New("connection reset by peer")
+	errRefused = errors.New("connection refused")
+	errClosed  = errors.New("use of closed network connection")
+)
+
+// dial makes a connection. The time that takes is added to that of the first message: two who dial at
+// the same moment could not be told apart, and what happens next would hang on who is first.
+func dial(l *link, limit time.Duration) (redis.Conn, error) {
+	s := l.world.servers[l.server]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return nil, errRefused
+	}
+	c := &conn{link: l, server: s, boot: s.boots, limit: limit, wake: make(chan struct{}, 1), fresh: true}
+	s.conns = append(s.conns, c)
+	return c, nil
+}
+
+func (c *conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// fail breaks the connection.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.signal()
+}
+
+// signal wakes who reads. The caller holds c.mu.
+func (c *conn) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close says good-bye; the server hears it later.
+func (c *conn) Close() error {
+	c.fail(errClosed)
+	w, s := c.link.world, c.server
+	w.at(w.now()+c.link.delay(c.link.dice(c.kind+closing)), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hangUp(c)
+		s.conns = slices.DeleteFunc(slices.Clone(s.conns), func(other *conn) bool { return other == c })
+	})
+	return nil
+}
+
+// Send puts a command into the buffer.
+func (c *conn) Send(command string, args ...any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	words := make([]string, 1, 1+len(args))
+	words[0] = command
+	for _, a := range args {
+		words = append(words, word(a))
+	}
+	c.outbox = append(c.outbox, words)
+	c.pending++
+	return nil
+}
+
+// word is an argument as redigo writes it.
+func word(a any) string {
+	switch a := a.(type) {
+	case string:
+		return a
+	case []byte:
+		return string(a)
+	case bool:
+		return fmt.Sprint(number(a))
+	}
+	return fmt.Sprint(a)
+}
+
+// Flush sends what is in the buffer, as one message.
+func (c *conn) Flush() error {
+	w := c.link.world
+	c.mu.Lock()
+	if c.err != nil || len(c.outbox) == 0 {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	batch := c.outbox
+	c.outbox = nil
+	c.kind = kindOf(batch[0])
+	dice := c.link.dice(c.kind)
+	arrives := w.now() + c.link.delay(dice)
+	if c.fresh {
+		arrives += 2 * c.link.delay(dice)
+		c.fresh = false
+	}
+	arrives = max(arrives, c.sent+1)
+	broken := dice.Float64() < w.Weather.Break
+	lostBefore := broken && dice.IntN(2) == 0
+	c.sent = arrives
+	c.mu.Unlock()
+	for _, args := range batch {
+		w.judge.sent(args)
+	}
+	w.at(arrives, func() { c.arrive(batch, broken, lostBefore) })
+	return nil
+}
+
+// kindOf tells a message from others, by what is in it.
+func kindOf(args []string) uint64 {
+	h := fnv.New64a()
+	for _, a := range args {
+		_, _ = h.Write([]byte(a))
+	}
+	return h.Sum64()
+}
+
+// arrive runs a message on the server.
+func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
+	w, s := c.link.world, c.server
+	now := w.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now < s.hungUntil {
+		s.backlog = append(s.backlog, func() { c.arrive(batch, broken, lostBefore) })
+		return
+	}
+	if s.down || c.boot != s.boots || lostBefore {
+		w.note("conn", c.link.client, s.number, "message lost")
+		c.breakSoon()
+		return
+	}
+	for _, args := range batch {
+		reply := s.execute(c, args)
+		w.note("server", s.number, c.link.client, summary(args, reply))
+		var err error
+		if e, ok := reply.(redis.Error); ok {
+			reply, err = nil, e
+		}
+		if !broken {
+			c.deliver(reply, err)
+		}
+	}
+	if broken {
+		w.note("conn", c.link.client, s.number, "reply lost")
+		c.breakSoon()
+	}
+}
+
+// breakSoon tells the client that the connection is broken.
+func (c *conn) breakSoon() {
+	w := c.link.world
+	w.at(w.now()+c.link.delay(c.link.dice(c.kind+breaking)), func() { c.fail(errReset) })
+}
+
+// deliver sends a reply or a message to the client.
+func (c *conn) deliver(v any, err error) {
+	w := c.link.world
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := w.now() + c.link.delay(c.link.dice(c.kind+replying+uint64(len(c.inbox))))
+	c.heard = max(at, c.heard+1)
+	c.inbox = append(c.inbox, item{w.reserve(c.heard), wire(v), err})
+	c.signal()
+}
+
+// wire is a reply as redigo reads it.
+func wire(v any) any {
+	switch v := v.(type) {
+	case string:
+		return []byte(v)
+	case status:
+		return string(v)
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = wire(v[i])
+		}
+		return all
+	}
+	return v
+}
+
+// Receive waits as long as the pool was set up to wait.
+func (c *conn) Receive() (any, error) { return c.ReceiveWithTimeout(c.limit) }
+
+// ReceiveWithTimeout waits for the next reply. As with redigo, no reply in time breaks the connection.
+func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	w := c.link.world
+	end := time.Duration(1 << 62)
+	if d > 0 {
+		// Commands that have the same deadline miss it one after the other.
+		end = w.reserve(w.now() + d + c.link.turn(c.kind))
+		defer w.free(end)
+	}
+	for {
+		c.mu.Lock()
+		now, next := w.now(), end
+		switch {
+		case len(c.inbox) > 0 && c.inbox[0].at <= now:
+			first := c.inbox[0]
+			c.inbox = c.inbox[1:]
+			c.pending = max(c.pending-1, 0)
+			c.mu.Unlock()
+			w.free(first.at)
+			return first.value, first.err
+		case c.err != nil:
+			defer c.mu.Unlock()
+			return nil, c.err
+		case now >= end:
+			c.mu.Unlock()
+			c.fail(os.ErrDeadlineExceeded)
+			c.Close()
+			return nil, os.ErrDeadlineExceeded
+		case len(c.inbox) > 0:
+			next = min(end, c.inbox[0].at)
+		}
+		c.mu.Unlock()
+		timer := time.NewTimer(next - now)
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// Do sends a command and waits for its reply; without one, for all replies that are owed.
+func (c *conn) Do(command string, args ...any) (any, error) {
+	return c.DoWithTimeout(c.limit, command, args...)
+}
+
+// DoWithTimeout is Do with a limit for each reply.
+func (c *conn) DoWithTimeout(d time.Duration, command string, args ...any) (reply any, err error) {
+	if command != "" {
+		if err := c.Send(command, args...); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	for {
+		c.mu.Lock()
+		owed := c.pending
+		c.mu.Unlock()
+		if owed == 0 {
+			return reply, err
+		}
+		var failed error
+		reply, failed = c.ReceiveWithTimeout(d)
+		var refused redis.Error
+		if failed != nil && !errors.As(failed, &refused) {
+			return nil, failed
+		}
+		err = failed
+	}
+}

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex"
+)
+
+// How large an episode is.
+const (
+	clients     = 3
+	each        = 2 // workers of a client
+	perEpisode  = 400
+	sceneLength = 3 * time.Second
+)
+
+// newWorld makes the servers and links of an episode.
+func newWorld(c Config, seed uint64) *world {
+	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
+	w.judge.world, w.judge.wanted = w, make(map[string]time.Duration)
+	uuid.SetRand(&bytesOf{random: w.stream("uuid")})
+	for i := range c.Servers {
+		w.servers = append(w.servers, newServer(w, i))
+	}
+	for i := range clients {
+		w.links = append(w.links, nil)
+		for j := range c.Servers {
+			w.links[i] = append(w.links[i], newLink(w, i, j))
+		}
+	}
+	return w
+}
+
+// finish ends an episode: no more faults, and stop has the clients end.
+func (w *world) finish(stop func()) {
+	w.end()
+	stop()
+	time.Sleep(time.Minute) // whoever still waits for an answer has got it by then
+	uuid.SetRand(nil)
+}
+
+func (w *world) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+}
+
+func (w *world) report() *Report {
+	w.judge.mu.Lock()
+	defer w.judge.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &w.judge.report
+	r.Episodes, r.Hash, r.Events, r.Trace, r.Virtual = 1, w.hash, w.events, w.trace, w.now()
+	r.Picture = &Scene{min(sceneLength, w.now()), w.judge.scenes, w.ills, clients * each}
+	return r
+}
+
+// episode lets clients take the lock again and again in bad weather. It is called in a
+// testing/synctest bubble.
+func episode(c Config, seed uint64) *Report {
+	w := newWorld(c, seed)
+	stop := w.populate()
+	w.finish(stop)
+	return w.report()
+}
+
+// populate lets the clients work until there were enough acquisitions. It returns how to clean up.
+func (w *world) populate() (stop func()) {
+	var all sync.WaitGroup
+	var closing []func()
+	for i := range clients {
+		pools := w.pools(i)
+		client := w.newClient(i, pools)
+		for k := range each {
+			number := i*each + k
+			var l locker = &ours{world: w, mutex: client.Mutex(key)}
+			if w.Library == "redsync" {
+				l = w.newTheirs(number, pools)
+			}
+			worker := &worker{world: w, number: number, random: w.stream("worker", number), locker: l}
+			all.Go(worker.run)
+		}
+		closing = append(closing, func() { w.close(client, pools) })
+	}
+	for w.judge.count() < perEpisode && w.now() < 2*time.Minute {
+		w.sleep(50 * time.Millisecond)
+	}
+	w.end()
+	all.Wait()
+	return func() {
+		for _, f := range closing {
+			f()
+		}
+	}
+}
+
+func (w *world) close(client *redimutex.Client, pools []*redis.Pool) {
+	s := client.Stats()
+	w.judge.mu.Lock()
+	w.judge.report.Renewed += int(s.Renewed)
+	w.judge.mu.Unlock()
+	client.Close()
+	for _, p := range pools {
+		p.Close()
+	}
+}
+
+func (j *judge) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.report.Acquired
+}
+
+// bytesOf is an io.Reader of random bytes.
+type bytesOf struct {
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (b *bytesOf) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range p {
+		p[i] = byte(b.random.Uint32())
+	}
+	return len(p), nil
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A judge sees all holds, from outside, in true time. Its mutex is taken before that of the world.
+type judge struct {
+	world *world
+
+	mu     sync.Mutex
+	report Report
+	wanted map[string]time.Duration // by token: when a server was first asked for it
+	alive  []*hold                  // of which no Unlock was called
+	past   []granted                // in order of time, with the highest fence until then
+	wrote  []*hold                  // who has written to the resource
+	high   int64                    // the highest fence that the resource has seen
+	scenes []Stretch
+}
+
+// A hold is one hold of the lock, as its holder sees it.
+type hold struct {
+	worker  int
+	token   string
+	fence   int64
+	fenced  bool
+	wanted  time.Duration
+	granted time.Duration
+	dead    bool // was seen to be invalid
+	valid   func() bool
+	gone    map[int]bool // servers on which its key has expired
+}
+
+type granted struct {
+	at   time.Duration
+	high int64
+	who  int
+}
+
+// sent notes the first time that a token goes to a server.
+func (j *judge) sent(args []string) {
+	token := ""
+	switch {
+	case args[0] == "SET" && len(args) > 2:
+		token = args[2]
+	case strings.HasPrefix(args[0], "EVAL") && len(args) > 4:
+		token = args[len(args)-len(args[3:])+int(args[2][0]-'0')]
+	}
+	if token == "" {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, known := j.wanted[token]; !known {
+		j.wanted[token] = j.world.now()
+	}
+}
+
+// wrong notes something that must not be. The caller holds j.mu.
+func (j *judge) wrong(count *int, format string, args ...any) {
+	*count++
+	if j.report.First == "" {
+		j.report.First = fmt.Sprintf("episode seed %d, %v: ", j.world.seed, j.world.now()) + fmt.Sprintf(format, args...)
+	}
+}
+
+// acquired takes in a new hold. It must be the only valid one, and its fence higher than that of
+// every hold that was there before anybody asked for this one.
+func (j *judge) acquired(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.granted = j.world.now()
+	h.wanted = j.wanted[h.token]
+	j.report.Acquired++
+	j.look()
+	for _, other := range j.alive {
+		if !other.dead {
+			j.wrong(&j.report.Overlaps, "worker %d was given the lock while the lease of worker %d was valid", h.worker, other.worker)
+		}
+	}
+	j.alive = append(j.alive, h)
+	if !h.fenced {
+		return
+	}
+	top := granted{h.granted, h.fence, h.worker}
+	for i := len(j.past) - 1; i >= 0; i-- {
+		if j.past[i].at < h.wanted {
+			if before := j.past[i]; before.high >= h.fence {
+				j.wrong(&j.report.Inverted, "worker %d got the fence %d although worker %d had %d before", h.worker, h.fence, before.who, before.high)
+			}
+			break
+		}
+	}
+	if n := len(j.past); n > 0 && j.past[n-1].high > top.high {
+		top.high, top.who = j.past[n-1].high, j.past[n-1].who
+	}
+	j.past = append(j.past, top)
+}
+
+// look finds out which leases are valid. One that was not never is again. The caller holds j.mu.
+func (j *judge) look() {
+	for _, h := range j.alive {
+		valid := h.valid()
+		if valid && h.dead {
+			j.wrong(&j.report.Revived, "the lease of worker %d was invalid, and is valid again", h.worker)
+		}
+		if !valid && !h.dead {
+			j.report.Lost++
+		}
+		h.dead = !valid
+	}
+}
+
+// released takes in that the holder is about to give the lock back.
+func (j *judge) released(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.look()
+	for i, other := range j.alive {
+		if other == h {
+			j.alive = append(j.alive[:i:i], j.alive[i+1:]...)
+		}
+	}
+	if h.granted < sceneLength {
+		kind := "held"
+		if h.dead {
+			kind = "lost"
+		}
+		j.scenes = append(j.scenes, Stretch{h.worker, h.granted, j.world.now(), kind})
+	}
+}
+
+// revived notes that something brought an expired lease back.
+func (j *judge) revived(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.wrong(&j.report.Revived, format, args...)
+}
+
+// forget ends all holds.
+func (j *judge) forget() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.look()
+	j.alive = nil
+}
+
+// write is a write to a resource that checks fences, by a holder that believes to have the lock. It
+// is stale if somebody who asked for the lock only later has written already, and it is accepted all the same.
+func (j *judge) write(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.look()
+	j.report.Writes++
+	if h.fence < j.high {
+		j.report.Refused++
+		return
+	}
+	j.high = max(j.high, h.fence)
+	for _, other := range j.wrote {
+		if other != h && other.wanted > h.granted {
+			j.wrong(&j.report.Stale, "worker %d wrote after worker %d, who got the lock later", h.worker, other.worker)
+			break
+		}
+	}
+	j.wrote = append(j.wrote, h)
+	if len(j.wrote) > 64 {
+		j.wrote = j.wrote[32:]
+	}
+}

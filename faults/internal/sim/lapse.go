@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/redimutex/redimutex"
+)
+
+const perLapses = 25 // lapses in an episode
+
+// lapse makes the leases of one client lapse, again and again: its links are cut until the leases have
+// expired, here and on the servers, and what was sent meanwhile arrives after that. In half of the
+// cases somebody else takes the lock.
+func lapse(c Config, seed uint64) *Report {
+	w := newWorld(c, seed)
+	pools, others := w.pools(0), w.pools(1)
+	client, other := w.newClient(0, pools), w.newClient(1, others)
+	random := w.stream("lapse")
+	for i := range perLapses {
+		if c.Library == "redsync" {
+			w.lapseTheirs(random, w.newTheirs(i, pools, redsync.WithSetNXOnExtend()))
+		} else {
+			w.lapseOurs(random, client.Mutex(key), other.Mutex(key))
+		}
+		w.sleep(2 * ttl) // all that was left behind has expired or was given back
+	}
+	w.finish(func() {
+		w.close(client, pools)
+		w.close(other, others)
+	})
+	return w.report()
+}
+
+// cutOff cuts the links of client 0, to a majority at least, until a lease that begins now has expired.
+func (w *world) cutOff(random *rand.Rand) (heals time.Duration) {
+	heals = w.now() + 2*ttl + between(random, time.Millisecond, ttl)
+	whole := random.IntN(len(w.servers)/2 + 1) // links that stay
+	for _, i := range random.Perm(len(w.servers))[whole:] {
+		w.links[0][i].hold(heals)
+		w.ill(i, w.now(), heals, "cut")
+	}
+	return heals
+}
+
+func (w *world) lapseOurs(random *rand.Rand, mine, other *redimutex.Mutex) {
+	mine.Lock()
+	lease := mine.Lease()
+	h := &hold{token: lease.Token(), valid: func() bool { return lease.Err() == nil }}
+	w.judge.acquired(h)
+	w.sleep(between(random, time.Millisecond, ttl)) // it may have been renewed
+	heals := w.cutOff(random)
+	extended := make(chan error, 1)
+	stuck := between(random, 1, ttl) // an extension by hand, which is under way when the lease expires
+	time.AfterFunc(stuck, func() { extended <- lease.Extend(context.Background(), ttl) })
+	<-lease.Done()
+	w.lapsed(h)
+	taken := random.IntN(2) == 0
+	if taken {
+		other.Lock()
+		theirs := other.Lease()
+		w.judge.acquired(&hold{worker: each, token: theirs.Token(), valid: func() bool { return theirs.Err() == nil }})
+	}
+	<-extended
+	if err := lease.Extend(context.Background(), ttl); !errors.Is(err, redimutex.ErrLost) {
+		w.judge.revived("an extension of a lease that had expired said %v", err)
+	}
+	// What was stuck in the links arrives from now on.
+	for w.now() < heals+ttl {
+		w.sleep(ttl / 20)
+		w.inspect(h)
+	}
+	if taken {
+		w.judge.forget()
+		other.Unlock()
+	}
+	if err := mine.UnlockContext(context.Background()); !errors.Is(err, redimutex.ErrLost) {
+		w.judge.revived("the release of a lease that had expired said %v", err)
+	}
+	w.judge.forget()
+}
+
+func (w *world) lapseTheirs(random *rand.Rand, m *theirs) {
+	h := m.lock(context.Background(), true)
+	w.judge.acquired(h)
+	w.sleep(2 * ttl)
+	w.lapsed(h)
+	if ok, err := m.mutex.Extend(); ok && err == nil {
+		w.judge.revived("an extension of a lease that had expired succeeded")
+	}
+	m.unlock(h)
+	w.judge.forget()
+	w.sleep(between(random, time.Millisecond, ttl))
+}
+
+// inspect looks for the token of a lease that has expired on the servers: it must have gone for good.
+func (w *world) inspect(h *hold) {
+	w.judge.mu.Lock()
+	w.judge.look()
+	w.judge.mu.Unlock()
+	for _, s := range w.servers {
+		s.mu.Lock()
+		v := s.live(key)
+		back := v != nil && v.text == h.token
+		gone := h.gone[s.number]
+		s.mu.Unlock()
+		switch {
+		case back && gone:
+			w.judge.revived("the key of a lease that had expired is back on server %d", s.number)
+		case !back:
+			h.gone[s.number] = true
+		}
+	}
+}
+
+// lapsed takes in that the lease of h has come to its end.
+func (w *world) lapsed(h *hold) {
+	w.judge.mu.Lock()
+	w.judge.report.Lapsed++
+	w.judge.look()
+	w.judge.mu.Unlock()
+	h.gone = make(map[int]bool)
+	w.inspect(h)
+	w.note("worker", 0, 0, "lapsed")
+}

@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gomodule/redigo/redis"
+	lua "github.com/yuin/gopher-lua"
+)
+
+// The scripts of the libraries run as they are, in one interpreter for all servers.
+var interpreter struct {
+	sync.Mutex
+	state   *lua.LState
+	scripts map[string]*lua.LFunction // by hash
+	server  *server                   // whose script is running
+	plant   Plant
+	planted int // scripts that have the bug
+}
+
+// load compiles a script and returns its hash.
+func load(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	hash := hex.EncodeToString(sum[:])
+	in := &interpreter
+	in.Lock()
+	defer in.Unlock()
+	if in.state == nil {
+		in.state, in.scripts = newState(), make(map[string]*lua.LFunction)
+	}
+	if in.scripts[hash] != nil {
+		return hash
+	}
+	if in.plant.From != "" && strings.Contains(source, in.plant.From) {
+		source = strings.ReplaceAll(source, in.plant.From, in.plant.To)
+		in.planted++
+	}
+	f, err := in.state.LoadString(source)
+	if err != nil {
+		panic(fmt.Sprintf("a script can't be compiled: %v", err))
+	}
+	in.scripts[hash] = f
+	return hash
+}
+
+func newState() *lua.LState {
+	l := lua.NewState(lua.Options{SkipOpenLibs: true})
+	for name, open := range map[string]lua.LGFunction{
+		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
+	} {
+		l.Push(l.NewFunction(open))
+		l.Push(lua.LString(name))
+		l.Call(1, 0)
+	}
+	module := l.NewTable()
+	l.SetFuncs(module, map[string]lua.LGFunction{"call": call, "pcall": call, "error_reply": errorReply})
+	l.SetGlobal("redis", module)
+	return l
+}
+
+// call is redis.call of the scripts. Errors end the script; ours check before they write.
+func call(l *lua.LState) int {
+	args := make([]string, l.GetTop())
+	for i := range args {
+		args[i] = lua.LVAsString(l.Get(i + 1))
+	}
+	l.Push(toLua(l, interpreter.server.execute(nil, args)))
+	return 1
+}
+
+func errorReply(l *lua.LState) int {
+	t := l.NewTable()
+	t.RawSetString("err", l.Get(1))
+	l.Push(t)
+	return 1
+}
+
+// eval runs a script that was loaded. args is what follows the script in the command.
+func (s *server) eval(hash string, args []string) any {
+	keys, err := strconv.Atoi(args[0])
+	if err != nil {
+		return redis.Error("ERR value is not an integer or out of range")
+	}
+	in := &interpreter
+	in.Lock()
+	defer in.Unlock()
+	in.server = s
+	l := in.state
+	l.SetGlobal("KEYS", list(l, args[1:1+keys]))
+	l.SetGlobal("ARGV", list(l, args[1+keys:]))
+	if err := l.CallByParam(lua.P{Fn: in.scripts[hash], NRet: 1, Protect: true}); err != nil {
+		return redis.Error("ERR " + err.Error())
+	}
+	reply := fromLua(l.Get(-1))
+	l.Pop(1)
+	return reply
+}
+
+func list(l *lua.LState, all []string) *lua.LTable {
+	t := l.CreateTable(len(all), 0)
+	for _, a := range all {
+		t.Append(lua.LString(a))
+	}
+	return t
+}
+
+// toLua converts a reply as Redis does.
+func toLua(l *lua.LState, reply any) lua.LValue {
+	switch v := reply.(type) {
+	case nil:
+		return lua.LFalse
+	case int64:
+		return lua.LNumber(v)
+	case string:
+		return lua.LString(v)
+	case status:
+		t := l.NewTable()
+		t.RawSetString("ok", lua.LString(v))
+		return t
+	case redis.Error:
+		l.RaiseError("%s", string(v))
+	case []any:
+		t := l.CreateTable(len(v), 0)
+		for _, e := range v {
+			t.Append(toLua(l, e))
+		}
+		return t
+	}
+	panic(fmt.Sprintf("a reply of type %T", reply))
+}
+
+// fromLua converts what a script returns as Redis does.
+func fromLua(v lua.LValue) any {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return int64(v)
+	case lua.LString:
+		return string(v)
+	case lua.LBool:
+		if v {
+			return int64(1)
+		}
+		return nil
+	case *lua.LTable:
+		if e := v.RawGetString("err"); e != lua.LNil {
+			return redis.Error(lua.LVAsString(e))
+		}
+		if ok := v.RawGetString("ok"); ok != lua.LNil {
+			return status(lua.LVAsString(ok))
+		}
+		all := []any{}
+		for i := 1; i <= v.Len(); i++ {
+			all = append(all, fromLua(v.RawGetInt(i)))
+		}
+		return all
+	}
+	return nil
+}
