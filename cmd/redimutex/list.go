@@ -129,6 +129,7 @@ func listCommand(args []string, t terminal) int {
 	defer signal.Stop(signals)
 	by := l.run(signals, newTicker(t.err))
 	r := l.inventory()
+	r.Complete = r.Complete && by == nil
 	if tooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
 		fmt.Fprintf(t.err, "redimutex: can't list the locks: %s\n", printable(l.nodes.explain(errors.Join(l.errs...))))
 		return exitUnavailable
