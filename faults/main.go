@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/holds"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 )
 
@@ -24,6 +25,7 @@ import (
 func rows() []evidence.Row {
 	var rows []evidence.Row
 	rows = append(rows, sim.Rows()...)
+	rows = append(rows, holds.Rows()...)
 	return sorted(rows)
 }
 
@@ -35,6 +37,7 @@ const (
 )
 
 func main() {
+	holds.Main()
 	sim.Main() // does not return in a process that a row has started
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -91,9 +91,9 @@ type cutting struct {
 	late         map[string]int // by the way in which they were cut off
 	believed     int            // holds that seemed valid at the deadline
 	told         int
-	least        time.Duration  // margin of those that were told
-	most         time.Duration  // noise
-	pardoned     int            // late by no more than the noise
+	least        time.Duration // margin of those that were told
+	most         time.Duration // noise
+	pardoned     int           // late by no more than the noise
 }
 
 // A holder is one hold, with a path of its own to each server.

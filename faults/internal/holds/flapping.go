@@ -205,9 +205,11 @@ func (f *flapper) figures() []evidence.Figure {
 // handovers returns how long it took from each release until the next who waited had the lock.
 func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []sample) {
 	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
-	for i, one := range log[:max(0, len(log)-1)] {
-		next := log[i+1]
-		from := max(one.gave, next.asked)
+	waiting := never // since when the one of those after this has waited that has waited longest
+	for i := len(log) - 2; i >= 0; i-- {
+		one, next := log[i], log[i+1]
+		waiting = min(waiting, next.asked)
+		from := max(one.gave, waiting)
 		took := max(0, next.got.sub(from)) // it may have had it before Unlock has returned
 		s := sample{took, noise(from, next.got)}
 		if one.live {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Worker()
+	Main()
 	m.Run()
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// workerArgument makes a program that calls Worker a worker process. The job follows it.
+// workerArgument makes a program that calls Main a worker process. The job follows it.
 const workerArgument = "holds-worker"
 
 // A job is what a worker process does.
@@ -50,9 +50,9 @@ const (
 	sayFailed   = "failed"
 )
 
-// Worker is main of the worker processes: a program that uses this package calls it first of all. In
-// any other process it does nothing.
-func Worker() {
+// Main is main of the worker processes: a program that uses this package calls it first of all. It
+// returns only in the other processes.
+func Main() {
 	if len(os.Args) != 3 || os.Args[1] != workerArgument {
 		return
 	}
