@@ -135,9 +135,6 @@ func TestTabCompletesAtAPrompt(t *testing.T) {
 	} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath("script"); err != nil {
-				t.Skip("needs script(1), which makes the terminal")
-			}
 			dir, env := shellHome(t, shell, nil)
 			rc := "PS1='ready> '\n"
 			if shell == "zsh" {
@@ -147,14 +144,7 @@ func TestTabCompletesAtAPrompt(t *testing.T) {
 			for _, name := range []string{"rc", ".zshrc"} {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(rc), 0o600))
 			}
-			p := prepare(t, nil)
-			c := exec.Command("script", "-qec", start, os.DevNull)
-			c.Dir, c.Env, c.Stdout, c.Stderr, c.SysProcAttr = dir, env, p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr
-			keys, err := c.StdinPipe()
-			require.NoError(t, err)
-			p.cmd = c
-			p.start()
-			y := &typist{p, keys}
+			y := watchTerminal(t, nil, dir, env, start)
 			y.says("ready> ")
 			y.types("redimutex vers\t")
 			y.says("version")

@@ -135,24 +135,17 @@ func parseWatch(args []string) (*vigil, error) {
 	return v, err
 }
 
-// errLimit is why a vigil is over whose -for is over.
-var errLimit = errors.New("the time of -for is over")
-
 // run looks until it is enough. It returns the exit status.
 func (v *vigil) run(t terminal) int {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	if v.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, v.limit, errLimit)
-		defer cancel()
-	}
 	surveys := newLookout(v.keys, v.nodes, v.interval).start(ctx)
 	show := v.newShow(t.out)
 	defer show.end()
 	frames := time.NewTicker(min(v.interval, frameTime))
 	defer frames.Stop()
 	suspended := show.suspensions()
+	var limit <-chan time.Time // counts from the first look
 	free, first := false, true
 	for {
 		select {
@@ -160,6 +153,9 @@ func (v *vigil) run(t terminal) int {
 			if err := s.failure(); err != nil && first {
 				fmt.Fprintf(t.err, "redimutex: can't look at %q: %s\n", s.unknown().Key, printable(v.nodes.explain(err)))
 				return exitUnavailable
+			}
+			if first && v.limit > 0 {
+				limit = time.After(v.limit)
 			}
 			first = false
 			show.survey(s)
@@ -170,20 +166,15 @@ func (v *vigil) run(t terminal) int {
 			show.frame(time.Now())
 		case <-suspended:
 			show.suspend()
+		case <-limit:
+			if v.untilFree && !free {
+				return exitFailure
+			}
+			return exitOK
 		case <-ctx.Done():
-			return v.status(context.Cause(ctx), free)
+			var sig signalled
+			errors.As(context.Cause(ctx), &sig) // nothing else ends it
+			return 128 + int(sig)
 		}
 	}
-}
-
-// status is the exit status of a vigil that has been ended.
-func (v *vigil) status(cause error, free bool) int {
-	var sig signalled
-	switch {
-	case errors.As(cause, &sig):
-		return 128 + int(sig)
-	case v.untilFree && !free:
-		return exitFailure
-	}
-	return exitOK
 }

@@ -110,7 +110,7 @@ func (h *history) compare(r *lockView, at time.Time) (news []happening) {
 	switch {
 	case h.seen.IsZero(), h.broken && !same:
 		if is.Held {
-			add(firstHeld, is.Owner, "", "held by "+is.holder())
+			add(firstHeld, is.Owner, "", "held by "+is.holder()+is.fenceText())
 		} else {
 			add(firstFree, "", "", "free")
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"strings"
@@ -26,11 +27,9 @@ func newScreen(w io.Writer, style style) *screen { return &screen{w: w, style: s
 // size is how many columns and rows there are.
 func (s *screen) size() (width, height int) {
 	if f, ok := s.w.(*os.File); ok {
-		if width, height := terminalSize(f); width > 0 && height > 0 {
-			return width, height
-		}
+		width, height = terminalSize(f)
 	}
-	return 80, 24
+	return cmp.Or(width, 80), cmp.Or(height, 24)
 }
 
 // draw shows a picture in the place of the last.
