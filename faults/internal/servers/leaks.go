@@ -198,12 +198,12 @@ func mischief(rng *rand.Rand) func(reply bool) treatment {
 func growth(r *run, servers []*redistest.Server, dialers []dialer) {
 	const holds = 300
 	which := []int{1, 3}
-	count := func(hold func(i int) error) string {
+	count := func(t testing.TB, hold func(i int) error) string {
 		pause(servers, which)
 		defer resume(servers, which)
 		before := runtime.NumGoroutine()
 		for i := range holds {
-			if o := patience(time.Second, func() error { return hold(i) }); o.still || o.err != nil {
+			if o := patience(t, time.Second, func() error { return hold(i) }); o.still || o.err != nil {
 				return fmt.Sprintf("stuck after %d holds (%v), goroutines +%d", i, o.err, runtime.NumGoroutine()-before)
 			}
 		}
@@ -211,7 +211,7 @@ func growth(r *run, servers []*redistest.Server, dialers []dialer) {
 	}
 	r.round(func(t testing.TB) {
 		c := fives[0].client(t, dialers, minorityTTL)
-		r.note("For comparison, redimutex: " + count(func(i int) error {
+		r.note("For comparison, redimutex: " + count(t, func(i int) error {
 			m := c.Mutex(fmt.Sprintf("growth %d", i))
 			if err := m.LockContext(context.Background(), 0); err != nil {
 				return err
@@ -221,7 +221,7 @@ func growth(r *run, servers []*redistest.Server, dialers []dialer) {
 	})
 	r.round(func(t testing.TB) {
 		locks := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
-		grown := count(func(i int) error {
+		grown := count(t, func(i int) error {
 			l := locks(fmt.Sprintf("redsync growth %d", i))
 			if err := l.Lock(context.Background()); err != nil {
 				return err

@@ -121,7 +121,7 @@ func majority(r *run) {
 		which := []int{0, 2, 4}
 		pause(servers, which)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		o := patience(limit, func() error { return mutex.Lock(ctx) })
+		o := patience(t, limit, func() error { return mutex.Lock(ctx) })
 		cancel()
 		resume(servers, which)
 		r.figure(evidence.Figure{

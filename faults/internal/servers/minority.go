@@ -136,7 +136,7 @@ func peerMinority(r *run, servers []*redistest.Server, dialers []dialer) {
 		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
 		which := []int{1, 3}
 		pause(servers, which)
-		o := patience(limit, func() error { return mutex.Lock(context.Background()) })
+		o := patience(t, limit, func() error { return mutex.Lock(context.Background()) })
 		resume(servers, which)
 		held := 0
 		if !o.still && o.took <= limit/2 {

@@ -97,13 +97,13 @@ func peersOnly(r *run, pause, resume func(), dialers []dialer) {
 			}
 			pause()
 			defer resume()
-			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-			defer cancel()
-			extended := patience(limit, func() error { return extending.Extend(ctx) })
-			ctx, cancel = context.WithTimeout(context.Background(), 100*time.Millisecond)
-			defer cancel()
-			unlocked := patience(limit, func() error { return unlocking.Unlock(ctx) })
 			const allowed = 100 * time.Millisecond
+			within := func(f func(context.Context) error) outcome {
+				ctx, cancel := context.WithTimeout(context.Background(), allowed)
+				defer cancel()
+				return patience(t, limit, func() error { return f(ctx) })
+			}
+			extended, unlocked := within(extending.Extend), within(unlocking.Unlock)
 			r.figure(evidence.Figure{
 				Library: p.name, Held: inTime(extended, allowed) + inTime(unlocked, allowed), Tried: 2, NotJudged: true,
 				Worst: fmt.Sprintf("with a ctx of 100 ms: Extend %s, Unlock %s", extended, unlocked),

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,13 @@ import (
 
 // quiet takes what the library logs while its servers fail, which is no news here.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// hush keeps go-redis from writing about its broken connections to standard error.
+var hush = sync.OnceFunc(func() { goredis.SetLogger(silence{}) })
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // A peer is another library's lock of one key.
 type peer interface {
@@ -52,6 +60,7 @@ func (l redsyncLock) Unlock(ctx context.Context) error {
 // redislockPeer makes redislock's locks, over a go-redis client that obeys the deadlines of its
 // callers if punctual, which it does not do by default.
 func redislockPeer(t testing.TB, d dialer, ttl time.Duration, punctual bool) func(key string) peer {
+	hush()
 	client := goredis.NewClient(&goredis.Options{
 		Dialer:                func(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) },
 		ContextTimeoutEnabled: punctual,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -66,8 +67,9 @@ type outcome struct {
 	still bool // it had not returned when we stopped looking
 }
 
-// patience waits for call to return, limit at most. It goes on in the background after that.
-func patience(limit time.Duration, call func() error) outcome {
+// patience waits for call to return, limit at most. It goes on in the background after that, and has to
+// end before what it uses is closed.
+func patience(t testing.TB, limit time.Duration, call func() error) outcome {
 	began := time.Now()
 	over := make(chan outcome, 1)
 	go func() {
@@ -80,6 +82,7 @@ func patience(limit time.Duration, call func() error) outcome {
 	case o := <-over:
 		return o
 	case <-timer.C:
+		t.Cleanup(func() { <-over })
 		return outcome{took: time.Since(began), still: true}
 	}
 }

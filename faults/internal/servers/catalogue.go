@@ -1,0 +1,122 @@
+package servers
+
+import "regexp"
+
+// refusals are all the ways that we know.
+var refusals = []*refusal{
+	{
+		name: "OOM", words: regexp.MustCompile("OOM"),
+		strike: configured("maxmemory", "1", "0"),
+	},
+	{
+		name: "NOREPLICAS", words: regexp.MustCompile("NOREPLICAS"),
+		strike: configured("min-replicas-to-write", "1", "0"),
+	},
+	{
+		name: "READONLY", words: regexp.MustCompile("READONLY"),
+		strike: demoted,
+	},
+	{
+		name: "MASTERDOWN", words: regexp.MustCompile("MASTERDOWN"), args: []string{"--replica-serve-stale-data", "no"},
+		strike: demoted,
+	},
+	{
+		name: "MISCONF", words: regexp.MustCompile("MISCONF"),
+		strike: unsaved,
+	},
+	{
+		name: "LOADING", words: regexp.MustCompile("LOADING"),
+		args:   []string{"--loading-process-events-interval-bytes", "1024", "--enable-debug-command", "yes"},
+		strike: loading,
+	},
+	{
+		name: "BUSY", words: regexp.MustCompile("BUSY"), args: []string{"--busy-reply-threshold", "1"},
+		strike: busy,
+	},
+	{
+		name: "max clients", words: regexp.MustCompile("max number of clients"), cold: true,
+		strike: killing(configured("maxclients", "1", "1000")),
+	},
+	{
+		// A command of more than ten words, as those of the queue are, is refused before the server looks
+		// for a password.
+		name: "NOAUTH", class: forGood, words: regexp.MustCompile("NOAUTH|unauthenticated"), cold: true,
+		strike: killing(configured("requirepass", "a new password", "")),
+	},
+	{
+		name: "WRONGPASS", class: forGood, words: regexp.MustCompile("WRONGPASS"), cold: true, login: []any{"app", "old"},
+		ready:  user,
+		strike: killing(ruled([]any{"resetpass", ">new"}, []any{">old"})),
+	},
+	{
+		name: "NOPERM for scripts", class: forGood, words: regexp.MustCompile("NOPERM"), login: []any{"app", "old"},
+		ready:  user,
+		strike: ruled([]any{"-eval", "-evalsha", "-set"}, []any{"+@all"}),
+	},
+	{
+		name: "NOPERM inside of scripts", class: forGood, words: regexp.MustCompile("NOPERM|can't run this command"), login: []any{"app", "old"},
+		ready:  user,
+		strike: ruled([]any{"-set", "-pexpire", "-del"}, []any{"+@all"}),
+	},
+	{
+		name: "NOPERM for keys", class: forGood, words: regexp.MustCompile("NOPERM|can't access"), login: []any{"app", "old"},
+		ready:  user,
+		strike: ruled([]any{"resetkeys", "~other:*"}, []any{"~*"}),
+	},
+	{
+		name: "WRONGTYPE", class: forGood, words: regexp.MustCompile("WRONGTYPE"),
+		strike: wrongType,
+	},
+	{
+		name: "unknown command", class: forGood, words: regexp.MustCompile("unknown command"), cold: true,
+		strike: elsewhere("--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "", "--rename-command", "SET", ""),
+	},
+	{
+		name: "connection refused", words: regexp.MustCompile("refused"), cold: true,
+		strike: nowhere,
+	},
+	{
+		name: "NOSCRIPT", class: unseen, words: regexp.MustCompile("NOSCRIPT"),
+		strike: forgetful,
+	},
+	{
+		name: "CLIENT PAUSE", words: regexp.MustCompile("no answer"),
+		strike: func(s *site, _ []*cell) func() {
+			s.must("CLIENT", "PAUSE", 700, "ALL")
+			return func() { s.must("PING") } // answered when the pause is over
+		},
+	},
+	{
+		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer"), args: []string{"--enable-debug-command", "yes"},
+		strike: func(s *site, _ []*cell) func() {
+			go func() { _, _ = s.do("DEBUG", "SLEEP", "0.7") }()
+			return func() { s.must("PING") }
+		},
+	},
+	{
+		name: "SIGSTOP", words: regexp.MustCompile("no answer"),
+		strike: func(s *site, _ []*cell) func() {
+			s.server.Pause()
+			return s.server.Resume
+		},
+	},
+	{
+		name: "CLUSTERDOWN", words: regexp.MustCompile("CLUSTERDOWN"), args: clusterNode, ready: cluster,
+		strike: func(s *site, _ []*cell) func() {
+			s.must("CLUSTER", "DELSLOTSRANGE", 0, 0) // the one missing slot of all is enough
+			s.clusterState("fail")
+			return func() {
+				s.must("CLUSTER", "ADDSLOTSRANGE", 0, 0)
+				s.clusterState("ok")
+			}
+		},
+	},
+	{
+		name: "MOVED", words: regexp.MustCompile("MOVED|CLUSTERDOWN"), args: clusterNode, ready: cluster,
+		strike: reslotted("NODE", false),
+	},
+	{
+		name: "ASK and TRYAGAIN", words: regexp.MustCompile("ASK|TRYAGAIN"), args: clusterNode, ready: cluster,
+		strike: reslotted("MIGRATING", true),
+	},
+}
