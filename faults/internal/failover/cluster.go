@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -15,7 +14,7 @@ const slots = 16384
 
 // startCluster starts three primaries with a replica each. Machine i and machine i+3 have a primary
 // and its replica.
-func startCluster(t testing.TB, lag time.Duration) *group {
+func startCluster(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
 	g := &group{kind: "Cluster", wires: w}
 	ids, buses := make([]string, 6), make([]string, 6)

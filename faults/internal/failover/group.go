@@ -36,7 +36,7 @@ const groupName = "main"
 var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
 // startSentinel starts a primary with two replicas, and three Sentinels.
-func startSentinel(t testing.TB, lag time.Duration) *group {
+func startSentinel(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
 	g := &group{kind: "Sentinel", wires: w, tag: "k"}
 	for i := range 3 {

@@ -27,8 +27,8 @@ func Rows() []evidence.Row {
 
 // A plan is a group of servers and what is done to its primaries, one after another.
 type plan struct {
-	start  func(testing.TB, time.Duration) *group
-	lag    time.Duration
+	start  func(testing.TB, delay) *group
+	lag    delay
 	faults []string
 }
 
@@ -37,16 +37,21 @@ type plan struct {
 func plans(long bool) []plan {
 	if !long {
 		return []plan{
-			{startSentinel, 20 * time.Millisecond, []string{partitioned}},
-			{startCluster, 20 * time.Millisecond, []string{killed}},
+			{startSentinel, delay{time: 20 * time.Millisecond}, []string{partitioned}},
+			{startCluster, delay{time: 20 * time.Millisecond}, []string{killed}},
 		}
 	}
 	var all []plan
-	for _, lag := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+	for _, ms := range []time.Duration{0, 1, 5, 20, 100} {
+		lag := delay{time: ms * time.Millisecond}
 		for _, fault := range []string{killed, paused, partitioned} {
 			all = append(all, plan{startSentinel, lag, []string{fault}})
 		}
 		all = append(all, plan{startCluster, lag, []string{killed, paused, partitioned}})
+	}
+	// The replica that confirms at once has to be the one that is promoted.
+	for _, fault := range []string{killed, paused, partitioned} {
+		all = append(all, plan{startSentinel, delay{100 * time.Millisecond, true}, []string{fault}})
 	}
 	return all
 }
@@ -55,7 +60,7 @@ func plans(long bool) []plan {
 type all struct {
 	mu     sync.Mutex
 	scenes []*scene
-	lags   []time.Duration
+	lags   []delay
 }
 
 func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {

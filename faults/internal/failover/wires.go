@@ -19,6 +19,7 @@ type wires struct {
 
 	mu      sync.Mutex
 	lag     time.Duration // from a primary to its replicas
+	uneven  bool          // but only to those on machines with odd numbers
 	alone   int           // the machine that is cut off; nobody if there is none
 	changed chan struct{} // closed when alone changes
 	conns   map[net.Conn]bool
@@ -27,12 +28,25 @@ type wires struct {
 	running sync.WaitGroup
 }
 
+// A delay is by how much replicas lag.
+type delay struct {
+	time   time.Duration
+	uneven bool // every other replica lags, and the rest do not
+}
+
+func (d delay) String() string {
+	if d.uneven {
+		return d.time.String() + " for one of the two replicas"
+	}
+	return d.time.String()
+}
+
 // nobody is the machine of everything that is on no server's machine.
 const nobody = -1
 
-func newWires(t testing.TB, lag time.Duration) *wires {
+func newWires(t testing.TB, lag delay) *wires {
 	w := &wires{
-		t: t, lag: lag, alone: nobody, changed: make(chan struct{}),
+		t: t, lag: lag.time, uneven: lag.uneven, alone: nobody, changed: make(chan struct{}),
 		conns: make(map[net.Conn]bool), targets: make(map[string]string),
 	}
 	t.Cleanup(w.close)
@@ -139,7 +153,7 @@ func (w *wires) join(caller net.Conn, addr string, to int, commands bool) {
 	if !w.keep(server) {
 		return
 	}
-	if !isServer || !commands {
+	if !isServer || !commands || w.uneven && from%2 == 0 {
 		lag = 0
 	}
 	var both sync.WaitGroup
