@@ -25,7 +25,7 @@
 //	redimutex.lock.acquired      {lock}       locks acquired
 //	redimutex.lock.contended     {lock}       of those, not at the first try
 //	redimutex.lock.released      {lock}       locks unlocked
-//	redimutex.lock.failed        {call}       calls that ended without the lock
+//	redimutex.lock.failed        {call}       calls that ended without the lock; redimutex.outcome
 //	redimutex.lock.wait          s            histogram; redimutex.outcome
 //	redimutex.lock.hold          s            histogram; redimutex.outcome
 //	redimutex.lease.renewals     {renewal}    redimutex.outcome: renewed, failed

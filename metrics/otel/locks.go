@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redimutex/redimutex"
 )
@@ -16,7 +17,7 @@ const scope = "github.com/redimutex/redimutex/metrics/otel"
 type Locks struct {
 	client   *redimutex.Client
 	config   *config
-	spans    *spans
+	spans    *spans // nil: nobody wants them
 	times    times
 	stop     func()
 	callback metric.Registration
@@ -32,7 +33,7 @@ func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locks{client: client, config: c, spans: newSpans(c)}
+	l := &Locks{client: client, config: c}
 	meter := c.meters.Meter(scope)
 	if l.times, err = newTimes(meter, c); err != nil {
 		return nil, err
@@ -40,34 +41,40 @@ func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
 	if l.callback, err = l.register(meter); err != nil {
 		return nil, err
 	}
-	l.stop = client.Observe(&redimutex.Trace{
-		Acquired: l.acquired, GaveUp: l.gaveUp, Renewed: l.spans.renewed, Released: l.released, Lost: l.spans.lost,
-	})
+	l.stop = client.Observe(l.trace())
 	return l, nil
+}
+
+// trace has what happens told to the spans, if they are wanted, and to the histograms. Those get the
+// context with our span, so that an exemplar leads to it.
+func (l *Locks) trace() *redimutex.Trace {
+	if _, off := l.config.tracers.(noop.TracerProvider); off { // it would still have all attributes made
+		return &redimutex.Trace{
+			Acquired: func(e redimutex.Event) { l.times.waited(caller(e), e) },
+			GaveUp:   func(e redimutex.Event) { l.times.waited(caller(e), e) },
+			Released: func(e redimutex.Event) { l.times.held(caller(e), e) },
+		}
+	}
+	l.spans = newSpans(l.config)
+	return &redimutex.Trace{
+		Acquired: func(e redimutex.Event) { l.times.waited(l.spans.acquired(caller(e), e), e) },
+		GaveUp:   func(e redimutex.Event) { l.times.waited(l.spans.gaveUp(caller(e), e), e) },
+		Renewed:  l.spans.renewed,
+		Released: func(e redimutex.Event) { l.times.held(l.spans.released(e), e) },
+		Lost:     l.spans.lost,
+	}
 }
 
 // Close stops telling, and ends the spans of holds that last. It does not close the Client.
 func (l *Locks) Close() (err error) {
 	l.closing.Do(func() {
 		l.stop()
-		l.spans.close()
+		if l.spans != nil {
+			l.spans.close()
+		}
 		err = l.callback.Unregister()
 	})
 	return err
-}
-
-// The histograms get the context with our span, so that an exemplar leads to it.
-
-func (l *Locks) acquired(e redimutex.Event) {
-	l.times.waited(l.spans.acquired(caller(e), e), e)
-}
-
-func (l *Locks) gaveUp(e redimutex.Event) {
-	l.times.waited(l.spans.gaveUp(caller(e), e), e)
-}
-
-func (l *Locks) released(e redimutex.Event) {
-	l.times.held(l.spans.released(e), e)
 }
 
 // caller returns the context of the call that the event is about.

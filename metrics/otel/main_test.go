@@ -96,7 +96,7 @@ func (d *desk) collect(t testing.TB) (values, counts, sums numbers) {
 // labels writes attributes as " name=value", without the prefix that all of ours have.
 func labels(set attribute.Set) (s string) {
 	for _, kv := range set.ToSlice() {
-		s += " " + short(kv.Key) + "=" + kv.Value.Emit()
+		s += " " + short(kv.Key) + "=" + kv.Value.String()
 	}
 	return s
 }
@@ -123,7 +123,7 @@ func (d *desk) named(name string) (all tracetest.SpanStubs) {
 func tags(s tracetest.SpanStub) map[string]string {
 	all := make(map[string]string)
 	for _, kv := range s.Attributes {
-		all[short(kv.Key)] = kv.Value.Emit()
+		all[short(kv.Key)] = kv.Value.String()
 	}
 	return all
 }

@@ -101,7 +101,7 @@ func (s *spans) renewed(e redimutex.Event) {
 	hold := s.holds[e.Lease]
 	s.mu.Unlock()
 	if hold != nil {
-		hold.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", names.Clean(e.Err.Error()))))
+		hold.AddEvent("renewal failed", trace.WithAttributes(text(names.Err, e.Err.Error())))
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	redimutexotel "github.com/redimutex/redimutex/metrics/otel"
 )
 
 func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
@@ -102,6 +105,8 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 	assert.Equal(t, "lost", tags(hold)["outcome"])
 	require.Len(t, hold.Events, 2)
 	assert.Equal(t, "renewal failed", hold.Events[0].Name)
+	assert.Equal(t, attribute.Key("redimutex.err"), hold.Events[0].Attributes[0].Key)
+	assert.Contains(t, hold.Events[0].Attributes[0].Value.AsString(), "too few servers")
 	assert.Equal(t, "lost", hold.Events[1].Name)
 	assert.Equal(t, "taken", hold.Events[1].Attributes[0].Value.AsString())
 }
@@ -161,6 +166,24 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 		assert.Equal(t, want.code, waits[i].Status.Code, want.outcome)
 	}
 	assert.Empty(t, d.named("redimutex.hold"))
+}
+
+func TestSpansCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()})
+	d := newDesk(t)
+	l, err := redimutexotel.New(client, redimutexotel.WithMeterProvider(d.meters), redimutexotel.WithTracerProvider(noop.NewTracerProvider()))
+	require.NoError(t, err)
+	m := client.Mutex("k")
+	m.Lock()
+	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked)
+	m.Unlock()
+	_, counts, _ := d.collect(t)
+	assert.Equal(t, numbers{
+		"redimutex.lock.wait outcome=acquired": 1, "redimutex.lock.wait outcome=locked": 1, "redimutex.lock.hold outcome=released": 1,
+	}, counts)
+	require.NoError(t, l.Close())
 }
 
 func TestWhatIsNotSampledIsNotKept(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
-// Times are the histograms of waits and holds.
+// Times are the histograms of waits and holds, and the count of the waits that were in vain.
 type times struct {
 	config     *config
 	wait, hold metric.Float64Histogram
+	failed     metric.Int64Counter
 
 	// What happens all the time is prepared, unless it depends on the key.
 	acquired, released metric.RecordOption
@@ -28,14 +29,31 @@ func newTimes(meter metric.Meter, c *config) (times, error) {
 		metric.WithDescription("Time from the call to the lock, or to giving up."))
 	hold, err2 := meter.Float64Histogram("redimutex.lock.hold", limits, metric.WithUnit("s"),
 		metric.WithDescription("Time from the lock to Unlock."))
+	failed, err3 := meter.Int64Counter("redimutex.lock.failed", metric.WithUnit("{call}"),
+		metric.WithDescription("Calls that ended without the lock, by outcome."))
 	prepared := func(outcome string) metric.RecordOption {
 		return metric.WithAttributeSet(attribute.NewSet(c.with(text(names.Outcome, outcome))...))
 	}
-	return times{c, wait, hold, prepared(names.Acquired), prepared(names.Released)}, errors.Join(err, err2)
+	t := times{c, wait, hold, failed, prepared(names.Acquired), prepared(names.Released)}
+	if err := errors.Join(err, err2, err3); err != nil {
+		return t, err
+	}
+	for _, outcome := range names.Failures {
+		t.fail(context.Background(), outcome, 0)
+	}
+	return t, nil
+}
+
+func (t *times) fail(ctx context.Context, outcome string, n int64) {
+	t.failed.Add(ctx, n, metric.WithAttributes(t.config.with(text(names.Outcome, outcome))...))
 }
 
 func (t *times) waited(ctx context.Context, e redimutex.Event) {
-	t.wait.Record(ctx, e.Wait.Seconds(), t.attributes(names.OfWait(e.Err), e.Key))
+	outcome := names.OfWait(e.Err)
+	if outcome != names.Acquired {
+		t.fail(ctx, outcome, 1)
+	}
+	t.wait.Record(ctx, e.Wait.Seconds(), t.attributes(outcome, e.Key))
 }
 
 func (t *times) held(ctx context.Context, e redimutex.Event) {

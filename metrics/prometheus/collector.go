@@ -16,6 +16,7 @@ type Collector struct {
 	config  *config
 	figures []figure
 	oldest  *prometheus.Desc
+	failed  *prometheus.CounterVec
 	wait    *prometheus.HistogramVec
 	hold    *prometheus.HistogramVec
 	stop    func()
@@ -37,6 +38,12 @@ func New(client *redimutex.Client, opts ...Option) *Collector {
 	c.figures = append(figures(c.config.labels), serverErrors(c.config.servers, c.config.labels)...)
 	c.oldest = prometheus.NewDesc("redimutex_oldest_hold_seconds",
 		"Age of the oldest hold that is in use, 0 without one.", keyed, c.config.labels)
+	c.failed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "redimutex_failed_total", Help: "Calls that ended without the lock, by outcome.", ConstLabels: c.config.labels,
+	}, []string{names.Outcome})
+	for _, outcome := range names.Failures {
+		c.failed.WithLabelValues(outcome)
+	}
 	c.wait = c.histogram("redimutex_wait_seconds",
 		"Time from the call to the lock, or to giving up.", c.config.wait, keyed)
 	c.hold = c.histogram("redimutex_hold_seconds",
@@ -56,13 +63,17 @@ func (c *Collector) histogram(name, help string, buckets []float64, keyed []stri
 	return prometheus.NewHistogramVec(opts, append([]string{names.Outcome}, keyed...))
 }
 
-// trace feeds the histograms. The outcomes that happen all the time are there from the start, so that
+// trace feeds the histograms and the count of failures. The outcomes that happen all the time are there from the start, so that
 // a rate sees their first step, and are not looked up each time.
 func (c *Collector) trace() *redimutex.Trace {
 	if c.config.key != nil {
 		return &redimutex.Trace{
 			Acquired: func(e redimutex.Event) { c.observe(c.wait, names.Acquired, e.Key, e.Wait) },
-			GaveUp:   func(e redimutex.Event) { c.observe(c.wait, names.OfWait(e.Err), e.Key, e.Wait) },
+			GaveUp: func(e redimutex.Event) {
+				outcome := names.OfWait(e.Err)
+				c.failed.WithLabelValues(outcome).Inc()
+				c.observe(c.wait, outcome, e.Key, e.Wait)
+			},
 			Released: func(e redimutex.Event) { c.observe(c.hold, names.OfHold(e.Err), e.Key, e.Held) },
 		}
 	}
@@ -71,7 +82,9 @@ func (c *Collector) trace() *redimutex.Trace {
 	return &redimutex.Trace{
 		Acquired: func(e redimutex.Event) { acquired.Observe(e.Wait.Seconds()) },
 		GaveUp: func(e redimutex.Event) {
-			c.wait.WithLabelValues(names.OfWait(e.Err)).Observe(e.Wait.Seconds())
+			outcome := names.OfWait(e.Err)
+			c.failed.WithLabelValues(outcome).Inc()
+			c.wait.WithLabelValues(outcome).Observe(e.Wait.Seconds())
 		},
 		Released: func(e redimutex.Event) {
 			if e.Err == nil {
@@ -90,7 +103,7 @@ func (c *Collector) observe(h *prometheus.HistogramVec, outcome, key string, d t
 // name returns the value of the label "key".
 func (c *Collector) name(key string) string { return names.Clean(c.config.key(key)) }
 
-// Close stops observing the locks, so that the histograms stay as they are. It does not unregister the
+// Close stops observing the locks, so that the histograms and the count of failures stay as they are. It does not unregister the
 // Collector, nor close the Client.
 func (c *Collector) Close() { c.stop() }
 
@@ -104,6 +117,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		}
 	}
 	ch <- c.oldest
+	c.failed.Describe(ch)
 	c.wait.Describe(ch)
 	c.hold.Describe(ch)
 }
@@ -115,6 +129,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.read(s), f.labels...)
 	}
 	c.collectOldest(ch)
+	c.failed.Collect(ch)
 	c.wait.Collect(ch)
 	c.hold.Collect(ch)
 }

@@ -22,7 +22,7 @@ func agree(t *testing.T, p page, s redimutex.Stats) {
 	t.Helper()
 	for name, want := range map[string]int64{
 		"locks_held": int64(s.Held), "waiters": int64(s.Waiting),
-		"acquired_total": s.Acquired, "contended_total": s.Contended, "released_total": s.Released, "failed_total": s.Failed,
+		"acquired_total": s.Acquired, "contended_total": s.Contended, "released_total": s.Released,
 	} {
 		assert.EqualValues(t, want, p.value("redimutex_"+name), name)
 	}
@@ -39,6 +39,11 @@ func agree(t *testing.T, p page, s redimutex.Stats) {
 	assert.EqualValues(t, s.Acquired, acquired.GetSampleCount())
 	assert.InDelta(t, s.WaitTime.Seconds(), acquired.GetSampleSum(), 1e-6)
 	var waits, holds uint64
+	var failed float64
+	for _, m := range p["redimutex_failed_total"].GetMetric() {
+		failed += m.GetCounter().GetValue()
+	}
+	assert.EqualValues(t, s.Failed, failed)
 	for _, m := range p["redimutex_wait_seconds"].GetMetric() {
 		waits += m.GetHistogram().GetSampleCount()
 	}
@@ -103,7 +108,9 @@ func TestAScrapeAgreesWithStatsWhateverHappensToTheLocks(t *testing.T) {
 	p = scrape(t, registry)
 	agree(t, p, client.Stats())
 	assert.EqualValues(t, 24, p.value("redimutex_acquired_total"))
-	assert.EqualValues(t, 2, p.value("redimutex_failed_total"))
+	assert.EqualValues(t, 1, p.value("redimutex_failed_total", "outcome", "locked"))
+	assert.EqualValues(t, 1, p.value("redimutex_failed_total", "outcome", "cancelled"))
+	assert.Zero(t, p.value("redimutex_failed_total", "outcome", "unavailable"), "there before it happens")
 	assert.EqualValues(t, 1, p.value("redimutex_contended_total"))
 	assert.EqualValues(t, 1, p.value("redimutex_lost_total", "reason", "deleted"))
 	assert.EqualValues(t, 1, p.value("redimutex_lost_total", "reason", "taken"))

@@ -16,7 +16,7 @@
 //	redimutex_acquired_total                  counter    locks acquired
 //	redimutex_contended_total                 counter    of those, not at the first try
 //	redimutex_released_total                  counter    locks unlocked
-//	redimutex_failed_total                    counter    calls that ended without the lock
+//	redimutex_failed_total{outcome}           counter    calls that ended without the lock
 //	redimutex_renewals_total{outcome}         counter    renewals: renewed, failed
 //	redimutex_lost_total{reason}              counter    leases lost: expired, deleted, taken
 //	redimutex_server_errors_total{server}     counter    failed operations by server
@@ -28,5 +28,5 @@
 // caller's context ended), closed (the Client was) or failed; that of a hold is released, lost, or
 // unreleased (Unlock could not tell enough servers, so the key has to expire).
 //
-// The counters count from when the Client was made, the histograms from [New].
+// The histograms and the failed calls are counted from [New] on, the rest from when the Client was made.
 package redimutexprom

@@ -32,7 +32,6 @@ func figures(constant prometheus.Labels) []figure {
 		{desc("acquired_total", "Locks acquired."), counter, func(s stats) float64 { return float64(s.Acquired) }, nil},
 		{desc("contended_total", "Locks acquired not at the first try."), counter, func(s stats) float64 { return float64(s.Contended) }, nil},
 		{desc("released_total", "Locks unlocked."), counter, func(s stats) float64 { return float64(s.Released) }, nil},
-		{desc("failed_total", "Calls that ended without the lock."), counter, func(s stats) float64 { return float64(s.Failed) }, nil},
 		{renewals, counter, func(s stats) float64 { return float64(s.Renewed) }, []string{names.Renewed}},
 		{renewals, counter, func(s stats) float64 { return float64(s.NotRenewed) }, []string{names.Failed}},
 		{lost, counter, func(s stats) float64 { return float64(s.LostExpired) }, []string{string(redimutex.Expired)}},

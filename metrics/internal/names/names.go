@@ -19,6 +19,7 @@ const (
 	Outcome = "outcome" // how a wait, a hold or a renewal has ended; see below
 	Reason  = "reason"  // how a lease was lost; see [redimutex.Reason]
 	Attempt = "attempt" // number of tries
+	Err     = "err"     // what went wrong, in the words of the error
 )
 
 // How a wait ends.
@@ -31,6 +32,10 @@ const (
 	Closed      = "closed"      // the Client was closed
 	Failed      = "failed"      // anything else
 )
+
+// Failures are the outcomes of calls that end without the lock. Counters of them are made beforehand:
+// a server that collects them takes no notice of the first step of one that was not there before.
+var Failures = []string{Locked, Unavailable, Refused, Cancelled, Closed, Failed}
 
 // How a hold ends. A renewal ends as [Renewed] or [Failed].
 const (

@@ -1,0 +1,114 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	redimutexprom "github.com/redimutex/redimutex/metrics/prometheus"
+)
+
+// A dashboard is what we look at of docs/grafana.json.
+type dashboard struct {
+	UID           string
+	SchemaVersion int
+	Templating    struct {
+		List []struct {
+			Name, Type, Definition string
+		}
+	}
+	Panels []struct {
+		ID         int
+		Title      string
+		Datasource source
+		GridPos    struct{ X, Y, W, H int }
+		Targets    []struct {
+			Datasource source
+			Expr       string
+			RefID      string
+		}
+	}
+}
+
+type source struct{ Type, UID string }
+
+func readDashboard(t testing.TB) (d dashboard) {
+	text, err := os.ReadFile("../../docs/grafana.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &d))
+	require.NotEmpty(t, d.Panels)
+	return d
+}
+
+// An alert is what we look at of a rule of docs/alerts.yml.
+type alert struct {
+	Alert, Expr string
+	Annotations map[string]string
+	Labels      map[string]string
+}
+
+func readAlerts(t testing.TB) (all []alert) {
+	text, err := os.ReadFile("../../docs/alerts.yml")
+	require.NoError(t, err)
+	var file struct{ Groups []struct{ Rules []alert } }
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// expressions returns those of the dashboard and the alerts, by where they are, as Prometheus gets them.
+func expressions(t testing.TB) map[string]string {
+	all := make(map[string]string)
+	variables := strings.NewReplacer("$__rate_interval", "4m", "$__range", "1h", "$job", ".*", "$instance", ".*")
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			all["panel "+p.Title+" "+target.RefID] = variables.Replace(target.Expr)
+		}
+	}
+	for _, a := range readAlerts(t) {
+		all["alert "+a.Alert] = a.Expr
+	}
+	return all
+}
+
+// scrape returns the metrics of a Client that has locked, given up, and released, as a server gets
+// them over HTTP.
+func scrape(t testing.TB) map[string]*dto.MetricFamily {
+	s := redistest.Start(t)
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	defer client.Close()
+	collector := redimutexprom.New(client)
+	defer collector.Close()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(collector))
+	m := client.Mutex("k")
+	m.Lock()
+	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked)
+	m.Unlock()
+
+	site := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer site.Close()
+	response, err := http.Get(site.URL)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	require.NoError(t, err)
+	return families
+}
