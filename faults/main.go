@@ -18,6 +18,7 @@ import (
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/holds"
+	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 )
 
@@ -26,6 +27,7 @@ func rows() []evidence.Row {
 	var rows []evidence.Row
 	rows = append(rows, sim.Rows()...)
 	rows = append(rows, holds.Rows()...)
+	rows = append(rows, servers.Rows()...)
 	return sorted(rows)
 }
 
