@@ -8,8 +8,9 @@ import (
 type Config struct {
 	Name    string // stands in the table
 	Seed    uint64
-	Want    int           // acquisitions, at least
-	Time    time.Duration // real time that may be used to go on after that
+	Want    int           // acquisitions
+	Least   int           // 0, or so many will do if Time is over
+	Time    time.Duration // real time to be used
 	Library string        // "redimutex" or "redsync"
 	Servers int
 
@@ -33,6 +34,7 @@ type Weather struct {
 	Amnesia int           // without them,
 	Jump    int           // its clock jumps ahead by a TTL
 	Cut     bool          // links between a client and a server are cut and heal
+	Long    float64       // share of the holds that last about as long as a lease
 	Pause   float64       // share of the holds in which the holder is paused, up to three TTLs
 	Cancel  float64       // share of the calls that are cancelled early
 }

@@ -74,6 +74,13 @@ func (c *conn) fail(err error) {
 	c.signal()
 }
 
+// last is the kind of the last message.
+func (c *conn) last() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kind
+}
+
 // signal wakes who reads. The caller holds c.mu.
 func (c *conn) signal() {
 	select {
@@ -86,7 +93,7 @@ func (c *conn) signal() {
 func (c *conn) Close() error {
 	c.fail(errClosed)
 	w, s := c.link.world, c.server
-	w.at(w.now()+c.link.delay(c.link.dice(c.kind+closing)), func() {
+	w.at(w.now()+c.link.delay(c.link.dice(c.last()+closing)), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.hangUp(c)
@@ -198,7 +205,7 @@ func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
 // breakSoon tells the client that the connection is broken.
 func (c *conn) breakSoon() {
 	w := c.link.world
-	w.at(w.now()+c.link.delay(c.link.dice(c.kind+breaking)), func() { c.fail(errReset) })
+	w.at(w.now()+c.link.delay(c.link.dice(c.last()+breaking)), func() { c.fail(errReset) })
 }
 
 // deliver sends a reply or a message to the client.
@@ -238,7 +245,7 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	end := time.Duration(1 << 62)
 	if d > 0 {
 		// Commands that have the same deadline miss it one after the other.
-		end = w.reserve(w.now() + d + c.link.turn(c.kind))
+		end = w.reserve(w.now() + d + c.link.turn(c.last()))
 		defer w.free(end)
 	}
 	for {

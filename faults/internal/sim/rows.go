@@ -38,17 +38,17 @@ func Rows() []evidence.Row {
 var (
 	storm = Weather{
 		Drift: .009, Offset: time.Second, Slow: .01, Break: .005, Calm: time.Second,
-		Hang: 3, Crash: 1, Cut: true, Pause: .02, Cancel: .05,
+		Hang: 3, Crash: 1, Cut: true, Long: .05, Pause: .02, Cancel: .05,
 	}
 	// Servers that forget are few at a time: a fence is safe as long as one of those that a majority
 	// told remembers it, or the clocks of the servers are right.
 	forgetful = Weather{
-		Drift: .009, Slow: .005, Break: .005, Calm: 2 * time.Second,
-		Hang: 1, Crash: 1, Amnesia: 4, Pause: .05, Cancel: .02,
+		Drift: .009, Slow: .005, Break: .005, Calm: time.Second,
+		Hang: 1, Crash: 1, Amnesia: 4, Long: .2, Pause: .05, Cancel: .02,
 	}
 	jumping = Weather{
 		Drift: .009, Slow: .005, Break: .005, Calm: 2 * time.Second,
-		Hang: 1, Jump: 4, Pause: .05, Cancel: .02,
+		Hang: 1, Jump: 4, Long: .1, Pause: .05, Cancel: .02,
 	}
 )
 
@@ -71,8 +71,9 @@ func simulations(ctx context.Context, s evidence.Setup, short, long int, configs
 	)
 	for i, c := range configs {
 		c.Seed, c.Want = 1_000_000*s.Seed, want
-		if s.Long { // the time that is left when all have what they want is used as well
-			c.Time = s.Time * time.Duration(cap(free)) / time.Duration(len(configs)) * 8 / 10
+		c.Time = s.Time * time.Duration(cap(free)) / time.Duration(len(configs)) * 8 / 10
+		if !s.Long {
+			c.Least = want / 3
 		}
 		all.Go(func() {
 			free <- struct{}{}

@@ -49,7 +49,7 @@ func simulate(t *testing.T, c Config) {
 	interpreter.plant = c.Plant
 	began := time.Now()
 	total := new(Report)
-	for i := uint64(0); total.done(c) < c.Want || time.Since(began) < c.Time; i++ {
+	for i := uint64(0); total.unfinished(c, time.Since(began)); i++ {
 		var r *Report
 		once := c
 		once.Trace = c.Trace && i == 0
@@ -71,6 +71,16 @@ func simulate(t *testing.T, c Config) {
 		t.Fatal("the bug was not planted: no script has " + c.Plant.From)
 	}
 	write(*total)
+}
+
+// unfinished reports whether another episode is due. With Least the simulation ends by count or time, else
+// by both.
+func (r *Report) unfinished(c Config, spent time.Duration) bool {
+	done := r.done(c)
+	if c.Least > 0 {
+		return done < c.Least || done < c.Want && spent < c.Time
+	}
+	return done < c.Want || spent < c.Time
 }
 
 // done counts what the Config wants many of.

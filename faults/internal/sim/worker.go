@@ -60,7 +60,7 @@ func (w *worker) once() {
 func (w *worker) work(h *hold) {
 	judge, weather := &w.world.judge, w.world.Weather
 	lasts := exponential(w.random, 2*time.Millisecond)
-	if w.random.IntN(20) == 0 {
+	if w.random.Float64() < weather.Long {
 		lasts = between(w.random, ttl/2, 2*ttl)
 	}
 	paused := w.random.Float64() < weather.Pause
