@@ -12,23 +12,21 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/failover"
 	"github.com/redimutex/redimutex/faults/internal/holds"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 )
 
-// Rows are all that there are.
+// rows returns all that there are.
 func rows() []evidence.Row {
-	var rows []evidence.Row
-	rows = append(rows, sim.Rows()...)
-	rows = append(rows, holds.Rows()...)
-	rows = append(rows, servers.Rows()...)
-	return sorted(rows)
+	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows()))
 }
 
 // The exit statuses.
@@ -39,14 +37,15 @@ const (
 )
 
 func main() {
+	// These do not return in a process that one of their rows has started.
 	holds.Main()
-	sim.Main() // does not return in a process that a row has started
+	sim.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(command(ctx, os.Args[1:], rows(), os.Stdout, os.Stderr))
 }
 
-// Options are what the command line says.
+// options are what the command line says.
 type options struct {
 	chosen   []evidence.Row
 	time     time.Duration
@@ -107,7 +106,7 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	}
 	if *list {
 		for _, r := range o.chosen {
-			fmt.Fprintf(out, "%2d  %-16s %s: %s\n", r.ID, r.Name, r.Fault, r.Must)
+			fmt.Fprintf(out, "%2d  %-14s %s: %s\n", r.ID, r.Name, r.Fault, r.Must)
 		}
 		return o, true, nil
 	}
@@ -155,6 +154,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) (held bool, 
 		r.outcomes = append(r.outcomes, o.runRow(ctx, row, p))
 		p.end(r.outcomes[len(r.outcomes)-1])
 		if ctx.Err() != nil {
+			r.print(out)
 			return false, fmt.Errorf("interrupted at row %d (%s)", row.ID, row.Name)
 		}
 	}

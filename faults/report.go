@@ -24,11 +24,13 @@ type report struct {
 }
 
 func (r *report) held() bool {
-	return !slices.ContainsFunc(r.outcomes, func(o outcome) bool { return !o.held() })
+	return !slices.ContainsFunc(r.outcomes, func(o outcome) bool { return !o.held() && !o.skipped() })
 }
 
 func (o *outcome) verdict() string {
 	switch {
+	case o.skipped():
+		return "skipped"
 	case o.err != nil:
 		return "NOT SHOWN"
 	case !o.OK():

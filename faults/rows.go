@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,6 +79,9 @@ type outcome struct {
 
 func (o *outcome) held() bool { return o.err == nil && o.OK() }
 
+// skipped reports whether this machine can't run the row, which neither shows nor breaks anything.
+func (o *outcome) skipped() bool { return errors.Is(o.err, evidence.ErrSkipped) }
+
 // plan says how long each of the chosen rows may take.
 func (o *options) plan() map[string]time.Duration {
 	plan := make(map[string]time.Duration)
@@ -130,7 +134,7 @@ func (o *options) runRow(ctx context.Context, row evidence.Row, p *progress) out
 			out.err = context.Cause(ctx)
 		}
 	}
-	if out.err != nil {
+	if out.err != nil && !out.skipped() {
 		out.err = fmt.Errorf("%w; again with: go run . -rows %s -seed %d", out.err, row.Name, o.seed)
 	}
 	out.took = time.Since(began)
