@@ -23,7 +23,7 @@
 //	redimutex.lock.waiters       {goroutine}  goroutines that wait for a lock
 //	redimutex.lock.oldest_hold   s            age of the oldest hold that is in use; 0 without one
 //	redimutex.lock.acquired      {lock}       locks acquired
-//	redimutex.lock.contended     {lock}       of those, not at the first try
+//	redimutex.lock.contended     {lock}       of those, not at the first try on the servers
 //	redimutex.lock.released      {lock}       locks unlocked
 //	redimutex.lock.failed        {call}       calls that ended without the lock; redimutex.outcome
 //	redimutex.lock.wait          s            histogram; redimutex.outcome

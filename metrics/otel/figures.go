@@ -28,7 +28,7 @@ func (l *Locks) register(meter metric.Meter) (metric.Registration, error) {
 	held := gauge("lock.held", "{lock}", "Holds that are alive.")
 	waiters := gauge("lock.waiters", "{goroutine}", "Goroutines that wait for a lock.")
 	acquired := counter("lock.acquired", "{lock}", "Locks acquired.")
-	contended := counter("lock.contended", "{lock}", "Locks acquired not at the first try.")
+	contended := counter("lock.contended", "{lock}", "Locks acquired not at the first try on the servers.")
 	released := counter("lock.released", "{lock}", "Locks unlocked.")
 	renewals := counter("lease.renewals", "{renewal}", "Renewals of leases, by outcome.")
 	lost := counter("lease.lost", "{lease}", "Leases lost, by reason.")

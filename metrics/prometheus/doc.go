@@ -14,7 +14,7 @@
 //	redimutex_waiters                         gauge      goroutines that wait for a lock
 //	redimutex_oldest_hold_seconds             gauge      age of the oldest hold that is in use; 0 without one
 //	redimutex_acquired_total                  counter    locks acquired
-//	redimutex_contended_total                 counter    of those, not at the first try
+//	redimutex_contended_total                 counter    of those, not at the first try on the servers
 //	redimutex_released_total                  counter    locks unlocked
 //	redimutex_failed_total{outcome}           counter    calls that ended without the lock
 //	redimutex_renewals_total{outcome}         counter    renewals: renewed, failed

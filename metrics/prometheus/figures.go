@@ -30,7 +30,7 @@ func figures(constant prometheus.Labels) []figure {
 		{desc("locks_held", "Holds that are alive."), gauge, func(s stats) float64 { return float64(s.Held) }, nil},
 		{desc("waiters", "Goroutines that wait for a lock."), gauge, func(s stats) float64 { return float64(s.Waiting) }, nil},
 		{desc("acquired_total", "Locks acquired."), counter, func(s stats) float64 { return float64(s.Acquired) }, nil},
-		{desc("contended_total", "Locks acquired not at the first try."), counter, func(s stats) float64 { return float64(s.Contended) }, nil},
+		{desc("contended_total", "Locks acquired not at the first try on the servers."), counter, func(s stats) float64 { return float64(s.Contended) }, nil},
 		{desc("released_total", "Locks unlocked."), counter, func(s stats) float64 { return float64(s.Released) }, nil},
 		{renewals, counter, func(s stats) float64 { return float64(s.Renewed) }, []string{names.Renewed}},
 		{renewals, counter, func(s stats) float64 { return float64(s.NotRenewed) }, []string{names.Failed}},
