@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// rules returns the words of the ACL SETUSER lines of docs/security.md between two marks, by how the
+// comment above each begins.
+func rules(t *testing.T, mark, user string) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	text := between(t, string(page), "<!-- "+mark+" begin -->\n```\n", "```\n")
+	all := make(map[string][]string)
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
+		rest, found := strings.CutPrefix(line, "ACL SETUSER "+user+" ")
+		require.True(t, found, line)
+		rest = strings.TrimPrefix(rest, "reset on >PASSWORD ")
+		all[strings.Fields(title)[0]+" "+strings.Fields(title)[1]] = strings.Fields(rest)
+	}
+	return all
+}
+
+func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {
+	t.Parallel()
+	page := rules(t, "permissions", "locks")
+	for feature, title := range map[string]string{
+		"lock": "Lock, LockContext,", "fencing": "WithFencing, and", "queue": "WithQueue, and",
+		"replicas": "WithReplicas: also", "guard": "WithRestartGuard: also",
+	} {
+		i := slices.IndexFunc(grants, func(g grant) bool { return g.feature == feature })
+		require.GreaterOrEqual(t, i, 0, feature)
+		title = strings.Join(strings.Fields(title)[:2], " ")
+		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(grants[i].rules, "KEY", "lock:")), feature)
+	}
+	assert.Len(t, page, len(grants))
+}
+
+// Who may read alone can look with each of the commands, is refused nothing on the way, and could do
+// without no permission.
+func TestReaderMayLookAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	if strings.Contains(string(s.Do("INFO", "server").([]byte)), "redis_version:6") {
+		t.Skip("the rules on the page are for version 7")
+	}
+	holder := redimutex.New(s.Pool(), "lock:job", redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
+	holder.Lock()
+	defer holder.Unlock()
+	s.Do("SET", "lock:text", "of another kind", "PX", 3600000)
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	defer client.Close()
+	go client.Mutex("lock:job").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
+	redistest.Wait(t, "somebody waits", func() bool {
+		n, _ := redis.Int(s.Do("ZCARD", "{lock:job}:queue"), nil)
+		return n == 1
+	})
+	url := "redis://looks:hunter2@" + s.Addr()
+	page := rules(t, "reader", "looks")
+	watch, show, list := page["redimutex watch"], page["redimutex show:"], page["redimutex list:"]
+	for _, words := range [][]string{watch, show, list} {
+		require.NotEmpty(t, words)
+	}
+	for _, c := range []struct {
+		args  []string
+		words []string // that it must not do without
+		all   []string
+	}{
+		{[]string{"show", "-json", "lock:job"}, slices.Concat(watch, show), slices.Concat(watch, show)},
+		{[]string{"watch", "-json", "-for", "0.01", "lock:job"}, watch, watch},
+		{[]string{"list", "-json", "lock:*"}, list, slices.Concat(watch, list)},
+	} {
+		look := func(words []string) (out string) {
+			args := []any{"SETUSER", "looks", "reset", "on", ">hunter2"}
+			for _, w := range words {
+				args = append(args, w)
+			}
+			s.Do("ACL", args...)
+			s.Do("ACL", "LOG", "RESET")
+			_, out, stderr := call(slices.Concat(c.args, []string{"-redis", url})...)
+			assert.NotContains(t, out+stderr, "hunter2")
+			assert.NotContains(t, out+stderr, holder.Lease().Token())
+			return out
+		}
+		out := look(c.all)
+		assert.Contains(t, out, "lock:job", c.args)
+		assert.Contains(t, out, `"waiting":1`, c.args)
+		require.Empty(t, refusals(t, s), c.args)
+		for _, word := range c.words {
+			look(slices.DeleteFunc(slices.Clone(c.all), func(w string) bool { return w == word }))
+			assert.NotEmpty(t, refusals(t, s), "%v needs no %s", c.args, word)
+		}
+	}
+}
+
+// refusals returns what the server has refused.
+func refusals(t *testing.T, s *redistest.Server) (objects []string) {
+	log, err := redis.Values(s.Do("ACL", "LOG"), nil)
+	require.NoError(t, err)
+	for _, entry := range log {
+		fields, err := redis.Values(entry, nil)
+		require.NoError(t, err)
+		for i := 0; i+1 < len(fields); i += 2 {
+			if name, _ := redis.String(fields[i], nil); name == "object" {
+				object, _ := redis.String(fields[i+1], nil)
+				objects = append(objects, object)
+			}
+		}
+	}
+	return objects
+}
