@@ -60,7 +60,11 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 		MaxIdle:     maxIdle,
 		IdleTimeout: idleTimeout,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, t.network, t.address, all...)
+			c, err := redis.DialContext(ctx, t.network, t.address, all...)
+			if err != nil {
+				return nil, t.discreet(err)
+			}
+			return c, nil
 		},
 		TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) error {
 			if time.Since(used) < testAfter {
@@ -78,6 +82,25 @@ type target struct {
 	user, password   string
 	db               int
 	tls              bool
+}
+
+// discreet takes the password out of an error of dialling. Servers that know no AUTH, and some that are no
+// Redis, quote what they were sent, also in part: "ERR unknown command 'AUTH', with args beginning with: …".
+func (t *target) discreet(err error) error {
+	if t.password == "" {
+		return err
+	}
+	escaped := strings.Trim(strconv.Quote(t.password), `"`)
+	mask := strings.NewReplacer(t.password, "***", escaped, "***")
+	var said redis.Error
+	if errors.As(err, &said) {
+		words, _, _ := strings.Cut(string(said), ", with args")
+		return redis.Error(mask.Replace(words))
+	}
+	if words := mask.Replace(err.Error()); words != err.Error() {
+		return errors.New(words)
+	}
+	return err
 }
 
 // errEncoding is for a URL that went to pieces; it must not say into which.

@@ -295,3 +295,17 @@ func TestAPoolSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 		assert.NotContains(t, err.Error(), secret, name)
 	}
 }
+
+// A server that knows no AUTH quotes the password in its refusal, the beginning of a long one too.
+func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
+	s := redistest.Real(t, "--rename-command", "AUTH", "")
+	for _, password := range []string{secret, `"quo'ted"` + "\n", "short", strings.Repeat(secret, 20)} {
+		u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: s.Addr()}
+		err := newMutex(t, openPool(t, u.String()), "k").LockContext(t.Context(), 0)
+		require.ErrorContains(t, err, "unknown command 'AUTH'")
+		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't mend it")
+		for _, part := range []string{password, strings.TrimSpace(password), secret, "quo", "args"} {
+			assert.NotContains(t, err.Error(), part)
+		}
+	}
+}
