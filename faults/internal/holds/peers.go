@@ -79,6 +79,13 @@ func goneUnless(ok bool, err error) error {
 	return err
 }
 
+// A mute logger has nothing to say of connections that we have broken ourselves.
+type mute struct{}
+
+func (mute) Printf(context.Context, string, ...any) {}
+
+func init() { goredis.SetLogger(mute{}) }
+
 type redislockLibrary struct {
 	*goredis.Client
 	locks *redislock.Client
