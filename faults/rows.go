@@ -111,7 +111,10 @@ const (
 // runRow runs one row. What goes wrong with it, a panic included, is its outcome.
 func (o *options) runRow(ctx context.Context, row evidence.Row, p *progress) outcome {
 	planned := o.plan()[row.Name]
-	limit := patience*planned + allowance
+	limit := allowance + patience*planned
+	if o.long {
+		limit = allowance + patience*max(planned, row.Long) // all repetitions are wanted, whatever -time says
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not through after %v", limit.Round(time.Second)))
 	defer cancel()
 	began := time.Now()

@@ -46,6 +46,7 @@ type Plant struct{ From, To string }
 type Report struct {
 	Episodes, Acquired, Renewed, Lost int
 	Overlaps, Revived, Inverted       int // what must not be; Inverted: a fence is not higher than an earlier one
+	Prolonged                         int // leases that were renewed although another had got the lock; must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
 	Events                            int
@@ -79,6 +80,7 @@ func (r *Report) add(o *Report) {
 	r.Overlaps += o.Overlaps
 	r.Revived += o.Revived
 	r.Inverted += o.Inverted
+	r.Prolonged += o.Prolonged
 	r.Writes += o.Writes
 	r.Refused += o.Refused
 	r.Stale += o.Stale

@@ -30,8 +30,12 @@ type hold struct {
 	wanted  time.Duration
 	granted time.Duration
 	dead    bool // was seen to be invalid
+	died    time.Duration
+	clash   bool // another lease was valid when it began
 	valid   func() bool
-	gone    map[int]bool // servers on which its key has expired
+	until   func() time.Time // nil where leases are not renewed
+	rival   time.Duration    // when another got the lock although this lease was valid; 0: nobody did
+	gone    map[int]bool     // servers on which its key has expired
 }
 
 type granted struct {
@@ -78,6 +82,7 @@ func (j *judge) acquired(h *hold) {
 	j.look()
 	for _, other := range j.alive {
 		if !other.dead {
+			h.clash, other.rival = true, h.granted
 			j.wrong(&j.report.Overlaps, "worker %d was given the lock while the lease of worker %d was valid", h.worker, other.worker)
 		}
 	}
@@ -100,7 +105,8 @@ func (j *judge) acquired(h *hold) {
 	j.past = append(j.past, top)
 }
 
-// look finds out which leases are valid. One that was not never is again. The caller holds j.mu.
+// look finds out which leases are valid. One that was not never is again, and one during which another
+// got the lock is never renewed: the servers know better by then. The caller holds j.mu.
 func (j *judge) look() {
 	for _, h := range j.alive {
 		valid := h.valid()
@@ -109,6 +115,11 @@ func (j *judge) look() {
 		}
 		if !valid && !h.dead {
 			j.report.Lost++
+			h.died = j.world.now()
+		}
+		if h.rival > 0 && h.until != nil && h.until().Add(-lasts).Sub(j.world.began) > h.rival {
+			j.wrong(&j.report.Prolonged, "the lease of worker %d was renewed although another had got the lock meanwhile", h.worker)
+			h.rival = 0
 		}
 		h.dead = !valid
 	}
@@ -124,13 +135,23 @@ func (j *judge) released(h *hold) {
 			j.alive = append(j.alive[:i:i], j.alive[i+1:]...)
 		}
 	}
-	if h.granted < sceneLength {
-		kind := "held"
-		if h.dead {
-			kind = "lost"
-		}
-		j.scenes = append(j.scenes, Stretch{h.worker, h.granted, j.world.now(), kind})
+	j.scene(h)
+}
+
+// scene adds a hold to the picture. The caller holds j.mu.
+func (j *judge) scene(h *hold) {
+	if h.granted >= sceneLength {
+		return
 	}
+	kind, end := "held", j.world.now()
+	if h.clash {
+		kind = "clash"
+	}
+	if h.dead {
+		j.scenes = append(j.scenes, Stretch{h.worker, h.died, end, "lost"})
+		end = h.died
+	}
+	j.scenes = append(j.scenes, Stretch{h.worker, h.granted, end, kind})
 }
 
 // revived notes that something brought an expired lease back.

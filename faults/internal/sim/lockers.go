@@ -71,7 +71,7 @@ func (o *ours) lock(ctx context.Context, blocking bool) *hold {
 	}
 	l := o.mutex.Lease()
 	o.lease = l
-	return &hold{token: l.Token(), fence: l.Fence(), fenced: o.world.Fencing, valid: func() bool { return l.Err() == nil }}
+	return &hold{token: l.Token(), fence: l.Fence(), fenced: o.world.Fencing, valid: func() bool { return l.Err() == nil }, until: l.Until}
 }
 
 func (o *ours) unlock(*hold) {

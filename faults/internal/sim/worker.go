@@ -59,9 +59,9 @@ func (w *worker) once() {
 // paused for longer than that and know nothing of it.
 func (w *worker) work(h *hold) {
 	judge, weather := &w.world.judge, w.world.Weather
-	lasts := exponential(w.random, 2*time.Millisecond)
+	length := exponential(w.random, 2*time.Millisecond)
 	if w.random.Float64() < weather.Long {
-		lasts = between(w.random, ttl/2, 2*ttl)
+		length = between(w.random, ttl/2, 2*ttl)
 	}
 	paused := w.random.Float64() < weather.Pause
 	if h.valid() {
@@ -72,9 +72,9 @@ func (w *worker) work(h *hold) {
 		w.world.sleep(between(w.random, ttl/2, 3*ttl))
 		judge.write(h) // it looked at its lease just before it was paused
 	case w.locker.done(h) == nil:
-		w.world.sleep(lasts)
+		w.world.sleep(length)
 	default:
-		timer := time.NewTimer(lasts)
+		timer := time.NewTimer(length)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

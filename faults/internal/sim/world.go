@@ -11,6 +11,7 @@ import (
 // The terms of the locks. They are short, so that much happens in little time.
 const (
 	ttl         = 200 * time.Millisecond
+	lasts       = ttl - ttl/100 - 2*time.Millisecond // for how long a lease is valid from its request on
 	nodeTimeout = 50 * time.Millisecond
 	minPause    = 10 * time.Millisecond // between two tries
 	maxPause    = 40 * time.Millisecond

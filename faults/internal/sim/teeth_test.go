@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rough is a weather in which a bug shows soon.
+var rough = func() Weather {
+	w := storm
+	w.Slow, w.Long, w.Pause = .05, .3, .1
+	return w
+}()
+
+// The same weather shows nothing where there is no bug, or what the other tests find would mean nothing.
+func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
+	for _, c := range []Config{
+		{Name: "renewed", Servers: 1, Renew: true},
+		{Name: "fixed", Servers: 5},
+		{Name: "renewed by five", Servers: 5, Renew: true, Fencing: true},
+	} {
+		c.Seed, c.Want, c.Weather = 1, 1500, rough
+		r := run(t, c)
+		assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, "%s: %s", c.Name, r.First)
+		assert.GreaterOrEqual(t, r.Acquired, c.Want)
+		assert.NotZero(t, r.Lost, "holds whose lease ended")
+	}
+}
+
+// A renewal is refused when its lease has expired, whatever the script does. So this shows only where
+// the key is lost before that.
+func TestCheckerFindsBadRenewals(t *testing.T) {
+	lost := jumping
+	lost.Long = .3
+	c := Config{Name: "planted", Seed: 1, Want: 2000, Servers: 1, Renew: true, Weather: lost}
+	healthy := run(t, c)
+	assert.Zero(t, healthy.Prolonged, healthy.First)
+	for name, bug := range map[string]Plant{
+		"without comparing": {
+			From: "if holder ~= ARGV[1] then\n  return -1\nend\nreturn redis.call('PEXPIRE'",
+			To:   "return redis.call('PEXPIRE'",
+		},
+		"creating the key again": {
+			From: "if not holder then\n  return 0\nend\nif holder ~=",
+			To:   "if not holder then\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return 1\nend\nif holder ~=",
+		},
+	} {
+		c.Plant = bug
+		assert.NotZero(t, run(t, c).Prolonged, name)
+	}
+}
+
+func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
+	r := run(t, Config{
+		Name: "planted", Seed: 1, Want: 1000, Servers: 1, Renew: true, Weather: rough,
+		Plant: Plant{From: "if holder == ARGV[1] then\n  return redis.call('DEL'", To: "if holder then\n  return redis.call('DEL'"},
+	})
+	assert.NotZero(t, r.Overlaps)
+}
+
+func TestCheckerFindsFenceThatDoesNotRise(t *testing.T) {
+	r := run(t, Config{
+		Name: "planted", Seed: 1, Want: 500, Servers: 1, Fencing: true, Weather: rough,
+		Plant: Plant{From: "math.max((redis.call('GET', KEYS[2]) or 0) + 1, now)", To: "5"},
+	})
+	assert.NotZero(t, r.Inverted)
+	assert.NotZero(t, r.Stale)
+}
+
+// The other bugs are planted in the Go code: in a copy of the file, of which a second program is built.
+func TestCheckerFindsBugsInTheQuorum(t *testing.T) {
+	for name, bug := range map[string]struct{ from, to string }{
+		"validity from the time of the reply": {"return sent.Add(ttl - Drift(ttl)), fence", "return time.Now().Add(ttl - Drift(ttl)), fence"},
+		"a quorum of N/2":                     {"need: n/2 + 1", "need: n / 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := mutant(t, "../../../internal/quorum/votes.go", bug.from, bug.to)
+			r, err := Run(t.Context(), program, Config{Name: "planted", Seed: 1, Want: 3000, Servers: 5, Weather: rough}, nil)
+			require.NoError(t, err)
+			assert.NotZero(t, r.Overlaps)
+			t.Log(r.First)
+		})
+	}
+}
+
+// mutant builds this test program with from replaced by to in one file of the library.
+func mutant(t *testing.T, file, from, to string) (program string) {
+	t.Helper()
+	file, err := filepath.Abs(file)
+	require.NoError(t, err)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), from), "%s has to have %q once", file, from)
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), from, to, 1)), 0o600))
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, text, 0o600))
+	program = filepath.Join(dir, "mutant")
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return program
+}
+
+func TestSameSeedIsTheSameTrace(t *testing.T) {
+	for _, c := range []Config{
+		{Name: "one", Servers: 1, Renew: true},
+		{Name: "queue", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "five", Servers: 5, Renew: true, Fencing: true},
+	} {
+		c.Seed, c.Want, c.Weather = 3, 400, storm
+		first, again := run(t, c), run(t, c)
+		assert.Equal(t, first.Hash, again.Hash, c.Name)
+		assert.Equal(t, first.Events, again.Events, c.Name)
+		c.Seed++
+		assert.NotEqual(t, first.Hash, run(t, c).Hash, c.Name)
+	}
+}
