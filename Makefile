@@ -22,8 +22,11 @@ cover: ## show the coverage of the root package, by function
 lint: ## run the linters of .golangci.yml
 	go run $(GOLANGCI) run ./...
 
-fuzz: ## fuzz the URL parser for TIME=1m
-	go test -run '^$$' -fuzz '^FuzzNewPool$$' -fuzztime $(TIME) .
+fuzz: ## fuzz URLs, keys, options and arguments, each for TIME=1m
+	for target in $$(grep -ho '^func Fuzz[A-Za-z]*' *_test.go | cut -c 6-); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) . || exit 1; done
+	for target in $$(grep -ho '^func Fuzz[A-Za-z]*' cmd/redimutex/*_test.go | cut -c 6-); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) ./cmd/redimutex || exit 1; done
 
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem .

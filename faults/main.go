@@ -20,13 +20,14 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/failover"
 	"github.com/redimutex/redimutex/faults/internal/holds"
+	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 )
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows()))
+	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows()))
 }
 
 // The exit statuses.
