@@ -18,7 +18,7 @@ import (
 func cancelledRow() evidence.Row {
 	return evidence.Row{
 		ID: 13, Name: "cancelled", Fault: "ctx cancelled, then Unlock, cold pool", Must: "key gone: 0 keys after 1 s",
-		Short: 5 * time.Second, Long: time.Minute, Run: play(cancelledUnlock),
+		Short: 3 * time.Second, Long: time.Minute, Run: play(cancelledUnlock),
 	}
 }
 

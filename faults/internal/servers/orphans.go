@@ -18,7 +18,7 @@ import (
 func droppedPathRow() evidence.Row {
 	return evidence.Row{
 		ID: 11, Name: "dropped-path", Fault: "path dropped, then healed", Must: "no orphan",
-		Short: 12 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
+		Short: 8 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
 			p := newPath(r.t, 3)
 			r.note("The path was dropped by " + p.kind + ".")
 			orphans(r, &scene{
@@ -32,7 +32,7 @@ func droppedPathRow() evidence.Row {
 func resumedRow() evidence.Row {
 	return evidence.Row{
 		ID: 12, Name: "resumed", Fault: "server paused, resumed", Must: "no orphan",
-		Short: 12 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
+		Short: 8 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
 			servers, dialers := start(r.t, 3)
 			every := []int{0, 1, 2}
 			orphans(r, &scene{

@@ -22,7 +22,7 @@ func refusalsRow() evidence.Row {
 		ID: 18, Name: "refusals",
 		Fault: "OOM, READONLY, MISCONF, LOADING, BUSY, NOPERM, NOAUTH, NOSCRIPT, MASTERDOWN, NOREPLICAS, max clients and more",
 		Must:  "a typed error or a retry, never a false hold",
-		Short: 15 * time.Second, Long: 3 * time.Minute, Run: play(refusalMatrix),
+		Short: 8 * time.Second, Long: 3 * time.Minute, Run: play(refusalMatrix),
 	}
 }
 
