@@ -23,7 +23,7 @@ const (
 func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
 	w.judge.world, w.judge.wanted = w, make(map[string]time.Duration)
-	uuid.SetRand(&bytesOf{random: w.stream("uuid")})
+	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
 		w.servers = append(w.servers, newServer(w, i))
 	}
@@ -117,17 +117,26 @@ func (j *judge) count() int {
 	return j.report.Acquired
 }
 
-// bytesOf is an io.Reader of random bytes.
-type bytesOf struct {
-	mu     sync.Mutex
-	random *rand.Rand
+// entropy is where the UUIDs come from. What it gives hangs on the moment alone, not on what was asked for
+// before.
+type entropy struct {
+	world *world
+
+	mu    sync.Mutex
+	at    time.Duration
+	count uint64 // of requests at that moment
 }
 
-func (b *bytesOf) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *entropy) Read(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now := e.world.now(); now != e.at {
+		e.at, e.count = now, 0
+	}
+	e.count++
+	random := rand.New(rand.NewPCG(mix(e.world.seed, uint64(e.at)), e.count))
 	for i := range p {
-		p[i] = byte(b.random.Uint32())
+		p[i] = byte(random.Uint32())
 	}
 	return len(p), nil
 }

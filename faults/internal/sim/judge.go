@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,15 +45,23 @@ type granted struct {
 	who  int
 }
 
-// sent notes the first time that a token goes to a server.
-func (j *judge) sent(args []string) {
-	token := ""
+// tokenIn returns the token that a command is about, or "".
+func tokenIn(args []string) string {
 	switch {
 	case args[0] == "SET" && len(args) > 2:
-		token = args[2]
-	case strings.HasPrefix(args[0], "EVAL") && len(args) > 4:
-		token = args[len(args)-len(args[3:])+int(args[2][0]-'0')]
+		return args[2]
+	case strings.HasPrefix(args[0], "EVAL"):
+		keys, err := strconv.Atoi(args[2])
+		if err == nil && len(args) > 3+keys {
+			return args[3+keys]
+		}
 	}
+	return ""
+}
+
+// sent notes the first time that a token goes to a server.
+func (j *judge) sent(args []string) {
+	token := tokenIn(args)
 	if token == "" {
 		return
 	}

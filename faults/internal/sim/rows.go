@@ -17,15 +17,15 @@ func Rows() []evidence.Row {
 	return []evidence.Row{
 		{
 			ID: 1, Name: "sim-drift", Fault: "simulation: clock drift, delay, loss, hangs", Must: "no overlap",
-			Short: 12 * time.Second, Long: 5 * time.Minute, Run: drift,
+			Short: 12 * time.Second, Long: 4 * time.Minute, Run: drift,
 		},
 		{
 			ID: 2, Name: "sim-amnesia", Fault: "simulation: amnesiac restart, clock jump of a TTL",
-			Must: "the checker finds overlaps (it has teeth); fences hold", Short: 8 * time.Second, Long: 3 * time.Minute, Run: amnesia,
+			Must: "the checker finds overlaps (it has teeth); fences hold", Short: 8 * time.Second, Long: 4 * time.Minute, Run: amnesia,
 		},
 		{
 			ID: 3, Name: "sim-guard", Fault: "simulation: amnesiac restart with WithRestartGuard", Must: "no overlap",
-			Short: 6 * time.Second, Long: 90 * time.Second, Run: guard,
+			Short: 6 * time.Second, Long: 2 * time.Minute, Run: guard,
 		},
 		{
 			ID: 7, Name: "sim-revival", Fault: "simulation: renewal after expiry", Must: "never revives",
