@@ -101,7 +101,7 @@ type cutting struct {
 	margins  []time.Duration
 	calm     []time.Duration // those that were measured while the machine was punctual
 	most     time.Duration   // noise
-	pardoned int             // late by no more than the noise
+	pardoned int             // late by no more than the noise explains
 }
 
 // A holder is one hold, with a path of its own to each server.
@@ -234,12 +234,12 @@ func (c *cutting) take(way string, o cutOutcome) {
 	}
 	margin := o.deadline.sub(o.told)
 	c.margins = append(c.margins, margin)
-	noise := c.noise.worst(min(o.told, o.deadline).add(-50*time.Millisecond), max(o.told, o.deadline))
+	noise := c.noise.worst(min(o.told, o.deadline).add(-50*time.Millisecond), max(o.told, o.deadline).add(noiseStep))
 	c.most = max(c.most, noise)
 	if noise <= punctual {
 		c.calm = append(c.calm, margin)
 	}
-	allowance := noise
+	allowance := steps * noise
 	if !c.quota.setup.Long {
 		allowance += 2 * c.kit.TTL // how punctual timers are is not for a short run to judge
 	}
@@ -253,9 +253,6 @@ func (c *cutting) take(way string, o cutOutcome) {
 }
 
 func (c *cutting) judged() bool { return c.kit.Library != "redsync" && c.kit.Library != "redislock" }
-
-// punctual is how late timers may be on a machine that has little else to do.
-const punctual = 2 * time.Millisecond
 
 func least(margins []time.Duration) string {
 	if len(margins) == 0 {
@@ -280,7 +277,7 @@ func (c *cutting) figure() evidence.Figure {
 		}
 	}
 	if !f.NotJudged {
-		f.Worst += fmt.Sprintf("; %d late by no more than the timers of the machine, which were by %v at most", c.pardoned, ms(c.most))
+		f.Worst += fmt.Sprintf("; %d late by no more than twice what timers were, which was %v at most", c.pardoned, ms(c.most))
 		if c.believed > 0 {
 			f.Held = min(f.Held, f.Tried-c.believed)
 			f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)

@@ -44,7 +44,7 @@ func killed() evidence.Row {
 				})
 			}
 			group.Wait()
-			r, err = evidence.Result{Figures: figures}, errors.Join(errs...)
+			r, err = evidence.Result{Figures: figures, Notes: []string{noiseNote}}, errors.Join(errs...)
 		})
 		return r, err
 	}

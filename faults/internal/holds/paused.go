@@ -64,7 +64,7 @@ func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evi
 	}
 	group.Wait()
 	return evidence.Result{Figures: figures, Notes: []string{
-		"Row 4: the resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused always has a write under way when " +
+		"Row 4: the resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused nearly always has a write under way when " +
 			"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.",
 	}}, errors.Join(errs...)
 }
