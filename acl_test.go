@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -241,4 +243,21 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	wait(2)
 	s.Do("DEL", name)
 	return errors.Join(<-results, <-results)
+}
+
+func TestSecurityPageNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	for _, pattern := range []string{"*_test.go", "cmd/redimutex/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range files {
+			tests.WriteString(read(t, name))
+		}
+	}
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "docs/security.md"), -1)
+	assert.NotEmpty(t, names)
+	for _, name := range names {
+		assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), name[1])
+	}
 }

@@ -30,7 +30,7 @@ func sentinelPool(addrs []string, name string, opts ...redis.DialOption) *redis.
 		redis.DialWriteTimeout(500 * time.Millisecond),
 	}, opts...)
 	watchers := &sentinel.Sentinel{
-		Addrs:      addrs,
+		Addrs:      slices.Clone(addrs), // which it sorts
 		MasterName: name,
 		Dial: func(addr string) (redis.Conn, error) {
 			return redis.Dial("tcp", addr, opts[:3]...) // a Sentinel may have another password

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,4 +35,52 @@ func TestFailoverLosesNoLockThatAReplicaConfirmed(t *testing.T) {
 		assert.Positive(t, lost[library], library)
 	}
 	assert.Zero(t, lost[withReplicas])
+}
+
+// A lock that was lost, or a fence that fell, in one of many scenes is enough.
+func TestOneLostLockOrFallenFenceIsFound(t *testing.T) {
+	seen := func(lost, falls int) evidence.Result {
+		var a all
+		for i := range 3 {
+			s := &scene{group: &group{kind: "Sentinel"}, fault: killed}
+			for _, kind := range lockers() {
+				l := &ledger{locker: kind, acks: make([]ack, 1000)}
+				if i == 1 && kind.name == withReplicas {
+					l.lost, l.falls = lost, falls
+				}
+				if kind.ours {
+					l.rises = 100
+				}
+				s.ledgers = append(s.ledgers, l)
+			}
+			a.scenes, a.lags = append(a.scenes, s), append(a.lags, delay{})
+		}
+		return a.result(1)
+	}
+	assert.True(t, seen(0, 0).OK())
+	assert.False(t, seen(1, 0).OK())
+	assert.False(t, seen(0, 1).OK())
+}
+
+// A library that acknowledges before a replica has the lock is found, though it claims to wait.
+func TestLockerThatDoesNotWaitForReplicasIsFound(t *testing.T) {
+	if !redistest.Installed() {
+		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis has no replicas")
+	}
+	var s *scene
+	err := evidence.Stage(context.Background(), func(t testing.TB) {
+		g := startSentinel(t, delay{time: 100 * time.Millisecond})
+		g.aim(t, 0, 1)
+		s = play(context.Background(), t, g, killed, 1)
+	})
+	require.NoError(t, err)
+	for _, l := range s.ledgers {
+		if l.name == async {
+			l.judged, l.name = true, withReplicas // it poses as the other
+		} else if l.name == withReplicas {
+			l.acks, l.lost = nil, 0
+		}
+	}
+	seen := all{scenes: []*scene{s}, lags: []delay{{}}}
+	assert.False(t, seen.result(1).OK())
 }
