@@ -109,7 +109,7 @@ func TestCompletionKnowsWhatCanStandWhere(t *testing.T) {
 func TestKeysOfLocksAreCompleted(t *testing.T) {
 	s := redistest.Start(t)
 	t.Setenv(envURL, s.URL())
-	for _, key := range []string{"job:1", "job:2", "job*", "my job", "other", "job\x1b[31m"} {
+	for _, key := range []string{"job:1", "job:2", "job*", "my job", "other", "a[1]", "job\x1b[31m"} {
 		s.Do("SET", key, "f47ac10b-58cc-4372-a567-0e02b2c3d479", "PX", 60000)
 	}
 	s.Do("SET", "job:cache", "a value that is no token")
