@@ -133,6 +133,9 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 // Key returns the key of m on the server.
 func (m *Mutex) Key() string { return m.key }
 
+// Client returns the Client of m: the one that made it, or the one of its own that New has made.
+func (m *Mutex) Client() *Client { return m.client }
+
 // Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
 func (m *Mutex) Lease() *Lease { return m.hold.Load() }
 

@@ -70,6 +70,7 @@ func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	steps, _ = second.take()
 	assert.Equal(t, []string{"acquired b"}, steps)
 	assert.Panics(t, func() { c.Observe(nil) })
+	assert.Same(t, c, b.Client())
 }
 
 func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
