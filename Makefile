@@ -4,7 +4,7 @@ TIME ?= 1m
 # make man completion PREFIX=/usr/local puts them where the system looks.
 PREFIX ?= .
 
-.PHONY: help test race cover lint fuzz bench demo man completion ci
+.PHONY: help test race cover lint fuzz bench faults demo man completion ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ fuzz: ## fuzz URLs, keys, options and arguments, each for TIME=1m
 
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem .
+
+faults: ## break servers, networks, clocks and processes for half an hour, and see what holds
+	cd faults && go run . -long -time 30m
 
 demo: ## see processes race, without a lock and with it
 	go run ./cmd/redimutex demo
