@@ -118,6 +118,7 @@ func TestKeysOfLocksAreCompleted(t *testing.T) {
 		"redimutex show job*":                {"job*"},
 		"redimutex show my":                  {"my job"},
 		"redimutex show o":                   {"other"},
+		"redimutex show 'a[":                 {"a[1]"},
 		"redimutex show job:1 ":              nil,
 		"redimutex run -n job:":              {"job:1", "job:2"},
 		"redimutex run job: -- job":          nil,
