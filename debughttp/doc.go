@@ -1,0 +1,41 @@
+// Package debughttp shows the locks of a process on a web page, as net/http/pprof shows its profiles:
+// what it holds and for how long that is still valid, who waits, what went wrong, and what happened
+// last.
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/debug/redimutex", debughttp.Handler(client))
+//	go http.ListenAndServe("localhost:6060", mux)
+//
+// The page refreshes itself each second, and works without JavaScript too. It needs nothing from
+// elsewhere. Looking changes nothing, and asks no server: it tells what this process knows. For what the
+// servers know there is the command redimutex.
+//
+// # Protect it
+//
+// The page shows no tokens, but the names of keys, the owners' labels, and errors in the words of the
+// servers. Mount it where pprof is mounted: on a port that only operators reach, or behind what asks
+// for a password. Package debughttp does not do that.
+//
+// # JSON
+//
+// With ?format=json, or to who accepts application/json and does not prefer text/html, the same comes
+// as JSON. Times of an age ("_ms") are milliseconds.
+//
+//	at          when this was so
+//	process     program, host, pid; since when it is observed
+//	stats       the figures of [redimutex.Stats]
+//	held        locks that the process has: key, owner, fence, age_ms, left_ms, ttl_ms, waiting, idle
+//	waited_for  keys that it wants and does not have: key, waiting, error of the last try
+//	trouble     the last events that somebody may have to look into, the newest first
+//	events      the last events, the newest first
+//
+// A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page
+// shows it: as it is, or as a Go string where it has other than printable characters in it. times is how
+// often an event was repeated. more says how many held and waited_for were left out.
+//
+// These can be added to the address of the page as well:
+//
+//	q=TEXT      only keys and owners that have TEXT in them, in upper or lower case
+//	sort=ORDER  urgent: what runs out first, the rest by age (the default); left, age, waiting, key
+//	n=NUMBER    of held, and of waited_for; 100 by default, 10000 at most
+package debughttp

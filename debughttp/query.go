@@ -1,0 +1,130 @@
+package debughttp
+
+import (
+	"cmp"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A query is what somebody wants to see.
+type query struct {
+	Filter string
+	Order  string
+	Limit  int
+	asJSON bool
+}
+
+const (
+	defaultLimit = 100
+	maxLimit     = 10_000
+)
+
+// An order is one in which locks can be shown. Those that are alike come by key.
+type order struct {
+	Name, Label string
+	compare     func(a, b *lock) int
+}
+
+// urgentBelow is the part of a lease below which it is urgent: a renewal, due when two thirds are left,
+// has not come by then.
+const urgentBelow = 0.5
+
+// Orders are those to choose from, the default in front. A healthy lease always goes up and down, so
+// that healthy ones by what they have left would change places each second; they come by age.
+var orders = []order{
+	{"urgent", "running out first, then the oldest", func(a, b *lock) int {
+		switch ua, ub := a.urgent(), b.urgent(); {
+		case ua && ub:
+			return cmp.Compare(a.Left, b.Left)
+		case ua:
+			return -1
+		case ub:
+			return 1
+		}
+		return cmp.Compare(b.Age, a.Age)
+	}},
+	{"left", "least time left first", func(a, b *lock) int { return cmp.Compare(a.Left, b.Left) }},
+	{"age", "oldest first", func(a, b *lock) int { return cmp.Compare(b.Age, a.Age) }},
+	{"waiting", "most waiters first", func(a, b *lock) int { return cmp.Compare(b.Waiting, a.Waiting) }},
+	{"key", "by key", func(*lock, *lock) int { return 0 }},
+}
+
+func newQuery(r *http.Request) (*query, error) {
+	form := r.URL.Query()
+	q := &query{Filter: form.Get("q"), Order: orders[0].Name, Limit: defaultLimit}
+	switch format := form.Get("format"); format {
+	case "":
+		q.asJSON = prefersJSON(r.Header.Values("Accept"))
+	case "html", "json":
+		q.asJSON = format == "json"
+	default:
+		return nil, fmt.Errorf("format=%q: there are html and json", format)
+	}
+	if name := form.Get("sort"); name != "" {
+		q.Order = name
+		if q.compare() == nil {
+			names := make([]string, len(orders))
+			for i, o := range orders {
+				names[i] = o.Name
+			}
+			return nil, fmt.Errorf("sort=%q: there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	if n := form.Get("n"); n != "" {
+		limit, err := strconv.Atoi(n)
+		if err != nil || limit < 1 || limit > maxLimit {
+			return nil, fmt.Errorf("n=%q: give a number from 1 to %d", n, maxLimit)
+		}
+		q.Limit = limit
+	}
+	return q, nil
+}
+
+// compare returns how to sort, or nil if there is no such order.
+func (q *query) compare() func(a, b *lock) int {
+	i := slices.IndexFunc(orders, func(o order) bool { return o.Name == q.Order })
+	if i < 0 {
+		return nil
+	}
+	return orders[i].compare
+}
+
+// matches reports whether a lock or an event is wanted.
+func (q *query) matches(key, owner string) bool {
+	if q.Filter == "" {
+		return true
+	}
+	part := strings.ToLower(q.Filter)
+	for _, s := range []string{key, owner, printable(key)} {
+		if strings.Contains(strings.ToLower(s), part) {
+			return true
+		}
+	}
+	return false
+}
+
+// prefersJSON reports whether somebody accepts JSON, and does not like HTML as much.
+func prefersJSON(accept []string) bool {
+	var asJSON, asHTML float64
+	for _, part := range strings.Split(strings.Join(accept, ","), ",") {
+		kind, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		weight := 1.0
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			weight = q
+		}
+		switch kind {
+		case "application/json":
+			asJSON = weight
+		case "text/html":
+			asHTML = weight
+		}
+	}
+	return asJSON > asHTML
+}

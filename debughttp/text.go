@@ -1,0 +1,77 @@
+package debughttp
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxKey   = 1 << 10 // bytes of a key
+	maxShown = 200     // characters of it on the page
+	maxSaid  = 1000    // characters of an error
+)
+
+// printable returns s as it is if that shows all there is to see, and else as a Go string. What it
+// returns for two different strings is different.
+func printable(s string) string {
+	switch {
+	case !utf8.ValidString(s), strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }),
+		strings.HasPrefix(s, `"`), strings.TrimSpace(s) != s:
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// shorten cuts the middle out of what has more than limit characters.
+func shorten(s string, limit int) string {
+	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	all := []rune(s)
+	return fmt.Sprintf("%s … %s (%d characters)", string(all[:limit*3/4]), string(all[len(all)-limit/4:]), len(all))
+}
+
+var anyToken = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+
+// said returns the words of an error about key in one line. Some servers and proxies quote what they did
+// not understand, and that may have been a token. A key may look like one, and is none.
+func said(err error, key string) string {
+	parts := strings.Split(err.Error(), key)
+	for i, part := range parts {
+		parts[i] = anyToken.ReplaceAllString(part, "(token)")
+	}
+	text := strings.ReplaceAll(strings.Join(parts, key), "\n", "; ")
+	var line strings.Builder
+	for _, r := range strings.TrimPrefix(text, fmt.Sprintf("redimutex: %q: ", key)) {
+		if unicode.IsPrint(r) {
+			line.WriteRune(r)
+		} else {
+			line.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return shorten(line.String(), maxSaid)
+}
+
+// brief writes a time as people say it, no more exactly than they want to know. The script of the page
+// does the same.
+func brief(d time.Duration) string {
+	day := 24 * time.Hour
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Truncate(time.Second/10).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
+}
