@@ -25,7 +25,8 @@ who has it can release the lock.
               (a list with owner, waiting_ms and listening of each, which is
               null if it is not known; the first 100), queue_looked_ms (since a
               waiter last looked; -1: unknown), agree (how many servers have the
-              same holder), and servers, a list with address, the same, and
+              same holder), unsure (it may be held, if those that did not
+              answer say so), and servers, a list with address, the same, and
               error of each.
 
 With several servers the lock is held if a majority has the same holder; each
@@ -47,7 +48,8 @@ EXIT STATUS
   0   held
   1   free
   2   wrong usage
-  69  too few servers can be reached; stderr says why
+  69  too few servers can be reached, stderr says why; or they disagree so that
+      those that did not answer would decide
 `
 
 const exitFree = 1
@@ -85,15 +87,22 @@ func showCommand(args []string, t terminal) int {
 	} else {
 		r.print(t.out)
 	}
-	if r.Held {
+	switch {
+	case r.Held:
 		return exitOK
+	case r.Unsure:
+		return exitUnavailable
 	}
 	return exitFree
 }
 
 // print shows the view to people.
 func (r *lockView) print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s\n", printable(r.Key), r.sight)
+	what := r.sight.String()
+	if r.Unsure {
+		what = "perhaps held: the servers that did not answer would decide"
+	}
+	fmt.Fprintf(w, "%s: %s\n", printable(r.Key), what)
 	for i, q := range r.Queue {
 		fmt.Fprintf(w, "  %d. %s\n", i+1, q)
 	}
@@ -106,7 +115,7 @@ func (r *lockView) print(w io.Writer) {
 	if len(r.Servers) == 1 {
 		return
 	}
-	if !r.Held && r.Agree > 0 {
+	if !r.Held && !r.Unsure && r.Agree > 0 {
 		fmt.Fprintf(w, "  %d of %d servers have a holder, which is no majority: the lock is being taken or given up, or was lost\n", r.Agree, len(r.Servers))
 	}
 	for _, s := range r.Servers {

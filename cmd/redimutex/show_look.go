@@ -35,7 +35,8 @@ type waiterSight struct {
 type lockView struct {
 	Key string `json:"key"`
 	sight
-	Agree   int           `json:"agree"` // how many servers have the same holder, at most
+	Agree   int           `json:"agree"`  // how many servers have the same holder, at most
+	Unsure  bool          `json:"unsure"` // not held, unless those who did not answer say so
 	Queue   []waiterSight `json:"queue"`
 	Looked  int64         `json:"queue_looked_ms"`
 	Servers []serverSight `json:"servers"`
@@ -126,6 +127,7 @@ func (r *lockView) failure() error {
 func (r *lockView) conclude() {
 	r.sight = majority(r.views)
 	_, r.Agree = prevailing(r.views)
+	r.Unsure = !r.Held && r.Agree > 0 && !tooMany(len(r.views)-r.Agree-len(r.errs), len(r.views))
 	longest := server.View{}
 	for _, v := range r.views {
 		if v.Waiting > longest.Waiting {

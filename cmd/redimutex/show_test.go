@@ -163,8 +163,12 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	assert.Contains(t, out, a.Addr()+": held by web-1")
 	assert.Contains(t, out, b.Addr()+": free")
 
+	c.Kill() // it may have known the holder, too
+	status, out, _ = call(append([]string{"show", "job"}, flags...)...)
+	assert.Equal(t, exitUnavailable, status)
+	assert.Contains(t, out, "job: perhaps held: ")
+
 	b.Do("SET", "job", token, "PX", 60000)
-	c.Kill()
 	status, out, _ = call(append([]string{"show", "-json", "job"}, flags...)...)
 	assert.Equal(t, exitOK, status)
 	var v lockView
