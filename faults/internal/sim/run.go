@@ -40,7 +40,7 @@ func Main() {
 	os.Args = os.Args[:1]
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 	runtime.GOMAXPROCS(1) // the fewer run at once, the less can happen in another order
-	debug.SetGCPercent(-1)
+	debug.SetGCPercent(400)
 	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: c.Name, F: func(t *testing.T) { simulate(t, c) }}}, nil, nil)
 }
 
