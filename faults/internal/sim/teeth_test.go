@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,8 +39,8 @@ func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
 // the key is lost before that.
 func TestCheckerFindsBadRenewals(t *testing.T) {
 	lost := jumping
-	lost.Long = .3
-	c := Config{Name: "planted", Seed: 1, Want: 2000, Servers: 1, Renew: true, Weather: lost}
+	lost.Long, lost.Calm = .3, time.Second
+	c := Config{Name: "planted", Seed: 1, Want: 8000, Servers: 1, Renew: true, Weather: lost}
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Prolonged, healthy.First)
 	for name, bug := range map[string]Plant{
@@ -53,7 +54,9 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 		},
 	} {
 		c.Plant = bug
-		assert.NotZero(t, run(t, c).Prolonged, name)
+		r := run(t, c)
+		assert.NotZero(t, r.Prolonged, name)
+		t.Log(name, r.Prolonged)
 	}
 }
 
