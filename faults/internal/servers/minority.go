@@ -92,19 +92,21 @@ func minority(r *run) {
 			resume(servers, which)
 		})
 		r.quiet(before)
-		limit := minorityTTL / 40
-		if r.Long {
-			limit = promptly + lateness.quantile(0.99)
-		}
-		if got.within(limit) {
+		if got.within(minorityTTL / 40) { // half of the node timeout: nobody waited for a paused server
+
 			held++
 		} else {
-			r.note(fmt.Sprintf("Round %d with %d of 5 servers paused: error %v, Lock p99 %s, Unlock p99 %s, limit %s, %+d goroutines.",
-				tried, len(which), got.failed, ms(got.lock.quantile(0.99)), ms(got.unlock.quantile(0.99)), ms(limit), got.grown))
+			r.note(fmt.Sprintf("Round %d with %d of 5 servers paused: error %v, Lock p99 %s, Unlock p99 %s, %+d goroutines.",
+				tried, len(which), got.failed, ms(got.lock.quantile(0.99)), ms(got.unlock.quantile(0.99)), got.grown))
 		}
 		calm, late = append(calm, calmly.lock...), append(late, lateness...)
 		locked, unlocked = append(locked, got.lock...), append(unlocked, got.unlock...)
 		grown = max(grown, got.grown)
+	}
+	noise := max(late.quantile(0.99), calm.quantile(0.99))
+	if r.Long && max(locked.quantile(0.99), unlocked.quantile(0.99)) > promptly+noise {
+		held = 0
+		r.note(fmt.Sprintf("Too slow, even if %s more are granted for the noise of this machine.", ms(noise)))
 	}
 	r.figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
@@ -112,7 +114,8 @@ func minority(r *run) {
 			ms(locked.quantile(0.99)), ms(unlocked.quantile(0.99)), ms(calm.quantile(0.99)), grown),
 	})
 	r.note(fmt.Sprintf("A try is a round of %d calls of Lock and Unlock with one or two servers paused. Meanwhile this machine woke "+
-		"a goroutine that only looks at the clock %s late at p99, which the long version adds to the limit.", cycled, ms(late.quantile(0.99))))
+		"a goroutine that only looks at the clock %s late at p99. The long version adds that, or the p99 without the fault, to the limit.",
+		cycled, ms(late.quantile(0.99))))
 	peerMinority(r, servers, dialers)
 }
 

@@ -59,7 +59,7 @@ const askers = 5
 // left when nobody holds any lock.
 func orphans(r *run, s *scene, short int) {
 	held, tried, won := 0, 0, 0
-	for round := 0; r.more(round, short, 25*short); round++ {
+	for round := 0; r.more(round, short, 10*short); round++ {
 		r.round(func(t testing.TB) {
 			var tries []trial
 			for _, f := range all {

@@ -46,6 +46,9 @@ func watchHiccups() *hiccups {
 			case <-timer.C:
 				h.late = append(h.late, time.Since(due))
 			case <-h.stop:
+				if late := time.Since(due); late > 0 { // both were ready, after a long hiccup
+					h.late = append(h.late, late)
+				}
 				return
 			}
 		}
