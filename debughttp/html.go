@@ -32,6 +32,7 @@ var document = template.Must(template.New("page").Funcs(template.FuncMap{
 	"script": func() template.JS { return template.JS(pageJS) },
 	"orders": func() []order { return orders },
 	"brief":  func(ms int64) string { return brief(time.Duration(ms) * time.Millisecond) },
+	"round":  func(ms int64) string { return round(time.Duration(ms) * time.Millisecond) },
 	"clock":  func(t moment) string { return t.Format("15:04:05.000") },
 	"stamp":  func(t moment) string { return t.Format("2006-01-02 15:04:05 MST") },
 	"rfc":    func(t moment) string { return t.Format(time.RFC3339Nano) },

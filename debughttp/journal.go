@@ -17,6 +17,7 @@ const remembered = 200
 // would be gone before anybody looks, so trouble is kept apart.
 type journal struct {
 	mu      sync.Mutex
+	number  int // of the last event: the clock may be too coarse to tell which was first
 	all     ring
 	trouble ring
 }
@@ -24,6 +25,7 @@ type journal struct {
 // An entry is an event, or several of the same kind in a row for a key. It keeps neither the Lease nor
 // the Context, which would be kept alive.
 type entry struct {
+	number     int
 	at         time.Time
 	what       string
 	key, owner string
@@ -75,6 +77,8 @@ func (j *journal) add(e entry) {
 	bad := e.isTrouble()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.number++
+	e.number = j.number
 	j.all.add(e)
 	if bad {
 		j.trouble.add(e)
@@ -86,9 +90,9 @@ func (j *journal) last() (all, trouble []entry) {
 	j.mu.Lock()
 	all, trouble = slices.Clone(j.all.entries), slices.Clone(j.trouble.entries)
 	j.mu.Unlock()
-	newest := func(a, b entry) int { return b.at.Compare(a.at) }
-	slices.SortStableFunc(all, newest)
-	slices.SortStableFunc(trouble, newest)
+	newest := func(a, b entry) int { return b.number - a.number }
+	slices.SortFunc(all, newest)
+	slices.SortFunc(trouble, newest)
 	return all, trouble
 }
 
@@ -142,7 +146,7 @@ func (r *ring) repeated(e *entry) *entry {
 	}
 	var last *entry
 	for i := range r.entries {
-		if old := &r.entries[i]; old.key == e.key && (last == nil || old.at.After(last.at)) {
+		if old := &r.entries[i]; old.key == e.key && (last == nil || old.number > last.number) {
 			last = old
 		}
 	}

@@ -54,8 +54,9 @@ type lock struct {
 func (l *lock) urgent() bool { return l.held && float64(l.Left) < urgentBelow*float64(l.TTL) }
 
 type happening struct {
-	At   moment `json:"at"`
-	What string `json:"event"`
+	Number int    `json:"number"` // counts up
+	At     moment `json:"at"`
+	What   string `json:"event"`
 	named
 	Times   int     `json:"times"`
 	Tries   int     `json:"tries,omitempty"`
@@ -140,7 +141,7 @@ func (q *query) happenings(entries []entry) []happening {
 			continue
 		}
 		h := happening{
-			At: moment{e.at}, What: e.what, named: name(e.key, e.owner, e.fence), Times: e.times, Tries: e.tries,
+			Number: e.number, At: moment{e.at}, What: e.what, named: name(e.key, e.owner, e.fence), Times: e.times, Tries: e.tries,
 			Wait: ms(e.wait), Held: ms(e.held), Trouble: e.isTrouble(),
 		}
 		if e.err != nil {
@@ -152,7 +153,7 @@ func (q *query) happenings(entries []entry) []happening {
 	return shown
 }
 
-// words tells what is known of an event, apart from its key.
+// words tells what is known of an event, apart from its key and owner: the owner is mostly the same.
 func (h *happening) words(e *entry) string {
 	var all []string
 	add := func(ok bool, format string, args ...any) {
@@ -165,7 +166,6 @@ func (h *happening) words(e *entry) string {
 	add(e.wait > 0, "waited %s", brief(e.wait))
 	add(e.held > 0, "held %s", brief(e.held))
 	add(h.Fence > 0, "fence %d", h.Fence)
-	add(h.Owner != "", "owner %s", h.Owner)
 	add(h.Error != "", "%s", h.Error)
 	return strings.Join(all, " · ")
 }

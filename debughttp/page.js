@@ -9,7 +9,7 @@
   let heldAt = 0, first = null; // when the figures were true, and those that we have seen first
   const rows = new Map(); // of the locks that are held, with what they were when we asked
 
-  // brief does what the function of that name does on the server.
+  // brief and round do what the functions of that name do on the server.
   const brief = ms => {
     const s = ms / 1000, whole = Math.floor;
     if (ms < 1) return `${whole(ms * 1000)} µs`;
@@ -19,6 +19,7 @@
     if (s < 86400) return `${whole(s / 3600)} h ${whole(s % 3600 / 60)} min`;
     return `${whole(s / 86400)} d ${whole(s % 86400 / 3600)} h`;
   };
+  const round = ms => brief(ms).replace(/\.0 s$/, " s").replace(/ (min|h|d) 0 \w+$/, " $1");
   // Text that stays is not touched, so that what somebody has selected stays selected.
   const write = (element, value) => {
     const text = String(value ?? "");
@@ -94,7 +95,7 @@
     const meter = $("meter", row);
     Object.assign(meter, { max: lock.ttl_ms, optimum: lock.ttl_ms, high: lock.ttl_ms / 2, low: lock.ttl_ms / 4 });
     fill(row, {
-      shown: lock.shown, owner: lock.owner, fence: lock.fence, ttl: brief(lock.ttl_ms),
+      shown: lock.shown, owner: lock.owner, fence: lock.fence, ttl: round(lock.ttl_ms),
       waiting: lock.idle ? `${lock.waiting}, kept idle` : lock.waiting,
     });
     rows.set(row, lock);
@@ -108,7 +109,7 @@
   const show = (look, asked) => {
     heldAt = asked;
     rows.clear();
-    const key = lock => lock.key + (lock.key_bytes ?? ""), event = e => `${e.at} ${e.event} ${e.key}`;
+    const key = lock => lock.key + (lock.key_bytes ?? ""), event = e => String(e.number);
     list("held", "t-held", look.held, key, showHeld);
     list("waited_for", "t-waited_for", look.waited_for, key, showWaited);
     list("trouble", "t-event", look.trouble, event, showEvent);

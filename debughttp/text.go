@@ -41,11 +41,13 @@ var anyToken = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-
 // said returns the words of an error about key in one line. Some servers and proxies quote what they did
 // not understand, and that may have been a token. A key may look like one, and is none.
 func said(err error, key string) string {
-	parts := strings.Split(err.Error(), key)
-	for i, part := range parts {
-		parts[i] = anyToken.ReplaceAllString(part, "(token)")
-	}
-	text := strings.ReplaceAll(strings.Join(parts, key), "\n", "; ")
+	text := anyToken.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		if strings.Contains(key, found) {
+			return found
+		}
+		return "(token)"
+	})
+	text = strings.ReplaceAll(text, "\n", "; ")
 	var line strings.Builder
 	for _, r := range strings.TrimPrefix(text, fmt.Sprintf("redimutex: %q: ", key)) {
 		if unicode.IsPrint(r) {
@@ -55,6 +57,11 @@ func said(err error, key string) string {
 		}
 	}
 	return shorten(line.String(), maxSaid)
+}
+
+// round is brief without the parts that are zero, for times that somebody has set.
+func round(d time.Duration) string {
+	return strings.NewReplacer(".0 s", " s", " min 0 s", " min", " h 0 min", " h", " d 0 h", " d").Replace(brief(d))
 }
 
 // brief writes a time as people say it, no more exactly than they want to know. The script of the page
