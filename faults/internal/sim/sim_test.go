@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -10,8 +11,15 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
+// skipped says why the tests are not run.
+var skipped string
+
 func TestMain(m *testing.M) {
 	Main()
+	if skipped != "" {
+		fmt.Println("skipped:", skipped)
+		return
+	}
 	os.Exit(m.Run())
 }
 
