@@ -31,7 +31,7 @@
 //
 // A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page
 // shows it: as it is, or as a Go string where it has other than printable characters in it. times is how
-// often an event was repeated. more says how many held and waited_for were left out.
+// often an event was repeated, and number counts events up. more says how many held and waited_for were left out.
 //
 // These can be added to the address of the page as well:
 //

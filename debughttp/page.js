@@ -12,6 +12,7 @@
   // brief and round do what the functions of that name do on the server.
   const brief = ms => {
     const s = ms / 1000, whole = Math.floor;
+    if (ms <= 0) return "0 s";
     if (ms < 1) return `${whole(ms * 1000)} µs`;
     if (s < 1) return `${whole(ms)} ms`;
     if (s < 60) return `${(whole(s * 10) / 10).toFixed(1)} s`;
@@ -109,7 +110,7 @@
   const show = (look, asked) => {
     heldAt = asked;
     rows.clear();
-    const key = lock => lock.key + (lock.key_bytes ?? ""), event = e => String(e.number);
+    const key = lock => `${lock.shown} ${lock.key}`, event = e => String(e.number);
     list("held", "t-held", look.held, key, showHeld);
     list("waited_for", "t-waited_for", look.waited_for, key, showWaited);
     list("trouble", "t-event", look.trouble, event, showEvent);

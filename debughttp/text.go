@@ -69,6 +69,8 @@ func round(d time.Duration) string {
 func brief(d time.Duration) string {
 	day := 24 * time.Hour
 	switch {
+	case d <= 0:
+		return "0 s"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:

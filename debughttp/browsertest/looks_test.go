@@ -22,7 +22,7 @@ func TestNothingIsWiderThanTheWindow(t *testing.T) {
 	require.NoError(t, b.scene.play())
 	b.scene.hold(strings.Repeat("long", 200))
 	b.scene.wait(strings.Repeat("w", 300), 1)
-	for _, width := range []int{320, 360, 700, 720, 1024, 1600} {
+	for _, width := range []int{320, 360, 700, 864, 865, 1024, 1600} {
 		require.NoError(t, view(b.ctx, width, 800, false))
 		b.load("")
 		assert.Equal(t, width, value[int](b, `innerWidth`))
@@ -58,8 +58,8 @@ func TestTextIsLegibleInTheLightAndInTheDark(t *testing.T) {
 	backs := make(map[string]bool)
 	for _, dark := range []bool{false, true} {
 		require.NoError(t, view(b.ctx, 1100, 800, dark))
-		for class, left := range map[string]int{"": 9000, "late": 4000, "ending": 2000} {
-			b.front.set(0, held(left, 10_000))
+		for class, left := range map[string]int{"": 9_000_000, "late": 4_000_000, "ending": 2_000_000} {
+			b.front.set(0, held(left, 10_000_000))
 			b.load("")
 			assert.Equal(t, class, value[string](b, `document.querySelector("#held tbody tr").className`))
 			assert.Empty(t, value[string](b, faint), "dark: %v, %s", dark, class)

@@ -62,6 +62,8 @@ func take(url, file string, width, height int, dark bool) error {
 		return err
 	}
 	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, time.Minute) // a machine that is too slow may miss the moment
+	defer stop()
 	if err := view(ctx, width, height, dark); err != nil {
 		return err
 	}
