@@ -74,29 +74,35 @@ func (a *attempt) takeHeir() bool {
 	return true
 }
 
-// leave passes the turn on. The caller has it.
+// leave passes the turn on. The caller has it. The time of a kept tenure may have ended during the turn,
+// and then nobody else could give it back; so that is looked at after the turn.
 func (l *line) leave() {
-	orphan := l.heir != nil
-	if !l.Leave() && orphan {
-		l.disinherit()
+	orphan, kept := l.heir != nil, l.kept
+	if !l.Leave() && (orphan || kept != nil && kept.spent()) {
+		l.tidy()
 	}
 }
 
 // quit ends the waiting of w, who may have the turn already.
 func (l *line) quit(w *gate.Waiter) {
 	if w.Quit() {
-		l.disinherit()
+		l.tidy()
 	}
 }
 
-// disinherit drops an heir whose turn nobody has taken. If somebody has by now, it is his.
-func (l *line) disinherit() {
+// tidy gives back what must not be left at the line while nobody has the turn: an heir, and a kept
+// tenure whose time is over. If somebody has the turn by now, both are his.
+func (l *line) tidy() {
 	if !l.TryEnter() {
 		return
 	}
 	if h := l.heir; h != nil {
 		l.heir = nil
 		h.drop()
+	}
+	if t := l.kept; t != nil && t.spent() {
+		l.kept = nil
+		t.drop()
 	}
 	l.leave()
 }

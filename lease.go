@@ -160,6 +160,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	req.TTL = ttl
 	e := quorum.Extension{Request: &req}
 	if !t.life.Exclusively(ctx.Done(), func() {
+		if ttl < t.mutex.config.ttl {
+			t.reuse.end() // whose end is counted on the TTL
+		}
 		// A server may shorten the lease without our hearing of it, so the new end counts from now on.
 		t.life.Limit(time.Now().Add(ttl - quorum.Drift(ttl)))
 		t.mutex.client.quorum.Extend(ctx, []*quorum.Extension{&e})
@@ -187,6 +190,9 @@ func (l *Lease) release(ctx context.Context) error {
 	var err error
 	if kept := t.keep(now); kept {
 		l.end(ErrUnlocked)
+		if l.watch.Load() != unlocked {
+			t.life.Forget() // a tenure may see many holds
+		}
 		t.line.leave()
 	} else {
 		t.reuse.end()

@@ -12,7 +12,8 @@ import (
 // servers: lock caching, as Lustre and AFS do it.
 //
 // Invariant: a tenure in line.kept belongs to nobody. Whoever has the turn may take it, and has to
-// use it or give it back.
+// use it or give it back. Whoever ends its time, or the Client, gives it back if nobody has the turn;
+// else who leaves the turn does.
 type reuse struct {
 	over  atomic.Bool   // no further hold: the time is over, or the lock lost
 	until time.Duration // since epoch: no further hold after that; the validity is good for longer
@@ -25,6 +26,9 @@ type reuse struct {
 var epoch = time.Now()
 
 func (r *reuse) end() { r.over.Store(true) }
+
+// spent reports whether the tenure must not be kept any longer.
+func (t *tenure) spent() bool { return t.reuse.over.Load() || t.mutex.client.closed.Load() }
 
 // begin makes the tenure ready for further holds, if it is to have any.
 func (t *tenure) begin() {
@@ -61,14 +65,18 @@ func (t *tenure) keep(now time.Duration) bool {
 // back himself.
 func (t *tenure) idle() {
 	t.reuse.end()
-	if !t.line.TryEnter() {
+	t.line.tidy()
+}
+
+// drop gives the lock back: in the background, or at once where there is none any more.
+func (t *tenure) drop() {
+	if !t.mutex.client.closed.Load() {
+		t.sweep()
 		return
 	}
-	defer t.line.leave()
-	if t.line.kept == t {
-		t.line.kept = nil
-		t.sweep()
-	}
+	t.reuse.end()
+	_ = t.release(context.Background(), time.Now()) // what remains expires
+	t.mutex.client.part(t.mutex.key, t.line)
 }
 
 // sweep gives the lock back in the background.

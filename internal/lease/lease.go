@@ -109,6 +109,14 @@ func (l *Lease) AfterEnd(f func()) {
 	}
 }
 
+// Forget drops what AfterEnd has been told so far, unless the lease has ended.
+func (l *Lease) Forget() {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	clear(l.after)
+	l.after = l.after[:0]
+}
+
 // End ends the lease for the reason err. If it had ended before, was is the reason of that; an
 // expiry that no timer has noticed yet counts. renewing is nil, or is closed when a renewal that
 // was under way is over.
