@@ -48,10 +48,10 @@ type lock struct {
 	Waiting int    `json:"waiting"`
 	Error   string `json:"error,omitempty"`
 
-	held bool
+	info *redimutex.LockInfo
 }
 
-func (l *lock) urgent() bool { return l.held && float64(l.Left) < urgentBelow*float64(l.TTL) }
+func (l *lock) urgent() bool { return l.info.Held && float64(l.Left) < urgentBelow*float64(l.TTL) }
 
 type happening struct {
 	Number int    `json:"number"` // counts up
@@ -116,7 +116,7 @@ func (q *query) first(all []*lock) ([]*lock, int) {
 
 // newLock leaves the names as they are, because few of many are shown.
 func newLock(info *redimutex.LockInfo, now time.Time) *lock {
-	l := &lock{named: named{Key: info.Key, Owner: info.Owner, Fence: info.Fence}, held: info.Held, Idle: info.Idle, Waiting: info.Waiting}
+	l := &lock{named: named{Key: info.Key, Owner: info.Owner, Fence: info.Fence}, info: info, Idle: info.Idle, Waiting: info.Waiting}
 	if info.Held {
 		l.Age, l.Left, l.TTL = now.Sub(info.Since).Milliseconds(), max(info.Until.Sub(now), 0).Milliseconds(), info.TTL.Milliseconds()
 	}

@@ -39,19 +39,22 @@ var orders = []order{
 	{"urgent", "running out first, then the oldest", func(a, b *lock) int {
 		switch ua, ub := a.urgent(), b.urgent(); {
 		case ua && ub:
-			return cmp.Compare(a.Left, b.Left)
+			return left(a, b)
 		case ua:
 			return -1
 		case ub:
 			return 1
 		}
-		return cmp.Compare(b.Age, a.Age)
+		return age(a, b)
 	}},
-	{"left", "least time left first", func(a, b *lock) int { return cmp.Compare(a.Left, b.Left) }},
-	{"age", "oldest first", func(a, b *lock) int { return cmp.Compare(b.Age, a.Age) }},
+	{"left", "least time left first", left},
+	{"age", "oldest first", age},
 	{"waiting", "most waiters first", func(a, b *lock) int { return cmp.Compare(b.Waiting, a.Waiting) }},
 	{"key", "by key", func(*lock, *lock) int { return 0 }},
 }
+
+func left(a, b *lock) int { return a.info.Until.Compare(b.info.Until) }
+func age(a, b *lock) int  { return a.info.Since.Compare(b.info.Since) }
 
 func newQuery(r *http.Request) (*query, error) {
 	form := r.URL.Query()
