@@ -42,16 +42,20 @@ func (m *Mutex) enter(ctx context.Context) (attempt, error) {
 	}
 	w := line.Join(m.config)
 	c.counters.waiting.Add(1)
-	defer c.counters.waiting.Add(-1)
+	called := false
+	defer func() {
+		c.counters.waiting.Add(-1)
+		if !called { // also when a function of the caller's has panicked
+			line.quit(w)
+			c.part(m.key, line)
+		}
+	}()
 	if m.traced() {
 		m.tell(stepWaiting, Event{Context: ctx})
 	}
-	if err := a.queue(ctx, w); err != nil {
-		line.quit(w)
-		c.part(m.key, line)
-		return a, err
-	}
-	return a, nil
+	err = a.queue(ctx, w)
+	called = err == nil
+	return a, err
 }
 
 // gaveUp takes in that the call ends without the lock.
@@ -127,34 +131,14 @@ func (m *Mutex) tryEnter(ctx context.Context) (attempt, error) {
 	return a, nil
 }
 
-// run tries until it has the lock, or has to give up, and passes the turn on in that case.
+// run gets the lock, or has to give up and passes the turn on.
 func (a *attempt) run(ctx context.Context) (*Lease, error) {
 	m, c := a.mutex, a.mutex.client
 	if l := a.inherit(ctx); l != nil {
 		return l, nil
 	}
-	var t *tenure
-	var err error
-	if a.takeHeir() {
-		err = m.standing(a.line)
-	} else {
-		a.token = m.config.token()
-		if m.config.queue && !a.single {
-			a.place = &place{name: a.token}
-		}
-		t, err = a.try(ctx)
-	}
-	if err != nil && !a.single {
-		c.counters.waiting.Add(1)
-		t, err = a.retry(ctx, err)
-		c.counters.waiting.Add(-1)
-	}
-	if a.place != nil {
-		a.place.leave(a, t)
-	}
+	t, err := a.win(ctx)
 	if err != nil {
-		a.line.leave()
-		c.part(m.key, a.line)
 		return nil, a.gaveUp(ctx, err)
 	}
 	t.begin()
@@ -170,14 +154,45 @@ func (a *attempt) run(ctx context.Context) (*Lease, error) {
 		c.counters.contended.Add(1)
 	}
 	if m.traced() {
-		m.tell(stepAcquired, Event{Context: ctx, Lease: l, Attempt: a.tries, Wait: wait, Until: l.Until()})
+		m.tellAcquired(Event{Context: ctx, Lease: l, Attempt: a.tries, Wait: wait, Until: l.Until()})
 	}
 	return l, nil
+}
+
+// win asks the servers until it has the lock, or has to give up. Then the turn is passed on, also when a
+// function of the caller's, such as one of a Trace, panics or ends the goroutine.
+func (a *attempt) win(ctx context.Context) (t *tenure, err error) {
+	m := a.mutex
+	defer func() {
+		if a.place != nil {
+			a.place.leave(a, t)
+		}
+		if t == nil {
+			a.line.leave()
+			m.client.part(m.key, a.line)
+		}
+	}()
+	a.giveBackKept(ctx)
+	if a.takeHeir() {
+		err = m.standing(a.line)
+	} else {
+		a.token = m.config.token()
+		if m.config.queue && !a.single {
+			a.place = &place{name: a.token}
+		}
+		t, err = a.try(ctx)
+	}
+	if err != nil && !a.single {
+		t, err = a.retry(ctx, err)
+	}
+	return t, err
 }
 
 // retry goes on trying after a try that failed with err.
 func (a *attempt) retry(ctx context.Context, err error) (*tenure, error) {
 	m := a.mutex
+	m.client.counters.waiting.Add(1)
+	defer m.client.counters.waiting.Add(-1)
 	for {
 		var refused *serversError
 		switch {

@@ -195,20 +195,27 @@ func (l *Lease) release(ctx context.Context) error {
 		}
 		t.line.leave()
 	} else {
-		t.reuse.end()
-		err = t.release(ctx, epoch.Add(now))
-		if err == nil {
-			l.end(ErrUnlocked)
-		} else {
-			l.lost()
-		}
-		t.line.leave()
-		c.part(m.key, t.line)
+		err = l.giveBack(ctx, now)
 	}
 	c.counters.released.Add(1)
 	c.counters.holdTime.Add(int64(now - l.began))
 	if m.traced() {
 		m.tell(stepReleased, Event{Lease: l, Held: time.Since(epoch) - l.began, Err: err})
+	}
+	return err
+}
+
+// giveBack gives the lock back and passes the turn on, also when a Trace that is told of a loss panics.
+func (l *Lease) giveBack(ctx context.Context, now time.Duration) error {
+	t := l.tenure
+	defer t.mutex.client.part(t.mutex.key, t.line)
+	defer t.line.leave()
+	t.reuse.end()
+	err := t.release(ctx, epoch.Add(now))
+	if err == nil {
+		l.end(ErrUnlocked)
+	} else {
+		l.lost()
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func (t *tenure) again(ctx context.Context, m *Mutex, began, now time.Duration) 
 	c.counters.waitTime.Add(int64(now - began))
 	if m.traced() {
 		t.now.Store(l)
-		m.tell(stepAcquired, Event{Context: ctx, Lease: l, Wait: now - began, Until: l.Until()})
+		m.tellAcquired(Event{Context: ctx, Lease: l, Wait: now - began, Until: l.Until()})
 	}
 	return l
 }
@@ -137,27 +137,36 @@ func (m *Mutex) recent(ctx context.Context) *Lease {
 	return nil
 }
 
-// inherit takes over what the last hold has left at the line: a hold, or nothing but the turn. The
-// caller has the turn and has joined the line.
+// inherit takes over what the last hold has left at the line, if it can be used. The caller has the
+// turn and has joined the line.
 func (a *attempt) inherit(ctx context.Context) *Lease {
 	t, m := a.line.kept, a.mutex
 	if t == nil {
 		return nil
 	}
-	a.line.kept = nil
 	now := time.Since(epoch)
-	if t.usable(m, now) && ctx.Err() == nil {
-		m.client.part(m.key, a.line) // the kept tenure had joined as well
-		m.last.Store(a.line)
-		return t.again(ctx, m, a.began.Sub(epoch), now)
+	if !t.usable(m, now) || ctx.Err() != nil {
+		return nil
 	}
+	a.line.kept = nil
+	m.client.part(m.key, a.line) // the kept tenure had joined as well
+	m.last.Store(a.line)
+	return t.again(ctx, m, a.began.Sub(epoch), now)
+}
+
+// giveBackKept gives back what the last hold has left at the line and nobody has inherited.
+func (a *attempt) giveBackKept(ctx context.Context) {
+	t, m := a.line.kept, a.mutex
+	if t == nil {
+		return
+	}
+	a.line.kept = nil
+	defer m.client.part(m.key, a.line)
 	t.reuse.end()
 	if t.release(context.WithoutCancel(ctx), time.Now()) != nil {
 		req := t.request()
 		m.client.quorum.Sweep(&req, quorum.Grant{})
 	}
-	m.client.part(m.key, a.line)
-	return nil
 }
 
 // dropKept gives back what the last hold has left at the line, when the Client is closed.

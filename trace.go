@@ -95,6 +95,19 @@ func (m *Mutex) tell(step func(*Trace) func(Event), e Event) {
 	}
 }
 
+// tellAcquired tells of a hold that has begun. If who is told panics or ends the goroutine, the caller
+// never learns that he has the lock.
+func (m *Mutex) tellAcquired(e Event) {
+	told := false
+	defer func() {
+		if !told && m.hold.CompareAndSwap(e.Lease, nil) {
+			_ = e.Lease.release(context.Background())
+		}
+	}()
+	m.tell(stepAcquired, e)
+	told = true
+}
+
 func (t *Trace) tell(step func(*Trace) func(Event), e Event) {
 	if f := step(t); f != nil {
 		f(e)
