@@ -3,15 +3,20 @@ package redimutex_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // fight has goroutines of several clients lock and unlock, and returns after so many holds.
@@ -175,4 +180,112 @@ func TestThePlaceOfTheOnlyWaiterIsGivenUpWhenHeLeavesDuringTheRelease(t *testing
 	other.Unlock()
 	s.Do("DEL", "keep")
 	listening.gets(time.Now())
+}
+
+// The claim of the next waiter runs while the one before waits for the reply to his release.
+func TestAPlaceWhoseClaimHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue())
+	s.Do("SET", "keep", "foreign", "PX", 60000)
+	listening := queue(t, s, c.Mutex("keep"), 0) // keeps the subscriber up
+	m, next := c.Mutex("k"), c.Mutex("k")
+	m.Lock()
+	held := make(chan error, 1)
+	go func() { next.Lock(); held <- next.UnlockContext(t.Context()) }()
+	redistest.Wait(t, "the local waiter", func() bool { return c.Locks()[0].Waiting == 1 })
+	lapsed := false
+	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
+		reply, err := run()
+		if err == nil && len(args) == 10 && args[2] == "k" { // the releasing script
+			pool.Set(nil)
+			assert.True(t, exists(t, s, "k"), "the lock was handed on")
+			redistest.Wait(t, "the claim lapses", func() bool { return !exists(t, s, "k") })
+			lapsed = true
+		}
+		return reply, err
+	})
+	m.Unlock()
+	assert.True(t, lapsed)
+	assert.NoError(t, <-held, "the next one had the lock")
+	s.Do("DEL", "keep")
+	listening.gets(time.Now())
+}
+
+// Where the heir's place is of no use, the next waiter has one of his own, and nothing else is in the queue.
+func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
+	t.Parallel()
+	const nodeTimeout = 300 * time.Millisecond
+	for what, release := range map[string]func(run func() (any, error), quit, unlock func(), swept <-chan struct{}) (any, error){
+		"the one that it was for has left, and the next has other options": func(run func() (any, error), quit, _ func(), _ <-chan struct{}) (any, error) {
+			reply, err := run()
+			quit()
+			return reply, err
+		},
+		"the reply to the release is lost": func(run func() (any, error), _, _ func(), _ <-chan struct{}) (any, error) {
+			_, _ = run()
+			return nil, redistest.ErrCut
+		},
+		"the release is executed after the unlocker has gone": func(run func() (any, error), _, unlock func(), swept <-chan struct{}) (any, error) {
+			unlock()
+			<-swept
+			return run()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+			c := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithNodeTimeout(nodeTimeout))
+			m := c.Mutex("k")
+			m.Lock()
+			other := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+			got := make(chan struct{})
+			go func() { other.Lock(); close(got) }()
+			waitQueued(t, s, "k", 1)
+			s.Do("SET", "keep", "foreign", "PX", 60000)
+			listening := queue(t, s, c.Mutex("keep"), 0) // keeps the subscriber up
+			first, quit := context.WithCancel(t.Context())
+			waited, next := make(chan error, 1), make(chan error, 1)
+			go func() { waited <- c.Mutex("k").LockContext(first, 0) }()
+			redistest.Wait(t, "the first local waiter", func() bool { return c.Locks()[0].Waiting == 1 })
+			last := c.Mutex("k", redimutex.WithOwner("last"))
+			go func() { next <- last.LockContext(t.Context(), 0) }()
+			redistest.Wait(t, "the second local waiter", func() bool { return c.Locks()[0].Waiting == 2 })
+
+			unlocking, unlock := context.WithCancel(t.Context())
+			defer unlock()
+			swept := make(chan struct{})
+			var sweeping sync.Once
+			var releasing atomic.Bool
+			pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
+				switch {
+				case len(args) != 10 || args[2] != "k": // not the releasing script
+				case args[9] != "" && releasing.CompareAndSwap(false, true):
+					return release(run, func() { quit(); assert.ErrorIs(t, <-waited, context.Canceled) }, unlock, swept)
+				case args[6] != "":
+					reply, err := run()
+					sweeping.Do(func() { close(swept) })
+					return reply, err
+				}
+				return run()
+			})
+			unlocked := m.UnlockContext(unlocking)
+			t.Log("Unlock:", unlocked)
+			<-got
+			quit()
+			var waiting []string
+			in := func(name string) bool { return strings.HasSuffix(name, "last") }
+			redistest.Wait(t, "the last waiter is in the queue, alone", func() bool {
+				waiting, _ = redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
+				return slices.ContainsFunc(waiting, in) && len(waiting) == 1
+			})
+			other.Unlock()
+			require.NoError(t, <-next)
+			last.Unlock()
+			s.Do("DEL", "keep")
+			listening.gets(time.Now())
+		})
+	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -128,4 +130,31 @@ func TestATenureThatWasShortenedIsNotKept(t *testing.T) {
 	require.NoError(t, m.Lease().Extend(t.Context(), time.Second))
 	m.Unlock()
 	assert.Empty(t, s.Keys())
+}
+
+// Lines come and go with those who use them; one key must never have two.
+func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
+	t.Parallel()
+	pool := redistest.NewBetween(redistest.Start(t).Pool())
+	var asking, most atomic.Int64
+	pool.Set(func(func() (any, error), string, []any) (any, error) {
+		if n := asking.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		runtime.Gosched()
+		asking.Add(-1)
+		return nil, redis.Error("LOADING not yet")
+	})
+	c := newClient(t, []redimutex.Pool{pool})
+	var group sync.WaitGroup
+	for range 8 {
+		m := c.Mutex("k")
+		group.Go(func() {
+			for range 5000 {
+				assert.Error(t, m.TryLockContext(t.Context()))
+			}
+		})
+	}
+	group.Wait()
+	assert.EqualValues(t, 1, most.Load(), "one at a time speaks to the server")
 }

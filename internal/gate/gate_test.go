@@ -102,10 +102,10 @@ func TestTheLastWaiterThatQuitsWithTheTurnFreesTheGate(t *testing.T) {
 func TestAShutGateSendsAllAwayWhoWait(t *testing.T) {
 	var g gate.Gate
 	require.True(t, g.TryEnter())
-	waiting, quitter := g.Join(nil), g.Join(nil)
+	waiting, another, quitter := g.Join(nil), g.Join(nil), g.Join(nil)
 	g.Shut()
 	late := g.Join(nil)
-	for _, w := range []*gate.Waiter{waiting, late} {
+	for _, w := range []*gate.Waiter{waiting, another, late} {
 		require.True(t, has(w))
 		assert.True(t, w.Shut())
 		assert.False(t, w.Quit(), "there was no turn to give up")
@@ -151,6 +151,19 @@ func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
 		other.Quit()
 		g.Leave()
 	}
+}
+
+// A place that were given back twice would be given to two.
+func TestNoPlaceIsGivenToTwo(t *testing.T) {
+	var g gate.Gate
+	require.True(t, g.TryEnter())
+	w := g.Join(nil)
+	g.Leave()
+	require.True(t, w.Quit(), "nobody else had the turn")
+	require.True(t, g.TryEnter())
+	g.Leave()
+	require.True(t, g.TryEnter())
+	assert.NotSame(t, g.Join(nil), g.Join(nil))
 }
 
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
