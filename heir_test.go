@@ -240,6 +240,8 @@ func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
 			c := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithNodeTimeout(nodeTimeout))
 			m := c.Mutex("k")
 			m.Lock()
+			m.Unlock() // the server knows the script from now on
+			m.Lock()
 			other := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
 			got := make(chan struct{})
 			go func() { other.Lock(); close(got) }()
