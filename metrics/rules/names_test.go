@@ -71,6 +71,9 @@ func attributes(n ast.Node) (names []string) {
 	if !ok || !map[string]bool{"Debug": true, "Info": true, "Warn": true, "Error": true}[method.Sel.Name] {
 		return nil
 	}
+	if x, _ := method.X.(*ast.Ident); x != nil && x.Name == "http" {
+		return nil // http.Error answers, and logs nothing
+	}
 	for i := 1; i < len(call.Args); i += 2 {
 		if word, ok := call.Args[i].(*ast.BasicLit); ok && word.Kind == token.STRING {
 			name, _ := strconv.Unquote(word.Value)
