@@ -3,6 +3,7 @@ package redimutex_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // halted returns a Trace that stops a call which begins to wait, until it is told to go on.
@@ -157,4 +159,27 @@ func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 	}
 	group.Wait()
 	assert.EqualValues(t, 1, most.Load(), "one at a time speaks to the server")
+}
+
+// A message may come so late that what it tells of has lapsed, and another has the lock.
+func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "k", "foreign", "PX", 60_000)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
+	locked := make(chan struct{})
+	go func() { m.Lock(); close(locked) }()
+	waitQueued(t, s, "k", 1)
+	member, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, 0), nil)
+	require.NoError(t, err)
+	fields := strings.Fields(member[0])
+	looks := calls(t, s, "evalsha")
+	redistest.Wait(t, "some messages, and looks", func() bool {
+		s.Do("PUBLISH", fields[0], "0 1 0 "+fields[3])
+		return calls(t, s, "evalsha") > looks+20
+	})
+	assert.False(t, ended(locked))
+	s.Do("DEL", "k")
+	<-locked
+	m.Unlock()
 }

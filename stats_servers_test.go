@@ -28,7 +28,10 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	redistest.Wait(t, "the failed extension", counted(2))
 	m.Unlock()
 	redistest.Wait(t, "the failed release", counted(3))
-	assert.Equal(t, []int64{0, 3, 0}, client.Stats().Errors)
+	failed := client.Stats().Errors
+	assert.Zero(t, failed[0])
+	assert.GreaterOrEqual(t, failed[1], int64(3), "and the first release, if it was still under way")
+	assert.Zero(t, failed[2])
 }
 
 func TestACallerThatGivesUpIsNoErrorOfAServer(t *testing.T) {
