@@ -183,3 +183,34 @@ func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
 	<-locked
 	m.Unlock()
 }
+
+// A process may lock a million keys, one after the other.
+func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, option := range map[string]redimutex.Option{
+		"plain": redimutex.WithPollInterval(time.Millisecond), "queue": redimutex.WithQueue(), "reuse": redimutex.WithLeaseReuse(5 * time.Millisecond),
+	} {
+		c := newClient(t, []redimutex.Pool{s.Pool()}, option)
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				for range 100 {
+					m := c.Mutex(name)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+					err := m.LockContext(ctx, 0)
+					if i%2 == 0 && err != nil {
+						err = m.TryLockContext(t.Context())
+					}
+					cancel()
+					if err == nil {
+						m.Unlock()
+					}
+				}
+			})
+		}
+		group.Wait()
+		redistest.Wait(t, name+": nothing is remembered", func() bool { return c.Lines() == 0 })
+	}
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
