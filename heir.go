@@ -45,8 +45,8 @@ func (h *heir) settle(t *tenure, req *server.Request, err error) {
 		p.seen = p.arrived - 1 // he may have been given the lock at once
 		t.line.heir = h
 	case p.arrived == 0 && err == nil:
-		p.waiter.Leave() // the lock was lost, or there was no room
-	default:
+		p.waiter.Leave() // there was no room for him
+	default: // he may be in the queue, or be put there yet
 		p.cut = true
 		h.drop()
 	}

@@ -16,8 +16,9 @@ func (m *Mutex) TryLock() bool {
 }
 
 // TryLockContext tries once to lock m. It does not wait for another holder, nor for a goroutine of
-// this process that waits for the lock already; the try itself takes one node timeout at most. The
-// errors are those of [Mutex.LockContext].
+// this process that waits for the lock already; the try itself takes one node timeout at most. In the
+// moment when another goroutine of this process gives up waiting, it may find the lock held though it
+// is free. The errors are those of [Mutex.LockContext].
 func (m *Mutex) TryLockContext(ctx context.Context) error {
 	_, err := m.tryLock(ctx)
 	return err
