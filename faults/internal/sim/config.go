@@ -18,6 +18,7 @@ type Config struct {
 
 	Weather Weather
 	Plant   Plant
+	Beyond  bool // more than the library promises to withstand: it is not judged
 	Lapse   bool // every hold is made to lapse; see lapse.go
 	Trace   bool // keep all events of the first episode
 }
@@ -25,6 +26,7 @@ type Config struct {
 // A Weather is which faults there are, and how many.
 type Weather struct {
 	Drift   float64       // the servers' clocks run faster or slower by up to this share
+	Slewed  bool          // they are corrected, as NTP does it, and are never off by more than a millisecond
 	Offset  time.Duration // and are off by up to this
 	Slow    float64       // share of the messages that take long, up to two TTLs
 	Break   float64       // share of the exchanges that end with a broken connection

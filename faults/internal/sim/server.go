@@ -13,6 +13,7 @@ type server struct {
 	number int
 	faults *rand.Rand
 	rate   float64       // how fast its clock runs
+	phase  time.Duration // of its corrections, where it is corrected
 	offset time.Duration // by how much it is ahead at the beginning, and after jumps
 
 	mu         sync.Mutex // one command at a time
@@ -39,6 +40,9 @@ const bubbleYear = 1_000_000_000_000_000
 func newServer(w *world, number int) *server {
 	s := &server{world: w, number: number, faults: w.stream("server", number), subscribed: make(map[string][]*conn)}
 	s.rate = 1 + w.Weather.Drift*(2*s.faults.Float64()-1)
+	if w.Weather.Slewed {
+		s.phase = between(s.faults, 0, 2*slew)
+	}
 	if w.Weather.Offset > 0 {
 		s.offset = between(s.faults, 0, w.Weather.Offset)
 	}
@@ -52,9 +56,19 @@ func (s *server) forget() {
 	s.data, s.expires, s.known = make(map[string]*value), make(map[string]int64), make(map[string]bool)
 }
 
+// slew is how long a clock that is corrected runs wrong in one direction, before it does in the other.
+const slew = 100 * time.Millisecond
+
 // clock is the server's time in µs.
 func (s *server) clock() int64 {
-	return bubbleYear + (time.Duration(float64(s.world.now())*s.rate) + s.offset).Microseconds()
+	now := s.world.now()
+	wrong := now // for so long
+	if s.world.Weather.Slewed {
+		if wrong = (now + s.phase) % (2 * slew); wrong > slew {
+			wrong = 2*slew - wrong
+		}
+	}
+	return bubbleYear + (now + time.Duration(float64(wrong)*(s.rate-1)) + s.offset).Microseconds()
 }
 
 // plan makes the next fault happen.
