@@ -161,7 +161,7 @@ func TestFenceCounterIsInTheSlotOfItsLockAndExpires(t *testing.T) {
 	assert.Len(t, names, 15)
 }
 
-// The hour counts from the last use, whoever had the fence: each lock, and each write-back, starts it anew.
+// The hour counts from the last use, whoever had the fence: each lock, each write-back, and each renewal starts it anew.
 func TestUseKeepsTheFenceCounter(t *testing.T) {
 	t.Parallel()
 	c := startServers(t, 3, redistest.Start)
@@ -172,9 +172,21 @@ func TestUseKeepsTheFenceCounter(t *testing.T) {
 		s.Do("PEXPIRE", siblings(t, s, "k")[0], 60_000)
 	}
 	_ = fence(t, m)
-	for _, s := range c {
-		redistest.Wait(t, "the TTL of the counter", func() bool { return pttl(t, s, siblings(t, s, "k")[0]) > 30*time.Minute })
+	long := func() {
+		t.Helper()
+		for _, s := range c {
+			redistest.Wait(t, "the TTL of the counter", func() bool { return pttl(t, s, siblings(t, s, "k")[0]) > 30*time.Minute })
+		}
 	}
+	long()
+	m.Lock()
+	for _, s := range c {
+		redistest.Wait(t, "the lock", func() bool { return len(s.Keys()) == 2 })
+		s.Do("PEXPIRE", siblings(t, s, "k")[0], 60_000)
+	}
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	long()
+	m.Unlock()
 }
 
 func TestFenceStaysThatOfTheHold(t *testing.T) {

@@ -46,8 +46,8 @@ WHAT IS LISTED
 
   OWNER    The label of the holder; - if it has given none. redimutex run
            gives its host, pid and command.
-  AGE      Known if the lock was taken with fencing, as redimutex run does, not
-           more than an hour ago; see redimutex show -h.
+  AGE      Known if the lock was taken with fencing, as redimutex run does; see
+           redimutex show -h.
   TTL      When the lock ends if it is not renewed.
   WAITERS  Those who wait in the queue, with -queue or WithQueue. Who asks
            again and again leaves no trace on the server.

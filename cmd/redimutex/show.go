@@ -34,8 +34,7 @@ one's view follows.
 
   age      Known if locks of this KEY are taken with fencing, as redimutex run
            does; the fence tells it. If some are and some are not, it may be
-           that of an earlier holder. A counter of fences is kept for an hour
-           after the lock was taken, so the age of an older hold is unknown.
+           that of an earlier holder.
   waiting  Those who wait with -queue or WithQueue, in order. Who asks again and
            again instead leaves no trace on the server.
 

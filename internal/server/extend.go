@@ -61,7 +61,11 @@ func (ses session) extendOnce(batch []*Request, replies []Reply, clock *clock, d
 	due, _ := clock.at(deadline)
 	commands := make([]command, len(batch))
 	for i, r := range batch {
-		commands[i] = command{extendScript, []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}}
+		args := []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}
+		if r.Fencing {
+			args = []any{nil, 2, r.Key, FenceKey(r.Key), r.Token, r.TTL.Milliseconds(), due, (r.TTL + fenceTTL).Milliseconds()}
+		}
+		commands[i] = command{extendScript, args}
 	}
 	sent := time.Now()
 	raw, err := ses.evalAll(commands)

@@ -1,9 +1,11 @@
 -- Extend a lease.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  its fence counter (only with fencing)
 -- ARGV[1]  the token
 -- ARGV[2]  the new TTL, in ms
 -- ARGV[3]  deadline of this command, in µs on this server's clock
+-- ARGV[4]  TTL of the fence counter, in ms
 --
 -- Replies
 --   1     extended
@@ -25,5 +27,8 @@ if not holder then
 end
 if holder ~= ARGV[1] then
   return -1
+end
+if KEYS[2] then
+  redis.call('PEXPIRE', KEYS[2], ARGV[4]) -- whatever the fence is held against, it outlives the hold
 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
