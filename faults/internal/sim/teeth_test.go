@@ -45,8 +45,8 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 	assert.Zero(t, healthy.Prolonged, healthy.First)
 	for name, bug := range map[string]Plant{
 		"without comparing": {
-			From: "if holder ~= ARGV[1] then\n  return -1\nend\nreturn redis.call('PEXPIRE'",
-			To:   "return redis.call('PEXPIRE'",
+			From: "if holder ~= ARGV[1] then\n  return -1\nend\nif KEYS[2] then",
+			To:   "if KEYS[2] then",
 		},
 		"creating the key again": {
 			From: "if not holder then\n  return 0\nend\nif holder ~=",
