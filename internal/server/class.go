@@ -25,14 +25,11 @@ func Permanent(err error) bool {
 	return false
 }
 
-// wrongType reports whether a reply says that the key holds something that is no string.
+// wrongType reports whether a reply says that the key holds something that is no string. Servers before
+// Redis 7 put words about the script in front of that.
 func wrongType(reply any) bool {
 	e, ok := reply.(redis.Error)
-	if !ok {
-		return false
-	}
-	code, _ := words(string(e))
-	return code == "WRONGTYPE"
+	return ok && strings.Contains(string(e), "WRONGTYPE ")
 }
 
 // proxy reports whether text is what a proxy such as twemproxy says when it can't reach its server:
