@@ -17,6 +17,7 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/host"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/machine"
 )
 
 func main() {
@@ -104,7 +105,7 @@ func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir 
 	if err := b.run(ctx, chosen); err != nil {
 		return err
 	}
-	about[0] += ", " + host.Load() + " at the end"
+	about[0] += ", " + machine.Load() + " at the end"
 	if err := report(b.book, chosen, about, dir, out); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) (held bool, 
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return false, err
 	}
-	r := &report{options: o, began: time.Now(), machine: machine()}
+	r := &report{options: o, began: time.Now(), machine: about()}
 	p := newProgress(progress, o.plan())
 	for _, row := range o.chosen {
 		p.begin(row)

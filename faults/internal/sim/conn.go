@@ -2,8 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"os"
 	"slices"
 	"sync"
@@ -119,19 +117,6 @@ func (c *conn) Send(command string, args ...any) error {
 	return nil
 }
 
-// word is an argument as redigo writes it.
-func word(a any) string {
-	switch a := a.(type) {
-	case string:
-		return a
-	case []byte:
-		return string(a)
-	case bool:
-		return fmt.Sprint(number(a))
-	}
-	return fmt.Sprint(a)
-}
-
 // Flush sends what is in the buffer, as one message.
 func (c *conn) Flush() error {
 	w := c.link.world
@@ -159,14 +144,6 @@ func (c *conn) Flush() error {
 	}
 	w.at(arrives, func() { c.arrive(batch, broken, lostBefore) })
 	return nil
-}
-
-// kindOf tells a message from others, by its command, its length and its token. Deadlines don't count: their
-// last digit hangs on when this process began.
-func kindOf(args []string) uint64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, args[0], len(args), tokenIn(args))
-	return h.Sum64()
 }
 
 // arrive runs a message on the server.
@@ -216,23 +193,6 @@ func (c *conn) deliver(v any, err error) {
 	c.heard = max(at, c.heard+1)
 	c.inbox = append(c.inbox, item{w.reserve(c.heard), wire(v), err})
 	c.signal()
-}
-
-// wire is a reply as redigo reads it.
-func wire(v any) any {
-	switch v := v.(type) {
-	case string:
-		return []byte(v)
-	case status:
-		return string(v)
-	case []any:
-		all := make([]any, len(v))
-		for i := range v {
-			all[i] = wire(v[i])
-		}
-		return all
-	}
-	return v
 }
 
 // Receive waits as long as the pool was set up to wait.

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+)
+
+// word is an argument as redigo writes it.
+func word(a any) string {
+	switch a := a.(type) {
+	case string:
+		return a
+	case []byte:
+		return string(a)
+	case bool:
+		return fmt.Sprint(number(a))
+	}
+	return fmt.Sprint(a)
+}
+
+// kindOf tells a message from others, by its command, its length and its token. Deadlines don't count: their
+// last digit hangs on when this process began.
+func kindOf(args []string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, args[0], len(args), tokenIn(args))
+	return h.Sum64()
+}
+
+// wire is a reply as redigo reads it.
+func wire(v any) any {
+	switch v := v.(type) {
+	case string:
+		return []byte(v)
+	case status:
+		return string(v)
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = wire(v[i])
+		}
+		return all
+	}
+	return v
+}
