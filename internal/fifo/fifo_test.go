@@ -1,4 +1,4 @@
-package gate_test
+package fifo_test
 
 import (
 	"math/rand/v2"
@@ -10,174 +10,174 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/gate"
+	"github.com/redimutex/redimutex/internal/fifo"
 )
 
 // has reports whether w has the turn.
-func has(w *gate.Waiter) bool {
+func has(w *fifo.Waiter) bool {
 	select {
-	case <-w.Turn():
+	case <-w.Granted():
 		return true
 	default:
 		return false
 	}
 }
 
-func TestAFreeGateGivesTheTurnAtOnce(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	assert.False(t, g.TryEnter(), "the turn was given twice")
-	g.Leave()
-	w := g.Join(nil)
+func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	assert.False(t, q.TryAcquire(), "the turn was given twice")
+	q.Release()
+	w := q.Join(nil)
 	require.True(t, has(w))
-	assert.False(t, g.TryEnter())
-	g.Leave()
-	assert.True(t, g.TryEnter(), "the gate is not free after the last one left")
+	assert.False(t, q.TryAcquire())
+	q.Release()
+	assert.True(t, q.TryAcquire(), "the queue is not free after the last one left")
 }
 
 func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	waiters := make([]*gate.Waiter, 100)
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	waiters := make([]*fifo.Waiter, 100)
 	for i := range waiters {
-		waiters[i] = g.Join(nil)
+		waiters[i] = q.Join(nil)
 	}
 	for i, w := range waiters {
-		require.True(t, g.Waiting())
-		g.Leave()
+		require.True(t, q.Waiting())
+		q.Release()
 		require.True(t, has(w), "waiter %d does not have the turn", i)
 		for _, later := range waiters[i+1:] {
 			require.False(t, has(later))
 		}
-		require.False(t, g.TryEnter(), "somebody overtook the queue")
+		require.False(t, q.TryAcquire(), "somebody overtook the queue")
 	}
-	g.Leave()
-	assert.False(t, g.Waiting())
-	assert.True(t, g.TryEnter())
+	q.Release()
+	assert.False(t, q.Waiting())
+	assert.True(t, q.TryAcquire())
 }
 
 func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 	for _, quitter := range []int{0, 1, 2, 3, 4} {
-		var g gate.Gate
-		require.True(t, g.TryEnter())
-		var waiters []*gate.Waiter
+		var q fifo.Queue
+		require.True(t, q.TryAcquire())
+		var waiters []*fifo.Waiter
 		for range 5 {
-			waiters = append(waiters, g.Join(nil))
+			waiters = append(waiters, q.Join(nil))
 		}
-		waiters[quitter].Quit()
+		waiters[quitter].Cancel()
 		for i, w := range waiters {
 			if i == quitter {
 				continue
 			}
-			g.Leave()
+			q.Release()
 			require.True(t, has(w), "waiter %d after %d quit", i, quitter)
 		}
 		assert.False(t, has(waiters[quitter]), "the one that quit was given the turn")
-		g.Leave()
-		assert.True(t, g.TryEnter())
+		q.Release()
+		assert.True(t, q.TryAcquire())
 	}
 }
 
 func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	quitter, next := g.Join(nil), g.Join(nil)
-	g.Leave()
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	quitter, next := q.Join(nil), q.Join(nil)
+	q.Release()
 	require.True(t, has(quitter))
-	quitter.Quit()
+	quitter.Cancel()
 	assert.True(t, has(next), "the turn was lost")
-	g.Leave()
-	assert.True(t, g.TryEnter())
+	q.Release()
+	assert.True(t, q.TryAcquire())
 }
 
-func TestTheLastWaiterThatQuitsWithTheTurnFreesTheGate(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	w := g.Join(nil)
-	g.Leave()
-	w.Quit()
-	assert.True(t, g.TryEnter())
+func TestTheLastWaiterThatQuitsWithTheTurnFreesTheQueue(t *testing.T) {
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	w := q.Join(nil)
+	q.Release()
+	w.Cancel()
+	assert.True(t, q.TryAcquire())
 }
 
-func TestAShutGateSendsAllAwayWhoWait(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	waiting, another, quitter := g.Join(nil), g.Join(nil), g.Join(nil)
-	g.Shut()
-	late := g.Join(nil)
-	for _, w := range []*gate.Waiter{waiting, another, late} {
+func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	waiting, another, quitter := q.Join(nil), q.Join(nil), q.Join(nil)
+	q.Close()
+	late := q.Join(nil)
+	for _, w := range []*fifo.Waiter{waiting, another, late} {
 		require.True(t, has(w))
-		assert.True(t, w.Shut())
-		assert.False(t, w.Quit(), "there was no turn to give up")
+		assert.True(t, w.Closed())
+		assert.False(t, w.Cancel(), "there was no turn to give up")
 	}
-	assert.False(t, quitter.Quit())
-	assert.False(t, g.TryEnter(), "who has the turn keeps it")
-	assert.False(t, g.Leave())
-	assert.True(t, g.TryEnter())
+	assert.False(t, quitter.Cancel())
+	assert.False(t, q.TryAcquire(), "who has the turn keeps it")
+	assert.False(t, q.Release())
+	assert.True(t, q.TryAcquire())
 }
 
 func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
-	var g gate.Gate
-	assert.Nil(t, g.Next())
-	require.True(t, g.TryEnter())
-	assert.Nil(t, g.Next(), "who has the turn does not wait")
-	first := g.Join("first")
-	g.Join("second")
-	assert.Equal(t, "first", g.Next())
-	first.Quit()
-	assert.Equal(t, "second", g.Next())
-	taken, waiting := g.Queued()
+	var q fifo.Queue
+	assert.Nil(t, q.Next())
+	require.True(t, q.TryAcquire())
+	assert.Nil(t, q.Next(), "who has the turn does not wait")
+	first := q.Join("first")
+	q.Join("second")
+	assert.Equal(t, "first", q.Next())
+	first.Cancel()
+	assert.Equal(t, "second", q.Next())
+	taken, waiting := q.Queued()
 	assert.True(t, taken)
 	assert.Equal(t, 1, waiting)
-	assert.True(t, g.Leave())
-	assert.Nil(t, g.Next())
+	assert.True(t, q.Release())
+	assert.Nil(t, q.Next())
 }
 
 // Who waited before, and what he waited for, is forgotten.
 func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
-	var g gate.Gate
+	var q fifo.Queue
 	for range 3 {
-		require.True(t, g.TryEnter())
-		quitter, served := g.Join("a"), g.Join("b")
-		g.Leave()
-		quitter.Quit() // without having received his turn
+		require.True(t, q.TryAcquire())
+		quitter, served := q.Join("a"), q.Join("b")
+		q.Release()
+		quitter.Cancel() // without having received his turn
 		require.True(t, has(served))
 		assert.False(t, has(served), "the turn is received once")
-		g.Leave()
-		require.True(t, g.TryEnter())
-		other := g.Join(nil)
+		q.Release()
+		require.True(t, q.TryAcquire())
+		other := q.Join(nil)
 		assert.False(t, has(other), "a turn of before was left")
-		assert.Nil(t, g.Next())
-		other.Quit()
-		g.Leave()
+		assert.Nil(t, q.Next())
+		other.Cancel()
+		q.Release()
 	}
 }
 
 // A place that were given back twice would be given to two.
 func TestNoPlaceIsGivenToTwo(t *testing.T) {
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	w := g.Join(nil)
-	g.Leave()
-	require.True(t, w.Quit(), "nobody else had the turn")
-	require.True(t, g.TryEnter())
-	g.Leave()
-	require.True(t, g.TryEnter())
-	assert.NotSame(t, g.Join(nil), g.Join(nil))
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	w := q.Join(nil)
+	q.Release()
+	require.True(t, w.Cancel(), "nobody else had the turn")
+	require.True(t, q.TryAcquire())
+	q.Release()
+	require.True(t, q.TryAcquire())
+	assert.NotSame(t, q.Join(nil), q.Join(nil))
 }
 
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
 // on purpose: the race detector checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	const goroutines, rounds = 32, 200
-	var g gate.Gate
+	var q fifo.Queue
 	var all sync.WaitGroup
 	turns, inside, counter := make([]int, goroutines), 0, 0
 	for i := range goroutines {
 		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		all.Go(func() {
 			for range rounds {
-				w := g.Join(nil)
+				w := q.Join(nil)
 				patience := make(chan struct{})
 				if rnd.IntN(2) == 0 {
 					go func() {
@@ -186,7 +186,7 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 					}()
 				}
 				select {
-				case <-w.Turn():
+				case <-w.Granted():
 					inside++
 					if inside != 1 {
 						t.Errorf("%d have the turn", inside)
@@ -194,9 +194,9 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 					counter++
 					turns[i]++
 					inside--
-					g.Leave()
+					q.Release()
 				case <-patience:
-					w.Quit()
+					w.Cancel()
 				}
 			}
 		})
@@ -208,28 +208,28 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	}
 	assert.Equal(t, sum, counter)
 	assert.Positive(t, counter)
-	assert.False(t, g.Waiting())
-	assert.True(t, g.TryEnter(), "the turn was lost")
+	assert.False(t, q.Waiting())
+	assert.True(t, q.TryAcquire(), "the turn was lost")
 }
 
 // A goroutine that waits for the turn is blocked and nothing else: no timer, no polling, or
 // the bubble would not come to rest.
 func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate.Gate
-		require.True(t, g.TryEnter())
+		var q fifo.Queue
+		require.True(t, q.TryAcquire())
 		var order []int
 		for i := range 10 {
-			w := g.Join(nil)
+			w := q.Join(nil)
 			go func() {
-				<-w.Turn()
+				<-w.Granted()
 				order = append(order, i)
-				g.Leave()
+				q.Release()
 			}()
 		}
 		synctest.Wait()
 		assert.Empty(t, order)
-		g.Leave()
+		q.Release()
 		synctest.Wait()
 		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
 	})
@@ -237,19 +237,19 @@ func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 
 func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
 	const n = 10_000
-	var g gate.Gate
-	require.True(t, g.TryEnter())
-	waiters := make([]*gate.Waiter, n)
+	var q fifo.Queue
+	require.True(t, q.TryAcquire())
+	waiters := make([]*fifo.Waiter, n)
 	goroutines := runtime.NumGoroutine()
 	before := heap()
 	for i := range waiters {
-		waiters[i] = g.Join(nil)
+		waiters[i] = q.Join(nil)
 	}
 	each := (heap() - before) / n
 	assert.Less(t, each, int64(400), "bytes for each waiter")
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
 	for _, w := range waiters {
-		g.Leave()
+		q.Release()
 		require.True(t, has(w))
 	}
 }
@@ -262,12 +262,12 @@ func heap() int64 {
 }
 
 func BenchmarkUncontended(b *testing.B) {
-	var g gate.Gate
+	var q fifo.Queue
 	b.ReportAllocs()
 	for b.Loop() {
-		if !g.TryEnter() {
+		if !q.TryAcquire() {
 			b.Fatal("not free")
 		}
-		g.Leave()
+		q.Release()
 	}
 }

@@ -1,0 +1,8 @@
+package fifo
+
+// Waiting reports whether a goroutine waits for the turn.
+func (q *Queue) Waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.first != nil
+}

@@ -1,0 +1,202 @@
+// Package fifo is the queue of one key inside a process: which of its goroutines has the turn. It
+// knows nothing of Redis.
+package fifo
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A Queue gives one goroutine at a time the turn, in order of arrival. The zero Queue is free.
+//
+// Release happens before the next turn begins, as the race detector sees it.
+type Queue struct {
+	state  atomic.Int32
+	holder *Waiter // who has the turn, if it came by Join; belongs to the turn
+
+	mu          sync.Mutex
+	closed      bool
+	first, last *Waiter // who waits, in order of arrival
+	spare       *Waiter // for the next waiter, linked by next
+	spares      int
+}
+
+// The states of a Queue. Without mu, it changes between free and taken only; so in a crowd nobody
+// comes or goes without looking at the waiters.
+const (
+	free    int32 = iota
+	taken         // and nobody waits
+	crowded       // taken, and somebody waits
+)
+
+// maxSpares bounds what a Queue keeps for later waiters.
+const maxSpares = 64
+
+// A Waiter has a place in a Queue, until Release or Cancel.
+type Waiter struct {
+	queue      *Queue
+	turn       chan struct{} // holds one
+	terms      any
+	given      bool // the turn has come
+	closed     bool // and it never will
+	next, prev *Waiter
+}
+
+// TryAcquire takes the turn if it is free.
+func (q *Queue) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
+
+// Join takes a place at the end. The caller has to wait for Granted, or to Cancel. What it waits for, in
+// its own terms, is there for whoever has the turn to see; see Next.
+func (q *Queue) Join(terms any) *Waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.spare
+	if w == nil {
+		w = &Waiter{queue: q, turn: make(chan struct{}, 1)}
+	} else {
+		q.spare, w.next = w.next, nil
+		q.spares--
+	}
+	w.terms = terms
+	if q.closed {
+		w.closed = true
+		w.turn <- struct{}{}
+		return w
+	}
+	for !q.state.CompareAndSwap(taken, crowded) && q.state.Load() != crowded {
+		if q.TryAcquire() {
+			q.give(w)
+			return w
+		}
+	}
+	w.prev = q.last
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
+	return w
+}
+
+// Next returns the terms of the first waiter, or nil if nobody waits.
+func (q *Queue) Next() any {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.first == nil {
+		return nil
+	}
+	return q.first.terms
+}
+
+// Queued reports whether somebody has the turn, and how many wait for it.
+func (q *Queue) Queued() (held bool, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for w := q.first; w != nil; w = w.next {
+		waiting++
+	}
+	return q.state.Load() != free, waiting
+}
+
+// Granted returns a channel from which the caller receives once it has the turn, until Release; or once
+// the Queue was closed.
+func (w *Waiter) Granted() <-chan struct{} { return w.turn }
+
+// Closed reports, after Granted, that there is no turn because the Queue was closed. The waiter then has
+// to Cancel.
+func (w *Waiter) Closed() bool { return w.closed }
+
+// Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left
+// the Queue free.
+func (w *Waiter) Cancel() (freed bool) {
+	q := w.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case w.given:
+		q.holder = nil
+		freed = !q.pass()
+	case !w.closed:
+		q.unlink(w)
+	}
+	q.recycle(w)
+	return freed
+}
+
+// Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
+func (q *Queue) Release() (passed bool) {
+	w := q.holder
+	q.holder = nil
+	if w == nil && q.state.CompareAndSwap(taken, free) {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w != nil {
+		q.recycle(w)
+	}
+	return q.pass()
+}
+
+// Close sends all waiters away, and all that will come. Who has the turn keeps it.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for q.first != nil {
+		w := q.first
+		q.unlink(w)
+		w.closed = true
+		w.turn <- struct{}{}
+	}
+}
+
+// pass gives the turn on. The caller had it, and holds mu.
+func (q *Queue) pass() bool {
+	w := q.first
+	if w == nil {
+		q.state.Store(free)
+		return false
+	}
+	q.unlink(w)
+	q.give(w)
+	return true
+}
+
+func (q *Queue) give(w *Waiter) {
+	w.given = true
+	q.holder = w
+	w.turn <- struct{}{}
+}
+
+func (q *Queue) unlink(w *Waiter) {
+	if w.prev == nil {
+		q.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.next, w.prev = nil, nil
+	if q.first == nil {
+		q.state.Store(taken)
+	}
+}
+
+// recycle keeps w, whom nobody knows any more, for a later waiter.
+func (q *Queue) recycle(w *Waiter) {
+	if q.spares == maxSpares {
+		return
+	}
+	select {
+	case <-w.turn: // who quits may not have received it
+	default:
+	}
+	w.terms, w.given, w.closed = nil, false, false
+	w.next, q.spare = q.spare, w
+	q.spares++
+}
