@@ -1,0 +1,211 @@
+package keepalive
+
+import (
+	"container/heap"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Keeper watches over many leases with one timer. Neither the timer's goroutine nor a renewal waits for
+// another renewal, so a server that hangs delays no loss signal, and no lease of another server.
+type Keeper struct {
+	renew func(due []*Lease)
+
+	mu      sync.Mutex
+	leases  leases // by next
+	timer   *time.Timer
+	armed   time.Time // when the timer fires; zero: it is not set
+	looked  time.Time // when the clocks were last compared
+	closed  bool
+	running sync.WaitGroup // the timer that is set, its goroutine, and renewals
+}
+
+const (
+	// heartbeat is how often the wall clock is compared to the monotonic one while there are leases.
+	heartbeat = time.Second
+	// jump is by how much the wall clock has to run ahead to be looked into.
+	jump = 20 * time.Millisecond
+	// early is how much before its time a lease may be renewed, together with others. With short leases
+	// it is less.
+	early = 10 * time.Millisecond
+)
+
+// New returns a Keeper that calls renew, on a goroutine of its own, for leases that are due, the one that
+// ends first in front. renew has to call Renewed for each of them, from any goroutine, before it returns; and
+// Extended or Lose before that, if the servers have decided.
+func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew} }
+
+// Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
+func (k *Keeper) Start(l *Lease, t Terms) bool {
+	l.keeper, l.terms, l.until, l.ttl, l.span, l.index = k, t, t.Until, t.TTL, t.TTL, -1
+	if t.HandOff > 0 {
+		l.span, l.handOff = t.HandOff, true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return false
+	}
+	l.schedule(t.Began)
+	return true
+}
+
+// Len returns the number of leases that are alive.
+func (k *Keeper) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.leases)
+}
+
+// Leases returns those that are alive.
+func (k *Keeper) Leases() []*Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.leases)
+}
+
+// Close ends all leases and waits until nothing of the Keeper runs any more.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	alive := slices.Clone(k.leases)
+	if !k.armed.IsZero() && k.timer.Stop() {
+		k.running.Done()
+	}
+	k.armed = time.Time{}
+	k.mu.Unlock()
+	for _, l := range alive {
+		l.Lose(Closed)
+	}
+	k.running.Wait()
+}
+
+// fix puts l where it belongs in the heap, and sets the timer. The caller holds k.mu.
+func (k *Keeper) fix(l *Lease, now time.Time) {
+	if l.index < 0 {
+		heap.Push(&k.leases, l)
+	} else {
+		heap.Fix(&k.leases, l.index)
+	}
+	k.arm(now)
+}
+
+// remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting
+// the timer for every lock. The caller holds k.mu.
+func (k *Keeper) remove(l *Lease) {
+	if l.index >= 0 {
+		heap.Remove(&k.leases, l.index)
+	}
+}
+
+// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. The
+// caller holds k.mu.
+func (k *Keeper) arm(now time.Time) {
+	if k.closed || len(k.leases) == 0 {
+		return
+	}
+	next := k.leases[0].next
+	if beat := now.Add(heartbeat); beat.Before(next) {
+		next = beat
+	}
+	if !k.armed.IsZero() {
+		if !next.Before(k.armed) {
+			return
+		}
+		if !k.timer.Stop() {
+			return // it is firing just now, and will set itself again
+		}
+		k.running.Done()
+	}
+	k.armed = next
+	k.running.Add(1)
+	wait := max(time.Until(next), 0)
+	if k.timer == nil {
+		k.timer = time.AfterFunc(wait, k.tick)
+	} else {
+		k.timer.Reset(wait)
+	}
+}
+
+// tick tells losses and hands out renewals.
+func (k *Keeper) tick() {
+	defer k.running.Done()
+	k.mu.Lock()
+	k.armed = time.Time{}
+	now := time.Now()
+	if k.slept(now) {
+		for _, l := range slices.Clone(k.leases) {
+			if over(l.until, now) {
+				l.next = now
+				heap.Fix(&k.leases, l.index)
+			}
+		}
+	}
+	lost, due := k.collect(now)
+	if len(due) > 0 && !k.closed {
+		k.running.Add(1)
+		go func() {
+			defer k.running.Done()
+			k.renew(due)
+		}()
+	}
+	k.arm(now)
+	k.mu.Unlock()
+	for _, l := range lost {
+		l.terms.Holder.Lost(Expired)
+	}
+}
+
+// slept reports whether the wall clock has run ahead since the last tick, as it does in a machine that
+// sleeps.
+func (k *Keeper) slept(now time.Time) bool {
+	last := k.looked
+	k.looked = now
+	return !last.IsZero() && now.Round(0).Sub(last.Round(0))-now.Sub(last) > jump
+}
+
+// collect takes out what is over, and what is to be renewed now. The caller holds k.mu.
+func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
+	for len(k.leases) > 0 {
+		l := k.leases[0]
+		switch {
+		case !now.Before(l.until.Add(-margin(l.span))), over(l.until, now):
+			l.end(Expired)
+			lost = append(lost, l)
+			continue
+		case l.due && !l.next.After(now.Add(min(early, l.span/20))):
+			l.renewing, l.retrying = true, false
+			due = append(due, l)
+			l.schedule(now)
+			continue
+		}
+		break
+	}
+	slices.SortFunc(due, func(a, b *Lease) int { return a.until.Compare(b.until) })
+	return lost, due
+}
+
+type leases []*Lease
+
+func (h leases) Len() int           { return len(h) }
+func (h leases) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h leases) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *leases) Push(x any) {
+	l := x.(*Lease)
+	l.index = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *leases) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	l.index = -1
+	*h = old[:len(old)-1]
+	return l
+}
