@@ -15,27 +15,22 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error
 	return m.do(ctx, f, m.lock)
 }
 
-// TryDo tries once to lock m. If that succeeds it runs f and unlocks m, as [Mutex.Do] does;
-// otherwise it returns the error of [Mutex.TryLockContext].
-func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, f, m.tryLock)
-}
-
 func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
+	m.mustBeMade()
 	if !m.config.reentrant {
 		l, err := lock(ctx)
 		if err != nil {
 			return err
 		}
-		return l.run(ctx, m, f)
+		return l.run(ctx, f)
 	}
-	if outer, ok := ctx.Value(nestKey{m.client, m.key}).(*nest); ok && outer.enter() {
+	if outer, ok := ctx.Value(reentryKey{m.client, m.key}).(*reentrantHold); ok && outer.enter() {
 		defer outer.leave()
 		if err := outer.lease.Err(); err != nil { // ctx may have been detached from that
 			return err
 		}
 		if ctx.Err() != nil {
-			return ended(ctx, m.key, nil)
+			return ending{ctx}.error(m.key, nil)
 		}
 		return f(ctx)
 	}
@@ -43,49 +38,53 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 	if err != nil {
 		return err
 	}
-	n := &nest{lease: l}
+	n := &reentrantHold{lease: l}
 	n.cond.L = &n.mu
-	return l.run(context.WithValue(ctx, nestKey{m.client, m.key}, n), m, func(ctx context.Context) error {
+	return l.run(context.WithValue(ctx, reentryKey{m.client, m.key}, n), func(ctx context.Context) error {
 		defer n.close()
 		return f(ctx)
 	})
 }
 
 // run calls f with the context of the hold and unlocks.
-func (l *Lease) run(ctx context.Context, m *Mutex, f func(ctx context.Context) error) (err error) {
+func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	m := l.mutex
+	held, stop := l.context(ctx)
 	defer func() {
 		var unlock error
 		if m.hold.CompareAndSwap(l, nil) { // else f has unlocked m itself
 			unlock = l.release(context.WithoutCancel(ctx))
 		}
+		stop()
+		var lost, told LostError
 		switch {
 		case unlock == nil:
-		case errors.Is(unlock, ErrLost):
-			err = errors.Join(err, unlock)
-		default:
+		case !errors.As(unlock, &lost):
 			m.config.log().Warn("redimutex: Do", "key", m.key, "err", unlock)
+		case !errors.As(err, &told) || told != lost: // else f has returned the cause of its ctx
+			err = errors.Join(err, unlock)
 		}
 	}()
-	return f(l.Context(ctx))
+	return f(held)
 }
 
-// nestKey finds the hold of an outer Do in a context.
-type nestKey struct {
+// reentryKey finds the hold of an outer Do in a context.
+type reentryKey struct {
 	client *Client
 	key    string
 }
 
-// A nest counts who runs inside the hold of an outer Do.
-type nest struct {
+// A reentrantHold counts the calls that run inside the hold of an outer Do.
+type reentrantHold struct {
 	lease *Lease
 
 	mu     sync.Mutex
 	cond   sync.Cond
 	inside int
-	over   bool // the outermost has returned, and nobody enters any more
+	over   bool // the outermost has returned, and no call enters any more
 }
 
-func (n *nest) enter() bool {
+func (n *reentrantHold) enter() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.over {
@@ -94,7 +93,7 @@ func (n *nest) enter() bool {
 	return !n.over
 }
 
-func (n *nest) leave() {
+func (n *reentrantHold) leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.inside--
@@ -102,7 +101,7 @@ func (n *nest) leave() {
 }
 
 // close waits until all that run inside have returned.
-func (n *nest) close() {
+func (n *reentrantHold) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for n.inside > 0 {

@@ -55,15 +55,6 @@ func (e LockedError) Error() string {
 // Is reports whether target is [ErrLocked].
 func (e LockedError) Is(target error) bool { return target == ErrLocked }
 
-// As lets [errors.As] find a *LockedError as well as a LockedError.
-func (e LockedError) As(target any) bool {
-	p, ok := target.(**LockedError)
-	if ok {
-		*p = &e
-	}
-	return ok
-}
-
 // A Reason says how a lease was lost.
 type Reason string
 
@@ -89,15 +80,6 @@ func (e LostError) Is(target error) bool {
 	return target == ErrLost || target == ErrClosed && e.Reason == Closed
 }
 
-// As lets [errors.As] find a *LostError as well as a LostError.
-func (e LostError) As(target any) bool {
-	p, ok := target.(**LostError)
-	if ok {
-		*p = &e
-	}
-	return ok
-}
-
 // A NodeError says why one server did not vote.
 type NodeError struct {
 	Node int   // place of its pool in the list given to NewClient, from 0
@@ -108,15 +90,6 @@ func (e NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node, 
 
 // Unwrap returns Err.
 func (e NodeError) Unwrap() error { return e.Err }
-
-// As lets [errors.As] find a *NodeError as well as a NodeError.
-func (e NodeError) As(target any) bool {
-	p, ok := target.(**NodeError)
-	if ok {
-		*p = &e
-	}
-	return ok
-}
 
 // serversError is a failure of the servers. It matches ErrUnavailable unless they refused for good,
 // and each of its NodeErrors.
@@ -158,14 +131,17 @@ type endedError struct {
 	why   error
 }
 
-// ended returns the error of a wait that the end of ctx has ended. A ctx that was cancelled is all
-// that the caller wants to hear of; when time ran out, it is why the time was not enough.
-func ended(ctx context.Context, key string, why error) error {
-	e := &endedError{key: key, cause: context.Cause(ctx), ctx: ctx.Err()}
-	if errors.Is(e.ctx, context.DeadlineExceeded) {
-		e.why = why
+// An ending is the ctx that has ended a call.
+type ending struct{ ctx context.Context }
+
+// error returns the error of the call. A ctx that was cancelled is all that the caller wants to hear of; when
+// time ran out, it is why the time was not enough.
+func (e ending) error(key string, why error) error {
+	err := &endedError{key: key, cause: context.Cause(e.ctx), ctx: e.ctx.Err()}
+	if errors.Is(err.ctx, context.DeadlineExceeded) {
+		err.why = why
 	}
-	return e
+	return err
 }
 
 func (e *endedError) Error() string {

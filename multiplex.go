@@ -38,10 +38,10 @@ var _ Pool = (*Multiplexer)(nil)
 // The caller closes it, after the Clients that use it; pool stays the caller's. It panics if pool is
 // nil, itself multiplexed or a cluster, or if conns is less than 1.
 func Multiplex(pool Pool, conns int) *Multiplexer {
-	demand(!isNil(pool), "Multiplex: the pool is nil")
-	demand(conns > 0, "Multiplex: conns is %d, and has to be 1 at least", conns)
-	demand(!multiplexed(pool), "Multiplex: the pool is multiplexed already")
-	demand(!mux.Clustered(pool), "Multiplex: a cluster has a different server for each key, so its connections can't be shared")
+	must(!isNil(pool), "Multiplex: the pool is nil")
+	must(conns > 0, "Multiplex: conns is %d, and has to be 1 at least", conns)
+	must(!multiplexed(pool), "Multiplex: the pool is multiplexed already")
+	must(!mux.Clustered(pool), "Multiplex: a cluster has a different server for each key, so its connections can't be shared")
 	return &Multiplexer{mux.New(pool, conns)}
 }
 
@@ -71,8 +71,8 @@ func serverPool(p Pool) server.Pool {
 	return p
 }
 
-// demandOwnConns panics if an option has to have a connection to itself, and gets none.
-func (c *Client) demandOwnConns(o *config) {
-	demand(o.replicas == 0 || !c.shared,
-		"WithReplicas(%d): not with a multiplexed pool, where its WAIT would keep everybody else waiting", o.replicas)
+// mustOwnConns panics if an option has to have a connection to itself, and gets none.
+func (c *Client) mustOwnConns(o *config) {
+	must(o.terms.Replicas == 0 || !c.shared,
+		"WithReplicas(%d): not with a multiplexed pool, where its WAIT would keep everybody else waiting", o.terms.Replicas)
 }

@@ -7,11 +7,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/lock"
 )
 
 // A Mutex is a [sync.Mutex] that every process sharing a Redis agrees on.
 //
-// It is shared by goroutines as a sync.Mutex is, and must not be copied. Goroutines of one [Client]
+// It is shared by goroutines as a sync.Mutex is, and must not be copied. Unlike with a sync.Mutex its zero
+// value is of no use: make it by [New], [NewRedlock] or [Client.Mutex]. Goroutines of one [Client]
 // queue inside the process, first come first served, and one of them at a time asks the servers.
 // Any goroutine may unlock. In the terminology of the Go memory model, the n'th call of Unlock of a
 // key within a Client synchronizes before the m'th call of Lock, for n < m. Between processes the
@@ -26,7 +30,7 @@ type Mutex struct {
 	config *config
 	key    string
 	hold   atomic.Pointer[Lease]
-	last   atomic.Pointer[line] // where a tenure may have been left for us
+	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
 
 var _ sync.Locker = (*Mutex)(nil)
@@ -46,7 +50,8 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 }
 
 // Lock locks m. It blocks until it has the lock, and repeats what fails for reasons that pass:
-// networks, servers that start, fail over, are busy or full. It logs those once a second.
+// networks, servers that start, fail over, are busy or full. It logs those, not more than once a second
+// for each key.
 //
 // A [sync.Locker] cannot return an error, so what time cannot mend panics: a server that refuses us
 // for good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), a Client that is closed, and
@@ -84,19 +89,72 @@ func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
 	return err
 }
 
-// lock waits for the lock until ctx ends.
-func (m *Mutex) lock(ctx context.Context) (*Lease, error) {
-	m.client.start()
-	if m.config.reuse > 0 && ctx.Err() == nil {
-		if l := m.recent(ctx); l != nil {
-			return l, nil
+func (m *Mutex) lock(ctx context.Context) (*Lease, error)    { return m.acquire(ctx, false) }
+func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true) }
+
+// acquire gets the lock, with a single try or as long as ctx lasts.
+func (m *Mutex) acquire(ctx context.Context, once bool) (*Lease, error) {
+	m.mustBeMade()
+	c := m.client
+	l := &Lease{mutex: m}
+	l.hold.Observer = (*observer)(l)
+	terms := &m.config.terms
+	hint := m.last.Load()
+	if terms.Reuse > 0 && !once && ctx.Err() == nil && c.engine.Parked(hint, terms, &l.hold) {
+		m.acquired(ctx, l, lock.Result{})
+		return l, nil
+	}
+	r := c.engine.Lock(ctx, &lock.Call{
+		Key: m.key, Hint: hint, Terms: terms, Once: once, MaxTries: m.config.maxAttempts, Pause: m.pause,
+	}, &l.hold)
+	if r.Failure != nil {
+		c.counters.failed.Add(1)
+		err := m.toError(r.Failure, ending{ctx})
+		if m.traced() {
+			m.tell(stepGaveUp, Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: err})
 		}
+		return nil, err
 	}
-	a, err := m.enter(ctx)
-	if err != nil {
-		return nil, a.gaveUp(ctx, err)
+	if terms.Reuse > 0 {
+		m.last.Store(r.Key)
 	}
-	return a.run(ctx)
+	m.acquired(ctx, l, r)
+	return l, nil
+}
+
+// acquired makes l the hold of m.
+func (m *Mutex) acquired(ctx context.Context, l *Lease, r lock.Result) {
+	m.hold.Store(l)
+	n := &m.client.counters
+	n.acquired.Add(1)
+	n.waitTime.Add(int64(r.Wait))
+	if r.Tries > 1 {
+		n.contended.Add(1)
+	}
+	if !m.traced() {
+		return
+	}
+	told := false
+	defer func() {
+		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
+		if !told && m.hold.CompareAndSwap(l, nil) {
+			_ = l.release(context.Background())
+		}
+	}()
+	m.tell(stepAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
+	told = true
+}
+
+// pause returns the wait after so many tries.
+func (m *Mutex) pause(tries int) time.Duration {
+	switch {
+	case m.config.backoff != nil:
+		return max(m.config.backoff(tries), 0)
+	case m.client.engine.Several():
+		// Waiters that split the votes would do so again if they kept step.
+		return jitter(m.config.poll)
+	}
+	return m.config.poll
 }
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs what
@@ -123,11 +181,37 @@ func (m *Mutex) Unlock() {
 //     another holder's;
 //   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
 func (m *Mutex) UnlockContext(ctx context.Context) error {
+	m.mustBeMade()
 	l := m.hold.Load()
 	if l == nil || !m.hold.CompareAndSwap(l, nil) {
 		return fmt.Errorf("redimutex: %q: Unlock: %w", m.key, ErrUnlocked)
 	}
 	return l.release(ctx)
+}
+
+// release ends the hold, and gives the lock back unless it is parked for the next hold.
+func (l *Lease) release(ctx context.Context) error {
+	m, n := l.mutex, &l.mutex.client.counters
+	ended := ctx.Err() != nil
+	now := time.Now()
+	r, f := l.hold.Release(ctx)
+	var err error
+	switch {
+	case r != keepalive.Unlocked:
+		err = l.reason(r)
+	case f != nil:
+		err = m.serversError(f)
+		if !ended && ctx.Err() != nil {
+			err = ending{ctx}.error(m.key, err)
+		}
+	}
+	held := now.Sub(l.hold.Began())
+	n.released.Add(1)
+	n.holdTime.Add(int64(held))
+	if m.traced() {
+		m.tell(stepReleased, Event{Lease: l, Held: held, Err: err})
+	}
+	return err
 }
 
 // Key returns the key of m on the server.
@@ -139,14 +223,6 @@ func (m *Mutex) Client() *Client { return m.client }
 // Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
 func (m *Mutex) Lease() *Lease { return m.hold.Load() }
 
-// String describes m for people.
-func (m *Mutex) String() string {
-	l := m.hold.Load()
-	switch {
-	case l == nil:
-		return fmt.Sprintf("Mutex(%q, unlocked)", m.key)
-	case l.Err() != nil:
-		return fmt.Sprintf("Mutex(%q, lost)", m.key)
-	}
-	return fmt.Sprintf("Mutex(%q, locked for another %v)", m.key, time.Until(l.Until()).Round(time.Millisecond))
+func (m *Mutex) mustBeMade() {
+	must(m.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
@@ -18,48 +19,33 @@ type Option func(*config)
 
 // config is what the options amount to. It is not changed after it was checked.
 type config struct {
-	ttl         time.Duration
+	terms       lock.Terms
 	poll        time.Duration
 	backoff     func(attempt int) time.Duration
 	maxAttempts int
-	renew       bool
-	maxHold     time.Duration
-	minHold     time.Duration
-	owner       string
-	nodeTimeout time.Duration
-	fencing     bool
-	guard       bool
 	reentrant   bool
-	queue       bool
-	reuse       time.Duration
-	replicas    int
-	replicaWait time.Duration
 	trace       *Trace
 	logger      *slog.Logger
 
-	given map[string]bool // options whose default depends on the TTL, and that were set
+	// As given; 0: not given, so that it depends on the TTL.
+	givenPoll, givenNodeTimeout time.Duration
 }
 
 const (
 	defaultTTL  = 10 * time.Second
 	defaultPoll = 50 * time.Millisecond
 	minTTL      = 10 * time.Millisecond
+	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
 )
 
-var defaultConfig = *newConfig(&config{ttl: defaultTTL, renew: true}, nil)
+var defaultConfig = *newConfig(&config{terms: lock.Terms{TTL: defaultTTL, Renew: true}}, nil)
 
 // newConfig returns base changed by opts, or panics if that makes no sense.
 func newConfig(base *config, opts []Option) *config {
 	c := *base
-	c.given = make(map[string]bool)
-	for name := range base.given {
-		c.given[name] = true
-	}
 	for _, o := range opts {
-		if o == nil {
-			panic("redimutex: an Option is nil")
-		}
+		must(o != nil, "an Option is nil")
 		o(&c)
 	}
 	c.check()
@@ -67,34 +53,31 @@ func newConfig(base *config, opts []Option) *config {
 }
 
 func (c *config) check() {
-	demand(c.ttl >= minTTL, "WithTTL(%v): a lease has to last %v at least", c.ttl, minTTL)
-	if !c.given["poll"] {
-		c.poll = min(defaultPoll, c.ttl/2)
+	t := &c.terms
+	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
+	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
+	if c.poll = c.givenPoll; c.poll == 0 {
+		c.poll = min(defaultPoll, t.TTL/2)
 	}
-	demand(c.poll > 0 && c.poll < c.ttl,
-		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, c.ttl)
-	if !c.given["nodeTimeout"] {
-		c.nodeTimeout = min(max(c.ttl/20, 50*time.Millisecond), c.ttl/2)
+	must(c.poll < t.TTL, "WithPollInterval(%v): has to be less than the TTL, which is %v", c.poll, t.TTL)
+	if t.NodeTimeout = c.givenNodeTimeout; t.NodeTimeout == 0 {
+		t.NodeTimeout = min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2)
 	}
-	demand(c.nodeTimeout > 0 && c.nodeTimeout < c.ttl,
-		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", c.nodeTimeout, c.ttl)
-	demand(c.maxAttempts >= 0, "WithMaxAttempts(%d): has to be 1 at least", c.maxAttempts)
-	demand(c.maxHold >= 0, "WithMaxHold(%v): has to be more than 0", c.maxHold)
-	demand(c.minHold >= 0, "WithMinHold(%v): has to be more than 0", c.minHold)
-	demand(c.maxHold == 0 || c.minHold <= c.maxHold,
-		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", c.minHold, c.maxHold)
-	demand(c.nodeTimeout+c.replicaWait < c.ttl,
+	must(t.NodeTimeout < t.TTL, "WithNodeTimeout(%v): has to be less than the TTL, which is %v", t.NodeTimeout, t.TTL)
+	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
+		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
+	must(t.NodeTimeout+t.ReplicaTimeout < t.TTL,
 		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
-		c.replicaWait, c.nodeTimeout, c.ttl)
-	demand(2*c.reuse <= c.ttl-quorum.Drift(c.ttl),
-		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", c.reuse, c.ttl)
-	demand(c.reuse == 0 || c.minHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
-	demand(len(c.owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(c.owner), maxOwner)
-	demand(!strings.ContainsFunc(c.owner, unicode.IsControl), "WithOwner(%q): the label has a control character", c.owner)
+		t.ReplicaTimeout, t.NodeTimeout, t.TTL)
+	must(2*t.Reuse <= t.TTL-quorum.Drift(t.TTL),
+		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
+	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
+	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)
+	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 }
 
-// demand panics with the sentence unless ok.
-func demand(ok bool, sentence string, args ...any) {
+// must panics with the sentence unless ok.
+func must(ok bool, sentence string, args ...any) {
 	if !ok {
 		panic("redimutex: " + fmt.Sprintf(sentence, args...))
 	}
@@ -102,25 +85,26 @@ func demand(ok bool, sentence string, args ...any) {
 
 // WithTTL sets for how long the lock of a holder that crashed stays locked. The default is 10 s,
 // the least 10 ms. A holder that lives renews its lease every third of it.
-func WithTTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
+func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL
 // if that is less. With several servers each wait is varied at random by half, up and down.
 func WithPollInterval(d time.Duration) Option {
-	return func(c *config) { c.poll, c.given["poll"] = d, true }
+	must(d > 0, "WithPollInterval(%v): has to be more than 0", d)
+	return func(c *config) { c.givenPoll = d }
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try,
 // which counts from 1 for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The wait
 // is not limited by the TTL; negative waits count as 0. The function must be safe for concurrent use.
 func WithBackoff(wait func(attempt int) time.Duration) Option {
-	demand(wait != nil, "WithBackoff: the function is nil")
+	must(wait != nil, "WithBackoff: the function is nil")
 	return func(c *config) { c.backoff = wait }
 }
 
 // Linear waits step after the first try, two steps after the second, and so on.
 func Linear(step time.Duration) func(attempt int) time.Duration {
-	demand(step > 0, "Linear(%v): the step has to be more than 0", step)
+	must(step > 0, "Linear(%v): the step has to be more than 0", step)
 	return func(attempt int) time.Duration {
 		if d := step * time.Duration(attempt); d/step == time.Duration(attempt) {
 			return d
@@ -132,7 +116,7 @@ func Linear(step time.Duration) func(attempt int) time.Duration {
 // Exponential waits first after the first try, and twice as long after each further one, but never
 // longer than limit.
 func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
-	demand(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
+	must(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
 	return func(attempt int) time.Duration {
 		d := first
 		for ; attempt > 1 && d < limit; attempt-- {
@@ -148,7 +132,7 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 // Jittered varies the waits of another backoff at random, by half of them up and down, so that
 // waiters that collided once do not go on colliding.
 func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
-	demand(wait != nil, "Jittered: the function is nil")
+	must(wait != nil, "Jittered: the function is nil")
 	return func(attempt int) time.Duration { return jitter(wait(attempt)) }
 }
 
@@ -163,38 +147,39 @@ func jitter(d time.Duration) time.Duration {
 // this process holds the lock or waits for it, a try is counted for each wait that passes, but
 // nothing is sent. The default is to go on until the context ends.
 func WithMaxAttempts(n int) Option {
-	demand(n > 0, "WithMaxAttempts(%d): has to be 1 at least", n)
+	must(n > 0, "WithMaxAttempts(%d): has to be 1 at least", n)
 	return func(c *config) { c.maxAttempts = n }
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By
 // default it is renewed until Unlock.
-func WithoutRenewal() Option { return func(c *config) { c.renew = false } }
+func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithMaxHold stops the renewal d after the lock was acquired; the lease is lost when what it then
 // has left is over, a TTL later at most. It guards against a holder that hangs but whose process
 // lives. By default there is no limit.
 func WithMaxHold(d time.Duration) Option {
-	demand(d > 0, "WithMaxHold(%v): has to be more than 0", d)
-	return func(c *config) { c.maxHold = d }
+	must(d > 0, "WithMaxHold(%v): has to be more than 0", d)
+	return func(c *config) { c.terms.MaxHold = d }
 }
 
 // WithMinHold keeps the lock locked for at least d, even if it is unlocked before: Unlock then
 // leaves the key to expire when it is d old. It is for jobs that must not run twice although the
 // machines that start them have clocks that differ by almost d. By default Unlock deletes the key.
 func WithMinHold(d time.Duration) Option {
-	demand(d > 0, "WithMinHold(%v): has to be more than 0", d)
-	return func(c *config) { c.minHold = d }
+	must(d > 0, "WithMinHold(%v): has to be more than 0", d)
+	return func(c *config) { c.terms.MinHold = d }
 }
 
 // WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
 // who holds it. At most 256 bytes, no control characters. The label is not secret.
-func WithOwner(label string) Option { return func(c *config) { c.owner = label } }
+func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
 
 // WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
 // the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
 func WithNodeTimeout(d time.Duration) Option {
-	return func(c *config) { c.nodeTimeout, c.given["nodeTimeout"] = d, true }
+	must(d > 0, "WithNodeTimeout(%v): has to be more than 0", d)
+	return func(c *config) { c.givenNodeTimeout = d }
 }
 
 // WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of
@@ -206,16 +191,16 @@ func WithNodeTimeout(d time.Duration) Option {
 // after its last use. A fence is the last one plus 1, or the server's clock in µs if that is more,
 // so that it goes on rising when the key has expired or was lost. With several servers it is the
 // highest of the quorum, written back to a quorum before Lock returns.
-func WithFencing() Option { return func(c *config) { c.fencing = true } }
+func WithFencing() Option { return func(c *config) { c.terms.Fencing = true } }
 
 // WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover
 // to one of them does not lose it. If fewer do within timeout, the lock is released again and the
 // try fails with [ErrUnavailable]. A renewal counts only if they confirm it as well. Locking then takes
 // as long as the replication lags.
 func WithReplicas(n int, timeout time.Duration) Option {
-	demand(n > 0, "WithReplicas(%d): has to be 1 at least", n)
-	demand(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
-	return func(c *config) { c.replicas, c.replicaWait = n, timeout }
+	must(n > 0, "WithReplicas(%d): has to be 1 at least", n)
+	must(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
+	return func(c *config) { c.terms.Replicas, c.terms.ReplicaTimeout = n, timeout }
 }
 
 // WithRestartGuard keeps a server that has lost its data from voting until one TTL has passed, when
@@ -227,7 +212,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // locked until a majority of the servers has been asked a TTL ago. Each server then keeps one key,
 // redimutex:guard, that does not expire. A server that comes back with old data, from a snapshot, is
 // not noticed: switch persistence off, or fsync always. It is not for a Redis Cluster.
-func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
+func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
 // WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling:
 // Unlock hands the lock to the process that has waited longest and wakes it, by pub/sub. A process has
@@ -243,7 +228,7 @@ func WithRestartGuard() Option { return func(c *config) { c.guard = true } }
 // On a Redis Cluster a waiter that died costs as much as one that hangs. A Pool of your own make lends
 // the connection for the messages, unless it has a method Dial() (redis.Conn, error). A client that may
 // not subscribe polls, and comes after those who wait in line.
-func WithQueue() Option { return func(c *config) { c.queue = true } }
+func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers:
 // for up to d after the lock was acquired there, Unlock keeps it if somebody of this Client waits,
@@ -257,8 +242,8 @@ func WithQueue() Option { return func(c *config) { c.queue = true } }
 // lock stays locked for the TTL even if nobody held it. Holds of several servers with fencing do not
 // follow each other like this. d has to be less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
-	demand(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
-	return func(c *config) { c.reuse = d }
+	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
+	return func(c *config) { c.terms.Reuse = d }
 }
 
 // WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx

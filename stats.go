@@ -1,6 +1,8 @@
 package redimutex
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -27,38 +29,62 @@ type Stats struct {
 	HoldTime time.Duration // sum over all holds that have ended
 }
 
-// counters are the parts of Stats that count up.
+// counters are the parts of Stats that the engine does not count.
 type counters struct {
-	waiting, acquired, contended, released, failed, renewed, notRenewed atomic.Int64
-	expired, deleted, taken                                             atomic.Int64
-	waitTime, holdTime                                                  atomic.Int64
+	acquired, contended, released, failed atomic.Int64
+	waitTime, holdTime                    atomic.Int64
 }
 
-func (c *counters) lost(r Reason) {
-	switch r {
-	case Expired:
-		c.expired.Add(1)
-	case Deleted:
-		c.deleted.Add(1)
-	case Taken:
-		c.taken.Add(1)
-	case Closed:
-	}
-}
-
-func (c *counters) stats() Stats {
+// Stats returns the figures of the Client.
+func (c *Client) Stats() Stats {
+	n, e := &c.counters, c.engine
 	return Stats{
-		Waiting:     int(c.waiting.Load()),
-		Acquired:    c.acquired.Load(),
-		Contended:   c.contended.Load(),
-		Released:    c.released.Load(),
-		Failed:      c.failed.Load(),
-		Renewed:     c.renewed.Load(),
-		NotRenewed:  c.notRenewed.Load(),
-		LostExpired: c.expired.Load(),
-		LostDeleted: c.deleted.Load(),
-		LostTaken:   c.taken.Load(),
-		WaitTime:    time.Duration(c.waitTime.Load()),
-		HoldTime:    time.Duration(c.holdTime.Load()),
+		Held:        e.Held(),
+		Waiting:     int(e.Waiting.Load()),
+		Acquired:    n.acquired.Load(),
+		Contended:   n.contended.Load(),
+		Released:    n.released.Load(),
+		Failed:      n.failed.Load(),
+		Renewed:     e.Renewed.Load(),
+		NotRenewed:  e.NotRenewed.Load(),
+		LostExpired: e.LostExpired.Load(),
+		LostDeleted: e.LostDeleted.Load(),
+		LostTaken:   e.LostTaken.Load(),
+		Errors:      e.Errors(),
+		WaitTime:    time.Duration(n.waitTime.Load()),
+		HoldTime:    time.Duration(n.holdTime.Load()),
 	}
+}
+
+// A LockInfo is what this process knows of one key, without asking a server.
+type LockInfo struct {
+	Key     string
+	Held    bool          // this process has it
+	Idle    bool          // Held, but nobody uses it just now; see [WithLeaseReuse]
+	Owner   string        // Held: see [WithOwner]
+	Fence   int64         // Held: the fence with which the servers gave it, with fencing
+	Since   time.Time     // Held: when the servers gave it
+	Until   time.Time     // Held: end of the validity, if it is not renewed before
+	TTL     time.Duration // Held: what a renewal asks for
+	Waiting int           // goroutines of this process that wait for it
+	Err     error         // not Held: why the last try has failed
+}
+
+// Locks returns the keys that this process holds or waits for, sorted. It is for looking at: by the
+// time that it returns, it may have changed.
+func (c *Client) Locks() []LockInfo {
+	infos := c.engine.Infos()
+	all := make([]LockInfo, 0, len(infos))
+	for key, x := range infos {
+		info := LockInfo{
+			Key: key, Held: x.Held, Idle: x.Idle, Owner: x.Owner, Fence: x.Fence,
+			Since: x.Since, Until: x.Until, TTL: x.TTL, Waiting: x.Waiting,
+		}
+		if x.Failure != nil {
+			info.Err = (&Mutex{client: c, key: key, config: c.config}).serversError(x.Failure)
+		}
+		all = append(all, info)
+	}
+	slices.SortFunc(all, func(a, b LockInfo) int { return cmp.Compare(a.Key, b.Key) })
+	return all
 }

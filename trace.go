@@ -41,7 +41,7 @@ type Event struct {
 // each Mutex, until stop is called. It is for what is added from outside, such as metrics. What is
 // under way at that moment may still be told after stop has returned.
 func (c *Client) Observe(t *Trace) (stop func()) {
-	demand(t != nil, "Observe needs a Trace, and got nil")
+	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already
 	t = &own
 	c.observers.change(func(all []*Trace) []*Trace { return append(all, t) })
@@ -81,9 +81,9 @@ func (m *Mutex) traced() bool {
 
 // tell tells those who want to know.
 func (m *Mutex) tell(step func(*Trace) func(Event), e Event) {
-	e.Key, e.Owner = m.key, m.config.owner
+	e.Key, e.Owner = m.key, m.config.terms.Owner
 	if e.Lease != nil {
-		e.Fence = e.Lease.fence
+		e.Fence = e.Lease.Fence()
 	}
 	if t := m.config.trace; t != nil {
 		t.tell(step, e)
@@ -93,19 +93,6 @@ func (m *Mutex) tell(step func(*Trace) func(Event), e Event) {
 			t.tell(step, e)
 		}
 	}
-}
-
-// tellAcquired tells of a hold that has begun. If who is told panics or ends the goroutine, the caller
-// never learns that he has the lock.
-func (m *Mutex) tellAcquired(e Event) {
-	told := false
-	defer func() {
-		if !told && m.hold.CompareAndSwap(e.Lease, nil) {
-			_ = e.Lease.release(context.Background())
-		}
-	}()
-	m.tell(stepAcquired, e)
-	told = true
 }
 
 func (t *Trace) tell(step func(*Trace) func(Event), e Event) {

@@ -24,11 +24,8 @@ func (m *Mutex) TryLockContext(ctx context.Context) error {
 	return err
 }
 
-func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) {
-	m.client.start()
-	a, err := m.tryEnter(ctx)
-	if err != nil {
-		return nil, a.gaveUp(ctx, err)
-	}
-	return a.run(ctx)
+// TryDo tries once to lock m. If that succeeds it runs f and unlocks m, as [Mutex.Do] does;
+// otherwise it returns the error of [Mutex.TryLockContext].
+func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, f, m.tryLock)
 }

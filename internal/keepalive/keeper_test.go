@@ -1,4 +1,4 @@
-package lease_test
+package keepalive_test
 
 import (
 	"math/rand/v2"

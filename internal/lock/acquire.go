@@ -1,0 +1,384 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/fifo"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Call is one call that wants a lock.
+type Call struct {
+	Key      string
+	Hint     *Key // nil, or that of an earlier call for the same key
+	Terms    *Terms
+	Once     bool                          // a single try, and no waiting
+	MaxTries int                           // 0: no limit
+	Pause    func(tries int) time.Duration // the wait after so many tries
+}
+
+// A Result is how a call went.
+type Result struct {
+	Key     *Key
+	Tries   int
+	Wait    time.Duration // since the call; 0 if it never began
+	Failure *Failure      // nil: the lock is held
+}
+
+// An acquisition is one call that wants a lock. One goroutine drives it:
+//
+//	queued ─ turn ─→ trying ─ granted ───────────────────→ held
+//	   │               ↑ └ contended, unavailable → waiting ─ handed over → held
+//	   └ parked grant  └───── timer, wake-up ─────────┘
+//	     → held            any ─ ctx, Close, refused, tries used up → failed
+type acquisition struct {
+	Call
+	engine *Engine
+	key    *Key
+	hold   *Hold
+	began  time.Time
+	tries  int
+	fresh  bool    // nothing was waited for
+	turn   bool    // we have it
+	token  string  // of the next try
+	ticket *ticket // our place in the servers' queue; nil without one
+	grant  *Grant
+	result *Failure
+}
+
+type state int8
+
+const (
+	queued state = iota
+	trying
+	waiting
+	held
+	failed
+)
+
+// Lock gets the lock for h, or says why it could not.
+func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
+	a := acquisition{Call: *c, engine: e, hold: h}
+	a.run(ctx)
+	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
+	switch {
+	case a.result == nil:
+		r.Wait = max(h.began.Sub(a.began), 0)
+	case !a.began.IsZero():
+		r.Wait = time.Since(a.began)
+	}
+	return r
+}
+
+func (a *acquisition) run(ctx context.Context) {
+	defer a.settle() // also when a function of the caller's panics
+	for s := a.begin(ctx); ; {
+		switch s {
+		case queued:
+			s = a.queue(ctx)
+		case trying:
+			s = a.try(ctx)
+		case waiting:
+			s = a.wait(ctx)
+		case held, failed:
+			return
+		}
+	}
+}
+
+// settle leaves what the acquisition does not need any more: its ticket, and without a grant its turn.
+func (a *acquisition) settle() {
+	if a.key == nil {
+		return
+	}
+	if a.ticket != nil {
+		a.ticket.leave(a.grant)
+	}
+	if a.grant != nil {
+		return
+	}
+	if a.turn {
+		a.key.pass()
+	}
+	a.key.unref()
+}
+
+// fail ends the acquisition.
+func (a *acquisition) fail(f *Failure) state {
+	a.result = f
+	return failed
+}
+
+// stopped reports whether the ctx or the Engine has ended, which fails the acquisition.
+func (a *acquisition) stopped(ctx context.Context) bool {
+	switch {
+	case ctx.Err() != nil:
+		a.result = &Failure{Kind: Ended}
+		if a.key != nil {
+			a.result.Servers, a.result.Waited = a.key.failure.Load(), true
+		}
+	case a.engine.closed.Load():
+		a.result = &Failure{Kind: Closed}
+	}
+	return a.result != nil
+}
+
+func (a *acquisition) begin(ctx context.Context) state {
+	if ctx.Err() != nil {
+		return a.fail(&Failure{Kind: Ended})
+	}
+	if a.key = a.engine.ref(a.Key, a.Hint); a.key == nil {
+		return a.fail(&Failure{Kind: Closed})
+	}
+	a.began = time.Now()
+	return queued
+}
+
+// queue waits for the turn among the goroutines of this process.
+func (a *acquisition) queue(ctx context.Context) state {
+	switch {
+	case a.key.fifo.TryAcquire():
+		a.fresh = a.key.pause.IsZero()
+	case a.Once:
+		return a.fail(&Failure{Kind: Busy, Servers: a.key.failure.Load()})
+	case !a.line(ctx):
+		return failed
+	}
+	a.turn = true
+	return a.inherit(ctx)
+}
+
+// line waits in line, and reports whether the turn has come.
+func (a *acquisition) line(ctx context.Context) (granted bool) {
+	var prequeue any // on which terms a release may queue us on the server
+	if a.Terms.Queue && a.MaxTries == 0 {
+		prequeue = a.Terms
+	}
+	w := a.key.fifo.Join(prequeue)
+	a.engine.Waiting.Add(1)
+	defer func() {
+		a.engine.Waiting.Add(-1)
+		if !granted {
+			a.key.cancel(w)
+		}
+	}()
+	if a.hold.Observer.Traced() {
+		a.hold.Observer.Waiting(ctx)
+	}
+	if !a.await(ctx, w) {
+		return false
+	}
+	if w.Closed() {
+		a.result = &Failure{Kind: Closed}
+		return false
+	}
+	return !a.stopped(ctx) // cancellation wins ties
+}
+
+// await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found
+// the lock held.
+func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
+	var passed <-chan time.Time
+	var timer *time.Timer
+	switch {
+	case a.MaxTries > 0:
+		timer = time.NewTimer(a.Pause(1))
+		defer timer.Stop()
+		passed = timer.C
+	case ctx.Done() == nil: // a select among more channels takes twice as long
+		<-w.Granted()
+		return true
+	}
+	for {
+		select {
+		case <-w.Granted():
+			return true
+		case <-ctx.Done():
+			return !a.stopped(ctx)
+		case <-passed:
+			if a.tries++; a.tries >= a.MaxTries {
+				a.result = &Failure{Kind: Busy, Servers: a.key.failure.Load()}
+				return false
+			}
+			timer.Reset(a.Pause(a.tries + 1))
+		}
+	}
+}
+
+// inherit begins with what the last hold has left, if it is of use.
+func (a *acquisition) inherit(ctx context.Context) state {
+	p := a.key.parked.Swap(nil)
+	switch {
+	case p == nil:
+	case a.stopped(ctx):
+		p.dispose()
+		return failed
+	case p.grant != nil && p.grant.usable(a.Terms, time.Now()):
+		a.grant = p.grant
+		a.grant.adopt(a.hold, time.Now())
+		a.key.unref() // the grant has a reference of its own
+		return held
+	case p.ticket != nil && !a.Once && a.MaxTries == 0 && p.ticket.serves(a.Terms):
+		a.ticket, a.token, a.tries = p.ticket, p.ticket.place.Name, 1
+		a.key.failure.Store(inLine)
+		return waiting
+	default:
+		p.dispose()
+	}
+	return trying
+}
+
+// inLine stands for the answer that a pre-queued ticket would have got, had it asked.
+var inLine = &quorum.Failure{Kind: quorum.Contended}
+
+// try asks the servers once. Every verb comes down to this.
+func (a *acquisition) try(ctx context.Context) state {
+	if !a.Once && !a.fresh && a.tries == 0 {
+		// Another waiter of this process may have tried just now.
+		if !a.sleep(ctx, min(time.Until(a.key.pause), a.Pause(1))) {
+			return failed
+		}
+	}
+	start := time.Now()
+	if a.tries == 0 {
+		start = a.began
+	}
+	if !a.disposed(ctx, start) {
+		return failed
+	}
+	a.tries++
+	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
+		a.ticket = a.key.newTicket(a.Terms)
+		a.token = a.ticket.token()
+	}
+	if a.token == "" {
+		a.token = a.Terms.token()
+	}
+	t := a.Terms.try(a.key.name, a.token)
+	if a.Once || a.fresh {
+		t.Start = start
+	}
+	t.Plain = a.tries == 1 && a.fresh && !a.Once && a.MaxTries != 1
+	if a.ticket != nil {
+		a.ticket.present(&t)
+	}
+	tail := a.key.tail.Load()
+	won, f := a.engine.quorum.Acquire(ctx, &t, tail)
+	if tail != nil {
+		a.key.tail.CompareAndSwap(tail, nil)
+	}
+	if f == nil {
+		return a.won(ctx, won, 0)
+	}
+	return a.lost(ctx, f)
+}
+
+// disposed waits until what this process gives back in the background is given back, so that it does not
+// stand in our way, but not longer than a try takes.
+func (a *acquisition) disposed(ctx context.Context, start time.Time) bool {
+	done := a.key.disposal.Load()
+	if done == nil {
+		return true
+	}
+	timer := time.NewTimer(time.Until(start.Add(a.Terms.NodeTimeout)))
+	defer timer.Stop()
+	select {
+	case <-*done:
+		a.key.disposal.CompareAndSwap(done, nil)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return !a.stopped(ctx)
+}
+
+// won makes a grant of what the servers gave, unless it comes too late: cancellation wins ties.
+func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Duration) state {
+	var ticket *server.Ticket
+	if a.ticket != nil && a.engine.Several() {
+		ticket = &a.ticket.place
+	}
+	g := (*Grant)(nil)
+	if !a.stopped(ctx) {
+		g = newGrant(a.key, a.Terms, a.token, ticket, won, handOff, a.hold)
+	}
+	if g == nil {
+		if a.result == nil {
+			a.result = &Failure{Kind: Closed}
+		}
+		r := a.Terms.release(a.key.name, a.token, a.Terms.TTL)
+		if a.result.Kind == Closed { // nothing that works in the background is left
+			a.engine.quorum.Release(context.WithoutCancel(ctx), &r, won)
+		} else {
+			a.engine.quorum.Undo(&r, won)
+		}
+		return failed
+	}
+	a.grant = g
+	a.key.failure.Store(nil)
+	return held
+}
+
+// lost records a try that has failed, and decides how to go on.
+func (a *acquisition) lost(ctx context.Context, f *quorum.Failure) state {
+	if a.ticket != nil {
+		a.ticket = a.ticket.failed(f)
+		a.token = a.ticket.token()
+	} else {
+		a.token = "" // what became of it may be unknown
+	}
+	if ctx.Err() == nil || a.key.failure.Load() == nil {
+		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
+	}
+	failure := &Failure{Kind: Servers, Servers: f}
+	if a.stopped(ctx) {
+		failure = a.result
+	}
+	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
+		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), failure)
+	}
+	switch {
+	case a.result != nil:
+		return failed
+	case f.Kind == quorum.Lapsed:
+		return trying
+	case a.Once, f.Kind == quorum.Refused, a.MaxTries > 0 && a.tries >= a.MaxTries:
+		return a.fail(failure)
+	case f.Kind == quorum.Unavailable:
+		a.hold.Observer.Unavailable(f)
+	}
+	return waiting
+}
+
+// wait waits until it is time for the next try, unless the lock is handed over without one. It is the only
+// place that blocks while the caller has the turn, but for the try itself.
+func (a *acquisition) wait(ctx context.Context) state {
+	a.engine.Waiting.Add(1)
+	defer a.engine.Waiting.Add(-1)
+	if a.Terms.Queue {
+		return a.waitInQueue(ctx)
+	}
+	pause := a.Pause(a.tries)
+	a.key.pause = time.Now().Add(pause)
+	if !a.sleep(ctx, pause) {
+		return failed
+	}
+	return trying
+}
+
+// sleep reports whether d has passed. Otherwise the acquisition has failed.
+func (a *acquisition) sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return !a.stopped(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-a.engine.closing:
+	}
+	return !a.stopped(ctx)
+}

@@ -1,0 +1,122 @@
+// Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
+// nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
+//
+// The way down is acquire.go (the turn in this process, then one try after the other, with a wait between
+// them), ticket.go (the wait in the servers' queue), grant.go (one lock on the servers, until it is given
+// back or lost) and park.go (what a hold leaves for the next one of this process).
+package lock
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/wakeup"
+)
+
+// An Engine is what the locks of one Client share.
+type Engine struct {
+	Counters
+	servers []*server.Server
+	quorum  *quorum.Quorum
+	keeper  *keepalive.Keeper
+	hub     func() *wakeup.Hub // made when somebody needs it
+	closing chan struct{}
+
+	background sync.WaitGroup // releases that no caller waits for
+
+	mu     sync.Mutex
+	keys   map[string]*Key // that somebody holds or waits for
+	closed atomic.Bool     // set under mu
+}
+
+// New returns the Engine over the servers behind pools. It does not connect.
+func New(pools []server.Pool) *Engine {
+	e := &Engine{
+		servers: make([]*server.Server, len(pools)),
+		closing: make(chan struct{}),
+		keys:    make(map[string]*Key),
+	}
+	for i, p := range pools {
+		e.servers[i] = server.New(p)
+	}
+	e.quorum = quorum.New(e.servers)
+	e.keeper = keepalive.New(e.renew)
+	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers) })
+	return e
+}
+
+// Several reports whether there is more than one server.
+func (e *Engine) Several() bool { return len(e.servers) > 1 }
+
+// Held returns how many grants are alive.
+func (e *Engine) Held() int { return e.keeper.Len() }
+
+// Errors returns how many operations have failed on each server.
+func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
+
+// Close makes waiting and later calls fail, gives back what is parked, ends the other grants, and stops what
+// runs in the background. It waits for that: for releases and renewals under way as long as their own
+// bounds, and then for a last attempt at undoing, d at most.
+func (e *Engine) Close(d time.Duration) {
+	e.mu.Lock()
+	first := !e.closed.Swap(true)
+	keys := slices.Collect(maps.Values(e.keys))
+	e.mu.Unlock()
+	if first {
+		close(e.closing)
+	}
+	var disposing sync.WaitGroup
+	for _, k := range keys {
+		k.fifo.Close()
+		disposing.Go(func() { k.clear() })
+	}
+	e.keeper.Close()
+	disposing.Wait()
+	e.background.Wait()
+	e.hub().Close(d)
+	e.quorum.Close(d)
+}
+
+// spawn runs f in the background, or reports that it is too late for that.
+func (e *Engine) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return false
+	}
+	e.background.Go(f)
+	return true
+}
+
+// rtt is the round trip to the slowest server, as far as it is known.
+func (e *Engine) rtt() (d time.Duration) {
+	for _, s := range e.servers {
+		d = max(d, s.RTT())
+	}
+	return d
+}
+
+// Counters count what happens to the locks of an Engine.
+type Counters struct {
+	Waiting                             atomic.Int64 // calls that do not have the lock yet
+	Renewed, NotRenewed                 atomic.Int64
+	LostExpired, LostDeleted, LostTaken atomic.Int64
+}
+
+func (c *Counters) lost(r keepalive.Reason) {
+	switch r {
+	case keepalive.Expired:
+		c.LostExpired.Add(1)
+	case keepalive.Deleted:
+		c.LostDeleted.Add(1)
+	case keepalive.Taken:
+		c.LostTaken.Add(1)
+	case keepalive.Alive, keepalive.Unlocked, keepalive.Closed:
+	}
+}

@@ -1,0 +1,262 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Grant is one lock on the servers.
+//
+//	live ⇄ parked → released
+//	  └ any of these → lost: expired, deleted, taken, closed
+//
+// It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
+// and ends of holds concern one hold; a grant may see many.
+type Grant struct {
+	engine *Engine
+	key    *Key
+	terms  *Terms
+	token  string
+	ticket *server.Ticket // under which several servers may have us in their queues, or nil
+	won    quorum.Grant
+	lease  keepalive.Lease
+	hold   atomic.Pointer[Hold] // the present one, or the last
+
+	longest  atomic.Int64 // the longest TTL that was asked for
+	renewals atomic.Int32 // under way
+
+	// For the holds that follow; see park.go.
+	over     atomic.Bool // there is none: the time is over, the lock lost or extended
+	extended atomic.Bool // somebody has extended it, or has begun to
+	until    time.Time   // no further hold after this
+	used     int64       // the last fence; belongs to the turn
+	timer    *time.Timer // disposes of a grant that is parked; belongs to the turn
+	parcel   parcel
+}
+
+// newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
+// given. It returns nil if the Engine is closed.
+func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
+	g := &Grant{engine: k.engine, key: k, terms: t, token: token, ticket: ticket, won: won, used: won.Fence}
+	g.parcel.grant = g
+	g.longest.Store(int64(t.TTL))
+	g.mayPark(handOff)
+	h.grant, h.fence, h.began = g, won.Fence, won.At
+	g.hold.Store(h)
+	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
+		Began: won.At, Until: won.Until, TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
+	}) {
+		return nil
+	}
+	return g
+}
+
+// renew extends the grants that are due. Those whose terms allow it share a round trip.
+func (e *Engine) renew(due []*keepalive.Lease) {
+	type terms struct {
+		timeout  time.Duration
+		replicas server.Replicas
+	}
+	groups := make(map[terms][]*quorum.Extension)
+	for _, l := range due {
+		g, ttl := l.Terms().Holder.(*Grant), l.TTL()
+		g.renewals.Add(1)
+		x := &quorum.Extension{
+			Extension: g.terms.extension(g.key.name, g.token, ttl),
+			Done:      func(x quorum.Extended) { g.renewed(&x, ttl) },
+		}
+		t := terms{x.Timeout, x.Replicas}
+		groups[t] = append(groups[t], x)
+	}
+	var all sync.WaitGroup
+	for _, batch := range groups {
+		all.Go(func() { e.quorum.Extend(context.Background(), batch) })
+	}
+	all.Wait()
+}
+
+// renewed records the outcome of a renewal.
+func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
+	g.renewals.Add(-1)
+	defer g.lease.Renewed(x.Failure == nil)
+	if x.Failure == nil {
+		g.lease.Extended(x.Sent, x.Until, ttl)
+	}
+	h := g.hold.Load()
+	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {
+		return
+	}
+	g.count(x.Failure)
+	if h.Observer.Traced() && !h.ended() {
+		h.Observer.Renewed(x.Until, x.Failure)
+	}
+}
+
+func (g *Grant) count(f *quorum.Failure) {
+	if f == nil {
+		g.engine.Renewed.Add(1)
+	} else {
+		g.engine.NotRenewed.Add(1)
+	}
+}
+
+// lost returns how the lock was lost that the servers say so of.
+func lost(f *quorum.Failure) keepalive.Reason {
+	switch {
+	case f == nil:
+	case f.Kind == quorum.Missing:
+		return keepalive.Deleted
+	case f.Kind == quorum.Taken:
+		return keepalive.Taken
+	}
+	return keepalive.Alive
+}
+
+// lose ends the grant if f says that it is lost, and reports whether it does.
+func (g *Grant) lose(f *quorum.Failure) bool {
+	r := lost(f)
+	if r != keepalive.Alive {
+		g.lease.Lose(r)
+	}
+	return r != keepalive.Alive
+}
+
+// Lost is called by the keep-alive: this is where a lock is declared lost.
+func (g *Grant) Lost(r keepalive.Reason) {
+	g.over.Store(true)
+	if h := g.hold.Load(); h.end(r) {
+		g.engine.lost(r)
+		h.Observer.Lost(r)
+	}
+	if g.key.parked.CompareAndSwap(&g.parcel, nil) {
+		g.dispose()
+	}
+}
+
+// Extend makes the hold last for ttl from now on. It returns how the hold has ended, if it has.
+func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that
+	if r := h.Reason(); r != keepalive.Alive {
+		return r, nil
+	}
+	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl)}
+	var outcome quorum.Extended
+	x.Done = func(o quorum.Extended) { outcome = o }
+	now := time.Now()
+	x.Shorten = int64(ttl) < g.longest.Load()
+	if x.Shorten {
+		x.Deadline = now.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
+		g.lease.Shorten(now.Add(ttl-drift(ttl)), ttl)
+	} else {
+		g.longest.Store(int64(ttl))
+	}
+	g.engine.quorum.Extend(ctx, []*quorum.Extension{&x})
+	if x.Shorten {
+		g.lease.Shortened(outcome.Open)
+	}
+	f := outcome.Failure
+	if f == nil {
+		if !x.Shorten {
+			g.lease.Extended(outcome.Sent, outcome.Until, ttl)
+		}
+		g.lease.Ask(ttl)
+	}
+	if !g.lose(f) && !h.ended() {
+		g.count(f)
+		if h.Observer.Traced() {
+			h.Observer.Renewed(outcome.Until, f)
+		}
+	}
+	return h.Reason(), f
+}
+
+// Release ends the hold. It returns Unlocked, or how the hold had ended before; and the failure of the
+// servers to give the lock back. A grant that may have another hold is parked for that.
+func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	if g.park(h) {
+		return keepalive.Unlocked, nil
+	}
+	defer g.key.unref()
+	defer g.key.pass()
+	g.over.Store(true)
+	was := g.lease.End()
+	switch was {
+	case keepalive.Unlocked:
+	case keepalive.Closed:
+		// Nothing that works in the background is left, so this is done here, as far as it can be.
+		r := g.release()
+		g.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+		h.end(was)
+		return was, nil
+	default:
+		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
+		r := g.release()
+		g.engine.quorum.Undo(&r, g.won)
+		h.end(was)
+		return was, nil
+	}
+	f := g.giveBack(withoutEnd(ctx), true)
+	if r := lost(f); r != keepalive.Alive {
+		if h.end(r) {
+			g.engine.lost(r)
+			h.Observer.Lost(r)
+		}
+		return r, nil
+	}
+	h.end(keepalive.Unlocked)
+	return keepalive.Unlocked, f
+}
+
+// withoutEnd returns ctx, or one that does not end if ctx has ended already.
+func withoutEnd(ctx context.Context) context.Context {
+	if ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
+// the next waiter of this process is queued in the same command.
+func (g *Grant) giveBack(ctx context.Context, inherit bool) *quorum.Failure {
+	r := g.release()
+	var next *ticket
+	if inherit && r.Keep == 0 {
+		next = g.prequeue(&r)
+	}
+	released, f := g.engine.quorum.Release(ctx, &r, g.won)
+	if released.Tail != nil {
+		g.key.tail.Store(released.Tail)
+	}
+	if next != nil {
+		next.prequeued(released, f)
+	}
+	if r.Keep > 0 && g.renewals.Load() > 0 {
+		// A renewal that is under way may raise the expiry again.
+		r.Open = time.Now().Add(g.terms.bound())
+		g.engine.quorum.Undo(&r, g.won)
+	}
+	return f
+}
+
+// release describes the release of the grant.
+func (g *Grant) release() server.Release {
+	r := g.terms.release(g.key.name, g.token, time.Duration(g.longest.Load()))
+	if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
+		r.Keep = max(rest, time.Millisecond)
+	}
+	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
+		r.Reserved, r.Used = g.won.Fence+n-1, g.used
+	}
+	if g.ticket != nil {
+		r.Ticket = *g.ticket
+	}
+	return r
+}

@@ -1,0 +1,130 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+)
+
+// Parking lets the holds of one process follow each other in one grant, without asking the servers: lock
+// caching, as Lustre and AFS do it.
+
+// mayPark decides until when the grant may be given to further holds.
+func (g *Grant) mayPark(handOff time.Duration) {
+	t := g.terms
+	if t.Reuse == 0 || t.Fencing && g.engine.Several() {
+		g.over.Store(true)
+		return
+	}
+	g.until = g.won.At.Add(t.Reuse)
+	if end := g.won.Until.Add(-handOff / 2); handOff > 0 && end.Before(g.until) {
+		g.until = end
+	}
+}
+
+// spent reports whether the grant must not be parked any longer.
+func (g *Grant) spent() bool {
+	return g.over.Load() || g.extended.Load() || g.engine.closed.Load()
+}
+
+// usable reports whether a hold with these terms can have the grant.
+func (g *Grant) usable(t *Terms, now time.Time) bool {
+	return !g.spent() && now.Before(g.until) && (g.terms == t || *g.terms == *t)
+}
+
+// park ends h and leaves the grant to the next hold, if there is time for one. The caller has the turn, which
+// is passed on.
+func (g *Grant) park(h *Hold) bool {
+	if g.over.Load() {
+		return false
+	}
+	now := time.Now()
+	if !now.Before(g.until) || g.spent() {
+		return false
+	}
+	h.end(keepalive.Unlocked)
+	if g.extended.Load() { // after the end of the hold: whoever extends it looks at that after this
+		return false
+	}
+	if g.timer == nil {
+		g.timer = time.AfterFunc(g.until.Sub(now), g.expire)
+	}
+	g.key.parked.Store(&g.parcel)
+	k := g.key
+	k.pass()
+	if g.spent() { // while it was being parked
+		g.expire()
+	}
+	return true
+}
+
+// expire disposes of a grant that is parked when its time is over. If somebody uses it, it is not parked
+// again.
+func (g *Grant) expire() {
+	g.over.Store(true)
+	if g.key.parked.CompareAndSwap(&g.parcel, nil) {
+		g.dispose()
+	}
+}
+
+// dispose gives a grant back that was parked and that nobody inherits, in the background. Who asks the
+// servers next waits for that, within its own bound.
+func (g *Grant) dispose() {
+	g.over.Store(true)
+	ended := g.lease.End()
+	done := make(chan struct{})
+	release := func() {
+		defer g.key.unref()
+		defer close(done)
+		if ended == keepalive.Unlocked {
+			g.giveBack(context.Background(), false)
+			return
+		}
+		r := g.release()
+		g.engine.quorum.Undo(&r, g.won)
+	}
+	g.key.disposal.Store(&done)
+	if !g.engine.spawn(release) {
+		release()
+	}
+}
+
+// adopt begins a hold in a grant that was parked, which the caller has swapped out.
+func (g *Grant) adopt(h *Hold, now time.Time) {
+	h.began = now
+	fence := int64(0)
+	if g.terms.Fencing {
+		fence = g.nextFence(now)
+	}
+	h.begin(g, fence)
+}
+
+// nextFence returns a fence above that of the last hold, and in the range that the servers have reserved: as
+// many microseconds later as the grant is old. Our clock is taken to run no more than 2% too fast.
+func (g *Grant) nextFence(now time.Time) int64 {
+	for {
+		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.used {
+			g.used = fence
+			return fence
+		}
+		now = time.Now() // two holds within a microsecond
+	}
+}
+
+// Parked begins h in a grant that the last hold has left behind, without a look at anything shared but the
+// Key. hint is the Key that the caller had the last time.
+func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
+	if hint == nil || hint.parked.Load() == nil || !hint.fifo.TryAcquire() {
+		return false
+	}
+	if p := hint.parked.Swap(nil); p != nil {
+		if now := time.Now(); p.grant != nil && p.grant.usable(t, now) {
+			p.grant.adopt(h, now) // and its reference to the Key
+			return true
+		}
+		p.dispose()
+	}
+	hint.pass()
+	return false
+}

@@ -1,0 +1,233 @@
+package lock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/wakeup"
+)
+
+// A ticket is a waiter's place in the queue on the servers.
+//
+//	new → queued → signalled → redeemed, by a try or by the message alone
+//	 └ any of these → withdrawn; unknown: a try was cut short, and the server layer withdraws it
+//
+// Its name is never used again: a ticket that was called and let its hand-off lapse, or whose last try had no
+// answer, is replaced by another. So a message that is late is for nobody. With one server the name is also
+// the token of the tries, because the server makes it the value of the lock. With several the tries have
+// tokens of their own, and servers that gave their vote to the name accept them in its place.
+type ticket struct {
+	engine *Engine
+	key    *Key
+	terms  *Terms
+	place  server.Ticket // how the servers know it
+	waiter *wakeup.Waiter
+
+	shown  bool      // the last try had the ticket with it
+	queued bool      // a server has said that it is queued
+	looked time.Time // just before the last look that found it queued
+	drops  uint64    // of the hub, then
+
+	every time.Duration // between two looks
+	gap   time.Duration // smoothed: between looks of all waiters together
+}
+
+// splitGap is how long a waiter that was called by one of several servers gives the others to do so.
+const splitGap = 2 * time.Millisecond
+
+// fewWait is how many waiters may look every minLook.
+const fewWait = 32
+
+func (k *Key) newTicket(t *Terms) *ticket {
+	e := k.engine
+	x := &ticket{engine: e, key: k, terms: t, every: minLook}
+	x.place = server.Ticket{
+		Name: t.token(), Channel: e.hub().Channel(), Claim: t.claim(e.rtt()), Fences: t.fences(), Rejoin: e.Several(),
+	}
+	x.waiter = e.hub().Join(x.place.Name)
+	return x
+}
+
+// token returns the token of the next try, "" for a new one.
+func (x *ticket) token() string {
+	if x.engine.Several() {
+		return ""
+	}
+	return x.place.Name
+}
+
+// serves reports whether the ticket is good for a call with these terms.
+func (x *ticket) serves(t *Terms) bool { return x.terms == t || *x.terms == *t }
+
+// present puts the ticket into a try. Nobody can be woken who does not listen, so it is not queued then.
+func (x *ticket) present(t *server.Try) {
+	hub := x.engine.hub()
+	if x.shown = hub.Listening(); x.shown {
+		t.Ticket, x.drops = x.place, hub.Drops()
+	}
+}
+
+// failed records a try that did not get the lock. It returns the ticket to go on with.
+func (x *ticket) failed(f *quorum.Failure) *ticket {
+	several := x.engine.Several()
+	switch {
+	case f.Kind == quorum.Contended && !x.shown:
+		return x
+	case f.Kind == quorum.Contended:
+		if at := x.place.Arrived; f.Now != 0 && (at == 0 || f.Now < at) {
+			x.place.Arrived = f.Now // or the server's clock was set back: then it is as if we came now
+		}
+		x.queued, x.looked = true, f.Sent
+		x.place.Rejoin = several
+		x.pace(f.Gap)
+		return x
+	case several:
+		return x
+	}
+	next := x.key.newTicket(x.terms)
+	next.every, next.gap = x.every, x.gap
+	if f.Kind != quorum.Lapsed || x.drops != x.engine.hub().Drops() { // it could not hear that it was called
+		next.place.Arrived, next.place.Rejoin = x.place.Arrived, true
+	}
+	x.waiter.Leave()
+	return next
+}
+
+// pace decides how often to look: so often that all waiters that live look some hundred times a second
+// together. How many there are follows from how long ago the last of them looked.
+func (x *ticket) pace(gap time.Duration) {
+	if gap <= 0 {
+		return // the first look of all
+	}
+	if x.gap == 0 {
+		x.gap = gap
+	}
+	x.gap += (gap - x.gap) / 4
+	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
+}
+
+// waitInQueue waits until the servers hand us the lock, or there is a reason to look again.
+func (a *acquisition) waitInQueue(ctx context.Context) state {
+	hub := a.engine.hub()
+	if a.ticket == nil {
+		a.ticket = a.key.newTicket(a.Terms)
+		a.token = a.ticket.token()
+		connecting, cancel := context.WithTimeout(ctx, a.Terms.NodeTimeout)
+		defer cancel()
+		up := hub.Listen(connecting)
+		select {
+		case <-a.ticket.waiter.Wake(): // that we are up
+		default:
+		}
+		if up && a.MaxTries == 0 && ctx.Err() == nil {
+			return trying // now that we can be woken
+		}
+	}
+	timer := time.NewTimer(a.untilLook())
+	defer timer.Stop()
+	select {
+	case wake := <-a.ticket.waiter.Wake():
+		switch {
+		case a.stopped(ctx):
+			return failed
+		case wake.Granted && a.engine.Several():
+			// The others are being released just now.
+			if !a.sleep(ctx, splitGap/2+rand.N(splitGap)) {
+				return failed
+			}
+		case wake.Granted:
+			return a.accept(ctx, wake.Fence)
+		}
+		return trying
+	case <-timer.C:
+		return trying
+	case <-ctx.Done():
+	case <-a.engine.closing:
+	}
+	a.stopped(ctx)
+	return failed
+}
+
+// untilLook is how long to wait for a message before we look by ourselves.
+func (a *acquisition) untilLook() time.Duration {
+	f := a.key.failure.Load()
+	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
+		return a.Pause(a.tries)
+	}
+	wait := a.ticket.every
+	if f.Left > 0 {
+		wait = min(wait, f.Left+time.Millisecond)
+	}
+	return max(wait, min(a.Pause(1), minLook))
+}
+
+// accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
+// last looked, so it was given to us after that, and is valid for one claim from that look at least. What is
+// left of that has to outlast a stall of one node timeout, else we ask once more; and replicas have to
+// confirm what they are asked for.
+func (a *acquisition) accept(ctx context.Context, fence int64) state {
+	x := a.ticket
+	claim, now := x.place.Claim, time.Now()
+	until := x.looked.Add(claim - drift(claim))
+	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout, claim/2) {
+		return trying
+	}
+	a.tries++ // that was not the first
+	return a.won(ctx, quorum.Grant{At: now, Sent: x.looked, Until: until, Fence: fence}, claim)
+}
+
+// leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken
+// the ticket out of its queue, and several do so at the release.
+func (x *ticket) leave(g *Grant) {
+	x.waiter.Leave()
+	if g == nil && (x.shown || x.queued) {
+		x.undo()
+	}
+}
+
+// withdraw gives up a ticket that nobody has used.
+func (x *ticket) withdraw() { x.leave(nil) }
+
+// undo takes the ticket out of the queues, and gives back what it was given there.
+func (x *ticket) undo() {
+	r := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
+	r.Ticket = x.place
+	x.engine.quorum.Undo(&r, quorum.Grant{})
+}
+
+// prequeue puts a ticket for the next waiter of this process into a release, if there is one that would queue
+// on the same terms. So a hold costs the process one request, not two.
+func (g *Grant) prequeue(r *server.Release) *ticket {
+	t, e := g.terms, g.engine
+	if !t.Queue || t.Replicas > 0 || e.Several() {
+		return nil
+	}
+	next, _ := g.key.fifo.Next().(*Terms)
+	if next == nil || next != t && *next != *t || !e.hub().Listening() {
+		return nil
+	}
+	x := g.key.newTicket(next)
+	x.looked, x.drops = time.Now(), e.hub().Drops()
+	r.Next = &x.place
+	return x
+}
+
+// prequeued parks the ticket for the next waiter, if the release has queued it.
+func (x *ticket) prequeued(r quorum.Released, f *quorum.Failure) {
+	switch {
+	case f == nil && r.Arrived != 0:
+		x.place.Arrived, x.queued = r.Arrived, true
+		x.key.parked.Store(&parcel{ticket: x})
+	case f == nil:
+		x.waiter.Leave() // there was no room for it
+	default: // it may be in the queue, or be put there yet
+		x.waiter.Leave()
+		u := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
+		u.Ticket = x.place
+		u.Open = time.Now().Add(x.terms.bound())
+		x.engine.quorum.Undo(&u, quorum.Grant{})
+	}
+}
