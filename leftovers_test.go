@@ -210,7 +210,7 @@ func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
 			})
 		}
 		group.Wait()
-		redistest.Wait(t, name+": nothing is remembered", func() bool { return c.Lines() == 0 })
+		redistest.Wait(t, name+": nothing is remembered", func() bool { return c.Keys() == 0 })
 	}
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }

@@ -64,7 +64,7 @@ func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 				require.NoError(t, good.LockContext(ctx, 0))
 				good.Unlock()
 				redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
-				redistest.Wait(t, "nothing is remembered", func() bool { return c.Lines() == 0 })
+				redistest.Wait(t, "nothing is remembered", func() bool { return c.Keys() == 0 })
 				assert.Zero(t, c.Stats().Waiting)
 				assert.Zero(t, c.Stats().Held)
 			})

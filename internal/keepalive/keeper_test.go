@@ -1,4 +1,4 @@
-package keepalive_test
+package lease_test
 
 import (
 	"math/rand/v2"

@@ -57,6 +57,13 @@ func (e *Engine) Several() bool { return len(e.servers) > 1 }
 // Held returns how many grants are alive.
 func (e *Engine) Held() int { return e.keeper.Len() }
 
+// Keys returns how many keys are remembered.
+func (e *Engine) Keys() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.keys)
+}
+
 // Errors returns how many operations have failed on each server.
 func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
 
