@@ -87,6 +87,9 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	case several:
 		return x
 	}
+	if f.Kind != quorum.Lapsed && x.queued {
+		x.undo() // or the lock would be handed to a name that nobody answers to
+	}
 	next := x.key.newTicket(x.terms)
 	next.every, next.gap = x.every, x.gap
 	if f.Kind != quorum.Lapsed || x.drops != x.engine.hub().Drops() { // it could not hear that it was called
