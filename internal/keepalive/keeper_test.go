@@ -1,0 +1,297 @@
+package keepalive_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+)
+
+func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		hung := make(map[*keepalive.Lease]bool) // complete before anything is due
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			var all sync.WaitGroup
+			for _, l := range due {
+				all.Go(func() {
+					if hung[l] {
+						<-hang
+						l.Renewed(false)
+					} else {
+						succeed([]*keepalive.Lease{l})
+					}
+				})
+			}
+			all.Wait()
+		})
+		var all sync.WaitGroup
+		var healthy []*keepalive.Lease
+		for i := range 200 {
+			span := ttl + time.Duration(i)*100*time.Millisecond
+			l, h := start(t, k, lasting(span))
+			if i%2 == 0 {
+				healthy = append(healthy, l)
+				continue
+			}
+			hung[l] = true
+			all.Go(func() { lived(t, h, l.Terms().Until, span) })
+		}
+		all.Wait()
+		for _, l := range healthy {
+			assert.Equal(t, keepalive.Alive, l.Reason())
+		}
+		close(hang)
+		k.Close()
+	})
+}
+
+// Leases are ended at random moments, and the renewals take their time.
+func TestNoRenewalStartsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended sync.Map // when, of each lease
+		var renewals atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			for _, l := range due {
+				if at, ok := ended.Load(l); ok && at.(time.Time).Before(time.Now()) {
+					t.Error("a renewal began after the end")
+				}
+			}
+			renewals.Add(int64(len(due)))
+			time.Sleep(rand.N(ttl / 2))
+			succeed(due)
+		})
+		var all sync.WaitGroup
+		for range 2000 {
+			l, h := start(t, k, lasting(ttl+rand.N(ttl)))
+			all.Go(func() {
+				time.Sleep(rand.N(3 * ttl))
+				assert.Equal(t, keepalive.Unlocked, l.End())
+				ended.Store(l, time.Now())
+				time.Sleep(2 * ttl)
+				assert.Zero(t, h.times.Load())
+			})
+		}
+		all.Wait()
+		assert.Greater(t, renewals.Load(), int64(1000), "this tests nothing")
+		assert.Zero(t, k.Len())
+		k.Close()
+	})
+}
+
+func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, calls atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			calls.Add(1)
+			running.Add(1)
+			time.Sleep(ttl / 3)
+			fail(due)
+			running.Add(-1)
+		})
+		var leases []*keepalive.Lease
+		var tellers []*teller
+		for range 1000 {
+			l, h := start(t, k, nil)
+			leases, tellers = append(leases, l), append(tellers, h)
+		}
+		assert.Equal(t, 1000, k.Len())
+		assert.ElementsMatch(t, leases, k.Leases())
+		time.Sleep(ttl/3 + time.Millisecond)
+		require.Positive(t, running.Load())
+		k.Close()
+		assert.Zero(t, running.Load(), "Close came back before a renewal was over")
+		for i, l := range leases {
+			require.Equal(t, keepalive.Closed, l.Reason())
+			require.EqualValues(t, 1, tellers[i].times.Load())
+			require.Equal(t, keepalive.Closed, tellers[i].reason())
+		}
+		assert.Zero(t, k.Len())
+		n := calls.Load()
+		time.Sleep(5 * ttl)
+		assert.Equal(t, n, calls.Load(), "renewed after Close")
+		k.Close() // again, without effect
+	})
+}
+
+func TestCloseRacesWithStartAndTheTimer(t *testing.T) {
+	for range 200 {
+		var over atomic.Bool
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			if over.Load() {
+				t.Error("a renewal began after Close")
+			}
+			succeed(due)
+		})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 20 {
+					l, h := new(keepalive.Lease), &teller{lost: make(chan struct{})}
+					now, d := time.Now(), rand.N(2*time.Millisecond)
+					if k.Start(l, keepalive.Terms{Began: now, Until: now.Add(d), TTL: d, Renew: true, HandOff: rand.N(d + 1), Holder: h}) {
+						runtime.Gosched()
+						if l.End().Lost() {
+							<-h.lost
+						}
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			k.Close()
+			over.Store(true)
+		})
+		all.Wait()
+		require.Zero(t, k.Len())
+	}
+}
+
+func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		var mu sync.Mutex
+		most, batches, renewed := 0, 0, 0
+		idle := runtime.NumGoroutine()
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			mu.Lock()
+			most = max(most, runtime.NumGoroutine()-idle)
+			batches++
+			renewed += len(due)
+			mu.Unlock()
+			if !slices.IsSortedFunc(due, func(a, b *keepalive.Lease) int { return a.Until().Compare(b.Until()) }) {
+				t.Error("a batch that does not begin with the lease that ends first")
+			}
+			time.Sleep(5 * time.Millisecond)
+			succeed(due)
+		})
+		leases := make([]*keepalive.Lease, n)
+		for i := range leases {
+			leases[i], _ = start(t, k, lasting(ttl+rand.N(100*time.Millisecond)))
+		}
+		assert.Equal(t, n, k.Len())
+		assert.LessOrEqual(t, runtime.NumGoroutine(), idle, "leases cost goroutines before anything is due")
+		time.Sleep(10 * ttl)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		assert.LessOrEqual(t, most, 6)
+		assert.GreaterOrEqual(t, renewed, 28*n)
+		assert.LessOrEqual(t, renewed, 31*n, "renewed more often than every third")
+		assert.Greater(t, renewed, 200*batches, "renewals hardly come in batches")
+		for _, l := range leases {
+			require.Equal(t, keepalive.Alive, l.Reason())
+		}
+		k.Close()
+	})
+}
+
+func TestLeasesThatAreDueTogetherShareABatch(t *testing.T) {
+	for _, c := range []struct{ span, apart time.Duration }{
+		{9 * time.Second, 9 * time.Millisecond},
+		{60 * time.Millisecond, 2 * time.Millisecond}, // a short lease is renewed only a little early
+	} {
+		for _, together := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var sizes []int
+				k := keepalive.New(func(due []*keepalive.Lease) {
+					sizes = append(sizes, len(due))
+					succeed(due)
+				})
+				apart := c.apart
+				if !together {
+					apart = 2 * c.apart
+				}
+				start(t, k, lasting(c.span))
+				time.Sleep(apart)
+				start(t, k, lasting(c.span))
+				time.Sleep(c.span * 7 / 15)
+				synctest.Wait()
+				if together {
+					assert.Equal(t, []int{2}, sizes, "%v", c.span)
+				} else {
+					assert.Equal(t, []int{1, 1}, sizes, "%v", c.span)
+				}
+				k.Close()
+			})
+		}
+	}
+}
+
+// A server that hands the lock over gives it for a short time, which is asked to be longer at once.
+func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
+	for name, renew := range map[string]bool{"renewed": true, "fixed": false} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var at []time.Duration
+			k := keepalive.New(func(due []*keepalive.Lease) {
+				at = append(at, time.Since(began))
+				time.Sleep(20 * time.Millisecond)
+				if len(at) < 4 {
+					fail(due)
+				} else {
+					succeed(due)
+				}
+			})
+			start(t, k, nil) // the timer is set for much later
+			l, h := start(t, k, func(terms *keepalive.Terms) {
+				terms.Renew, terms.HandOff, terms.Until = renew, 300*time.Millisecond, began.Add(297*time.Millisecond)
+			})
+			time.Sleep(300 * time.Millisecond)
+			synctest.Wait()
+			require.Len(t, at, 4, name)
+			assert.Zero(t, at[0], name)
+			assert.Less(t, at[3], 150*time.Millisecond, name)
+			assert.Equal(t, keepalive.Alive, l.Reason(), name)
+			if renew {
+				time.Sleep(2 * ttl)
+				assert.Equal(t, keepalive.Alive, l.Reason(), name)
+			} else {
+				lived(t, h, began.Add(at[3]+20*time.Millisecond+ttl), ttl)
+			}
+			k.Close()
+		})
+	}
+}
+
+func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(fail)
+		const claim = 300 * time.Millisecond
+		l, h := start(t, k, func(terms *keepalive.Terms) {
+			terms.HandOff, terms.Until = claim, terms.Began.Add(claim)
+		})
+		lived(t, h, l.Terms().Until, claim)
+		k.Close()
+	})
+}
+
+// A TTL that is shorter than the hand-off takes nothing away.
+func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		renewals := 0
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			renewals += len(due)
+			succeed(due)
+		})
+		const short, claim = 60 * time.Millisecond, 600 * time.Millisecond
+		l, _ := start(t, k, func(terms *keepalive.Terms) {
+			terms.TTL, terms.HandOff, terms.Until = short, claim, terms.Began.Add(claim)
+		})
+		time.Sleep(short)
+		assert.Equal(t, l.Terms().Until, l.Until())
+		time.Sleep(ttl)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		assert.LessOrEqual(t, renewals, int(ttl/(short/4)))
+		k.Close()
+	})
+}
