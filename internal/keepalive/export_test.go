@@ -5,11 +5,13 @@ import (
 	"unsafe"
 )
 
-// Earlier returns t with a wall reading that is d earlier, whole seconds, and the same monotonic one. That is
-// how a time looks that was taken before the machine slept for d.
+// Earlier returns t with a wall reading that is d earlier, and the same monotonic one. That is how a time
+// looks that was taken before the machine slept for d.
 func Earlier(t time.Time, d time.Duration) time.Time {
 	was := t
-	*(*uint64)(unsafe.Pointer(&t)) -= uint64(d/time.Second) << 30 // the bits above the nanoseconds
+	wall := (*uint64)(unsafe.Pointer(&t)) // a flag, 33 bits of seconds, 30 bits of nanoseconds
+	nanos := (*wall<<1>>31)*1e9 + *wall&(1<<30-1) - uint64(d)
+	*wall = 1<<63 | nanos/1e9<<30 | nanos%1e9
 	if was.Sub(t) != 0 || was.Round(0).Sub(t.Round(0)) != d {
 		panic("time.Time is not what this test takes it for")
 	}
@@ -24,4 +26,21 @@ func (k *Keeper) Slept(d time.Duration) {
 	for _, l := range k.leases {
 		l.until = Earlier(l.until, d)
 	}
+}
+
+// RanAhead is what a heartbeat asks.
+func (k *Keeper) RanAhead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.looked.IsZero() {
+		k.looked = time.Now()
+	}
+	return k.ranAhead(time.Now())
+}
+
+// Idle reports whether no timer is set.
+func (k *Keeper) Idle() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.armed.IsZero()
 }
