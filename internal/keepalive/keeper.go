@@ -16,7 +16,7 @@ type Keeper struct {
 	leases  leases // by next
 	timer   *time.Timer
 	armed   time.Time // when the timer fires; zero: it is not set
-	looked  time.Time // when the clocks were last compared
+	looked  time.Time // the wall clock is compared to what it was then
 	closed  bool
 	running sync.WaitGroup // the timer that is set, its goroutine, and renewals
 }
@@ -45,9 +45,15 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
+		l.reason = Closed
 		return false
 	}
-	l.schedule(t.Began)
+	now := time.Now()
+	if k.armed.IsZero() { // there was no lease, so no heartbeat either
+		k.looked = now
+	}
+	l.until = nearer(l.until, now)
+	l.schedule(now)
 	return true
 }
 
@@ -132,14 +138,11 @@ func (k *Keeper) arm(now time.Time) {
 func (k *Keeper) tick() {
 	defer k.running.Done()
 	k.mu.Lock()
-	k.armed = time.Time{}
 	now := time.Now()
-	if k.slept(now) {
+	if k.ranAhead(now) {
 		for _, l := range slices.Clone(k.leases) {
-			if over(l.until, now) {
-				l.next = now
-				heap.Fix(&k.leases, l.index)
-			}
+			l.until = nearer(l.until, now)
+			l.schedule(now)
 		}
 	}
 	lost, due := k.collect(now)
@@ -150,6 +153,7 @@ func (k *Keeper) tick() {
 			k.renew(due)
 		}()
 	}
+	k.armed = time.Time{} // not before: what is scheduled meanwhile needs no timer of its own
 	k.arm(now)
 	k.mu.Unlock()
 	for _, l := range lost {
@@ -157,12 +161,14 @@ func (k *Keeper) tick() {
 	}
 }
 
-// slept reports whether the wall clock has run ahead since the last tick, as it does in a machine that
-// sleeps.
-func (k *Keeper) slept(now time.Time) bool {
-	last := k.looked
-	k.looked = now
-	return !last.IsZero() && now.Round(0).Sub(last.Round(0))-now.Sub(last) > jump
+// ranAhead reports whether the wall clock has run ahead of the monotonic one, as it does in a machine that
+// sleeps. Small steps add up.
+func (k *Keeper) ranAhead(now time.Time) bool {
+	ahead := now.Round(0).Sub(k.looked.Round(0)) - now.Sub(k.looked)
+	if ahead < 0 || ahead > jump {
+		k.looked = now
+	}
+	return ahead > jump
 }
 
 // collect takes out what is over, and what is to be renewed now. The caller holds k.mu.
@@ -170,12 +176,12 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		switch {
-		case !now.Before(l.until.Add(-margin(l.span))), over(l.until, now):
+		case !now.Before(l.until.Add(-margin(l.span))), l.over(now):
 			l.end(Expired)
 			lost = append(lost, l)
 			continue
 		case l.due && !l.next.After(now.Add(min(early, l.span/20))):
-			l.renewing, l.retrying = true, false
+			l.renewing = true
 			due = append(due, l)
 			l.schedule(now)
 			continue

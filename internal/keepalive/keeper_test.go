@@ -1,4 +1,4 @@
-package lease_test
+package keepalive_test
 
 import (
 	"math/rand/v2"
@@ -13,256 +13,286 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/lease"
+	"github.com/redimutex/redimutex/internal/keepalive"
 )
 
-// Thousands of leases, with TTLs from 10 ms to a minute, against servers that are slow, silent or
-// say that the lock is gone: nobody hears of a loss after the validity has ended.
-func TestDoneClosesBeforeTheValidityEnds(t *testing.T) {
-	for seed := range uint64(5) {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			rnd := rand.New(rand.NewPCG(7, seed))
-			random := func(n time.Duration) time.Duration {
-				mu.Lock()
-				defer mu.Unlock()
-				return time.Duration(rnd.Int64N(int64(n)))
-			}
-			k := lease.NewKeeper(func(batch []*lease.Lease) {
-				sent := time.Now()
-				time.Sleep(random(20 * time.Millisecond))
-				if random(20) == 0 {
-					time.Sleep(random(3 * time.Second)) // the server hangs
-				}
-				for _, l := range batch {
-					switch random(6) {
-					case 0, 1: // failed
-					case 2:
-						l.Lose(errTaken)
-					default:
-						l.Extended(sent.Add(l.TTL()), l.TTL())
-					}
-				}
-			})
-			worst, expired := time.Hour, 0
+func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hangs = time.Hour // marks them
+		hang := make(chan struct{})
+		k := keepalive.New(func(due []*keepalive.Lease) {
 			var all sync.WaitGroup
-			for range 1000 {
-				d := 10*time.Millisecond + random(time.Second)
-				if random(10) == 0 {
-					d += random(time.Minute)
-				}
-				l := start(t, k, func(terms *lease.Terms) { terms.TTL, terms.Until = d, time.Now().Add(d) })
+			for _, l := range due {
 				all.Go(func() {
-					<-l.Done()
-					left := time.Until(l.Until())
-					mu.Lock()
-					defer mu.Unlock()
-					worst = min(worst, left)
-					if l.Err() == lease.ErrExpired {
-						expired++
+					if l.Terms().MaxHold == hangs {
+						<-hang
+						l.Renewed(false)
+					} else {
+						succeed([]*keepalive.Lease{l})
 					}
 				})
 			}
 			all.Wait()
-			assert.GreaterOrEqual(t, worst, time.Duration(0), "seed %d", seed)
-			assert.Greater(t, expired, 50, "seed %d tests nothing", seed)
-			k.Close(errOver)
 		})
-	}
+		var all sync.WaitGroup
+		var healthy []*keepalive.Lease
+		for i := range 200 {
+			span := ttl + time.Duration(i)*100*time.Millisecond
+			if i%2 == 0 {
+				l, _ := start(t, k, lasting(span))
+				healthy = append(healthy, l)
+				continue
+			}
+			l, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); terms.MaxHold = hangs })
+			all.Go(func() { lived(t, h, l.Terms().Until, span) })
+		}
+		all.Wait()
+		for _, l := range healthy {
+			assert.Equal(t, keepalive.Alive, l.Reason())
+		}
+		close(hang)
+		k.Close()
+	})
 }
 
-// Leases are ended at random moments, and the renewals take their time. End says whether a renewal
-// is under way, and none begins later.
+// Leases are ended at random moments, and the renewals take their time.
 func TestNoRenewalStartsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		over := make(map[*lease.Lease]bool)
-		under := make(map[*lease.Lease]bool)
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
-			mu.Lock()
-			for _, l := range batch {
-				if over[l] {
+		var ended sync.Map // when, of each lease
+		var renewals atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			for _, l := range due {
+				if at, ok := ended.Load(l); ok && at.(time.Time).Before(time.Now()) {
 					t.Error("a renewal began after the end")
 				}
-				under[l] = true
 			}
-			mu.Unlock()
-			time.Sleep(rand.N(ttl))
-			extendAll(batch)
-			mu.Lock()
-			for _, l := range batch {
-				delete(under, l)
-			}
-			mu.Unlock()
+			renewals.Add(int64(len(due)))
+			time.Sleep(rand.N(ttl / 2))
+			succeed(due)
 		})
-		met := 0
 		var all sync.WaitGroup
 		for range 2000 {
-			l := start(t, k, func(terms *lease.Terms) {
-				terms.TTL += rand.N(ttl)
-				terms.Until = time.Now().Add(terms.TTL)
-			})
+			l, h := start(t, k, lasting(ttl+rand.N(ttl)))
 			all.Go(func() {
 				time.Sleep(rand.N(3 * ttl))
-				_, renewing := l.End(errOver)
-				if renewing != nil {
-					<-renewing
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if renewing != nil {
-					met++
-				}
-				if under[l] {
-					t.Error("a renewal is under way, and End did not tell")
-				}
-				over[l] = true
+				assert.Equal(t, keepalive.Unlocked, l.End())
+				ended.Store(l, time.Now())
+				time.Sleep(2 * ttl)
+				assert.Zero(t, h.times.Load())
 			})
 		}
 		all.Wait()
-		time.Sleep(5 * ttl)
-		assert.Greater(t, met, 20, "no End met a renewal, so this tests nothing")
-		k.Close(errOver)
+		assert.Greater(t, renewals.Load(), int64(1000), "this tests nothing")
+		assert.Zero(t, k.Len())
+		k.Close()
 	})
 }
 
 func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var running atomic.Int64
-		k := lease.NewKeeper(func([]*lease.Lease) {
+		var running, calls atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			calls.Add(1)
 			running.Add(1)
 			time.Sleep(ttl / 3)
+			fail(due)
 			running.Add(-1)
 		})
-		var h teller
-		var all []*lease.Lease
+		var leases []*keepalive.Lease
+		var tellers []*teller
 		for range 1000 {
-			all = append(all, start(t, k, func(terms *lease.Terms) { terms.Holder = &h }))
+			l, h := start(t, k, nil)
+			leases, tellers = append(leases, l), append(tellers, h)
 		}
 		assert.Equal(t, 1000, k.Len())
+		assert.ElementsMatch(t, leases, k.Leases())
 		time.Sleep(ttl/3 + time.Millisecond)
 		require.Positive(t, running.Load())
-		k.Close(errOver)
+		k.Close()
 		assert.Zero(t, running.Load(), "Close came back before a renewal was over")
-		assert.EqualValues(t, 1000, h.times.Load())
-		for _, l := range all {
-			require.ErrorIs(t, l.Err(), errOver)
-			require.True(t, closed(l.Done()))
+		for i, l := range leases {
+			require.Equal(t, keepalive.Closed, l.Reason())
+			require.EqualValues(t, 1, tellers[i].times.Load())
+			require.Equal(t, keepalive.Closed, tellers[i].reason())
 		}
 		assert.Zero(t, k.Len())
-		assert.False(t, k.Start(new(lease.Lease), lease.Terms{Until: time.Now().Add(ttl), TTL: ttl}), "a closed Keeper took a lease")
-		k.Close(errTaken) // again, without effect
-		require.ErrorIs(t, all[0].Err(), errOver)
+		n := calls.Load()
+		time.Sleep(5 * ttl)
+		assert.Equal(t, n, calls.Load(), "renewed after Close")
+		k.Close() // again, without effect
 	})
 }
 
 func TestCloseRacesWithStartAndTheTimer(t *testing.T) {
 	for range 200 {
-		k := lease.NewKeeper(extendAll)
+		var over atomic.Bool
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			if over.Load() {
+				t.Error("a renewal began after Close")
+			}
+			succeed(due)
+		})
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
 				for range 20 {
-					l := new(lease.Lease)
-					d := rand.N(2 * time.Millisecond)
-					if k.Start(l, lease.Terms{Until: time.Now().Add(d), TTL: d, Renew: true}) {
+					l, h := new(keepalive.Lease), &teller{lost: make(chan struct{})}
+					now, d := time.Now(), rand.N(2*time.Millisecond)
+					if k.Start(l, keepalive.Terms{Began: now, Until: now.Add(d), TTL: d, Renew: true, HandOff: rand.N(d + 1), Holder: h}) {
 						runtime.Gosched()
-						l.End(errOver)
+						if l.End().Lost() {
+							<-h.lost
+						}
 					}
 				}
 			})
 		}
-		all.Go(func() { k.Close(errOver) })
+		all.Go(func() {
+			k.Close()
+			over.Store(true)
+		})
 		all.Wait()
 		require.Zero(t, k.Len())
 	}
 }
 
-func TestAHandfulOfGoroutinesRenewsTenThousandLeases(t *testing.T) {
+func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		var mu sync.Mutex
-		most, batches, renewed, unsorted := 0, 0, 0, 0
-		var last time.Time // end of the lease that was handed out last
+		most, batches, renewed := 0, 0, 0
 		idle := runtime.NumGoroutine()
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
+		k := keepalive.New(func(due []*keepalive.Lease) {
 			mu.Lock()
 			most = max(most, runtime.NumGoroutine()-idle)
 			batches++
-			renewed += len(batch)
-			if !slices.IsSortedFunc(batch, func(a, b *lease.Lease) int { return a.Until().Compare(b.Until()) }) {
-				unsorted++
-			}
-			last = batch[len(batch)-1].Until()
+			renewed += len(due)
 			mu.Unlock()
+			if !slices.IsSortedFunc(due, func(a, b *keepalive.Lease) int { return a.Until().Compare(b.Until()) }) {
+				t.Error("a batch that does not begin with the lease that ends first")
+			}
 			time.Sleep(5 * time.Millisecond)
-			extendAll(batch)
+			succeed(due)
 		})
-		leases := make([]*lease.Lease, n)
+		leases := make([]*keepalive.Lease, n)
 		for i := range leases {
-			leases[i] = start(t, k, func(terms *lease.Terms) {
-				terms.Until = terms.Until.Add(rand.N(100 * time.Millisecond))
-			})
+			leases[i], _ = start(t, k, lasting(ttl+rand.N(100*time.Millisecond)))
 		}
 		assert.Equal(t, n, k.Len())
 		assert.LessOrEqual(t, runtime.NumGoroutine(), idle, "leases cost goroutines before anything is due")
-		time.Sleep(3 * ttl)
+		time.Sleep(10 * ttl)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		assert.LessOrEqual(t, most, 4+2)
-		assert.Zero(t, unsorted, "batches that do not begin with the lease that ends first")
-		assert.False(t, last.IsZero())
-		assert.GreaterOrEqual(t, renewed, 8*n)
-		assert.Greater(t, renewed, 20*batches, "renewals hardly come in batches")
+		assert.LessOrEqual(t, most, 6)
+		assert.GreaterOrEqual(t, renewed, 28*n)
+		assert.LessOrEqual(t, renewed, 31*n, "renewed more often than every third")
+		assert.Greater(t, renewed, 200*batches, "renewals hardly come in batches")
 		for _, l := range leases {
-			require.NoError(t, l.Err())
+			require.Equal(t, keepalive.Alive, l.Reason())
 		}
-		k.Close(errOver)
+		k.Close()
 	})
 }
 
-// With more leases due than the workers can take, those that end first go first.
-func TestTheLeaseThatEndsFirstIsRenewedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var ends []time.Time
-		open := make(chan struct{})
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
-			<-open
-			mu.Lock()
-			for _, l := range batch {
-				ends = append(ends, l.Until())
-			}
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			extendAll(batch)
-		})
-		// These keep all workers busy while the others fall due.
-		for range 4 {
-			start(t, k, func(terms *lease.Terms) { terms.TTL, terms.Until = 3*ttl, time.Now().Add(2*ttl) })
-			time.Sleep(time.Millisecond)
-		}
-		for i := range 1000 {
-			start(t, k, func(terms *lease.Terms) {
-				terms.Until = time.Now().Add(ttl + rand.N(ttl/4))
-				if i < 500 { // these are due first, but end later
-					terms.TTL = 2 * ttl
-					terms.Until = time.Now().Add(ttl*3/2 + rand.N(ttl/4))
+func TestLeasesThatAreDueTogetherShareABatch(t *testing.T) {
+	for _, c := range []struct{ span, apart time.Duration }{
+		{9 * time.Second, 9 * time.Millisecond},
+		{60 * time.Millisecond, 2 * time.Millisecond}, // a short lease is renewed only a little early
+	} {
+		for _, together := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var sizes []int
+				k := keepalive.New(func(due []*keepalive.Lease) {
+					sizes = append(sizes, len(due))
+					succeed(due)
+				})
+				apart := c.apart
+				if !together {
+					apart = 2 * c.apart
 				}
+				start(t, k, lasting(c.span))
+				time.Sleep(apart)
+				start(t, k, lasting(c.span))
+				time.Sleep(c.span * 7 / 15)
+				synctest.Wait()
+				if together {
+					assert.Equal(t, []int{2}, sizes, "%v", c.span)
+				} else {
+					assert.Equal(t, []int{1, 1}, sizes, "%v", c.span)
+				}
+				k.Close()
 			})
 		}
-		time.Sleep(ttl * 3 / 4)
-		close(open)
-		time.Sleep(time.Second)
-		mu.Lock()
-		first := slices.Clone(ends[4:min(len(ends), 1004)])
-		mu.Unlock()
-		require.Len(t, first, 1000)
-		// Four workers report side by side, so the order is that of whole batches.
-		for i := 0; i+512 < len(first); i += 128 {
-			assert.True(t, first[i].Before(first[i+512]), "a lease that ends at %v came before one that ends at %v", first[i], first[i+512])
-		}
-		k.Close(errOver)
+	}
+}
+
+// A server that hands the lock over gives it for a short time, which is asked to be longer at once.
+func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
+	for name, renew := range map[string]bool{"renewed": true, "fixed": false} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var at []time.Duration
+			k := keepalive.New(func(due []*keepalive.Lease) {
+				at = append(at, time.Since(began))
+				time.Sleep(20 * time.Millisecond)
+				if len(at) < 4 {
+					fail(due)
+				} else {
+					succeed(due)
+				}
+			})
+			start(t, k, nil) // the timer is set for much later
+			l, h := start(t, k, func(terms *keepalive.Terms) {
+				terms.Renew, terms.HandOff, terms.Until = renew, 300*time.Millisecond, began.Add(297*time.Millisecond)
+			})
+			time.Sleep(300 * time.Millisecond)
+			synctest.Wait()
+			require.Len(t, at, 4, name)
+			first, last := at[0], at[3]
+			assert.Zero(t, first, name)
+			assert.Less(t, last, 150*time.Millisecond, name)
+			assert.Equal(t, keepalive.Alive, l.Reason(), name)
+			if renew {
+				time.Sleep(2 * ttl)
+				assert.Equal(t, keepalive.Alive, l.Reason(), name)
+			} else {
+				lived(t, h, began.Add(last+20*time.Millisecond+ttl), ttl)
+			}
+			k.Close()
+		})
+	}
+}
+
+func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(fail)
+		const claim = 300 * time.Millisecond
+		l, h := start(t, k, func(terms *keepalive.Terms) {
+			terms.HandOff, terms.Until = claim, terms.Began.Add(claim)
+		})
+		lived(t, h, l.Terms().Until, claim)
+		k.Close()
+	})
+}
+
+// A TTL that is shorter than the hand-off takes nothing away.
+func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		renewals := 0
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			renewals += len(due)
+			succeed(due)
+		})
+		const short, claim = 60 * time.Millisecond, 600 * time.Millisecond
+		l, _ := start(t, k, func(terms *keepalive.Terms) {
+			terms.TTL, terms.HandOff, terms.Until = short, claim, terms.Began.Add(claim)
+		})
+		time.Sleep(short)
+		assert.Equal(t, l.Terms().Until, l.Until())
+		time.Sleep(ttl)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		assert.LessOrEqual(t, renewals, int(ttl/(short/4)))
+		k.Close()
 	})
 }

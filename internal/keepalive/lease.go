@@ -25,8 +25,8 @@ func (r Reason) Lost() bool { return r > Unlocked }
 //	     any of these → ended
 //
 // Invariants: the end is told before the validity is over, whatever a renewal is doing; no renewal
-// starts after the end; the first end is the only one; and while an extension that shortens may still be
-// executed, the validity counts the least that it may leave.
+// is handed out after the end; the first end is the only one; and while an extension that shortens may
+// still be executed, the validity counts the least that it may leave.
 type Lease struct {
 	keeper *Keeper
 	terms  Terms
@@ -34,28 +34,16 @@ type Lease struct {
 	// All below is protected by keeper.mu.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
-	span     time.Duration // what the lease was given last
-	reason   Reason
-	handOff  bool // it was given a hand-off lease, and has to ask for its TTL first of all
-	renewing bool // from due until Renewed
-	retrying bool // the last renewal failed, or could not lift the limit
+	span     time.Duration // the TTL that until belongs to
 	limit    limit
+	retry    time.Time // no renewal before then, because the last one brought nothing
+	reason   Reason
+	handOff  bool      // it was given a hand-off lease, and has to ask for its TTL first of all
+	renewing bool      // from due until Renewed
 	next     time.Time // when the keeper has to look at the lease
 	due      bool      // to renew it; else to tell the loss
 	index    int       // place in the keeper's heap, -1 outside
 }
-
-// A limit is the state of a lease while an extension that shortens has an unknown outcome: it may still
-// be executed, and take back what a renewal gives meanwhile.
-type limit struct {
-	pending int           // extensions that are under way
-	open    time.Time     // until then one that was given up may still be executed
-	until   time.Time     // the least validity that they may leave
-	span    time.Duration // the TTL that belongs to it
-}
-
-// lifted reports whether an extension that was sent at that moment is beyond the limit.
-func (l *limit) lifted(sent time.Time) bool { return l.pending == 0 && !sent.Before(l.open) }
 
 // Terms say how a lease lives.
 type Terms struct {
@@ -68,7 +56,8 @@ type Terms struct {
 	Holder  Holder
 }
 
-// A Holder is told when its lease was lost. It is called without locks.
+// A Holder is told once that its lease was lost, without locks. Others may wait for their turn to be told, so
+// Lost must not block; nor may it close the Keeper, which waits for it.
 type Holder interface{ Lost(r Reason) }
 
 // Until returns when the validity ends.
@@ -93,16 +82,34 @@ func (l *Lease) Terms() *Terms { return &l.terms }
 func (l *Lease) Reason() Reason {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
-	if l.reason == Alive && over(l.until, time.Now()) {
+	if l.reason == Alive && l.over(time.Now()) {
 		return Expired
 	}
 	return l.reason
 }
 
-// over reports whether until has passed. The monotonic clock of most systems stands still while the machine
-// sleeps, so the wall clock is asked as well. Setting that forward costs a lease, which is the safe side.
-func over(until, now time.Time) bool {
-	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
+// nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
+// still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
+// which is the safe side.
+func nearer(until, now time.Time) time.Time {
+	if left := until.Round(0).Sub(now.Round(0)); left < until.Sub(now) {
+		return now.Add(left)
+	}
+	return until
+}
+
+// over reports whether the validity has ended by either clock. The lease is alive, and the caller holds
+// keeper.mu.
+func (l *Lease) over(now time.Time) bool {
+	until := nearer(l.until, now)
+	if now.Before(until) {
+		return false
+	}
+	if until.Before(l.until) { // only the wall clock says so. It may be set back, which must revive nothing
+		l.until = until
+		l.schedule(now)
+	}
+	return true
 }
 
 // End ends the lease because its holder unlocks. It returns Unlocked, or how the lease had ended before; an
@@ -110,7 +117,7 @@ func over(until, now time.Time) bool {
 func (l *Lease) End() Reason {
 	l.keeper.mu.Lock()
 	was := l.reason
-	late := was == Alive && over(l.until, time.Now())
+	late := was == Alive && l.over(time.Now())
 	switch {
 	case late:
 		was = Expired
@@ -147,22 +154,22 @@ func (l *Lease) end(r Reason) bool {
 }
 
 // Extended moves the end of the validity, after the servers have confirmed an extension to ttl that was sent
-// at that moment. Only Shorten brings the end nearer.
+// at that moment. It never brings the end nearer: only Shorten does.
 func (l *Lease) Extended(sent, until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
-	if l.reason != Alive || over(l.until, now) {
+	if l.reason != Alive || l.over(now) {
 		return
 	}
-	l.retrying = false
-	if !l.limit.lifted(sent) && l.limit.until.Before(until) {
-		until, ttl, l.retrying = l.limit.until, l.limit.span, true
-	}
-	if until.After(l.until) || l.handOff {
-		l.until, l.span = until, ttl
+	until, ttl, ok := l.limit.allow(sent, until, ttl)
+	if !ok {
+		return
 	}
 	l.handOff = false
+	if until = nearer(until, now); until.After(l.until) {
+		l.until, l.span = until, ttl
+	}
 	l.schedule(now)
 }
 
@@ -171,18 +178,19 @@ func (l *Lease) Ask(ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.ttl = ttl
+	if l.reason == Alive {
+		l.schedule(time.Now())
+	}
 }
 
 // Shorten says that an extension to ttl is about to be sent, which leaves the lease valid until then, or
-// longer if it is executed late. It has to be followed by Shortened.
+// longer if it is executed late. It has to be followed by Shortened. While the extension may be executed, a
+// renewal counts for no more than the extension would leave behind it.
 func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
-	if x := &l.limit; x.lifted(now) || until.Before(x.until) {
-		x.until, x.span = until, ttl
-	}
-	l.limit.pending++
+	l.limit.begin(now, until, ttl)
 	if l.reason == Alive && until.Before(l.until) {
 		l.until, l.span = until, ttl
 		l.schedule(now)
@@ -194,28 +202,23 @@ func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 func (l *Lease) Shortened(open time.Time) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
-	now := time.Now()
-	x := &l.limit
-	x.pending--
-	for _, t := range []time.Time{open, now} {
-		if t.After(x.open) {
-			x.open = t
-		}
-	}
-	if l.reason == Alive {
-		l.schedule(now)
-	}
+	l.limit.end(time.Now(), open)
 }
 
-// Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated.
+// Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated after a
+// pause. So is one after which the next would be due already: it would make a busy loop.
 func (l *Lease) Renewed(ok bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	l.retrying = l.retrying || !ok
-	if l.reason == Alive {
-		l.schedule(time.Now())
+	if l.reason != Alive {
+		return
 	}
+	now := time.Now()
+	if at, _ := l.renewAt(); !ok || !at.After(now) {
+		l.retry = now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond))
+	}
+	l.schedule(now)
 }
 
 // margin is how long before the end of the validity the loss is told, so that the timers of a busy
@@ -225,25 +228,25 @@ func margin(span time.Duration) time.Duration {
 }
 
 // renewAt returns when the next renewal is due, which may be never.
-func (l *Lease) renewAt(now time.Time) (at time.Time, ok bool) {
+func (l *Lease) renewAt() (at time.Time, ok bool) {
 	if !l.terms.Renew && !l.handOff || l.renewing {
 		return time.Time{}, false
 	}
-	switch {
-	case l.retrying:
-		at = now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond))
-	case l.handOff:
-		return now, true
-	default:
-		at = l.until.Add(-l.span * 2 / 3)
+	at = l.until.Add(-min(l.span, l.ttl) * 2 / 3) // a renewal for less than what is left would bring nothing
+	if l.handOff {
+		at = l.terms.Began
+	}
+	if at.Before(l.retry) {
+		at = l.retry
 	}
 	return at, l.handOff || l.terms.MaxHold == 0 || at.Sub(l.terms.Began) < l.terms.MaxHold
 }
 
-// schedule decides when the keeper looks at the lease next. The caller holds keeper.mu.
+// schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
+// keeper.mu.
 func (l *Lease) schedule(now time.Time) {
 	l.next, l.due = l.until.Add(-margin(l.span)), false
-	if at, ok := l.renewAt(now); ok && at.Before(l.next) {
+	if at, ok := l.renewAt(); ok && at.Before(l.next) {
 		l.next, l.due = at, true
 	}
 	l.keeper.fix(l, now)

@@ -1,7 +1,6 @@
-package lease_test
+package keepalive_test
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/lease"
+	"github.com/redimutex/redimutex/internal/keepalive"
 )
 
 // The tests run in bubbles of virtual time, where a timer fires at its very moment. A bubble fails
@@ -19,100 +18,122 @@ import (
 
 const ttl = 9 * time.Second
 
-var (
-	errOver  = errors.New("over")
-	errTaken = errors.New("taken")
-)
-
 // A teller counts the losses that it is told.
 type teller struct {
+	lost  chan struct{} // closed at the first
 	times atomic.Int64
-	last  atomic.Value
+	last  atomic.Int32
 }
 
-func (h *teller) Lost(err error) {
-	h.times.Add(1)
-	h.last.Store(err)
+func (h *teller) Lost(r keepalive.Reason) {
+	h.last.Store(int32(r))
+	if h.times.Add(1) == 1 {
+		close(h.lost)
+	}
 }
 
-// start begins a lease that is valid for ttl.
-func start(t *testing.T, k *lease.Keeper, change func(*lease.Terms)) *lease.Lease {
+func (h *teller) reason() keepalive.Reason { return keepalive.Reason(h.last.Load()) }
+
+// start begins a lease that is valid for ttl, unless change says otherwise.
+func start(t *testing.T, k *keepalive.Keeper, change func(*keepalive.Terms)) (*keepalive.Lease, *teller) {
 	t.Helper()
-	terms := lease.Terms{Until: time.Now().Add(ttl), TTL: ttl, Renew: true}
+	h := &teller{lost: make(chan struct{})}
+	now := time.Now()
+	terms := keepalive.Terms{Began: now, Until: now.Add(ttl), TTL: ttl, Renew: true, Holder: h}
 	if change != nil {
 		change(&terms)
 	}
-	l := new(lease.Lease)
+	l := new(keepalive.Lease)
 	require.True(t, k.Start(l, terms))
-	return l
+	return l, h
 }
 
-// extendAll is a renewal that succeeds at once.
-func extendAll(batch []*lease.Lease) {
-	for _, l := range batch {
-		l.Extended(time.Now().Add(l.TTL()), l.TTL())
+func fixed(terms *keepalive.Terms) { terms.Renew = false }
+
+// lasting sets a TTL.
+func lasting(d time.Duration) func(*keepalive.Terms) {
+	return func(terms *keepalive.Terms) { terms.TTL, terms.Until = d, terms.Began.Add(d) }
+}
+
+// extend is what a server does that answers at once.
+func extend(l *keepalive.Lease, d time.Duration) {
+	now := time.Now()
+	l.Extended(now, now.Add(d), d)
+}
+
+// succeed is a renewal that succeeds at once.
+func succeed(due []*keepalive.Lease) {
+	for _, l := range due {
+		extend(l, l.TTL())
+		l.Renewed(true)
 	}
 }
 
-func none([]*lease.Lease) {}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// fail is a renewal that fails at once.
+func fail(due []*keepalive.Lease) {
+	for _, l := range due {
+		l.Renewed(false)
 	}
+}
+
+// lived asserts that the loss is told now, shortly before the validity of span ends, which is at until.
+func lived(t *testing.T, h *teller, until time.Time, span time.Duration) {
+	t.Helper()
+	<-h.lost
+	left := time.Until(until)
+	assert.Positive(t, left, "told too late")
+	assert.LessOrEqual(t, left, min(max(span/100, time.Millisecond), 50*time.Millisecond), "told far too early")
+	assert.Equal(t, keepalive.Expired, h.reason())
 }
 
 func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
+		k := keepalive.New(func(due []*keepalive.Lease) {
 			at = append(at, time.Since(began))
-			extendAll(batch)
+			succeed(due)
 		})
-		l := start(t, k, nil)
+		l, h := start(t, k, nil)
 		time.Sleep(10 * ttl)
 		synctest.Wait()
 		require.Len(t, at, 30)
 		for i, when := range at {
 			assert.Equal(t, time.Duration(i+1)*ttl/3, when)
 		}
-		require.NoError(t, l.Err())
-		assert.False(t, closed(l.Done()))
-		assert.Equal(t, began, l.Began())
-		k.Close(errOver)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		assert.Zero(t, h.times.Load())
+		assert.Equal(t, began, l.Terms().Began)
+		k.Close()
 	})
 }
 
 func TestALeaseWithoutRenewalEndsBeforeItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := lease.NewKeeper(func([]*lease.Lease) { t.Error("renewed") })
-		var h teller
-		l := start(t, k, func(terms *lease.Terms) { terms.Renew, terms.Holder = false, &h })
-		assert.Same(t, &h, l.Holder())
-		<-l.Done()
-		left := time.Until(l.Until())
-		assert.Positive(t, left)
-		assert.LessOrEqual(t, left, 50*time.Millisecond, "it ended far too early")
-		require.ErrorIs(t, l.Err(), lease.ErrExpired)
-		synctest.Wait()
-		assert.EqualValues(t, 1, h.times.Load())
-		assert.Equal(t, lease.ErrExpired, h.last.Load())
-		assert.Zero(t, k.Len())
-		k.Close(errOver)
-	})
+	for _, span := range []time.Duration{10 * time.Millisecond, time.Second, ttl, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed") })
+			l, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); fixed(terms) })
+			lived(t, h, l.Terms().Until, span)
+			assert.Equal(t, keepalive.Expired, l.Reason())
+			assert.Equal(t, keepalive.Expired, l.End())
+			synctest.Wait()
+			assert.EqualValues(t, 1, h.times.Load())
+			assert.Zero(t, k.Len())
+			k.Close()
+		})
+	}
 }
 
 func TestAFailedRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
-		k := lease.NewKeeper(func([]*lease.Lease) { at = append(at, time.Since(began)) })
-		l := start(t, k, nil)
-		<-l.Done()
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			at = append(at, time.Since(began))
+			fail(due)
+		})
+		l, h := start(t, k, nil)
+		lived(t, h, l.Terms().Until, ttl)
 		synctest.Wait()
 		require.Greater(t, len(at), 10)
 		assert.Equal(t, ttl/3, at[0])
@@ -123,206 +144,163 @@ func TestAFailedRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 		n := len(at)
 		time.Sleep(ttl)
 		assert.Len(t, at, n, "renewed after the loss")
-		k.Close(errOver)
+		k.Close()
 	})
 }
 
 func TestARenewalThatSucceedsAfterFailuresKeepsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
+		k := keepalive.New(func(due []*keepalive.Lease) {
 			if calls++; calls%8 == 0 {
-				extendAll(batch)
+				succeed(due)
+			} else {
+				fail(due)
 			}
 		})
-		l := start(t, k, nil)
+		l, _ := start(t, k, nil)
 		time.Sleep(20 * ttl)
-		require.NoError(t, l.Err())
-		k.Close(errOver)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		k.Close()
 	})
 }
 
-// All workers hang here, so the renewals of the other leases don't even begin.
-func TestHungRenewalsDelayNoLoss(t *testing.T) {
+func TestTheReasonGoesByTheClockAndNotByTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		k := lease.NewKeeper(func([]*lease.Lease) { <-hang })
-		var all sync.WaitGroup
-		for i := range 200 {
-			l := start(t, k, func(terms *lease.Terms) {
-				terms.TTL = ttl + time.Duration(i)*100*time.Millisecond
-				terms.Until = time.Now().Add(terms.TTL)
-			})
-			all.Go(func() {
-				<-l.Done()
-				assert.Positive(t, time.Until(l.Until()), "lease %d", i)
-			})
-		}
-		all.Wait()
-		close(hang)
-		k.Close(errOver)
-	})
-}
-
-func TestErrGoesByTheClockAndNotByTheTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := lease.NewKeeper(none)
-		var h teller
-		// The timer of a validity that is over already has not fired when Err is asked.
-		l := start(t, k, func(terms *lease.Terms) { terms.Until, terms.Holder = time.Now(), &h })
-		require.ErrorIs(t, l.Err(), lease.ErrExpired)
-		assert.False(t, l.Extended(time.Now().Add(ttl), ttl), "an expired lease was revived")
-		was, _ := l.End(errOver)
-		require.ErrorIs(t, was, lease.ErrExpired, "End did not notice the expiry")
+		k := keepalive.New(fail)
+		// The timer of a validity that is over already has not fired when the reason is asked for.
+		l, h := start(t, k, func(terms *keepalive.Terms) { terms.Until = time.Now() })
+		assert.Equal(t, keepalive.Expired, l.Reason())
+		extend(l, ttl)
+		assert.Equal(t, keepalive.Expired, l.Reason(), "an expired lease was revived")
+		assert.Equal(t, keepalive.Expired, l.End(), "End did not notice the expiry")
 		synctest.Wait()
-		require.ErrorIs(t, l.Err(), lease.ErrExpired)
+		assert.Equal(t, keepalive.Expired, l.Reason())
 		assert.EqualValues(t, 1, h.times.Load(), "how often the loss was told")
-		k.Close(errOver)
+		k.Close()
 	})
 }
 
 func TestTheFirstEndWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := lease.NewKeeper(extendAll)
-		var h teller
-		holder := func(terms *lease.Terms) { terms.Holder = &h }
+		k := keepalive.New(succeed)
 
-		l := start(t, k, holder)
-		was, renewing := l.End(errOver)
-		require.NoError(t, was)
-		assert.Nil(t, renewing)
-		l.Lose(errTaken)
-		require.ErrorIs(t, l.Err(), errOver)
+		l, h := start(t, k, nil)
+		assert.Equal(t, keepalive.Unlocked, l.End())
+		l.Lose(keepalive.Taken)
+		assert.Equal(t, keepalive.Unlocked, l.Reason())
 		time.Sleep(2 * ttl)
-		require.ErrorIs(t, l.Err(), errOver, "the validity went on counting after the end")
-		was, _ = l.End(errTaken)
-		require.ErrorIs(t, was, errOver)
+		assert.Equal(t, keepalive.Unlocked, l.Reason(), "the validity went on counting after the end")
+		assert.Equal(t, keepalive.Unlocked, l.End())
 		assert.Zero(t, h.times.Load(), "End is no loss")
 
-		l = start(t, k, holder)
-		l.Lose(errTaken)
-		l.Lose(errTaken)
-		was, _ = l.End(errOver)
-		require.ErrorIs(t, was, errTaken)
-		require.ErrorIs(t, l.Err(), errTaken)
+		l, h = start(t, k, nil)
+		l.Lose(keepalive.Taken)
+		l.Lose(keepalive.Deleted)
+		assert.Equal(t, keepalive.Taken, l.End())
+		assert.Equal(t, keepalive.Taken, l.Reason())
+		assert.Equal(t, keepalive.Taken, h.reason())
 		assert.EqualValues(t, 1, h.times.Load())
-		assert.False(t, l.Extended(time.Now().Add(ttl), ttl), "a lost lease was revived")
-		assert.True(t, closed(l.Done()), "Done of a lease that has ended, asked for the first time")
-		k.Close(errOver)
+		k.Close()
+	})
+}
+
+func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed after the end") })
+		for _, end := range []func(*keepalive.Lease){
+			func(l *keepalive.Lease) { l.End() },
+			func(l *keepalive.Lease) { l.Lose(keepalive.Deleted) },
+		} {
+			l, _ := start(t, k, nil)
+			end(l)
+			l.Shorten(time.Now().Add(time.Second), time.Second)
+			extend(l, ttl)
+			l.Ask(time.Minute)
+			l.Shortened(time.Time{})
+			l.Renewed(false)
+			assert.NotEqual(t, keepalive.Alive, l.Reason())
+			assert.Zero(t, k.Len())
+		}
+		time.Sleep(2 * ttl)
+		k.Close()
+		l := new(keepalive.Lease)
+		require.False(t, k.Start(l, keepalive.Terms{Until: time.Now().Add(ttl), TTL: ttl, Renew: true}))
+		extend(l, ttl)
+		assert.Equal(t, keepalive.Closed, l.Reason())
+		assert.Zero(t, k.Len())
 	})
 }
 
 func TestRacingEndsLeaveOneReason(t *testing.T) {
 	for range 500 {
-		k := lease.NewKeeper(none)
-		var h teller
-		var calls atomic.Int64
-		l := start(t, k, func(terms *lease.Terms) { terms.Holder = &h })
-		l.AfterEnd(func() { calls.Add(1) })
+		k := keepalive.New(fail)
+		l, h := start(t, k, nil)
 		var all sync.WaitGroup
-		var was error
-		all.Go(func() { was, _ = l.End(errOver) })
-		all.Go(func() { l.Lose(errTaken) })
-		all.Go(func() { k.Close(lease.ErrExpired) })
-		all.Go(func() { <-l.Done() })
+		var was keepalive.Reason
+		all.Go(func() { was = l.End() })
+		all.Go(func() { l.Lose(keepalive.Taken) })
+		all.Go(func() { k.Close() })
+		all.Go(func() { extend(l, ttl) })
+		all.Go(func() { l.Shorten(time.Now().Add(ttl/2), ttl/2); l.Shortened(time.Time{}) })
 		all.Wait()
-		require.EqualValues(t, 1, calls.Load(), "how often AfterEnd was called")
-		if was == nil {
-			require.ErrorIs(t, l.Err(), errOver)
-			require.Zero(t, h.times.Load())
-		} else {
-			require.Equal(t, was, l.Err())
+		require.Equal(t, was, l.Reason())
+		if was.Lost() {
 			require.EqualValues(t, 1, h.times.Load())
+			require.Equal(t, was, h.reason())
+		} else {
+			require.Zero(t, h.times.Load())
 		}
 		require.Zero(t, k.Len())
 	}
 }
 
-func TestAfterEndIsCalledOnceWhateverTheEnd(t *testing.T) {
+func TestTheHolderIsToldWithoutLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := lease.NewKeeper(none)
-		ends := map[string]func(*lease.Lease){
-			"End":    func(l *lease.Lease) { l.End(errOver) },
-			"Lose":   func(l *lease.Lease) { l.Lose(errTaken) },
-			"expiry": func(*lease.Lease) { time.Sleep(ttl) },
-		}
-		for name, end := range ends {
-			l := start(t, k, nil)
-			var calls atomic.Int64
-			// The functions may ask the lease, so no lock is held.
-			f := func() {
-				calls.Add(1)
-				require.Error(t, l.Err(), name)
-				assert.True(t, closed(l.Done()), name)
-			}
-			l.AfterEnd(f)
-			l.AfterEnd(f)
-			assert.Zero(t, calls.Load(), name)
-			end(l)
+		k := keepalive.New(succeed)
+		for _, lose := range []func(*keepalive.Lease){
+			func(l *keepalive.Lease) { l.Lose(keepalive.Taken) },
+			func(*keepalive.Lease) { time.Sleep(ttl) }, // the timer tells
+		} {
+			l := new(keepalive.Lease)
+			told := false
+			now := time.Now()
+			require.True(t, k.Start(l, keepalive.Terms{Began: now, Until: now.Add(ttl), TTL: ttl, Holder: asker(func() {
+				told = l.Reason().Lost() && l.End().Lost() && k.Len() == 0
+			})}))
+			lose(l)
 			synctest.Wait()
-			assert.EqualValues(t, 2, calls.Load(), name)
-			l.AfterEnd(f)
-			assert.EqualValues(t, 3, calls.Load(), "%s: a lease that has ended calls at once", name)
+			assert.True(t, told)
 		}
-		k.Close(errOver)
+		k.Close()
 	})
 }
+
+type asker func()
+
+func (f asker) Lost(keepalive.Reason) { f() }
 
 func TestMaxHoldStopsTheRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const maxHold = 5 * ttl
-		began := time.Now()
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
-			if age := time.Since(began); age >= maxHold {
-				t.Errorf("renewed at the age of %v", age)
-			}
-			extendAll(batch)
-		})
-		l := start(t, k, func(terms *lease.Terms) { terms.MaxHold = maxHold })
-		<-l.Done()
-		age := time.Since(began)
-		assert.Greater(t, age, maxHold)
-		assert.LessOrEqual(t, age, maxHold+ttl)
-		require.ErrorIs(t, l.Err(), lease.ErrExpired)
-		k.Close(errOver)
-	})
-}
-
-func TestExtendedMovesTheEndEitherWay(t *testing.T) {
-	for _, length := range []time.Duration{ttl / 9, ttl * 9} {
+	for name, renew := range map[string]func([]*keepalive.Lease){"renewals succeed": succeed, "renewals fail": fail} {
 		synctest.Test(t, func(t *testing.T) {
-			k := lease.NewKeeper(none)
-			l := start(t, k, func(terms *lease.Terms) { terms.Renew = false })
-			time.Sleep(ttl / 2)
-			end := time.Now().Add(length)
-			require.True(t, l.Extended(end, length))
-			assert.Equal(t, end, l.Until())
-			assert.Equal(t, length, l.TTL())
-			<-l.Done()
-			left := time.Until(end)
-			assert.Positive(t, left)
-			assert.LessOrEqual(t, left, 50*time.Millisecond)
-			k.Close(errOver)
+			const maxHold = 5 * ttl
+			began := time.Now()
+			k := keepalive.New(func(due []*keepalive.Lease) {
+				if age := time.Since(began); age >= maxHold {
+					t.Errorf("%s: renewed at the age of %v", name, age)
+				} else if age < maxHold-ttl/2 {
+					succeed(due)
+				} else {
+					renew(due)
+				}
+			})
+			l, h := start(t, k, func(terms *keepalive.Terms) { terms.MaxHold = maxHold })
+			<-h.lost
+			age := time.Since(began)
+			assert.Greater(t, age, maxHold-ttl/2)
+			assert.LessOrEqual(t, age, maxHold+ttl)
+			assert.Equal(t, keepalive.Expired, l.Reason())
+			k.Close()
 		})
 	}
-}
-
-func TestRenewalsFollowTheTTLOfTheLastExtension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var at []time.Time
-		k := lease.NewKeeper(func(batch []*lease.Lease) {
-			at = append(at, time.Now())
-			extendAll(batch)
-		})
-		l := start(t, k, nil)
-		time.Sleep(ttl / 10)
-		began := time.Now()
-		require.True(t, l.Extended(began.Add(ttl/9), ttl/9))
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.NoError(t, l.Err())
-		require.Greater(t, len(at), 20)
-		assert.InDelta(t, ttl/27, at[0].Sub(began), 1)
-		k.Close(errOver)
-	})
 }

@@ -1,0 +1,172 @@
+package keepalive_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+)
+
+// A machine that sleeps stops its monotonic clock, and its wall clock runs ahead meanwhile. Slept makes what
+// was noted before the sleep look that way. Virtual time has one clock alone, so these tests run in real
+// time, on leases that last for an hour.
+
+const long = time.Hour
+
+func hourly(terms *keepalive.Terms) { lasting(long)(terms); fixed(terms) }
+
+func never(t *testing.T) func([]*keepalive.Lease) {
+	return func([]*keepalive.Lease) { t.Error("renewed") }
+}
+
+// soon fails the test if c is not closed long before the monotonic clock would close it.
+func soon(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(time.Minute):
+		t.Fatal("the heartbeat did not notice the sleep")
+	}
+}
+
+// endsAt waits until the lease ends at that time.
+func endsAt(t *testing.T, l *keepalive.Lease, at time.Time) {
+	t.Helper()
+	require.Eventually(t, func() bool { return l.Until().Sub(at).Abs() < 100*time.Millisecond },
+		time.Minute, 10*time.Millisecond, "it ends %v later", l.Until().Sub(at))
+}
+
+func TestALeaseIsOverWhereTheMachineHasSleptForLonger(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	asked, _ := start(t, k, hourly)
+	unlocked, told := start(t, k, hourly)
+	_, waiting := start(t, k, hourly)
+	extended, _ := start(t, k, hourly)
+	longer, _ := start(t, k, func(terms *keepalive.Terms) { lasting(2 * long)(terms); fixed(terms) })
+	k.Slept(long)
+	assert.Equal(t, keepalive.Expired, asked.Reason())
+	assert.Equal(t, keepalive.Expired, unlocked.End())
+	assert.EqualValues(t, 1, told.times.Load())
+	extend(extended, long)
+	assert.Equal(t, keepalive.Expired, extended.Reason(), "an expired lease was revived")
+	soon(t, waiting.lost)
+	assert.Equal(t, keepalive.Expired, waiting.reason())
+	assert.Equal(t, keepalive.Alive, longer.Reason())
+	assert.Equal(t, 1, k.Len())
+}
+
+// The first lease of a Keeper has no heartbeat before it, nor has the first after a pause in which the wall
+// clock was set back.
+func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	for range 2 {
+		_, h := start(t, k, hourly)
+		k.Slept(long)
+		soon(t, h.lost)
+		require.Eventually(t, k.Idle, time.Minute, time.Millisecond)
+		k.Slept(-2 * long)
+	}
+}
+
+func TestASleepBringsTheEndNearer(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	l, _ := start(t, k, hourly)
+	k.Slept(long / 3)
+	endsAt(t, l, l.Terms().Until.Add(-long/3))
+	assert.Equal(t, keepalive.Alive, l.Reason())
+}
+
+func TestARenewalComesSoonerAfterASleep(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan struct{})
+	k := keepalive.New(func(due []*keepalive.Lease) {
+		succeed(due)
+		close(renewed)
+	})
+	defer k.Close()
+	start(t, k, lasting(long))
+	k.Slept(long / 2)
+	soon(t, renewed)
+}
+
+// An answer to what was sent before the sleep arrives after it.
+func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	l, _ := start(t, k, hourly)
+	sent := time.Now()
+	until := sent.Add(2 * long)
+	k.Slept(long / 3)
+	l.Extended(keepalive.Earlier(sent, long/3), keepalive.Earlier(until, long/3), 2*long)
+	endsAt(t, l, until.Add(-long/3))
+}
+
+// The lock was granted before the sleep, and the lease begins after it.
+func TestALeaseThatBeginsAfterASleepCountsByTheWallClock(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	l, _ := start(t, k, func(terms *keepalive.Terms) {
+		hourly(terms)
+		terms.Until = keepalive.Earlier(terms.Until, long/3)
+	})
+	endsAt(t, l, l.Terms().Until.Add(-long/3))
+	_, h := start(t, k, func(terms *keepalive.Terms) {
+		hourly(terms)
+		terms.Until = keepalive.Earlier(terms.Until, long)
+	})
+	soon(t, h.lost)
+}
+
+func TestAnEndByTheWallClockStaysWhereThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	l, h := start(t, k, hourly)
+	k.Slept(long)
+	assert.Equal(t, keepalive.Expired, l.Reason())
+	k.Slept(-2 * long)
+	assert.Equal(t, keepalive.Expired, l.Reason(), "revived")
+	extend(l, long)
+	assert.Equal(t, keepalive.Expired, l.Reason(), "revived")
+	soon(t, h.lost)
+}
+
+func TestAWallClockThatIsSetBackChangesNothing(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	l, h := start(t, k, hourly)
+	k.Slept(-long)
+	assert.False(t, k.RanAhead())
+	assert.Equal(t, long, l.Until().Sub(l.Terms().Began))
+	later, _ := start(t, k, hourly)
+	k.Slept(long / 3) // ahead of what it was set back to, and behind what it was at first
+	endsAt(t, later, later.Terms().Until.Add(-long/3))
+	assert.Equal(t, long, l.Until().Sub(l.Terms().Began))
+	assert.Zero(t, h.times.Load())
+}
+
+func TestSmallStepsOfTheWallClockAddUp(t *testing.T) {
+	k := keepalive.New(never(t)) // without a lease there is no heartbeat but the test's own
+	k.RanAhead()
+	for range 3 {
+		k.Slept(15 * time.Millisecond)
+		assert.False(t, k.RanAhead())
+		k.Slept(15 * time.Millisecond)
+		assert.True(t, k.RanAhead())
+		assert.False(t, k.RanAhead())
+		k.Slept(-long)
+		assert.False(t, k.RanAhead())
+	}
+}
