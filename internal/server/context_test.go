@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-func ask(token string, timeout time.Duration) *server.Request {
+func ask(token string, timeout time.Duration) *hold {
 	return &server.Request{Key: "k", Token: token, TTL: 10 * time.Second, Timeout: timeout}
 }
 
