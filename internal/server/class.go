@@ -18,19 +18,19 @@ var permanentTexts = []string{
 	"unknown subcommand",
 	"Unknown subcommand",
 	"Unknown Redis command called from",
-	"after non deterministic commands",                 // lua-replicate-commands no
-	"The user executing the script can't",              // ACL, Redis 7.0
-	"ACL failure in script",                            // Redis 7.2, Valkey
-	"without any password configured",                  // AUTH
-	"but no password is set",                           // AUTH, before Redis 6
-	"invalid password",                                 // AUTH, before Redis 6
-	"DB index is out of range",                         // SELECT
-	"invalid DB index",                                 // SELECT
-	"SELECT is not allowed in cluster mode",            // SELECT
-	"wrong number of arguments",                        // of a command that we don't know so
-	"invalid expire time",                              // SET, PEXPIRE
-	"the fence counter is not a number",                // fence.lua
-	"This instance has cluster support disabled",       // CLUSTER SLOTS
+	"after non deterministic commands",           // lua-replicate-commands no
+	"The user executing the script can't",        // ACL, Redis 7.0
+	"ACL failure in script",                      // Redis 7.2, Valkey
+	"without any password configured",            // AUTH
+	"but no password is set",                     // AUTH, before Redis 6
+	"invalid password",                           // AUTH, before Redis 6
+	"DB index is out of range",                   // SELECT
+	"invalid DB index",                           // SELECT
+	"SELECT is not allowed in cluster mode",      // SELECT
+	"wrong number of arguments",                  // of a command that we don't know so
+	"invalid expire time",                        // SET, PEXPIRE
+	"the fence counter is not a number",          // fence.lua
+	"This instance has cluster support disabled", // CLUSTER SLOTS
 }
 
 // Permanent reports whether waiting can't mend err: the server understood us and says that what

@@ -188,7 +188,7 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 		require.ErrorIs(t, got.Err, context.DeadlineExceeded, name)
 		assert.False(t, server.Permanent(got.Err))
 	}
-	_, err := s.Inspect("k", q.Timeout)
+	_, err := get(s, "k", q.Timeout)
 	assert.True(t, server.TimedOut(err), "%v", err)
 	r.Resume()
 	r.Kill()

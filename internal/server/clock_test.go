@@ -68,7 +68,9 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			}
 			for _, fencing := range []bool{false, true} {
 				q := request("k")
-				if fencing { q.Fences = 1 }
+				if fencing {
+					q.Fences = 1
+				}
 				done(t, acquire(s, q))
 				done(t, release(s, q))
 				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -314,7 +316,7 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	srv := server.New(s.Pool())
 	defer srv.Close(time.Second)
 	ask := func(token string) server.Reply {
-		return srv.Acquire(&server.Request{Key: "k", Token: token, TTL: 10 * time.Second, Timeout: 50 * time.Millisecond})
+		return acquire(srv, ask(token, 50*time.Millisecond))
 	}
 	redistest.Wait(t, "the first try", func() bool { return ask("before").Verdict == server.Done })
 	s.Do("DEL", "k")

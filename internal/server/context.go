@@ -13,9 +13,9 @@ import (
 // is therefore not closed at the deadline, which is for those who ask for that.
 type opContext struct {
 	context.Context // the caller's
-	op       *operation
-	deadline time.Time
-	undoes   bool // what is interrupted now is a plain SET
+	op              *operation
+	deadline        time.Time
+	undoes          bool // what is interrupted now is a plain SET
 }
 
 func (c *opContext) Deadline() (time.Time, bool) { return c.deadline, true }

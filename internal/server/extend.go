@@ -110,8 +110,10 @@ func (g *extending) unheard(err error, mayRun bool) Reply {
 	return r
 }
 
-func (g *extending) abandon(_ *operation, err error, mayRun bool) Reply { return g.unheard(err, mayRun) }
-func (*extending) late(*operation)                                      {}
+func (g *extending) abandon(_ *operation, err error, mayRun bool) Reply {
+	return g.unheard(err, mayRun)
+}
+func (*extending) late(*operation) {}
 
 func (g *extending) do(op *operation) Reply {
 	ses, err := op.open(g.batch[0].Key)

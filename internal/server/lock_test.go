@@ -196,37 +196,6 @@ func TestKeysAndTokensAreBinarySafe(t *testing.T) {
 	}
 }
 
-func TestInspectTellsWhatIsThereAndChangesNothing(t *testing.T) {
-	r, s := start(t)
-	v, err := s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, server.View{}, v)
-
-	q := request("k")
-	q.Fences = 1
-	got := acquire(s, q)
-	done(t, got)
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.True(t, v.Held)
-	assert.Equal(t, q.Token, v.Holder)
-	assert.Greater(t, v.Left, 30*time.Second)
-	assert.Equal(t, got.Fence, v.Fence)
-
-	done(t, release(s, q))
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.False(t, v.Held)
-	assert.Equal(t, got.Fence, v.Fence, "the fence outlives the lock")
-	assert.False(t, exists(t, r, "k"))
-
-	r.Do("SET", "k", "foreign")
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, "foreign", v.Holder)
-	assert.Negative(t, v.Left)
-}
-
 func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {
 	id := "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 	for token, want := range map[string]string{

@@ -137,6 +137,15 @@ func pttl(t testing.TB, r *redistest.Server, key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+// get reads a key as the command line would; nil if it is missing.
+func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
+	err = s.Run(context.Background(), timeout, key, func(ses *server.Session) error {
+		value, err = ses.Do("GET", key)
+		return err
+	})
+	return value, err
+}
+
 // done demands that the server did as asked.
 func done(t testing.TB, reply server.Reply) {
 	t.Helper()

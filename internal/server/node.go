@@ -153,7 +153,7 @@ func (a asking) do(op *operation) Reply {
 }
 
 func (asking) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (asking) late(*operation)                              {}
+func (asking) late(*operation)                               {}
 
 // take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
 func (n *nodes) take(answer []any) {

@@ -35,4 +35,4 @@ func (raising) do(op *operation) Reply {
 }
 
 func (raising) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (raising) late(*operation)                              {}
+func (raising) late(*operation)                               {}

@@ -44,7 +44,7 @@ func everything(t *testing.T, s *server.Server) {
 	for _, reply := range extend(s, batch) {
 		done(t, reply)
 	}
-	_, err := s.Inspect("k0", 10*time.Second)
+	_, err := get(s, "k0", 10*time.Second)
 	require.NoError(t, err)
 	done(t, release(s, batch[0]))
 	for _, q := range batch[1:] {
@@ -59,7 +59,7 @@ func everything(t *testing.T, s *server.Server) {
 	done(t, raise(s, fenced, 1))
 	redistest.Wait(t, "the rest is swept", func() bool {
 		for _, q := range batch {
-			if v, err := s.Inspect(q.Key, 10*time.Second); err != nil || v.Held {
+			if v, err := get(s, q.Key, 10*time.Second); err != nil || v != nil {
 				return false
 			}
 		}

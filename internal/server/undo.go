@@ -217,7 +217,7 @@ func (a *undoing) do(op *operation) Reply {
 }
 
 func (*undoing) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (*undoing) late(*operation)                              {}
+func (*undoing) late(*operation)                               {}
 
 // releaseAgain releases a single lock that a pipeline did not.
 func (ses *session) releaseAgain(r *Release) Reply {
