@@ -69,7 +69,7 @@ func TestAFenceCounterExpires(t *testing.T) {
 func TestAHeldLockGivesNoFence(t *testing.T) {
 	r, s := start(t)
 	first, second := request("k"), request("k")
-	first.Fencing, second.Fences = 1, true
+	first.Fences, second.Fences = 1, 1
 	done(t, acquire(s, first))
 	counter := r.Get(server.FenceKey("k"))
 	got := acquire(s, second)
@@ -128,7 +128,7 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		q := request("k")
-		q.Guard, q.Fences = 1, true
+		q.Guard, q.Fences = true, 1
 		s := open(t, pool)
 		failed(t, acquire(s, q))
 		time.Sleep(q.TTL - time.Second)
@@ -140,7 +140,7 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 		assert.Positive(t, got.Fence)
 		done(t, release(s, q))
 		time.Sleep(24 * time.Hour)
-		done(t, open(t, pool).Acquire(q)) // another process, another day
+		done(t, acquire(open(t, pool), q)) // another process, another day
 		longer := request("other")
 		longer.Guard, longer.TTL = true, 48*time.Hour
 		failed(t, acquire(s, longer)) // what was forgotten could live for longer than the server has
