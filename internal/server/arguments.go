@@ -1,70 +1,122 @@
 package server
 
-import "sync"
+import (
+	"strconv"
+	"time"
+)
 
-// Arguments lays out the arguments of a command. It is used again and again, and remembers the
+// fenceTTL is how long a fence counter outlives the last acquisition. A counter that expired
+// restarts from the server's clock, which is ahead of it unless the clock was set back.
+const fenceTTL = time.Hour
+
+// queueTTL is how long a queue outlives the last waiter who came by. Live waiters come by every second.
+const queueTTL = 30 * time.Second
+
+// guardKey marks a server that has kept its data.
+const guardKey = reserved + "guard"
+
+// Arguments that are put into interfaces once.
+var (
+	counterTTL any = fenceTTL.Milliseconds()
+	lineTTL    any = queueTTL.Milliseconds()
+)
+
+// arguments lays out the arguments of a command. It is used again and again, and remembers the
 // values of the last time: the same key, token or TTL need not be put into an interface again,
-// which would allocate.
+// which would allocate. The first place of what goes to session.eval is left for the script.
 type arguments struct {
-	list            [16]any
+	list            [20]any
 	key, token, ttl any
 }
 
-var argumentsPool = sync.Pool{New: func() any { return new(arguments) }}
-
-func newArguments() *arguments { return argumentsPool.Get().(*arguments) }
-
-func (a *arguments) free() { argumentsPool.Put(a) }
-
-// remember puts the terms of r into interfaces, unless they are what they were.
-func (a *arguments) remember(r *Request) {
-	if k, _ := a.key.(string); k != r.Key {
-		a.key = r.Key
+// remember puts what most commands have into interfaces, unless it is what it was.
+func (a *arguments) remember(l *Lock, ttl time.Duration) {
+	if k, _ := a.key.(string); k != l.Key {
+		a.key = l.Key
 	}
-	if t, _ := a.token.(string); t != r.Token {
-		a.token = r.Token
+	if t, _ := a.token.(string); t != l.Token {
+		a.token = l.Token
 	}
-	if ms, _ := a.ttl.(int64); ms != r.TTL.Milliseconds() {
-		a.ttl = r.TTL.Milliseconds()
+	if ms, _ := a.ttl.(int64); ms != ttl.Milliseconds() {
+		a.ttl = ttl.Milliseconds()
 	}
 }
 
 // plain is what follows SET in the command.
-func (a *arguments) plain(r *Request) []any {
-	a.remember(r)
+func (a *arguments) plain(t *Try) []any {
+	a.remember(&t.Lock, t.TTL)
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
-// undo is the whole command that takes back what plain has done. It stands behind that in the list.
-func (a *arguments) undo() []any {
-	return append(a.list[8:8], "EVAL", releaseScript.source, 1, a.key, a.token)
+// undoPlain is the whole command that takes back what plain has done.
+func undoPlain(t *Try) []any {
+	return []any{"EVAL", releaseScript.source, 1, t.Key, t.Token, "0"}
 }
 
-// acquire is what follows EVALSHA for acquire.lua. Its first place is left for the script, as in all
-// that go to session.eval.
-func (a *arguments) acquire(r *Request, due int64) []any {
-	a.remember(r)
+// counterFor is the TTL of the fence counter of a lock that lives for ttl.
+func counterFor(ttl time.Duration) int64 { return (ttl + fenceTTL).Milliseconds() }
+
+// acquire is for acquire.lua.
+func (a *arguments) acquire(t *Try, due int64) []any {
+	a.remember(&t.Lock, t.TTL)
 	list := append(a.list[:0], nil, nil, a.key)
-	counterTTL := any("0")
-	if r.Fencing {
-		list = append(list, FenceKey(r.Key))
-		counterTTL = (r.TTL + fenceTTL).Milliseconds()
+	fences, guard := any("0"), any("0")
+	if t.Fences > 0 {
+		list, fences = append(list, FenceKey(t.Key)), t.Fences
 	}
-	guard := any("0")
-	if r.Guard {
-		list = append(list, guardKey)
-		guard = "1"
+	if t.Guard {
+		list, guard = append(list, guardKey), "1"
 	}
 	list[1] = len(list) - 2
-	return append(list, a.token, a.ttl, due, counterTTL, guard)
+	return append(list, a.token, a.ttl, due, fences, counterFor(t.TTL), guard)
 }
 
-// release is what follows EVALSHA for release.lua, or for retain.lua.
-func (a *arguments) release(r *Request) []any {
-	a.remember(r)
-	list := append(a.list[:0], nil, 1, a.key, a.token)
-	if r.Keep > 0 {
-		list = append(list, r.Keep.Milliseconds())
+// acquireQueued is for acquire_queued.lua.
+func (a *arguments) acquireQueued(t *Try, due int64, deaf bool) []any {
+	a.remember(&t.Lock, t.TTL)
+	list := append(a.list[:0], nil, 3, a.key, QueueKey(t.Key), FenceKey(t.Key))
+	if t.Guard {
+		list[1] = 4
+		list = append(list, guardKey)
 	}
-	return list
+	return append(list, a.token, a.ttl, due, t.Fences, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
+		t.Ticket.Arrived, t.Ticket.Rejoin, lineTTL, deaf)
+}
+
+// release is for release.lua or release_queued.lua.
+func (a *arguments) release(r *Release, deaf bool) (script, []any) {
+	a.remember(&r.Lock, 0)
+	keep := any("0")
+	if r.Keep > 0 {
+		keep = max(r.Keep.Milliseconds(), 1)
+	}
+	reserved, used := any("0"), any("0")
+	if r.Fencing && r.Used > 0 && r.Used < r.Reserved {
+		reserved, used = r.Reserved, r.Used
+	}
+	if r.Queue {
+		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
+		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, r.Next.member(), deaf)
+	}
+	if reserved == any("0") {
+		return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
+	}
+	return releaseScript, append(a.list[:0], nil, 2, a.key, FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
+}
+
+// extend is for extend.lua.
+func (a *arguments) extend(e *Extension, due int64) []any {
+	a.remember(&e.Lock, e.TTL)
+	if e.Fences {
+		return append(a.list[:0], nil, 2, a.key, FenceKey(e.Key), a.token, a.ttl, due, e.Shorten, counterFor(e.TTL))
+	}
+	return append(a.list[:0], nil, 1, a.key, a.token, a.ttl, due, e.Shorten)
+}
+
+// member is what stands for a waiter in the queue; handover.lua takes it apart.
+func (t *Ticket) member() string {
+	if t == nil || t.Name == "" {
+		return ""
+	}
+	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.Claim.Milliseconds(), 1), 10) + " " + t.Name
 }

@@ -7,8 +7,34 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
+// permanentCodes are the errors that waiting can't mend, by their first word.
+var permanentCodes = map[string]bool{
+	"WRONGTYPE": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "NOPROTO": true, "CROSSSLOT": true, "DENIED": true,
+}
+
+// permanentTexts are those that servers call ERR, by their words.
+var permanentTexts = []string{
+	"unknown command",
+	"unknown subcommand",
+	"Unknown subcommand",
+	"Unknown Redis command called from",
+	"after non deterministic commands",           // lua-replicate-commands no
+	"The user executing the script can't",        // ACL, Redis 7.0
+	"ACL failure in script",                      // Redis 7.2, Valkey
+	"without any password configured",            // AUTH
+	"but no password is set",                     // AUTH, before Redis 6
+	"invalid password",                           // AUTH, before Redis 6
+	"DB index is out of range",                   // SELECT
+	"invalid DB index",                           // SELECT
+	"SELECT is not allowed in cluster mode",      // SELECT
+	"wrong number of arguments",                  // of a command that we don't know so
+	"invalid expire time",                        // SET, PEXPIRE
+	"the fence counter is not a number",          // fence.lua
+	"This instance has cluster support disabled", // CLUSTER SLOTS
+}
+
 // Permanent reports whether waiting can't mend err: the server understood us and says that what
-// we want will never work, for the reason in its words. Everything else passes with time: broken
+// we want will never work, for the reason in its words. What that is is a list. Everything else passes with time: broken
 // networks, servers that load, fail over, are full or read-only, and replies that we don't know.
 func Permanent(err error) bool {
 	var e redis.Error
@@ -16,31 +42,29 @@ func Permanent(err error) bool {
 		return false
 	}
 	code, text := words(string(e))
-	switch code {
-	case "WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO", "CROSSSLOT", "DENIED":
+	if permanentCodes[code] {
 		return true
-	case "ERR":
-		return !strings.Contains(text, "max number of clients") && !proxy(text)
 	}
-	return false
-}
-
-// wrongType reports whether a reply says that the key holds something that is no string. Servers before
-// Redis 7 put words about the script in front of that.
-func wrongType(reply any) bool {
-	e, ok := reply.(redis.Error)
-	return ok && strings.Contains(string(e), "WRONGTYPE ")
-}
-
-// proxy reports whether text is what a proxy such as twemproxy says when it can't reach its server:
-// the words of its operating system, under the name of a Redis error.
-func proxy(text string) bool {
-	for _, words := range []string{"Connection ", "No route to host", "Host is down", "Network is ", "Broken pipe", "Operation timed out"} {
-		if strings.HasPrefix(text, words) {
+	if code != "ERR" {
+		return false
+	}
+	for _, known := range permanentTexts {
+		if strings.Contains(text, known) {
 			return true
 		}
 	}
 	return false
+}
+
+// readOnly reports whether err says that the server is a replica.
+func readOnly(err error) bool {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code, _ := words(string(e))
+	return code == "READONLY" || strings.Contains(string(e), "against a read only") ||
+		strings.Contains(string(e), "WAIT cannot be used with replica instances")
 }
 
 // words splits a server error into its code and text. Before Redis 7 an error inside a script

@@ -149,7 +149,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 			}
 			s := open(t, r.Pool(c.dial...))
 			for range 2 {
-				got := s.Acquire(request("k"))
+				got := acquire(s, request("k"))
 				failed(t, got)
 				require.ErrorContains(t, got.Err, c.words)
 				assert.Equal(t, c.permanent, server.Permanent(got.Err), "%v", got.Err)
@@ -163,10 +163,10 @@ func TestAFullServerStillReleases(t *testing.T) {
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
-	done(t, s.Acquire(q))
+	done(t, acquire(s, q))
 	r.Do("CONFIG", "SET", "maxmemory", "1")
 	done(t, one(s, q))
-	done(t, s.Release(q))
+	done(t, release(s, q))
 	assert.False(t, exists(t, r, "k"))
 }
 
@@ -177,10 +177,10 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 	q.Timeout = 30 * time.Millisecond
 	r.Pause()
 	for name, op := range map[string]func() server.Reply{
-		"acquire": func() server.Reply { return s.Acquire(q) },
+		"acquire": func() server.Reply { return acquire(s, q) },
 		"extend":  func() server.Reply { return one(s, q) },
-		"release": func() server.Reply { return s.Release(q) },
-		"raise":   func() server.Reply { return s.Raise(q, 1) },
+		"release": func() server.Reply { return release(s, q) },
+		"raise":   func() server.Reply { return raise(s, q, 1) },
 	} {
 		got := op()
 		failed(t, got)
@@ -188,11 +188,11 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 		require.ErrorIs(t, got.Err, context.DeadlineExceeded, name)
 		assert.False(t, server.Permanent(got.Err))
 	}
-	_, err := s.Inspect("k", q.Timeout)
+	_, err := get(s, "k", q.Timeout)
 	assert.True(t, server.TimedOut(err), "%v", err)
 	r.Resume()
 	r.Kill()
-	got := s.Acquire(request("k"))
+	got := acquire(s, request("k"))
 	failed(t, got)
 	assert.False(t, server.TimedOut(got.Err), "%v", got.Err)
 	assert.False(t, server.TimedOut(nil))

@@ -48,27 +48,3 @@ func (c *clock) at(t time.Time) (us int64, known bool) {
 	defer c.mu.Unlock()
 	return int64((t.Sub(epoch) + c.low) / time.Microsecond), c.known
 }
-
-// clocks holds one clock for a server, and one for each slot in use of a cluster, whose nodes
-// have clocks of their own.
-type clocks struct {
-	single clock
-	mu     sync.Mutex
-	slots  map[uint16]*clock
-}
-
-func (c *clocks) of(ses session, key string) *clock {
-	if !ses.pinned {
-		return &c.single
-	}
-	slot := Slot(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.slots == nil {
-		c.slots = make(map[uint16]*clock)
-	}
-	if c.slots[slot] == nil {
-		c.slots[slot] = new(clock)
-	}
-	return c.slots[slot]
-}

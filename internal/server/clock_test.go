@@ -68,9 +68,11 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			}
 			for _, fencing := range []bool{false, true} {
 				q := request("k")
-				q.Fencing = fencing
-				done(t, s.Acquire(q))
-				done(t, s.Release(q))
+				if fencing {
+					q.Fences = 1
+				}
+				done(t, acquire(s, q))
+				done(t, release(s, q))
 				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 					b.Set(nil)
 					time.Sleep(q.Timeout + time.Millisecond)
@@ -79,7 +81,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 					}
 					return run()
 				})
-				failed(t, s.Acquire(q))
+				failed(t, acquire(s, q))
 				assert.False(t, m.Exists("k"), "skew %v: a late try took the lock", skew)
 			}
 		})
@@ -89,10 +91,10 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q)) // so that the script is known
-		done(t, s.Release(q))
+		done(t, acquire(s, q)) // so that the script is known
+		done(t, release(s, q))
 		holdUp(b, q.Timeout+time.Millisecond)
-		got := s.Acquire(q)
+		got := acquire(s, q)
 		failed(t, got)
 		require.ErrorContains(t, got.Err, "too late")
 		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
@@ -104,7 +106,7 @@ func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
 func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		done(t, one(s, q)) // so that the script is known
 		holdUp(b, q.Timeout+time.Millisecond)
 		q.TTL = time.Hour
@@ -127,10 +129,10 @@ func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
 			})
 			q := request("k")
 			q.Timeout = 250 * time.Millisecond
-			done(t, s.Acquire(q))
+			done(t, acquire(s, q))
 			time.Sleep(rand.N(time.Second))
 			done(t, one(s, q))
-			done(t, s.Release(q))
+			done(t, release(s, q))
 		}
 	})
 }
@@ -155,7 +157,7 @@ func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 			})
 			q := request("k" + request("").Token)
 			q.Timeout = time.Minute
-			done(t, s.Acquire(q))
+			done(t, acquire(s, q))
 			fastest = min(fastest, rtt)
 		}
 	})
@@ -166,9 +168,9 @@ func TestTheServersClockIsAskedOnce(t *testing.T) {
 		var c counter
 		b.Set(c.count)
 		first := request("a")
-		done(t, s.Acquire(first))
+		done(t, acquire(s, first))
 		assert.Equal(t, "TIME EVALSHA EVAL", c.take())
-		done(t, s.Acquire(request("b")))
+		done(t, acquire(s, request("b")))
 		assert.Equal(t, "EVALSHA", c.take())
 		done(t, one(s, first))
 		c.take()
@@ -185,14 +187,14 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 			q := request("k")
 			q.TTL = 3 * 365 * 24 * time.Hour // miniredis expires keys when its clock is set
 			for range 2 {
-				done(t, s.Acquire(q))
+				done(t, acquire(s, q))
 				done(t, one(s, q))
-				done(t, s.Release(q))
+				done(t, release(s, q))
 			}
 			b.Set(c.count)
 
 			m.SetTime(time.Now().Add(jump))
-			done(t, s.Acquire(q))
+			done(t, acquire(s, q))
 			want := "EVALSHA"
 			if jump > 0 {
 				want = "EVALSHA EVALSHA"
@@ -204,14 +206,14 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 			m.SetTime(time.Now().Add(2 * jump))
 			done(t, one(s, q))
 			assert.Equal(t, want, c.take())
-			done(t, s.Release(q))
+			done(t, release(s, q))
 			b.Set(nil)
 
 			// After the jump, late tries are refused by the new clock.
 			if jump > 0 {
 				holdUp(b, 0)
 				m.SetTime(time.Now().Add(2*jump + q.Timeout + time.Second))
-				done(t, s.Acquire(q)) // late by the clock, but our deadline has not passed
+				done(t, acquire(s, q)) // late by the clock, but our deadline has not passed
 			}
 		})
 	}
@@ -222,19 +224,19 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 func TestLateTriesAreRefusedAfterAClockWentBack(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q))
-		done(t, s.Release(q))
+		done(t, acquire(s, q))
+		done(t, release(s, q))
 		back := time.Now().Add(-time.Hour)
 		m.SetTime(back)
-		done(t, s.Acquire(q))
-		done(t, s.Release(q))
+		done(t, acquire(s, q))
+		done(t, release(s, q))
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			b.Set(nil)
 			time.Sleep(q.Timeout + time.Millisecond)
 			m.SetTime(back.Add(q.Timeout + time.Millisecond))
 			return run()
 		})
-		failed(t, s.Acquire(q))
+		failed(t, acquire(s, q))
 		assert.False(t, m.Exists("k"))
 	})
 }
@@ -255,7 +257,7 @@ func TestWithoutAClockNothingIsTried(t *testing.T) {
 				}
 				return reply, nil
 			})
-			failed(t, s.Acquire(request("k")))
+			failed(t, acquire(s, request("k")))
 			failed(t, one(s, request("k")))
 			assert.False(t, m.Exists("k"))
 		}
@@ -271,7 +273,7 @@ func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
 				}
 				return run()
 			})
-			failed(t, s.Acquire(request("k")))
+			failed(t, acquire(s, request("k")))
 		}
 	})
 }
@@ -281,13 +283,13 @@ func TestARealServerThatWakesUpLateGrantsNothing(t *testing.T) {
 		r := redistest.Real(t)
 		s := open(t, r.Pool())
 		q := request("warm")
-		done(t, s.Acquire(q))
-		done(t, s.Release(q))
+		done(t, acquire(s, q))
+		done(t, release(s, q))
 		for range 5 {
 			q := request("k")
 			q.Timeout, q.Plain = 30*time.Millisecond, plain
 			r.Pause()
-			got := s.Acquire(q)
+			got := acquire(s, q)
 			failed(t, got)
 			require.True(t, server.TimedOut(got.Err), "%v", got.Err)
 			r.Resume()
@@ -299,10 +301,10 @@ func TestARealServerThatWakesUpLateGrantsNothing(t *testing.T) {
 }
 
 // sweptThen takes the lock as soon as what stands in its way is gone, which is long before it expires.
-func sweptThen(t *testing.T, s *server.Server, q *server.Request) (got server.Reply) {
+func sweptThen(t *testing.T, s *server.Server, q *hold) (got server.Reply) {
 	t.Helper()
 	redistest.Wait(t, "the lock that nobody owns is gone", func() bool {
-		got = s.Acquire(q)
+		got = acquire(s, q)
 		return got.Verdict == server.Done
 	})
 	return got
@@ -314,7 +316,7 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	srv := server.New(s.Pool())
 	defer srv.Close(time.Second)
 	ask := func(token string) server.Reply {
-		return srv.Acquire(&server.Request{Key: "k", Token: token, TTL: 10 * time.Second, Timeout: 50 * time.Millisecond})
+		return acquire(srv, ask(token, 50*time.Millisecond))
 	}
 	redistest.Wait(t, "the first try", func() bool { return ask("before").Verdict == server.Done })
 	s.Do("DEL", "k")

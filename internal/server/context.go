@@ -2,83 +2,98 @@ package server
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/punctual"
 )
 
-// A deadlineContext is a context.WithDeadline for the checkout of a connection, which is on the path
-// of every lock. It makes its timer and its channel when somebody asks for them, as a pool that waits
-// for connections does each time, and is used again if nobody can have held on to it: who keeps a
-// context also asks it for its deadline, its error or its values.
-//
-// It is used again by its own server only: a timer must not leave the testing/synctest bubble in which
-// it was made.
-type deadlineContext struct {
-	home     *sync.Pool
-	deadline time.Time
-	done     chan struct{} // closed by the timer, or when the context is over and may be held on to
-	timer    *time.Timer
-	armed    bool        // Done was asked for since the context began
-	held     atomic.Bool // somebody asked for more than Done
-	over     atomic.Bool
+// An opContext is the ctx of the commands of one operation: it ends with the caller's ctx, and has the deadline of the
+// operation. Done and Value are those of the caller's ctx, so that context.AfterFunc on it needs no goroutine. Its Done
+// is therefore not closed at the deadline, which is for those who ask for that.
+type opContext struct {
+	context.Context // the caller's
+	op              *operation
+	deadline        time.Time
+	undoes          bool // what is interrupted now is a plain SET
 }
 
-func (s *Server) newDeadlineContext(deadline time.Time) *deadlineContext {
-	c, ok := s.contexts.Get().(*deadlineContext)
-	if !ok {
-		c = &deadlineContext{home: &s.contexts}
+func (c *opContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func (c *opContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
 	}
-	c.deadline = deadline
-	return c
-}
-
-func (c *deadlineContext) Deadline() (time.Time, bool) {
-	c.held.Store(true)
-	return c.deadline, true
-}
-
-func (c *deadlineContext) Value(any) any {
-	c.held.Store(true)
+	if !time.Now().Before(c.deadline) {
+		return context.DeadlineExceeded
+	}
 	return nil
 }
 
-func (c *deadlineContext) Done() <-chan struct{} {
-	if !c.armed {
-		c.armed = true
-		if c.timer == nil {
-			done := make(chan struct{})
-			c.done = done
-			c.timer = time.AfterFunc(time.Until(c.deadline), func() { close(done) })
-		} else {
-			c.timer.Reset(time.Until(c.deadline))
+// Value answers punctual.Undo with the command that takes back the one that was interrupted.
+func (c *opContext) Value(key any) any {
+	if key == any(punctual.Undo) {
+		if !c.undoes {
+			return nil
 		}
+		return undoPlain(&c.op.try)
 	}
-	return c.done
+	return c.Context.Value(key)
 }
 
-func (c *deadlineContext) Err() error {
+// A waitContext is an opContext for pools that wait for connections: its Done is closed at the deadline as well. It makes
+// the channel when somebody asks for it, and ends with the checkout.
+type waitContext struct {
+	op    *operation
+	inner context.Context // nil: Done was not asked for
+	stop  context.CancelFunc
+	held  atomic.Bool // somebody asked for more than Done, and so may keep it
+	over  atomic.Bool
+}
+
+func (c *waitContext) Deadline() (time.Time, bool) {
+	c.held.Store(true)
+	return c.op.end, true
+}
+
+func (c *waitContext) Done() <-chan struct{} {
+	if c.inner == nil {
+		c.inner, c.stop = context.WithDeadline(c.op.ctx.Context, c.op.end)
+	}
+	return c.inner.Done()
+}
+
+func (c *waitContext) Err() error {
 	c.held.Store(true)
 	switch {
-	case !time.Now().Before(c.deadline):
+	case c.inner != nil && c.inner.Err() != nil:
+		return c.inner.Err()
+	case !time.Now().Before(c.op.end):
 		return context.DeadlineExceeded
 	case c.over.Load():
 		return context.Canceled
 	}
-	return nil
+	return c.op.ctx.Context.Err()
 }
 
-// free ends the context, and keeps it for the next checkout if it is as new.
-func (c *deadlineContext) free() {
-	stopped := !c.armed || c.timer.Stop()
-	switch {
-	case c.held.Load():
+func (c *waitContext) Value(key any) any {
+	c.held.Store(true)
+	return c.op.ctx.Context.Value(key)
+}
+
+// free ends it, and reports whether it can be used again: who keeps a context also asks it for its deadline, its
+// error or its values.
+func (c *waitContext) free() bool {
+	if c.held.Load() {
 		c.over.Store(true)
-		if c.armed && stopped {
-			close(c.done)
-		}
-	case stopped:
-		c.armed = false
-		c.home.Put(c)
+		c.Done()
 	}
+	if c.inner != nil {
+		c.stop()
+	}
+	if c.held.Load() {
+		return false
+	}
+	c.inner, c.stop = nil, nil
+	return true
 }

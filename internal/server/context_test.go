@@ -13,8 +13,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-func ask(token string, timeout time.Duration) *server.Request {
-	return &server.Request{Key: "k", Token: token, TTL: 10 * time.Second, Timeout: timeout}
+func ask(token string, timeout time.Duration) *hold {
+	return &hold{Lock: server.Lock{Key: "k", Token: token, Timeout: timeout}, TTL: 10 * time.Second}
 }
 
 // A pool that waits asks every checkout for Done.
@@ -30,13 +30,13 @@ func TestWaitingForAConnectionEndsWithTheOperation(t *testing.T) {
 	srv := server.New(p)
 	defer srv.Close(time.Second)
 	for range 3 { // also with what an earlier checkout has left for the next
-		require.Equal(t, server.Done, srv.Acquire(ask("a", 5*time.Second)).Verdict)
-		require.Equal(t, server.Done, srv.Release(ask("a", 5*time.Second)).Verdict)
+		require.Equal(t, server.Done, acquire(srv, ask("a", 5*time.Second)).Verdict)
+		require.Equal(t, server.Done, release(srv, ask("a", 5*time.Second)).Verdict)
 		held := p.Get()
 		require.NoError(t, held.Err())
 		_, err := held.Do("PING")
 		require.NoError(t, err)
-		reply := srv.Acquire(ask("b", 20*time.Millisecond))
+		reply := acquire(srv, ask("b", 20*time.Millisecond))
 		assert.Equal(t, server.Failed, reply.Verdict)
 		assert.ErrorIs(t, reply.Err, context.DeadlineExceeded)
 		held.Close()
@@ -55,7 +55,7 @@ func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
 	t.Cleanup(func() { p.Close() })
 	srv := server.New(p)
 	defer srv.Close(time.Second)
-	require.Equal(t, server.Done, srv.Acquire(ask("a", time.Minute)).Verdict)
+	require.Equal(t, server.Done, acquire(srv, ask("a", time.Minute)).Verdict)
 	<-kept.Done()
 	assert.ErrorIs(t, kept.Err(), context.Canceled)
 }

@@ -1,96 +1,147 @@
 package server
 
 import (
+	"context"
 	"sync"
 	"time"
 )
 
-// Extend extends many leases in one round trip and returns a reply for each. All of them must
-// have the Timeout and the replica terms of the first.
-func (s *Server) Extend(batch []*Request) []Reply {
-	replies := make([]Reply, len(batch))
-	if s.cluster.Load() {
-		// A connection serves one key there. If they took turns, a node that hangs would cost the leases
-		// on all others.
-		var each sync.WaitGroup
-		for i := range batch {
-			each.Go(func() { s.extendSome(batch[i:i+1], replies[i:i+1]) })
+// Extend extends many leases, in one round trip where that is possible, and reports each exactly once, from any
+// goroutine, as soon as it is known. It returns when all are reported.
+//
+// What has to wait for something is kept apart: each node of a cluster, each wait for replicas and each timeout is an
+// operation of its own, beside the others.
+func (s *Server) Extend(ctx context.Context, batch []*Extension, report func(i int, r Reply)) {
+	groups := s.group(batch, report)
+	var others sync.WaitGroup
+	for i, g := range groups {
+		if i > 0 {
+			others.Go(func() { s.extend(ctx, g) })
 		}
-		each.Wait()
-		return replies
 	}
-	for done := 0; done < len(batch); {
-		done += s.extendSome(batch[done:], replies[done:])
+	if len(groups) > 0 {
+		s.extend(ctx, groups[0])
 	}
-	return replies
+	others.Wait()
 }
 
-// extendSome extends as many leases from the front of batch as one connection can, and returns
-// how many it did.
-func (s *Server) extendSome(batch []*Request, replies []Reply) int {
-	first := batch[0]
-	deadline := time.Now().Add(first.Timeout)
-	ses, err := s.open(deadline.Add(first.ReplicaTimeout), first.Key)
+// group divides a batch.
+func (s *Server) group(batch []*Extension, report func(int, Reply)) (groups []*extending) {
+	type kind struct {
+		node     *node
+		replicas Replicas
+		timeout  time.Duration
+	}
+	found := make(map[kind]*extending, 1)
+	var last *extending
+	var lastKind kind
+	for i, e := range batch {
+		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout}
+		if last == nil || k != lastKind {
+			if last = found[k]; last == nil {
+				last = &extending{report: report}
+				found[k] = last
+				groups = append(groups, last)
+			}
+			lastKind = k
+		}
+		last.batch = append(last.batch, *e)
+		last.index = append(last.index, i)
+	}
+	for _, g := range groups {
+		g.known = make([]bool, len(g.batch))
+	}
+	return groups
+}
+
+func (s *Server) extend(ctx context.Context, g *extending) {
+	first := &g.batch[0]
+	op := s.begin(ctx, &first.Lock, time.Time{}, first.Replicas.Timeout)
+	limit, limited := ctx.Deadline()
+	for i := range g.batch {
+		due := g.batch[i].Deadline
+		if due.IsZero() {
+			due = op.due
+		}
+		if limited && limit.Before(due) {
+			due = limit
+		}
+		g.due = append(g.due, due)
+	}
+	g.start = op.start
+	reply := s.bounded(op, g)
+	for i := range g.batch {
+		g.tell(i, reply) // unless it was told already
+	}
+}
+
+// extending is a group of leases that one connection extends.
+type extending struct {
+	batch []Extension
+	index []int // in the batch of the caller
+	start time.Time
+	due   []time.Time // when they must not be executed any more
+
+	mu     sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
+	known  []bool
+	report func(i int, r Reply)
+}
+
+// tell reports a lease, once.
+func (g *extending) tell(i int, r Reply) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.known[i] {
+		return
+	}
+	g.known[i] = true
+	if !r.Open.IsZero() {
+		r.Open = g.due[i]
+	}
+	g.report(g.index[i], r)
+}
+
+// unheard is the reply for leases whose extension has none from the server.
+func (g *extending) unheard(err error, mayRun bool) Reply {
+	r := Reply{Err: err}
+	if mayRun && !refused(err) {
+		r.Sent, r.Open = g.start, g.start
+	}
+	return r
+}
+
+func (g *extending) abandon(_ *operation, err error, mayRun bool) Reply {
+	return g.unheard(err, mayRun)
+}
+func (*extending) late(*operation) {}
+
+func (g *extending) do(op *operation) Reply {
+	ses, err := op.open(g.batch[0].Key)
 	if err != nil {
-		return fail(replies, err)
+		return Reply{Err: err}
 	}
-	defer ses.close()
-	if ses.pinned {
-		batch, replies = batch[:1], replies[:1]
+	defer func() { ses.close() }()
+	ses.within(op.due)
+	r := extendRound{extending: g, session: ses}
+	for i := range g.batch {
+		r.todo = append(r.todo, i)
 	}
-	clock := s.clocks.of(ses, first.Key)
-	if _, known := clock.at(deadline); !known {
-		if err := ses.askTime(clock); err != nil {
-			return fail(replies, err)
+	// Those that were late by a clock that we had wrong get a second chance.
+	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(op.due)); again = true {
+		if err = r.run(again); err != nil {
+			break
 		}
 	}
-	if late := ses.extendOnce(batch, replies, clock, deadline); late {
-		// Our idea of the server's clock was off, and has been corrected.
-		ses.extendOnce(batch, replies, clock, deadline)
+	if err == nil && len(r.extended) > 0 {
+		err = r.confirm()
 	}
-	if first.Replicas > 0 {
-		if err := ses.waitReplicas(first); err != nil {
-			return fail(replies, err)
-		}
-	}
-	return len(batch)
-}
-
-// extendOnce sends one pipeline. late reports whether the server found it too late.
-func (ses session) extendOnce(batch []*Request, replies []Reply, clock *clock, deadline time.Time) (late bool) {
-	due, _ := clock.at(deadline)
-	commands := make([]command, len(batch))
-	for i, r := range batch {
-		args := []any{nil, 1, r.Key, r.Token, r.TTL.Milliseconds(), due}
-		if r.Fencing {
-			args = []any{nil, 2, r.Key, FenceKey(r.Key), r.Token, r.TTL.Milliseconds(), due, (r.TTL + fenceTTL).Milliseconds()}
-		}
-		commands[i] = command{extendScript, args}
-	}
-	sent := time.Now()
-	raw, err := ses.evalAll(commands)
 	if err != nil {
-		fail(replies, err)
-		return false
+		return g.unheard(err, op.state.Load() != begun)
 	}
-	received := time.Now()
-	for i := range raw {
-		replies[i] = parseEnd(raw[i], nil, sent)
-		if wrongType(raw[i]) { // whatever is there now, it is not our token
-			replies[i] = Reply{Verdict: Taken, Sent: sent}
-		}
-		if now, ok := raw[i].(int64); ok && now < -1 && !late {
-			clock.learn(-now, sent, received)
-			late = received.Before(deadline)
-		}
+	for _, i := range r.elsewhere {
+		reply := r.alone(&g.batch[i], g.due[i])
+		op.blame(&reply)
+		g.tell(i, reply)
 	}
-	return late
-}
-
-// fail gives every reply the same error and returns their number.
-func fail(replies []Reply, err error) int {
-	for i := range replies {
-		replies[i] = Reply{Err: err}
-	}
-	return len(replies)
+	return Reply{Err: errLate} // for those that are left
 }

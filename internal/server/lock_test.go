@@ -16,7 +16,7 @@ func TestEveryReplyToATry(t *testing.T) {
 	first, second := request("k"), request("k")
 
 	before := time.Now()
-	got := s.Acquire(first)
+	got := acquire(s, first)
 	done(t, got)
 	assert.Zero(t, got.Fence)
 	assert.False(t, got.Sent.Before(before))
@@ -25,46 +25,46 @@ func TestEveryReplyToATry(t *testing.T) {
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
 	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute)
 
-	for name, try := range map[string]*server.Request{"another": second, "the holder itself": first} {
-		got = s.Acquire(try)
+	for name, try := range map[string]*hold{"another": second, "the holder itself": first} {
+		got = acquire(s, try)
 		require.Equal(t, server.Held, got.Verdict, name)
 		assert.Equal(t, first.Token, got.Holder, name)
 		assert.Greater(t, got.Left, 30*time.Second, name)
 	}
 
 	r.Do("SET", "k", "foreign")
-	got = s.Acquire(second)
+	got = acquire(s, second)
 	require.Equal(t, server.Held, got.Verdict)
 	assert.Equal(t, "foreign", got.Holder)
 	assert.Negative(t, got.Left, "a key without a TTL")
 
 	r.Do("DEL", "k")
-	done(t, s.Acquire(second))
+	done(t, acquire(s, second))
 }
 
 func TestEveryReplyToAPlainTry(t *testing.T) {
 	r, s := start(t)
 	first, second := request("k"), request("k")
 	first.Plain, second.Plain = true, true
-	done(t, s.Acquire(first))
+	done(t, acquire(s, first))
 	assert.Equal(t, first.Token, r.Get("k"))
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
-	assert.Equal(t, server.Held, s.Acquire(second).Verdict)
-	done(t, s.Release(first))
-	done(t, s.Acquire(second))
+	assert.Equal(t, server.Held, acquire(s, second).Verdict)
+	done(t, release(s, first))
+	done(t, acquire(s, second))
 }
 
 func TestEveryReplyToARelease(t *testing.T) {
 	r, s := start(t)
 	q := request("k")
-	assert.Equal(t, server.Missing, s.Release(q).Verdict)
-	done(t, s.Acquire(q))
-	done(t, s.Release(q))
+	assert.Equal(t, server.Missing, release(s, q).Verdict)
+	done(t, acquire(s, q))
+	done(t, release(s, q))
 	assert.False(t, exists(t, r, "k"))
-	assert.Equal(t, server.Missing, s.Release(q).Verdict, "released twice")
+	assert.Equal(t, server.Missing, release(s, q).Verdict, "released twice")
 
-	done(t, s.Acquire(request("k")))
-	assert.Equal(t, server.Taken, s.Release(q).Verdict)
+	done(t, acquire(s, request("k")))
+	assert.Equal(t, server.Taken, release(s, q).Verdict)
 	assert.True(t, exists(t, r, "k"), "the lock of another holder was deleted")
 }
 
@@ -72,15 +72,15 @@ func TestAReleaseThatKeepsTheLockLetsItExpire(t *testing.T) {
 	r, s := start(t)
 	q := request("k")
 	q.Keep = 20 * time.Second
-	assert.Equal(t, server.Missing, s.Release(q).Verdict)
-	done(t, s.Acquire(q))
-	done(t, s.Release(q))
+	assert.Equal(t, server.Missing, release(s, q).Verdict)
+	done(t, acquire(s, q))
+	done(t, release(s, q))
 	assert.Greater(t, pttl(t, r, "k"), time.Second)
 	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second)
 
 	other := request("k")
 	other.Keep = time.Millisecond
-	assert.Equal(t, server.Taken, s.Release(other).Verdict)
+	assert.Equal(t, server.Taken, release(s, other).Verdict)
 	assert.Greater(t, pttl(t, r, "k"), time.Second, "the TTL of another holder's lock was cut")
 }
 
@@ -90,7 +90,7 @@ func TestEveryReplyToAnExtension(t *testing.T) {
 	assert.Equal(t, server.Missing, one(s, q).Verdict)
 	assert.False(t, exists(t, r, "k"), "an extension re-created a lock that was gone")
 
-	done(t, s.Acquire(q))
+	done(t, acquire(s, q))
 	q.TTL = time.Hour
 	got := one(s, q)
 	done(t, got)
@@ -107,7 +107,7 @@ func TestEveryReplyToAnExtension(t *testing.T) {
 
 func TestABatchGetsAReplyForEachLease(t *testing.T) {
 	_, s := start(t)
-	var batch []*server.Request
+	var batch []*hold
 	var want []server.Verdict
 	for i := range 300 {
 		q := request(string(rune('a'+i%26)) + time.Duration(i).String())
@@ -117,13 +117,13 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 			want = append(want, server.Missing)
 		case 1:
 			want = append(want, server.Done)
-			done(t, s.Acquire(q))
+			done(t, acquire(s, q))
 		case 2:
 			want = append(want, server.Taken)
-			done(t, s.Acquire(request(q.Key)))
+			done(t, acquire(s, request(q.Key)))
 		}
 	}
-	for i, got := range s.Extend(batch) {
+	for i, got := range extend(s, batch) {
 		require.NoError(t, got.Err)
 		require.Equal(t, want[i], got.Verdict, "lease %d", i)
 	}
@@ -133,7 +133,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 	r, s := start(t)
 	r.Do("RPUSH", "list", "element")
 	q := request("list")
-	for name, reply := range map[string]server.Reply{"acquire": s.Acquire(q), "release": s.Release(q)} {
+	for name, reply := range map[string]server.Reply{"acquire": acquire(s, q), "release": release(s, q)} {
 		failed(t, reply)
 		require.ErrorContains(t, reply.Err, "WRONGTYPE", name)
 		assert.True(t, server.Permanent(reply.Err), name)
@@ -146,9 +146,9 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
 	r, s := start(t)
 	good, bad := request("good"), request("bad")
-	done(t, s.Acquire(good))
+	done(t, acquire(s, good))
 	r.Do("RPUSH", "bad", "element")
-	replies := s.Extend([]*server.Request{bad, good, bad})
+	replies := extend(s, []*hold{bad, good, bad})
 	done(t, replies[1])
 	for _, i := range []int{0, 2} {
 		assert.Equal(t, server.Taken, replies[i].Verdict)
@@ -158,26 +158,26 @@ func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	r, s := start(t)
 	forget := func() { r.Do("SCRIPT", "FLUSH") }
-	var batch []*server.Request
+	var batch []*hold
 	for range 20 {
 		q := request("k" + request("").Token)
 		batch = append(batch, q)
 		forget()
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 	}
 	forget()
-	for _, reply := range s.Extend(batch) {
+	for _, reply := range extend(s, batch) {
 		done(t, reply)
 	}
 	forget()
-	done(t, s.Release(batch[0]))
+	done(t, release(s, batch[0]))
 	fenced := request("fenced")
-	fenced.Fencing = true
+	fenced.Fences = 1
 	forget()
-	done(t, s.Raise(fenced, 7))
+	done(t, raise(s, fenced, 7))
 	forget()
 	for _, q := range batch[1:] {
-		s.Sweep(q)
+		undo(s, q)
 	}
 	redistest.Wait(t, "all locks are swept", func() bool { return len(r.Keys()) == 1 })
 }
@@ -186,45 +186,14 @@ func TestKeysAndTokensAreBinarySafe(t *testing.T) {
 	r, s := start(t)
 	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
 		q := request(key)
-		q.Fencing = true
+		q.Fences = 1
 		q.Token = "\x00 \r\n" + key
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		assert.Equal(t, q.Token, r.Get(key), "%q", key)
 		done(t, one(s, q))
-		done(t, s.Release(q))
+		done(t, release(s, q))
 		assert.False(t, exists(t, r, key), "%q", key)
 	}
-}
-
-func TestInspectTellsWhatIsThereAndChangesNothing(t *testing.T) {
-	r, s := start(t)
-	v, err := s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, server.View{}, v)
-
-	q := request("k")
-	q.Fencing = true
-	got := s.Acquire(q)
-	done(t, got)
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.True(t, v.Held)
-	assert.Equal(t, q.Token, v.Holder)
-	assert.Greater(t, v.Left, 30*time.Second)
-	assert.Equal(t, got.Fence, v.Fence)
-
-	done(t, s.Release(q))
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.False(t, v.Held)
-	assert.Equal(t, got.Fence, v.Fence, "the fence outlives the lock")
-	assert.False(t, exists(t, r, "k"))
-
-	r.Do("SET", "k", "foreign")
-	v, err = s.Inspect("k", 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, "foreign", v.Holder)
-	assert.Negative(t, v.Left)
 }
 
 func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +40,76 @@ func leftover() (stacks string) {
 	return stacks
 }
 
-// request is about key, with a token of its own and more time than a slow machine needs.
-func request(key string) *server.Request {
-	return &server.Request{Key: key, Token: uuid.NewString(), TTL: time.Minute, Timeout: 10 * time.Second}
+// A hold is what a test asks for of one lock.
+type hold struct {
+	server.Lock
+	TTL, Keep      time.Duration
+	Fences         int64
+	Guard, Plain   bool
+	Replicas       server.Replicas
+	Shorten, Queue bool
+	Ticket         server.Ticket
 }
+
+// request is about key, with a token of its own and more time than a slow machine needs.
+func request(key string) *hold {
+	return &hold{Lock: server.Lock{Key: key, Token: uuid.NewString(), Timeout: 10 * time.Second}, TTL: time.Minute}
+}
+
+func (q *hold) try() *server.Try {
+	return &server.Try{
+		Lock: q.Lock, TTL: q.TTL, Fences: q.Fences, Guard: q.Guard, Plain: q.Plain, Replicas: q.Replicas,
+		Queue: q.Queue, Ticket: q.Ticket,
+	}
+}
+
+func (q *hold) ending() *server.Release {
+	return &server.Release{
+		Lock: q.Lock, Keep: q.Keep, Fencing: q.Fences > 0, Queue: q.Queue, Ticket: q.Ticket,
+		Until: time.Now().Add(max(q.TTL, q.Keep) + q.Timeout),
+	}
+}
+
+func replicas(d time.Duration) server.Replicas { return server.Replicas{N: 1, Timeout: d} }
+
+func acquire(s *server.Server, q *hold) server.Reply {
+	return s.Acquire(context.Background(), q.try())
+}
+
+func release(s *server.Server, q *hold) server.Reply {
+	return s.Release(context.Background(), q.ending())
+}
+
+func undo(s *server.Server, q *hold) { s.Undo(q.ending()) }
+
+func raise(s *server.Server, q *hold, fence int64) server.Reply {
+	return s.Raise(context.Background(), q.Lock, fence, q.TTL)
+}
+
+// extend returns the replies for a batch, each of which has to be reported once.
+func extend(s *server.Server, batch []*hold) []server.Reply {
+	extensions := make([]*server.Extension, len(batch))
+	for i, q := range batch {
+		extensions[i] = &server.Extension{Lock: q.Lock, TTL: q.TTL, Shorten: q.Shorten, Fences: q.Fences > 0, Replicas: q.Replicas}
+	}
+	var mu sync.Mutex
+	replies, times := make([]server.Reply, len(batch)), make([]int, len(batch))
+	s.Extend(context.Background(), extensions, func(i int, r server.Reply) {
+		mu.Lock()
+		defer mu.Unlock()
+		replies[i] = r
+		times[i]++
+	})
+	for i, n := range times {
+		if n != 1 {
+			panic(fmt.Sprintf("lease %d was reported %d times", i, n))
+		}
+	}
+	return replies
+}
+
+// one extends a single lease.
+func one(s *server.Server, q *hold) server.Reply { return extend(s, []*hold{q})[0] }
 
 // open returns the Server behind pool and closes it at the end of the test.
 func open(t testing.TB, pool server.Pool) *server.Server {
@@ -69,8 +137,14 @@ func pttl(t testing.TB, r *redistest.Server, key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// one extends a single lease.
-func one(s *server.Server, r *server.Request) server.Reply { return s.Extend([]*server.Request{r})[0] }
+// get reads a key as the command line would; nil if it is missing.
+func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
+	err = s.Run(context.Background(), timeout, key, func(ses *server.Session) error {
+		value, err = ses.Do("GET", key)
+		return err
+	})
+	return value, err
+}
 
 // done demands that the server did as asked.
 func done(t testing.TB, reply server.Reply) {

@@ -22,88 +22,104 @@ const (
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
 // be it after a hang or when the network has healed, it executes the second next.
-func (ses session) acquirePlain(r *Request) Reply {
-	args := newArguments()
-	defer args.free()
-	sent := ses.deadline.Add(-r.Timeout - r.ReplicaTimeout) // or a little before
-	if c, ok := ses.conn.(untilConn); ok {
-		set := args.plain(r)
-		raw, err := c.DoUntil(ses.deadline, args.undo(), "SET", set...)
-		if err != nil {
-			err = normalize(err)
+func (ses *session) acquirePlain(t *Try) Reply {
+	op := ses.op
+	if !op.sending() {
+		return Reply{Err: untried{errTimeout}}
+	}
+	sent := time.Now()
+	raw, err := ses.setPlain(t, sent)
+	if err != nil {
+		err = ses.failed(err)
+		if ses.follow(err) {
+			sent = time.Now()
+			raw, err = ses.setPlain(t, sent)
 		}
-		return parsePlain(raw, err, sent)
 	}
-	if err := ses.conn.Send("SET", args.plain(r)...); err != nil {
-		return Reply{Err: normalize(err), Sent: sent}
-	}
-	if err := ses.conn.Flush(); err != nil {
-		return Reply{Err: normalize(err), Sent: sent}
-	}
-	u := ses.undos.Get().(*undo)
-	u.arm(ses.conn, r)
-	raw, err := ses.receive(r.Timeout + grace)
-	if u.disarm() {
-		if err == nil { // the reply and the deadline came together; the connection still owes one
-			_, _ = ses.receive(drain)
-		}
-		return Reply{Err: errTimeout, Sent: sent}
-	}
-	ses.undos.Put(u)
-	return parsePlain(raw, err, sent)
-}
-
-// parsePlain reads the reply to SET NX.
-func parsePlain(raw any, err error, sent time.Time) Reply {
 	switch {
 	case err != nil:
-		return Reply{Err: err, Sent: sent}
+		return Reply{Err: normalize(err), Sent: sent}
 	case raw == nil:
 		return Reply{Verdict: Held, Sent: sent}
 	}
 	return Reply{Verdict: Done, Sent: sent}
 }
 
-// An undo writes a release behind a SET whose reply is overdue. It is used again unless it fired,
+// setPlain sends one SET and reads the reply.
+func (ses *session) setPlain(t *Try, now time.Time) (any, error) {
+	op := ses.op
+	if op.server.checkout.punctual {
+		op.ctx.undoes = true
+		raw, err := redis.DoContext(ses.conn, &op.ctx, "SET", op.args.plain(t)...)
+		op.ctx.undoes = false
+		return raw, err
+	}
+	left := op.due.Sub(now)
+	if left <= 0 {
+		return nil, untried{errTimeout}
+	}
+	if err := ses.conn.Send("SET", op.args.plain(t)...); err != nil {
+		return nil, err
+	}
+	if err := ses.conn.Flush(); err != nil {
+		return nil, err
+	}
+	u, _ := op.server.timers.Get().(*lateUndo)
+	if u == nil {
+		u = new(lateUndo)
+	}
+	u.arm(ses.conn, t, left)
+	raw, err := receiveWithin(ses.conn, left+grace)
+	if u.disarm() {
+		if err == nil { // the reply and the deadline came together; the connection still owes one
+			_, _ = receiveWithin(ses.conn, drain)
+		}
+		return nil, errTimeout
+	}
+	op.server.timers.Put(u)
+	return raw, err
+}
+
+// A lateUndo writes a release behind a SET whose reply is overdue. It is used again unless it fired,
 // but only by its server: a timer must not leave the testing/synctest bubble in which it was made.
-type undo struct {
+type lateUndo struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	conn  redis.Conn // nil: not armed
-	key   string
-	token string
+	try   Try
 	fired bool
 }
 
-func (u *undo) arm(conn redis.Conn, r *Request) {
+func (u *lateUndo) arm(conn redis.Conn, t *Try, d time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.conn, u.key, u.token = conn, r.Key, r.Token
+	u.conn, u.try.Lock = conn, t.Lock
 	if u.timer == nil {
-		u.timer = time.AfterFunc(r.Timeout, u.fire)
+		u.timer = time.AfterFunc(d, u.fire)
 	} else {
-		u.timer.Reset(r.Timeout)
+		u.timer.Reset(d)
 	}
 }
 
 // fire runs beside the goroutine that waits for the reply, which redigo allows: one reads, one writes.
-func (u *undo) fire() {
+func (u *lateUndo) fire() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.conn == nil {
 		return // disarmed while the timer was firing
 	}
 	u.fired = true
-	if u.conn.Send("EVAL", releaseScript.source, 1, u.key, u.token) == nil {
-		_ = u.conn.Flush() // if it fails, the sweeper is left
+	undo := undoPlain(&u.try)
+	if u.conn.Send(undo[0].(string), undo[1:]...) == nil {
+		_ = u.conn.Flush() // if it fails, the undo in the background is left
 	}
 }
 
 // disarm reports whether the release was written.
-func (u *undo) disarm() bool {
+func (u *lateUndo) disarm() bool {
 	u.timer.Stop()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.conn, u.key, u.token = nil, "", ""
+	u.conn, u.try = nil, Try{}
 	return u.fired
 }

@@ -1,12 +1,14 @@
-// Package server speaks to one Redis server: it checks connections out of the caller's pool, puts a
-// deadline on every command, runs the scripts, sorts errors by what a caller would do about them,
-// learns the server's clock, and cleans up after commands whose outcome it never heard.
+// Package server speaks to one Redis server: it checks connections out of the caller's pool, keeps the bound of
+// every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
+// clock, and cleans up after commands whose outcome it never heard.
+//
+// The way of an operation, from the top down: ops.go (what can be asked for), bound.go (who runs it, and when its
+// caller gives up), acquire.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a connection for
+// it), redigo.go (what redigo's connections and pools can do), undo.go (what is left in the background).
 package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,168 +22,108 @@ type Pool interface{ Get() redis.Conn }
 // A Server is one vote: one pool of connections to one Redis server, or to one cluster or
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
-	pool       Pool
-	getContext func(context.Context) (redis.Conn, error) // nil where the pool has none
-	cluster    atomic.Bool                               // it has turned out to be one
-	clocks     clocks
-	undos      sync.Pool // of *undo
-	contexts   sync.Pool // of *deadlineContext
-	sweeper    sweeper
+	pool     Pool
+	checkout checkout
+	nodes    nodes
+	workers  workers
+	timers   sync.Pool // of *lateUndo
+
+	operations sync.Pool    // of *operation
+	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well
+	closed     atomic.Bool
+	still      chan struct{} // gets a message when, after closed, nothing runs any more
+
+	scripted atomic.Bool // a script has worked, so that whatever is locked can be renewed
+	rtt      atomic.Int64
+
+	mu      sync.Mutex
+	demoted []func()
 }
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{pool: pool}
-	s.undos.New = func() any { return new(undo) }
-	if p, ok := pool.(interface {
-		GetContext(context.Context) (redis.Conn, error)
-	}); ok {
-		s.getContext = p.GetContext
-	}
-	s.sweeper.server = s
+	s := &Server{pool: pool, checkout: newCheckout(pool), still: make(chan struct{}, 1)}
+	s.nodes.server, s.nodes.single.undos.server = s, s
 	return s
 }
 
-// Direct reports whether an operation can run on the goroutine of a caller that has all the time of
-// its deadline: there is a connection to be had that nobody has to dial, nor to test by means that
-// know no deadline, or the pool keeps deadlines whatever happens. Otherwise something that we have no
-// hold on could block for longer.
-func (s *Server) Direct() bool {
-	switch p := s.pool.(type) {
-	case *redis.Pool:
-		return p.TestOnBorrow == nil && p.IdleCount() > 0
-	case interface{ Punctual() }: // *mux.Pool
-		return true
-	}
-	return false
-}
-
-// Close stops the clean-up of abandoned tries, after one last attempt that takes no longer than d.
-func (s *Server) Close(d time.Duration) { s.sweeper.close(d) }
-
-// errTimeout is what a command gets that the server did not answer before its deadline.
-var errTimeout error = timeoutError{}
-
-type timeoutError struct{}
-
-func (timeoutError) Error() string   { return "no answer before the node timeout" }
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Temporary() bool { return true }
-func (timeoutError) Is(target error) bool {
-	return target == context.DeadlineExceeded
-}
-
-// A session is a connection checked out for one operation, with the moment by which all of it
-// must be over.
-type session struct {
-	conn     redis.Conn
-	deadline time.Time
-	undos    *sync.Pool
-	pinned   bool // bound to the cluster node of one key; no pipelining over several keys
-}
-
-// open checks a connection out, bound to the node that serves key where the pool is a cluster.
-// The waiting and the dialling end at the deadline if the pool can be told so.
-func (s *Server) open(deadline time.Time, key string) (session, error) {
-	c, pinned, err := s.bind(deadline, key)
-	if err != nil {
-		return session{}, err
-	}
-	if pinned {
-		s.cluster.Store(true)
-		c = &bound{Conn: c, again: func() (redis.Conn, error) {
-			c, _, err := s.bind(deadline, key)
-			return c, err
-		}}
-	}
-	return session{conn: c, deadline: deadline, undos: &s.undos, pinned: pinned}, nil
-}
-
-func (s *Server) bind(deadline time.Time, key string) (c redis.Conn, pinned bool, err error) {
-	if c, err = s.get(deadline); err != nil {
-		return nil, false, err
-	}
-	b, pinned := c.(binder)
-	if !pinned {
-		return c, false, nil
-	}
-	if err := b.Bind(key); err != nil {
-		c.Close()
-		return nil, false, err
-	}
-	return c, true, nil
-}
-
-func (s *Server) get(deadline time.Time) (redis.Conn, error) {
-	if s.getContext != nil {
-		ctx := s.newDeadlineContext(deadline)
-		defer ctx.free()
-		c, err := s.getContext(ctx)
-		if err != nil {
-			return nil, normalize(err)
+// Close waits for the operations that run, and for one last try of what was to be undone; for d at most.
+func (s *Server) Close(d time.Duration) {
+	end := time.Now().Add(d)
+	s.closed.Store(true)
+	s.nodes.closing()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for s.running.Load() > 0 {
+		select {
+		case <-s.still:
+			continue
+		case <-timer.C:
 		}
-		return c, nil
+		break
 	}
-	c := s.pool.Get()
-	if err := c.Err(); err != nil {
-		c.Close()
-		return nil, normalize(err)
-	}
-	return c, nil
+	s.nodes.close(end)
+	s.workers.close()
 }
 
-func (ses session) close() { ses.conn.Close() }
+// RTT returns the smoothed round trip of a command; 0 if it is not known.
+func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
 
-// errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
-// export it, so we ask once.
-var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
-
-// An untilConn keeps deadlines by itself, as those of *mux.Pool do.
-type untilConn interface {
-	DoUntil(deadline time.Time, undo []any, command string, args ...any) (any, error)
+// heard takes in the time of one round trip.
+func (s *Server) heard(d time.Duration) {
+	old := s.rtt.Load()
+	if old == 0 {
+		s.rtt.Store(int64(max(d, 1)))
+		return
+	}
+	s.rtt.Store(old + (int64(d)-old)/8) // one of two that come together may be lost
 }
 
-// do runs one command within the deadline of the session.
-func (ses session) do(command string, args ...any) (any, error) {
-	if c, ok := ses.conn.(untilConn); ok {
-		reply, err := c.DoUntil(ses.deadline, nil, command, args...)
-		if err != nil {
-			return nil, normalize(err)
+// OnDemotion has f called whenever a reply said that the server is read-only, so a replica now.
+func (s *Server) OnDemotion(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.demoted = append(s.demoted, f)
+}
+
+// demotion tells those who want to know that the server is a replica.
+func (s *Server) demotion() {
+	s.scripted.Store(false) // the next primary may be another server
+	s.mu.Lock()
+	listeners := s.demoted
+	s.mu.Unlock()
+	for _, f := range listeners {
+		f()
+	}
+}
+
+// Dial returns a connection that does not count against the limit of the pool, where the pool can
+// be asked for one; else it is borrowed from the pool. The caller closes it. A pool that takes no
+// context may go on dialling after ctx has ended; nobody waits for that.
+func (s *Server) Dial(ctx context.Context) (conn redis.Conn, borrowed bool, err error) {
+	type result struct {
+		conn redis.Conn
+		err  error
+	}
+	dial, borrowed := dialler(s.pool)
+	results := make(chan result)
+	go func() {
+		c, err := dial(ctx)
+		if err != nil && c != nil {
+			c.Close()
 		}
-		return reply, nil
+		select {
+		case results <- result{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.conn, borrowed, mask(r.err)
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
 	}
-	left := time.Until(ses.deadline)
-	if left <= 0 {
-		return nil, errTimeout
-	}
-	reply, err := redis.DoWithTimeout(ses.conn, left, command, args...)
-	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
-		reply, err = ses.conn.Do(command, args...)
-	}
-	if err != nil {
-		return nil, normalize(err)
-	}
-	return reply, nil
-}
-
-// receive reads the next reply of a pipeline, which has to be there in d.
-func (ses session) receive(d time.Duration) (any, error) {
-	reply, err := redis.ReceiveWithTimeout(ses.conn, d)
-	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
-		reply, err = ses.conn.Receive()
-	}
-	if err != nil {
-		return nil, normalize(err)
-	}
-	return reply, nil
-}
-
-// normalize folds the shapes in which redigo, the net package and context report that time ran
-// out into one error.
-func normalize(err error) error {
-	var timeout interface{ Timeout() bool }
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("%w (%v)", errTimeout, err)
-	}
-	return err
 }

@@ -35,31 +35,31 @@ func TestConnectionsWithoutTimeoutsWork(t *testing.T) {
 // everything does all that a Server can, on several keys.
 func everything(t *testing.T, s *server.Server) {
 	t.Helper()
-	var batch []*server.Request
+	var batch []*hold
 	for i := range 5 {
 		q := request(fmt.Sprint("k", i))
 		batch = append(batch, q)
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 	}
-	for _, reply := range s.Extend(batch) {
+	for _, reply := range extend(s, batch) {
 		done(t, reply)
 	}
-	_, err := s.Inspect("k0", 10*time.Second)
+	_, err := get(s, "k0", 10*time.Second)
 	require.NoError(t, err)
-	done(t, s.Release(batch[0]))
+	done(t, release(s, batch[0]))
 	for _, q := range batch[1:] {
-		s.Sweep(q)
+		undo(s, q)
 	}
 	plain := request("plain")
 	plain.Plain = true
-	done(t, s.Acquire(plain))
-	done(t, s.Release(plain))
+	done(t, acquire(s, plain))
+	done(t, release(s, plain))
 	fenced := request("fenced")
-	fenced.Fencing = true
-	done(t, s.Raise(fenced, 1))
+	fenced.Fences = 1
+	done(t, raise(s, fenced, 1))
 	redistest.Wait(t, "the rest is swept", func() bool {
 		for _, q := range batch {
-			if v, err := s.Inspect(q.Key, 10*time.Second); err != nil || v.Held {
+			if v, err := get(s, q.Key, 10*time.Second); err != nil || v != nil {
 				return false
 			}
 		}
@@ -141,7 +141,7 @@ func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
 func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
 	r := redistest.Start(t)
 	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return unboundConn{c} }})
-	failed(t, s.Acquire(request("k")))
+	failed(t, acquire(s, request("k")))
 	failed(t, one(s, request("k")))
 	assert.Empty(t, r.Keys())
 }
@@ -177,7 +177,7 @@ func TestThePoolIsToldTheDeadline(t *testing.T) {
 			looked = true
 			return nil
 		}})
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		assert.True(t, looked)
 	})
 }
@@ -207,7 +207,7 @@ func TestWaitingForAConnectionEndsAtTheDeadline(t *testing.T) {
 			s := open(t, contextPool{pool, wait})
 			q := request("k")
 			began := time.Now()
-			got := s.Acquire(q)
+			got := acquire(s, q)
 			failed(t, got)
 			assert.InDelta(t, q.Timeout, time.Since(began), float64(2*time.Millisecond), name)
 			assert.True(t, server.TimedOut(got.Err), "%s: %v", name, got.Err)
@@ -232,10 +232,10 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 		q := request("k")
 		for range 5 {
 			wait = true
-			failed(t, s.Acquire(q))
+			failed(t, acquire(s, q))
 			wait = false
-			done(t, s.Acquire(q))
-			done(t, s.Release(q))
+			done(t, acquire(s, q))
+			done(t, release(s, q))
 		}
 		for _, ctx := range kept {
 			require.Error(t, ctx.Err(), "an ended context came to life again")
@@ -250,7 +250,7 @@ func TestAnExhaustedPoolPassesWithTime(t *testing.T) {
 	s := open(t, pool)
 	c := pool.Get()
 	require.NoError(t, c.Err())
-	got := s.Acquire(request("k"))
+	got := acquire(s, request("k"))
 	failed(t, got)
 	require.ErrorIs(t, got.Err, redis.ErrPoolExhausted)
 	assert.False(t, server.Permanent(got.Err))
@@ -264,11 +264,11 @@ func TestAnExhaustedPoolPassesWithTime(t *testing.T) {
 	require.NoError(t, c.Err())
 	q := request("k")
 	q.Timeout = 20 * time.Millisecond
-	got = s.Acquire(q)
+	got = acquire(s, q)
 	failed(t, got)
 	assert.True(t, server.TimedOut(got.Err), "%v", got.Err)
 	c.Close()
-	done(t, s.Acquire(request("k")))
+	done(t, acquire(s, request("k")))
 	assert.Equal(t, 1, pool.ActiveCount(), "connections leak")
 	assert.Equal(t, 1, pool.IdleCount(), "connections are not given back")
 }

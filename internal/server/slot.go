@@ -14,22 +14,6 @@ func Slot(key string) uint16 {
 	return crc16(tag(key)) % slots
 }
 
-// Sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
-// that one script may touch both. Different keys have different siblings.
-func Sibling(key, suffix string) string {
-	switch t := tag(key); {
-	case key == "{"+t+"}":
-		return key + ":" + suffix + "." // without the dot this is the sibling of the key that is called as the tag
-	case t != key:
-		return key + ":" + suffix // the key brings its own {tag}
-	case !strings.ContainsRune(key, '}'):
-		return "{" + key + "}:" + suffix
-	}
-	// The key has a closing brace, so it can't be wrapped in braces: any short tag of the same slot does.
-	t := strconv.Itoa(int(tags()[Slot(key)]))
-	return "{" + t + "}:" + suffix + ":" + key + "." // with the dot no key that brings its tag has this sibling
-}
-
 // tags holds, for each slot, the least number whose digits lie in it. Most programs never need it,
 // and a search for one slot takes milliseconds.
 var tags = sync.OnceValue(func() *[slots]uint32 {

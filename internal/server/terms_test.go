@@ -18,11 +18,11 @@ import (
 func take(t *testing.T, s *server.Server, key string) int64 {
 	t.Helper()
 	q := request(key)
-	q.Fencing = true
-	got := s.Acquire(q)
+	q.Fences = 1
+	got := acquire(s, q)
 	done(t, got)
 	require.Positive(t, got.Fence)
-	done(t, s.Release(q))
+	done(t, release(s, q))
 	return got.Fence
 }
 
@@ -62,17 +62,17 @@ func TestAFenceCounterExpires(t *testing.T) {
 	assert.Greater(t, left, 30*time.Minute)
 	assert.LessOrEqual(t, left, 2*time.Hour)
 	q := request("k")
-	done(t, s.Raise(q, 1))
+	done(t, raise(s, q, 1))
 	assert.Positive(t, pttl(t, r, server.FenceKey("k")))
 }
 
 func TestAHeldLockGivesNoFence(t *testing.T) {
 	r, s := start(t)
 	first, second := request("k"), request("k")
-	first.Fencing, second.Fencing = true, true
-	done(t, s.Acquire(first))
+	first.Fences, second.Fences = 1, 1
+	done(t, acquire(s, first))
 	counter := r.Get(server.FenceKey("k"))
-	got := s.Acquire(second)
+	got := acquire(s, second)
 	require.Equal(t, server.Held, got.Verdict)
 	assert.Equal(t, first.Token, got.Holder)
 	assert.Greater(t, got.Left, 30*time.Second)
@@ -83,7 +83,7 @@ func TestRaiseLiftsTheCounterAndNeverLowersIt(t *testing.T) {
 	r, s := start(t)
 	q := request("k")
 	for _, c := range []struct{ to, want int64 }{{5, 5}, {3, 5}, {5, 5}, {1 << 52, 1 << 52}, {6, 1 << 52}} {
-		done(t, s.Raise(q, c.to))
+		done(t, raise(s, q, c.to))
 		assert.Equal(t, strconv.FormatInt(c.want, 10), r.Get(server.FenceKey("k")))
 	}
 	assert.Equal(t, int64(1<<52+1), take(t, s, "k"))
@@ -93,8 +93,8 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	r, s := start(t)
 	r.Do("SET", server.FenceKey("k"), "rubbish")
 	q := request("k")
-	q.Fencing = true
-	failed(t, s.Acquire(q))
+	q.Fences = 1
+	failed(t, acquire(s, q))
 	assert.False(t, exists(t, r, "k"))
 }
 
@@ -108,7 +108,7 @@ func TestAGuardedServerDoesNotVoteBeforeATTLHasPassed(t *testing.T) {
 		began := time.Now()
 		refusals := 0
 		redistest.Wait(t, "the server votes", func() bool {
-			got := s.Acquire(q)
+			got := acquire(s, q)
 			if got.Verdict == server.Done {
 				return true
 			}
@@ -128,22 +128,22 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		q := request("k")
-		q.Guard, q.Fencing = true, true
+		q.Guard, q.Fences = true, 1
 		s := open(t, pool)
-		failed(t, s.Acquire(q))
+		failed(t, acquire(s, q))
 		time.Sleep(q.TTL - time.Second)
-		failed(t, s.Acquire(q))
+		failed(t, acquire(s, q))
 		assert.False(t, m.Exists("k"))
 		time.Sleep(time.Second + time.Millisecond)
-		got := s.Acquire(q)
+		got := acquire(s, q)
 		done(t, got)
 		assert.Positive(t, got.Fence)
-		done(t, s.Release(q))
+		done(t, release(s, q))
 		time.Sleep(24 * time.Hour)
-		done(t, open(t, pool).Acquire(q)) // another process, another day
+		done(t, acquire(open(t, pool), q)) // another process, another day
 		longer := request("other")
 		longer.Guard, longer.TTL = true, 48*time.Hour
-		failed(t, s.Acquire(longer)) // what was forgotten could live for longer than the server has
+		failed(t, acquire(s, longer)) // what was forgotten could live for longer than the server has
 	})
 }
 
@@ -151,16 +151,16 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
-	q.Replicas, q.ReplicaTimeout = 1, 20*time.Millisecond
-	got := s.Acquire(q)
+	q.Replicas = replicas(20 * time.Millisecond)
+	got := acquire(s, q)
 	failed(t, got)
 	require.ErrorContains(t, got.Err, "0 of the 1 wanted replicas")
 	assert.False(t, server.Permanent(got.Err))
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, r, "k") })
 
 	held := request("k")
-	done(t, s.Acquire(held))
-	held.Replicas, held.ReplicaTimeout = 1, 20*time.Millisecond
+	done(t, acquire(s, held))
+	held.Replicas = replicas(20 * time.Millisecond)
 	failed(t, one(s, held))
 	assert.Equal(t, held.Token, r.Get("k"), "an extension that does not count keeps the lock")
 }
@@ -175,15 +175,15 @@ func TestALockThatAReplicaHasCounts(t *testing.T) {
 	})
 	s := open(t, primary.Pool())
 	q := request("k")
-	q.Replicas, q.ReplicaTimeout = 1, 10*time.Second
-	done(t, s.Acquire(q))
+	q.Replicas = replicas(10 * time.Second)
+	done(t, acquire(s, q))
 	assert.Equal(t, q.Token, replica.Get("k"))
 	done(t, one(s, q))
 
 	replica.Pause()
 	q = request("other")
-	q.Replicas, q.ReplicaTimeout = 1, 50*time.Millisecond
-	failed(t, s.Acquire(q))
+	q.Replicas = replicas(50 * time.Millisecond)
+	failed(t, acquire(s, q))
 	replica.Resume()
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, primary, "other") })
 }

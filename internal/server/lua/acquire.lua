@@ -1,4 +1,4 @@
--- One try for a lock; behind guard.lua.
+-- One try for a lock; behind holder.lua, fence.lua and guard.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter           (only with fencing)
@@ -6,12 +6,13 @@
 -- ARGV[1]  the token
 -- ARGV[2]  TTL of the lock, in ms
 -- ARGV[3]  deadline of this try, in µs on this server's clock
--- ARGV[4]  TTL of the fence counter, in ms; '0' without fencing
--- ARGV[5]  '1' with a guard
+-- ARGV[4]  how many fences to reserve; '0' without fencing
+-- ARGV[5]  TTL of the fence counter, in ms
+-- ARGV[6]  '1' with a guard
 --
 -- Replies
 --   now             granted; now is this server's clock, in µs
---   {now, fence}    granted, with fencing
+--   {now, fence}    granted, with fencing: the first of the reserved fences
 --   {holder, ms}    held by another token for ms more (-1: it has no TTL)
 --   -now            too late, nothing was done
 --   error GUARD     this server lost its data less than one TTL ago
@@ -27,25 +28,26 @@ if now > tonumber(ARGV[3]) then
   return -now
 end
 
-if ARGV[5] == '1' then
+if ARGV[6] == '1' then
   local abstention = abstain(KEYS[#KEYS], now, ARGV[2])
   if abstention then
     return abstention
   end
 end
 
-if ARGV[4] == '0' then
-  if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-    return now
-  end
-  return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}
+if ARGV[4] == '0' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return now
 end
-
-local holder = redis.call('GET', KEYS[1])
+local holder, wrong = peek(KEYS[1], 0)
+if wrong then
+  return wrong
+end
 if holder then
-  return {holder, redis.call('PTTL', KEYS[1])}
+  return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
 end
-local fence = math.max((redis.call('GET', KEYS[2]) or 0) + 1, now)
-redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[4])
+local fence, failure = reserve(KEYS[2], ARGV[4], now, ARGV[5])
+if not fence then
+  return failure
+end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {now, fence}

@@ -1,54 +1,72 @@
--- Shared by the scripts of the queue: hand a lock that nobody may claim any more to whoever waits first.
+-- Shared by the scripts of the queue; behind fence.lua.
 --
--- lock      the lock's key
--- queue     sorted set of waiters by arrival; a member is "channel fencing claim token". The claim is
---           for how long its waiter wants to be given the lock, in ms, and then extends it. It is the
---           waiter's, because he has to know how long the lock is his. '0': he is not given the lock,
---           only woken, because one server alone can't decide
--- counter   the fence counter
--- time      this server's clock, as TIME tells it
--- ttl       TTL of the fence counter, in ms
--- deaf      the number of receivers that PUBLISH returns says nothing (cluster)
+-- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is "channel fences
+-- claim name": where its process listens, how many fences it wants, for how long it is given the lock, in ms,
+-- and the value that the lock gets. The claim is the waiter's, because it has to know how long the lock is
+-- its own before it has extended it.
 --
--- The message is "fence seconds microseconds token". Returns whether somebody has the lock now. Who does
--- not listen on his channel is dead, or will queue again with his old time of arrival, and is passed over.
--- A waiter who listens but hangs costs one claim, and no more: he is out of the queue as soon as he is
--- called.
+-- The last member is a mark: its score tells when a waiter last looked at the queue.
 
-local function micros(time)
-  return time[1] * 1000000 + time[2]
+local mark, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
+
+-- Returns the first waiter, or nil.
+local function firstOf(queue)
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  if first ~= mark then
+    return first
+  end
 end
 
--- The next fence, as a number and in digits.
-local function fenced(counter, now, ttl)
-  local fence = math.max((redis.call('GET', counter) or 0) + 1, now)
-  local digits = string.format('%.0f', fence)
-  redis.call('SET', counter, digits, 'PX', ttl)
-  return fence, digits
+-- Takes a waiter out. A mark that is left alone goes with it.
+local function leave(queue, member)
+  redis.pcall('ZREM', queue, member)
+  local left = redis.pcall('ZRANGE', queue, 0, 0)
+  if left[1] == mark then
+    redis.pcall('DEL', queue)
+  end
 end
 
-local function handover(lock, queue, counter, time, ttl, deaf)
+-- Hands a lock that nobody may claim any more to the waiter who came first and listens.
+--
+-- lock, queue, counter  the keys
+-- now   this server's clock, in µs
+-- ttl   TTL of the fence counter, in ms
+-- deaf  the number of receivers that PUBLISH returns says nothing (cluster)
+-- own   the member of the caller, who needs no message; or ''
+--
+-- Returns the name of who has it, or own. Else nil, and the lock is deleted: nobody waits, or it can't be given.
+--
+-- The message is "fence name". Whoever does not listen on its channel is gone, and is passed over. A waiter
+-- that listens but hangs costs one claim, and no more: it is out of the queue as soon as it is called.
+--
+-- Who was not counted as a receiver must never see the message: a waiter that listens at a replica would
+-- take the lock for its own while the next one is given it. So the message is not replicated; and the lock
+-- is written before it, so that nobody is told what can't be kept.
+local function handover(lock, queue, counter, now, ttl, deaf, own)
   while true do
-    local first = redis.call('ZPOPMIN', queue)[1]
-    if not first then
-      return false
+    local first = redis.pcall('ZPOPMIN', queue)[1]
+    if first == own then
+      return own
     end
-    local channel, fencing, claim, token = string.match(first, '^(%S+) (%d) (%d+) (.+)$')
+    if not first or first == mark then
+      break
+    end
+    local channel, fences, claim, name = string.match(first, '^(%S+) (%d+) (%d+) (.+)$')
     if channel then
-      local fence = '0'
-      if fencing == '1' and claim ~= '0' then
-        local _, digits = fenced(counter, micros(time), ttl)
-        fence = digits
+      local fence = 0
+      if fences ~= '0' then
+        fence = reserve(counter, fences, now, ttl)
       end
-      local message = fence .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. token
-      local heard = redis.pcall('PUBLISH', channel, message)
+      if not fence or redis.pcall('SET', lock, name, 'PX', claim).err then
+        break
+      end
+      redis.set_repl(redis.REPL_NONE)
+      local heard = redis.pcall('PUBLISH', channel, string.format('%.0f', fence) .. ' ' .. name)
+      redis.set_repl(redis.REPL_ALL)
       if deaf or type(heard) == 'number' and heard > 0 then
-        if claim == '0' then
-          return false
-        end
-        redis.call('SET', lock, token, 'PX', claim)
-        return true
+        return name
       end
     end
   end
+  redis.call('DEL', lock)
 end

@@ -1,42 +1,55 @@
--- Give a lock with a queue back, or leave the queue; behind handover.lua.
+-- Give a lock with a queue back, or leave the queue, or both; behind holder.lua, fence.lua and handover.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  its fence counter
 -- ARGV[1]  the token
--- ARGV[2]  the member of the queue that stands for this waiter, or ''
--- ARGV[3]  TTL of the fence counter, in ms
--- ARGV[4]  '1' in a cluster
--- ARGV[5]  the member of one who is to wait from now on, or ''
+-- ARGV[2]  '0', or for how long the lock stays locked, in ms
+-- ARGV[3]  the last fence that was reserved; '0': none is given back
+-- ARGV[4]  the last fence that was used
+-- ARGV[5]  TTL of the fence counter, in ms
+-- ARGV[6]  the member of the queue that stands for this waiter, or ''
+-- ARGV[7]  the waiter's name: a lock that was handed to it is ours too; or ''
+-- ARGV[8]  the member of one who is to wait from now on, or ''
+-- ARGV[9]  '1' in a cluster
 --
 -- Replies
---   1   released, and handed to the first live waiter, if there is one
+--   1   released, and handed to the first live waiter, if there is one; or left to expire
 --   µs  the same on this server's clock, and the new one waits or has been handed the lock
 --   0   the lock was gone already
 --   -1  another token holds it
 --
--- Atomic, so that a waiter who leaves just when he is given the lock passes it on, and so that
--- nobody can take the lock between the release and the hand-over.
+-- Atomic, so that a waiter who leaves just when it is given the lock passes it on, and so that
+-- nobody can take the lock between the release and the hand-over. Whatever the queue and the counter are,
+-- the lock is released.
 
-local lock, queue = KEYS[1], KEYS[2]
-if ARGV[2] ~= '' then
-  redis.call('ZREM', queue, ARGV[2])
+local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
+local token, member, name, new = ARGV[1], ARGV[6], ARGV[7], ARGV[8]
+if member ~= '' then
+  leave(queue, member)
 end
-local holder = redis.call('GET', lock)
-if holder ~= ARGV[1] then
-  return holder and -1 or 0
+local holder, wrong = peek(lock, math.max(#token, #name))
+if not holder then
+  return wrong and -1 or 0
+end
+if holder ~= token and (name == '' or holder ~= name) then
+  return -1
+end
+if ARGV[3] ~= '0' then
+  giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
+end
+if ARGV[2] ~= '0' then
+  return redis.call('PEXPIRE', lock, ARGV[2])
 end
 local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 local reply = 1
-if ARGV[5] ~= '' then
+if new ~= '' then
   -- A queue that is there has a TTL, and one that this makes is gone when the only one in it is called.
-  -- A server that is full has no room for him, and the lock is released all the same.
-  local now = micros(time)
-  if type(redis.pcall('ZADD', queue, string.format('%.0f', now), ARGV[5])) == 'number' then
+  -- A server that is full has no room for it, and the lock is released all the same.
+  if type(redis.pcall('ZADD', queue, string.format('%.0f', now), new)) == 'number' then
     reply = now
   end
 end
-if not handover(lock, queue, KEYS[3], time, ARGV[3], ARGV[4] == '1') then
-  redis.call('DEL', lock)
-end
+handover(lock, queue, counter, now, ARGV[5], ARGV[9] == '1', '')
 return reply

@@ -30,7 +30,7 @@ func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
 			assert.True(t, m.Exists("k"))
 			return nil, redistest.ErrCut
 		})
-		failed(t, s.Acquire(q))
+		failed(t, acquire(s, q))
 		synctest.Wait()
 		assert.False(t, m.Exists("k"))
 	})
@@ -41,8 +41,8 @@ func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
 func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		warm := request("k")
-		done(t, s.Acquire(warm))
-		done(t, s.Release(warm))
+		done(t, acquire(s, warm))
+		done(t, release(s, warm))
 		q := request("k")
 		b.Set(func(_ func() (any, error), command string, args []any) (any, error) {
 			b.Set(nil)
@@ -56,7 +56,7 @@ func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 			}()
 			return nil, redistest.ErrCut
 		})
-		failed(t, s.Acquire(q))
+		failed(t, acquire(s, q))
 		time.Sleep(q.Timeout + 2*time.Second)
 		synctest.Wait()
 		assert.False(t, m.Exists("k"), "a lock that nobody owns")
@@ -67,11 +67,11 @@ func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q, kept := request("k"), request("kept")
 		kept.Keep = 20 * time.Second
-		done(t, s.Acquire(q))
-		done(t, s.Acquire(kept))
+		done(t, acquire(s, q))
+		done(t, acquire(s, kept))
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		failed(t, s.Release(q))
-		failed(t, s.Release(kept))
+		failed(t, release(s, q))
+		failed(t, release(s, kept))
 		time.Sleep(10 * time.Second)
 		require.True(t, m.Exists("k"))
 		b.Set(nil)
@@ -87,13 +87,13 @@ func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
 func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		attempts := 0
 		b.Set(func(func() (any, error), string, []any) (any, error) {
 			attempts++
 			return nil, redistest.ErrCut
 		})
-		failed(t, s.Release(q))
+		failed(t, release(s, q))
 		time.Sleep(q.TTL + q.Timeout + 2*time.Second)
 		synctest.Wait()
 		assert.Greater(t, attempts, 20)
@@ -110,10 +110,10 @@ func TestTheSweeperLeavesAnotherHoldersLockAlone(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		mine, other := request("k"), request("k")
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		failed(t, s.Acquire(mine))
+		failed(t, acquire(s, mine))
 		b.Set(nil)
-		done(t, s.Acquire(other))
-		s.Sweep(mine)
+		done(t, acquire(s, other))
+		undo(s, mine)
 		time.Sleep(time.Minute / 2)
 		got, err := m.Get("k")
 		require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestARefusalForGoodIsNotRepeated(t *testing.T) {
 			attempts++
 			return nil, redis.Error("NOPERM this user has no permissions")
 		})
-		s.Sweep(request("k"))
+		undo(s, request("k"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, 1, attempts)
@@ -138,11 +138,11 @@ func TestARefusalForGoodIsNotRepeated(t *testing.T) {
 func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		b.Set(func(func() (any, error), string, []any) (any, error) {
 			return nil, redis.Error("LOADING Redis is loading the dataset in memory")
 		})
-		s.Sweep(q)
+		undo(s, q)
 		time.Sleep(5 * time.Second)
 		require.True(t, m.Exists("k"))
 		b.Set(nil)
@@ -158,7 +158,7 @@ func TestMuchLitterIsSweptInFewRoundTrips(t *testing.T) {
 		for i := range 1000 {
 			q := request(fmt.Sprint("k", i))
 			require.NoError(t, m.Set(q.Key, q.Token))
-			s.Sweep(q)
+			undo(s, q)
 		}
 		time.Sleep(5 * time.Second)
 		b.Set(nil)
@@ -185,7 +185,7 @@ func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := hungPool{make(chan struct{})}
 		s := server.New(p)
-		s.Sweep(request("k"))
+		undo(s, request("k"))
 		synctest.Wait()
 		began := time.Now()
 		s.Close(3 * time.Second)
@@ -199,9 +199,9 @@ func TestCloseIsBounded(t *testing.T) {
 func TestCloseMakesOneLastAttempt(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, s.Acquire(q))
+		done(t, acquire(s, q))
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		failed(t, s.Release(q))
+		failed(t, release(s, q))
 		time.Sleep(10 * time.Second) // the next attempt would be a second away
 		b.Set(nil)
 		began := time.Now()
@@ -209,7 +209,7 @@ func TestCloseMakesOneLastAttempt(t *testing.T) {
 		assert.Zero(t, time.Since(began), "Close waited for the next turn")
 		assert.False(t, m.Exists("k"))
 
-		s.Sweep(q) // without effect, and without a goroutine
+		undo(s, q) // without effect, and without a goroutine
 	})
 }
 
@@ -218,11 +218,11 @@ func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
 	s := open(t, r.Pool())
 	for i := range 5 {
 		held, tried := request(fmt.Sprint("held", i)), request(fmt.Sprint("tried", i))
-		done(t, s.Acquire(held))
+		done(t, acquire(s, held))
 		held.Timeout, tried.Timeout = 20*time.Millisecond, 20*time.Millisecond
 		r.Pause()
-		failed(t, s.Release(held))
-		failed(t, s.Acquire(tried))
+		failed(t, release(s, held))
+		failed(t, acquire(s, tried))
 		r.Resume()
 		redistest.Wait(t, "both locks are gone", func() bool { return len(r.Keys()) == 0 })
 	}
@@ -232,9 +232,9 @@ func TestARestartedServerEndsTheSweep(t *testing.T) {
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
-	done(t, s.Acquire(q))
+	done(t, acquire(s, q))
 	r.Kill()
-	failed(t, s.Release(q))
+	failed(t, release(s, q))
 	r.Restart()
 	other := request("k")
 	got := sweptThen(t, s, other)
@@ -253,7 +253,7 @@ func TestSweepingRacesWithClose(t *testing.T) {
 		go func() {
 			defer close(over)
 			for !stop.Load() {
-				s.Sweep(request("k"))
+				undo(s, request("k"))
 			}
 		}()
 		s.Close(10 * time.Second)

@@ -1,0 +1,230 @@
+package punctual
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and
+// with no other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an
+// operation that was cut short has broken it for good: Err reports that, and a redis.Pool closes it.
+type Conn struct {
+	redigo redis.ConnWithTimeout
+	socket *socket
+
+	interrupt func()          // socket.interrupt
+	undo      func()          // writeUndo
+	ctx       context.Context // of the DoContext under way, for writeUndo
+	unread    atomic.Int32    // commands that were sent and whose replies nobody has received
+}
+
+var (
+	_ redis.ConnWithTimeout = (*Conn)(nil)
+	_ redis.ConnWithContext = (*Conn)(nil)
+)
+
+type undoKey struct{}
+
+// Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
+// command. If the operation is cut short when its own command is written already, this one is written behind it
+// on the same connection, which is then closed: a server that executes the first late executes the second next.
+// It is written only if the network takes it at once, and nobody hears of its reply.
+var Undo any = undoKey{}
+
+var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
+
+func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
+	conn := &Conn{redigo: c, socket: s}
+	conn.interrupt, conn.undo = s.interrupt, conn.writeUndo
+	return conn
+}
+
+// DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
+// context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for
+// reading that the connection was dialled with; one that has ended before anything was sent leaves the
+// connection as it was.
+//
+// A ctx that ends in the moment in which the reply arrives breaks the connection as well, but not the reply.
+func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
+	deadline, stop, err := c.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	var reply any
+	if deadline.IsZero() {
+		reply, err = c.redigo.Do(command, args...)
+	} else {
+		reply, err = c.redigo.DoWithTimeout(0, command, args...)
+	}
+	c.unread.Store(0)
+	c.ctx, c.socket.onEnd = nil, nil
+	c.finish(stop, true)
+	return reply, c.explain(ctx, deadline, err)
+}
+
+// ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
+func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
+	deadline, stop, err := c.begin(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	var reply any
+	if deadline.IsZero() {
+		reply, err = c.redigo.Receive()
+	} else {
+		reply, err = c.redigo.ReceiveWithTimeout(0)
+	}
+	c.received()
+	c.finish(stop, false)
+	return reply, c.explain(ctx, deadline, err)
+}
+
+// begin has the connection end with ctx from here on, for reading, and for writing if both.
+func (c *Conn) begin(ctx context.Context, both bool) (deadline time.Time, stop func() bool, err error) {
+	if c.socket.over() {
+		return deadline, nil, errCut
+	}
+	deadline, _ = ctx.Deadline()
+	if err = ctx.Err(); err == nil && !deadline.IsZero() && !time.Now().Before(deadline) {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		if c.unread.Load() > 0 {
+			c.socket.interrupt() // nobody has the time to receive what is still to come
+		}
+		return deadline, nil, err
+	}
+	if both {
+		c.ctx, c.socket.onEnd = ctx, c.undo
+	}
+	if !deadline.IsZero() {
+		c.socket.limit(deadline, both)
+	}
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, c.interrupt)
+	}
+	return deadline, stop, nil
+}
+
+// finish takes back what begin has done. If the interruption is under way it may hit at any time from now on, so
+// the connection has ended, lest it hits what comes later.
+func (c *Conn) finish(stop func() bool, both bool) {
+	if stop != nil && !stop() {
+		c.socket.interrupt()
+		return
+	}
+	c.socket.limit(time.Time{}, both)
+}
+
+// explain returns the error of an operation: what ctx says if that has cut it short.
+func (c *Conn) explain(ctx context.Context, deadline time.Time, err error) error {
+	switch {
+	case err == nil || c.redigo.Err() == nil: // a reply, which may be an error of the server
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case late(err, deadline):
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// late reports whether err is that deadline has passed, which the system may notice before a ctx does.
+func late(err error, deadline time.Time) bool {
+	var timeout net.Error
+	return !deadline.IsZero() && errors.As(err, &timeout) && timeout.Timeout() && !time.Now().Before(deadline)
+}
+
+// writeUndo writes the Undo of the operation that is being cut short. The reader calls it from inside of redigo,
+// which allows a Send and a Flush beside a Receive.
+func (c *Conn) writeUndo() {
+	undo, _ := c.ctx.Value(Undo).([]any)
+	if len(undo) == 0 {
+		return
+	}
+	if name, ok := undo[0].(string); ok && c.redigo.Send(name, undo[1:]...) == nil {
+		c.redigo.Flush() //nolint:errcheck // the connection has ended either way
+	}
+}
+
+// Do is that of redigo, with the timeouts that the connection was dialled with.
+func (c *Conn) Do(command string, args ...any) (any, error) {
+	if c.socket.over() {
+		return nil, errCut
+	}
+	c.unread.Store(0)
+	return c.redigo.Do(command, args...)
+}
+
+// DoWithTimeout is that of redigo.
+func (c *Conn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	if c.socket.over() {
+		return nil, errCut
+	}
+	c.unread.Store(0)
+	return c.redigo.DoWithTimeout(d, command, args...)
+}
+
+// Send is that of redigo.
+func (c *Conn) Send(command string, args ...any) error {
+	if c.socket.over() {
+		return errCut
+	}
+	c.unread.Add(1)
+	return c.redigo.Send(command, args...)
+}
+
+// Flush is that of redigo.
+func (c *Conn) Flush() error {
+	if c.socket.over() {
+		return errCut
+	}
+	return c.redigo.Flush()
+}
+
+// Receive is that of redigo, with the timeout that the connection was dialled with.
+func (c *Conn) Receive() (any, error) {
+	if c.socket.over() {
+		return nil, errCut
+	}
+	c.received()
+	return c.redigo.Receive()
+}
+
+// ReceiveWithTimeout is that of redigo.
+func (c *Conn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	if c.socket.over() {
+		return nil, errCut
+	}
+	c.received()
+	return c.redigo.ReceiveWithTimeout(d)
+}
+
+// received counts a reply. A subscription has more of them than commands.
+func (c *Conn) received() {
+	if c.unread.Add(-1) < 0 {
+		c.unread.Store(0)
+	}
+}
+
+// Err returns why the connection can't be used any more, or nil.
+func (c *Conn) Err() error {
+	if err := c.redigo.Err(); err != nil {
+		return err
+	}
+	if c.socket.over() {
+		return errCut
+	}
+	return nil
+}
+
+// Close closes the connection, at once, whatever its peer does.
+func (c *Conn) Close() error {
+	c.socket.linger()
+	return c.redigo.Close()
+}

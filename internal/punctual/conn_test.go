@@ -1,0 +1,273 @@
+package punctual_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// connections returns how many there are to a server, with the one that asks.
+func connections(t testing.TB, s *redistest.Server) int {
+	return strings.Count(string(s.Do("CLIENT", "LIST").([]byte)), "\n")
+}
+
+func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
+	for name, ending := range endings {
+		for _, over := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/TLS %v", name, over), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &peer{silentAt: "SET"}
+					if over {
+						p.secure = secure()
+					}
+					c := dial(t, p.dialer(redis.DialReadTimeout(time.Minute), redis.DialWriteTimeout(time.Minute)))
+					ctx, cancel := ending.after(t.Context(), time.Second)
+					defer cancel()
+					ctx = context.WithValue(ctx, punctual.Undo, []any{"DEL", "k", 1})
+					_, err := c.DoContext(ctx, "PING")
+					require.NoError(t, err)
+					_, err = c.DoContext(ctx, "SET", "k", "v")
+					require.ErrorIs(t, err, ending.err)
+					synctest.Wait()
+					assert.Equal(t, []string{"PING", "SET k v", "DEL k 1"}, p.commands()[3:])
+					assert.Error(t, c.Err())
+					assert.Equal(t, 1, p.closed(), "without waiting for anybody")
+				})
+			})
+		}
+	}
+}
+
+func TestAServerExecutesTheUndoNext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := dial(t, punctual.NewDialer("tcp", s.Addr()))
+	s.Pause()
+	defer s.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.DoContext(context.WithValue(ctx, punctual.Undo, []any{"RENAME", "k", "undone"}), "SET", "k", "v")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	s.Resume()
+	redistest.Wait(t, "both were executed", func() bool { return s.Get("undone") == "v" })
+	assert.Empty(t, s.Get("k"))
+}
+
+func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{}
+		c := dial(t, p.dialer())
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}))
+		_, err := c.DoContext(ctx, "PING")
+		require.NoError(t, err)
+		cancel()
+		_, err = c.DoContext(ctx, "SET", "k", "v")
+		require.ErrorIs(t, err, context.Canceled)
+		assert.NoError(t, c.Err(), "nothing was sent, so nothing is wrong with it")
+		synctest.Wait()
+		assert.Equal(t, []string{"PING"}, p.commands()[3:])
+		_, err = c.DoContext(t.Context(), "PING")
+		assert.NoError(t, err)
+	})
+}
+
+// Contexts are cancelled in the moment in which the reply arrives. What comes next on the connection, if it is
+// as good as before, is not hit.
+func TestAnInterruptionNeverHitsALaterCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	d := punctual.NewDialer("tcp", s.Addr())
+	pool := &redis.Pool{MaxIdle: 4, DialContext: d.DialContext}
+	defer pool.Close()
+	good, bad := 0, 0
+	for i := range 5000 {
+		c, err := pool.GetContext(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			for end := time.Now().Add(time.Duration(i%100) * time.Microsecond); time.Now().Before(end); {
+			}
+			cancel()
+		})
+		reply, err := redis.String(redis.DoContext(c, ctx, "ECHO", fmt.Sprint("first ", i)))
+		if err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		} else {
+			require.Equal(t, fmt.Sprint("first ", i), reply)
+		}
+		if c.Err() != nil {
+			bad++
+		} else {
+			good++
+			reply, err = redis.String(redis.DoContext(c, t.Context(), "ECHO", i))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(i), reply)
+		}
+		c.Close()
+		group.Wait()
+	}
+	t.Logf("%d connections were as good as before, %d broken", good, bad)
+}
+
+func TestAConnectionBehavesAsOneOfRedigo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	d := punctual.NewDialer("tcp", s.Addr())
+	for name, pool := range map[string]*redis.Pool{"redigo": s.Pool(), "ours": {DialContext: d.DialContext}} {
+		c := pool.Get()
+		reply, err := c.Do("")
+		assert.NoError(t, err, name)
+		assert.Nil(t, reply, name)
+		for _, word := range []string{"a", "b"} {
+			require.NoError(t, c.Send("ECHO", word), name)
+		}
+		reply, err = redis.DoContext(c, t.Context(), "")
+		assert.NoError(t, err, name)
+		assert.Equal(t, []any{[]byte("a"), []byte("b")}, reply, name)
+		require.NoError(t, c.Send("NONSENSE"), name)
+		reply, err = c.Do("ECHO", "last")
+		assert.ErrorContains(t, err, "unknown command", name)
+		assert.Equal(t, []byte("last"), reply, name)
+		_, err = redis.DoContext(c, t.Context(), "NONSENSE")
+		assert.ErrorContains(t, err, "unknown command", name)
+		assert.NoError(t, c.Err(), name)
+		require.NoError(t, c.Send("ECHO", "z"), name)
+		require.NoError(t, c.Flush(), name)
+		reply, err = redis.ReceiveContext(c, t.Context())
+		assert.NoError(t, err, name)
+		assert.Equal(t, []byte("z"), reply, name)
+		_, err = redis.DoWithTimeout(c, 10*time.Millisecond, "BLPOP", "k", 0)
+		assert.ErrorContains(t, err, "i/o timeout", name)
+		assert.Error(t, c.Err(), name)
+		_, err = c.Do("PING")
+		assert.Error(t, err, name)
+		c.Close()
+		assert.Zero(t, pool.ActiveCount(), name)
+		assert.Error(t, c.Err(), name)
+	}
+}
+
+func TestTheTimeoutsOfTheDialCountWithoutAContextAndTheDeadlineInstead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{late: 3 * time.Second}
+		d := p.dialer(redis.DialReadTimeout(5 * time.Second))
+		c := dial(t, d)
+		p.late = 10 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		_, err := c.DoContext(ctx, "PING")
+		require.NoError(t, err, "the ctx has more time than the option")
+		for range 3 {
+			p.late = 3 * time.Second
+			_, err = c.Do("PING")
+			require.NoError(t, err, "the deadline of an operation is over with it")
+		}
+		p.late = 10 * time.Second
+		began := time.Now()
+		_, err = c.DoContext(t.Context(), "PING")
+		assert.ErrorContains(t, err, "timeout")
+		assert.Equal(t, 5*time.Second, time.Since(began))
+		time.Sleep(time.Minute)
+	})
+}
+
+// Deadlines that move on are set only when one has passed, and no command notices.
+func TestDeadlinesAreSetSeldomAndKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{late: time.Millisecond}
+		c := dial(t, p.dialer(redis.DialReadTimeout(5*time.Second), redis.DialWriteTimeout(5*time.Second)))
+		before := p.deadlines()
+		for range 5000 {
+			_, err := c.DoContext(until{t.Context(), time.Now().Add(time.Second)}, "PING")
+			require.NoError(t, err)
+		}
+		assert.LessOrEqual(t, p.deadlines()-before, 20)
+		time.Sleep(time.Hour)
+		_, err := c.DoContext(until{t.Context(), time.Now().Add(time.Second)}, "PING")
+		require.NoError(t, err, "all that stands has long passed")
+		p.late = 900 * time.Millisecond
+		for range 10 {
+			_, err = c.DoContext(until{t.Context(), time.Now().Add(time.Second)}, "PING")
+			require.NoError(t, err, "the one that stands passes on the way")
+		}
+		began := time.Now()
+		_, err = c.DoContext(until{t.Context(), began.Add(100 * time.Millisecond)}, "PING")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(began), "one that comes before it is set")
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestWhatNobodyHasTimeToReceiveBreaksTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{silentAt: "SET"}
+		pool := &redis.Pool{MaxIdle: 1, DialContext: p.dialer().DialContext}
+		defer pool.Close()
+		c := pool.Get()
+		require.NoError(t, c.Send("SET", "k", "v"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := redis.DoContext(c, ctx, "")
+		require.ErrorIs(t, err, context.Canceled)
+		c.Close() // which would wait for the reply
+		assert.Zero(t, pool.ActiveCount())
+	})
+}
+
+// A subscriber sends from one goroutine while another receives. The ctx of the one is not that of the other.
+func TestTheContextOfAReceiverDoesNotLimitASender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{late: 2 * time.Second}
+		c := dial(t, p.dialer())
+		var group sync.WaitGroup
+		group.Go(func() {
+			time.Sleep(time.Second)
+			assert.NoError(t, c.Send("SUBSCRIBE", "channel"))
+			assert.NoError(t, c.Flush())
+		})
+		_, err := c.ReceiveContext(until{t.Context(), time.Now().Add(3500 * time.Millisecond)})
+		require.NoError(t, err)
+		group.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.ReceiveContext(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Error(t, c.Err())
+	})
+}
+
+func TestTheOptionsOfTheUserCount(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var dialled []string
+	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"), redis.DialDatabase(2),
+		redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
+			dialled = append(dialled, network+" "+address)
+			return net.Dial(network, address)
+		}))
+	c := dial(t, d)
+	assert.Equal(t, []string{"tcp " + s.Addr()}, dialled)
+	if s.IsReal() {
+		info, err := redis.String(c.DoContext(t.Context(), "CLIENT", "LIST"))
+		require.NoError(t, err)
+		assert.Contains(t, info, "name=us ")
+		assert.Contains(t, info, " db=2 ")
+	}
+	_, err := punctual.NewDialer("tcp", s.Addr(), redis.DialConnectTimeout(1)).DialContext(t.Context())
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	assert.True(t, timeout.Timeout())
+}

@@ -1,0 +1,178 @@
+// Package punctual makes connections of redigo whose operations end with their contexts in every phase: dial, TLS
+// handshake, AUTH, CLIENT SETNAME, SELECT, command. So they can be used on the goroutine of a caller who has a
+// bound to keep, without a second goroutine to watch them.
+package punctual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Dialer dials punctual connections to one server.
+type Dialer struct {
+	network, address string
+	opts             []redis.DialOption
+	plain            []redis.DialOption // opts without what comes after the dial of the network
+	mask             func(error) error
+
+	abandoned atomic.Int32 // dials whose callers have gone
+}
+
+const (
+	testAfter    = 10 * time.Second // a connection that was idle for longer is tested before use
+	maxAbandoned = 16
+)
+
+var errHung = errors.New("too many dials hang already")
+
+// NewDialer returns a Dialer for the server at address, with the options that redis.Dial has. A function for
+// dialling the network that is among them is used; connections that it makes must know deadlines.
+func NewDialer(network, address string, opts ...redis.DialOption) *Dialer {
+	plain := append(append([]redis.DialOption(nil), opts...),
+		redis.DialUseTLS(false), redis.DialPassword(""), redis.DialClientName(""), redis.DialDatabase(0))
+	return &Dialer{network: network, address: address, opts: opts, plain: plain, mask: discreet}
+}
+
+// Mask has f look at the errors of dialling before anybody else does, to take out what they must not show. It
+// returns d, and has to be called before d is used.
+func (d *Dialer) Mask(f func(error) error) *Dialer {
+	d.mask = func(err error) error { return discreet(f(err)) }
+	return d
+}
+
+// DialContext dials a connection: a *Conn, as long as redigo is made as we know it (see netConn). It returns when
+// ctx ends, at the latest. A pool that dials by this very method is punctual; see [Pool].
+//
+// A function of the user that dials and does not end with ctx is left behind. While 16 of them hang, there are no
+// more dials.
+func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
+	if d.abandoned.Load() >= maxAbandoned {
+		return nil, d.failed(errHung)
+	}
+	deadline, _ := ctx.Deadline()
+	var cancel context.CancelFunc
+	if deadline.IsZero() {
+		ctx, cancel = context.WithCancel(ctx)
+	} else { // ctx need not end by itself
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+	}
+	defer cancel()
+	dial := &dial{done: make(chan struct{})}
+	go dial.run(ctx, d)
+	select {
+	case <-dial.done:
+	case <-ctx.Done():
+		if !dial.ends() && dial.leave(d) {
+			return nil, d.failed(ctx.Err())
+		}
+		<-dial.done
+	}
+	switch {
+	case dial.err == nil:
+		return dial.conn, nil
+	case ctx.Err() != nil:
+		return nil, d.failed(ctx.Err())
+	case late(dial.err, deadline):
+		return nil, d.failed(context.DeadlineExceeded)
+	}
+	return nil, d.mask(dial.err)
+}
+
+func (d *Dialer) failed(err error) error {
+	return fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
+}
+
+// A dial is one on its way. It has a goroutine of its own, because what the options bring along may block for as
+// long as it likes: functions that dial, or that check certificates.
+type dial struct {
+	done  chan struct{} // closed when the others are set
+	conn  redis.Conn
+	err   error
+	state atomic.Int32
+}
+
+const (
+	underway = iota
+	finished
+	abandoned
+)
+
+func (t *dial) run(ctx context.Context, d *Dialer) {
+	t.conn, t.err = d.connect(ctx)
+	if t.state.CompareAndSwap(underway, finished) {
+		close(t.done)
+		return
+	}
+	if t.err == nil {
+		t.conn.Close()
+	}
+	d.abandoned.Add(-1)
+}
+
+// ends gives a dial that was interrupted the moment that it needs to end.
+func (t *dial) ends() bool {
+	timer := time.NewTimer(maxGrace)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// leave reports whether the dial goes on by itself. Else it has just finished.
+func (t *dial) leave(d *Dialer) bool {
+	d.abandoned.Add(1)
+	if t.state.CompareAndSwap(underway, abandoned) {
+		return true
+	}
+	d.abandoned.Add(-1)
+	return false
+}
+
+// connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given
+// that connection again, as one that can be interrupted, for all the rest.
+func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
+	if !known {
+		return redis.DialContext(ctx, d.network, d.address, d.opts...)
+	}
+	bare, err := redis.DialContext(ctx, d.network, d.address, d.plain...)
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{Conn: netConn(bare)}
+	if deadline, ok := ctx.Deadline(); ok {
+		s.limit(deadline, true)
+	}
+	stop := context.AfterFunc(ctx, s.interrupt)
+	opts := append(append([]redis.DialOption(nil), d.opts...),
+		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return s, nil }))
+	c, err := redis.DialContext(context.WithoutCancel(ctx), d.network, d.address, opts...)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	conn := newConn(c.(redis.ConnWithTimeout), s)
+	if !stop() {
+		conn.Close()
+		return nil, ctx.Err()
+	}
+	s.limit(time.Time{}, true)
+	return conn, nil
+}
+
+// TestIdle is for redis.Pool.TestOnBorrowContext: it tests a connection that was idle for more than 10 s.
+func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) error {
+	if time.Since(used) < testAfter {
+		return nil
+	}
+	_, err := redis.DoContext(c, ctx, "PING")
+	return err
+}

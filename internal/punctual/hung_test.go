@@ -1,0 +1,211 @@
+package punctual_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// grace is what comes on top of a ctx, all in all, in the worst case.
+const grace = 10 * time.Millisecond
+
+// endings are the ways in which a ctx ends after d, with its error.
+var endings = map[string]struct {
+	after func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	err   error
+}{
+	"deadline": {context.WithTimeout, context.DeadlineExceeded},
+	"deadline that only the clock tells": {func(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+		return until{parent, time.Now().Add(d)}, func() {}
+	}, context.DeadlineExceeded},
+	"cancellation": {func(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(parent)
+		timer := time.AfterFunc(d, cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	}, context.Canceled},
+}
+
+// The clock is virtual, so that the time is exact; and a goroutine that is left makes synctest fail.
+func TestEveryPhaseEndsWithTheContext(t *testing.T) {
+	for _, phase := range []string{"TLS", "AUTH", "CLIENT", "SELECT", "PING", "PING over TLS", "SELECT over TLS"} {
+		for name, ending := range endings {
+			t.Run(phase+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &peer{silentAt: phase}
+					if word, over := cutTLS(phase); over {
+						p.silentAt, p.secure = word, secure()
+					}
+					d := p.dialer()
+					pool := &redis.Pool{MaxIdle: 1, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
+					defer pool.Close()
+					ctx, cancel := ending.after(t.Context(), time.Second)
+					defer cancel()
+					began := time.Now()
+					err := func() error {
+						c, err := pool.GetContext(ctx)
+						if err != nil {
+							return err
+						}
+						defer c.Close()
+						_, err = redis.DoContext(c, ctx, "PING")
+						return err
+					}()
+					require.ErrorIs(t, err, ending.err)
+					assert.GreaterOrEqual(t, time.Since(began), time.Second)
+					assert.LessOrEqual(t, time.Since(began), time.Second+grace)
+					synctest.Wait()
+					assert.Equal(t, 1, p.closed(), "the connection is closed")
+					assert.Zero(t, pool.ActiveCount())
+				})
+			})
+		}
+	}
+}
+
+func cutTLS(phase string) (word string, over bool) {
+	switch phase {
+	case "TLS":
+		return "TLS", true
+	case "PING over TLS":
+		return "PING", true
+	case "SELECT over TLS":
+		return "SELECT", true
+	}
+	return phase, false
+}
+
+func TestATestOnBorrowEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{}
+		d := p.dialer()
+		pool := &redis.Pool{MaxIdle: 1, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
+		defer pool.Close()
+		pool.Get().Close()
+		time.Sleep(9 * time.Second)
+		p.silentAt = "PING"
+		pool.Get().Close()
+		assert.NotContains(t, p.commands(), "PING", "it was just used")
+		time.Sleep(11 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		c, err := pool.GetContext(ctx)
+		assert.Contains(t, p.commands(), "PING")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "and there is no time left to dial")
+		assert.LessOrEqual(t, time.Since(began), time.Second+2*grace)
+		c.Close()
+	})
+}
+
+// The user's function knows nothing of the ctx.
+func TestADialThatHangsIsLeftBehindAndClosedWhenItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{}
+		goOn := make(chan struct{})
+		d := p.dialer(redis.DialNetDial(func(string, string) (net.Conn, error) {
+			<-goOn
+			ours, theirs := net.Pipe()
+			go p.serve(theirs)
+			return ours, nil
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		for range 16 {
+			_, err := d.DialContext(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "dial tcp peer:6379: ")
+		}
+		assert.LessOrEqual(t, time.Since(began), time.Second+16*grace)
+		_, err := d.DialContext(t.Context())
+		require.ErrorContains(t, err, "hang", "there is a limit to those that are left behind")
+		close(goOn)
+		synctest.Wait()
+		assert.Equal(t, 16, p.closed())
+		c, err := d.DialContext(t.Context())
+		require.NoError(t, err)
+		c.Close()
+	})
+}
+
+// The same against the network and a real server that was stopped.
+func TestAStoppedServerHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"))
+	c := dial(t, d)
+	s.Pause()
+	defer s.Resume()
+	for name, ending := range endings {
+		ctx, cancel := ending.after(t.Context(), 50*time.Millisecond)
+		_, err := d.DialContext(ctx)
+		assert.ErrorIs(t, err, ending.err, name)
+		cancel()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.DoContext(ctx, "PING")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Error(t, c.Err())
+	s.Resume()
+	redistest.Wait(t, "all connections are closed", func() bool {
+		return connections(t, s) == 1
+	})
+}
+
+// A peer that takes nothing any more holds up neither writing nor closing.
+func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	for name, ending := range endings {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, over := range []bool{false, true} {
+					p := &peer{silentAt: "STOP"}
+					if over {
+						p.secure = secure()
+					}
+					stop := make(chan struct{})
+					d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+						ours, theirs := net.Pipe()
+						go p.serve(&clogged{theirs, p, stop})
+						return ours, nil
+					}))
+					c, err := d.DialContext(t.Context())
+					require.NoError(t, err)
+					ctx, cancel := ending.after(t.Context(), time.Second)
+					defer cancel()
+					began := time.Now()
+					require.NoError(t, c.Send("STOP"))
+					require.NoError(t, c.Flush())
+					_, err = redis.DoContext(c, context.WithValue(ctx, punctual.Undo, []any{"UNDO"}), "PING")
+					require.ErrorIs(t, err, ending.err)
+					c.Close()
+					assert.LessOrEqual(t, time.Since(began), time.Second+2*grace)
+					close(stop)
+				}
+			})
+		})
+	}
+}
+
+// A clogged connection is read up to the command STOP.
+type clogged struct {
+	net.Conn
+	peer *peer
+	stop chan struct{}
+}
+
+func (c *clogged) Read(p []byte) (int, error) {
+	if n := c.peer.commands(); len(n) > 0 && n[len(n)-1] == "STOP" {
+		<-c.stop
+	}
+	return c.Conn.Read(p)
+}

@@ -1,0 +1,194 @@
+package punctual_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// TestMain looks for goroutines that outlive the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftover(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftover returns the stacks of goroutines of this module that do not end within half a minute.
+func leftover() (stacks string) {
+	buf := make([]byte, 1<<22)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+		if stacks = others; !strings.Contains(others, "redimutex") {
+			return ""
+		}
+	}
+	return stacks
+}
+
+// A peer is a server at the other end of pipes, whose clock may be a virtual one. It answers OK to everything, up
+// to the command of which it says nothing any more.
+type peer struct {
+	silentAt string        // the name of a command, "TLS" for the handshake, "" for never
+	late     time.Duration // before each reply
+	secure   *tls.Config   // not nil: it speaks TLS
+
+	mu    sync.Mutex
+	heard []string // the commands
+	ended int      // connections whose other end was closed
+	sets  int      // how often a deadline was set at our end
+}
+
+// dialer returns a Dialer for the peer, which asks for everything that there is to ask for at the beginning.
+func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
+	all := []redis.DialOption{
+		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go p.serve(theirs)
+			return &counted{ours, p}, nil
+		}),
+		redis.DialPassword("secret"), redis.DialClientName("us"), redis.DialDatabase(3),
+		redis.DialUseTLS(p.secure != nil), redis.DialTLSSkipVerify(true), redis.DialTLSHandshakeTimeout(0),
+	}
+	return punctual.NewDialer("tcp", "peer:6379", append(all, opts...)...)
+}
+
+// A counted connection counts the deadlines that are set.
+type counted struct {
+	net.Conn
+	peer *peer
+}
+
+func (c *counted) count() {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	c.peer.sets++
+}
+
+func (c *counted) SetDeadline(t time.Time) error      { c.count(); return c.Conn.SetDeadline(t) }
+func (c *counted) SetReadDeadline(t time.Time) error  { c.count(); return c.Conn.SetReadDeadline(t) }
+func (c *counted) SetWriteDeadline(t time.Time) error { c.count(); return c.Conn.SetWriteDeadline(t) }
+
+func (p *peer) serve(raw net.Conn) {
+	c := raw
+	if p.silentAt == "TLS" {
+		p.swallow(raw)
+		return
+	}
+	if p.secure != nil {
+		c = tls.Server(raw, p.secure)
+	}
+	r := bufio.NewReader(c)
+	silent := false
+	for {
+		words, err := command(r)
+		if err != nil {
+			break
+		}
+		p.mu.Lock()
+		p.heard = append(p.heard, strings.Join(words, " "))
+		p.mu.Unlock()
+		if silent = silent || words[0] == p.silentAt; silent {
+			continue
+		}
+		if p.late > 0 {
+			time.Sleep(p.late)
+		}
+		if _, err := io.WriteString(c, "+OK\r\n"); err != nil {
+			break
+		}
+	}
+	p.swallow(raw)
+}
+
+// swallow reads until the other end is closed.
+func (p *peer) swallow(raw net.Conn) {
+	io.Copy(io.Discard, raw) //nolint:errcheck // it ends with an error or without
+	raw.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended++
+}
+
+func (p *peer) commands() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.heard)
+}
+
+func (p *peer) closed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+func (p *peer) deadlines() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sets
+}
+
+// command reads one command in the protocol of Redis.
+func command(r *bufio.Reader) (words []string, err error) {
+	var n int
+	if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+		return nil, err
+	}
+	for range n {
+		var size int
+		if _, err := fmt.Fscanf(r, "$%d\r\n", &size); err != nil {
+			return nil, err
+		}
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(r, word); err != nil {
+			return nil, err
+		}
+		words = append(words, string(word[:size]))
+	}
+	return words, nil
+}
+
+// secure returns what a server needs for TLS.
+var secure = sync.OnceValue(func() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+})
+
+// dial dials, and closes the connection at the end of the test.
+func dial(t testing.TB, d *punctual.Dialer) *punctual.Conn {
+	t.Helper()
+	c, err := d.DialContext(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c.(*punctual.Conn)
+}

@@ -1,0 +1,198 @@
+package punctual
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// A socket is the network connection below redigo, and below TLS where there is some. It keeps two kinds of
+// deadlines: those that redigo sets, from the options of the dial, and the bound of the operation under way.
+// And it can be interrupted, which is for good.
+//
+// Deadlines reach the system late: one that stands and is too early costs nothing until it passes, when it is
+// set to what is wanted and the reading or writing goes on. So a command that is answered in time sets none.
+type socket struct {
+	net.Conn
+
+	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
+
+	mu    sync.Mutex // protects what follows, and orders the setting of deadlines
+	read  deadline
+	write deadline
+	ended bool      // nothing is read any more, and nothing written after grace
+	grace time.Time // zero: over at once
+}
+
+// A deadline is that of one direction. Zero times are no limit.
+type deadline struct {
+	want  time.Time // what redigo or TLS have asked for
+	bound time.Time // of the operation
+	set   time.Time // what the system has
+}
+
+const (
+	// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the
+	// goodbye of TLS. Nobody waits for room: they are small, and only a peer that takes nothing has none left.
+	maxGrace = 5 * time.Millisecond
+)
+
+// past is a deadline that makes everything return at once.
+var past = time.Unix(1, 0)
+
+// SetReadDeadline notes what redigo wants. It never fails, and takes effect with the next Read.
+func (s *socket) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	s.read.want = t
+	s.mu.Unlock()
+	return nil
+}
+
+// SetWriteDeadline is SetReadDeadline for the next Write.
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	s.write.want = t
+	s.mu.Unlock()
+	return nil
+}
+
+// SetDeadline is both.
+func (s *socket) SetDeadline(t time.Time) error {
+	s.mu.Lock()
+	s.read.want, s.write.want = t, t
+	s.mu.Unlock()
+	return nil
+}
+
+// Read reads until the deadline. When that has passed, the connection has ended.
+func (s *socket) Read(p []byte) (int, error) {
+	if err := s.prepare(&s.read); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := s.Conn.Read(p)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if !s.again(&s.read) {
+			s.giveUp()
+			return 0, err
+		}
+	}
+}
+
+// Write writes all of p before the deadline, or the connection has ended.
+func (s *socket) Write(p []byte) (n int, err error) {
+	if err := s.prepare(&s.write); err != nil {
+		return 0, err
+	}
+	for {
+		m, err := s.Conn.Write(p[n:])
+		n += m
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if !s.again(&s.write) {
+			s.interrupt()
+			return n, err
+		}
+	}
+}
+
+// prepare sets the deadline of a direction if the one that stands comes too late.
+func (s *socket) prepare(d *deadline) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := s.end(d)
+	if end.IsZero() || !d.set.IsZero() && !d.set.After(end) {
+		return nil
+	}
+	return s.apply(d, end)
+}
+
+// again is for a deadline that has passed. It sets the one that is wanted now, or reports that this has passed
+// as well.
+func (s *socket) again(d *deadline) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := s.end(d)
+	if !end.IsZero() && !time.Now().Before(end) {
+		return false
+	}
+	return s.apply(d, end) == nil
+}
+
+// end returns the deadline that counts. The caller holds s.mu.
+func (s *socket) end(d *deadline) time.Time {
+	switch {
+	case s.ended && d == &s.write && !s.grace.IsZero():
+		return s.grace
+	case s.ended:
+		return past
+	case d.want.IsZero() || !d.bound.IsZero() && d.bound.Before(d.want):
+		return d.bound
+	}
+	return d.want
+}
+
+// apply sets a deadline at the system. The caller holds s.mu.
+func (s *socket) apply(d *deadline, t time.Time) error {
+	d.set = t
+	if d == &s.read {
+		return s.Conn.SetReadDeadline(t)
+	}
+	return s.Conn.SetWriteDeadline(t)
+}
+
+// limit bounds what is read, and written if both, by the deadline of an operation; zero lifts that.
+func (s *socket) limit(t time.Time, both bool) {
+	s.mu.Lock()
+	s.read.bound = t
+	if both {
+		s.write.bound = t
+	}
+	s.mu.Unlock()
+}
+
+// interrupt ends the connection: whoever reads or writes returns at once. It may be called from any goroutine.
+func (s *socket) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.read.set, s.write.set = past, past
+	if s.Conn.SetDeadline(past) != nil {
+		s.Conn.Close() // it knows no deadlines
+	}
+}
+
+// linger ends the connection as well, but for what is written within a moment.
+func (s *socket) linger() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.grace.IsZero() {
+		s.grace = time.Now().Add(maxGrace)
+		s.apply(&s.write, s.grace) //nolint:errcheck // then it stays as it was, which is the end of it
+	}
+}
+
+// giveUp is what a reader does when its time is over, before redigo or TLS hear of it: up to there they can
+// still write. It runs on the goroutine of the operation, whose command has been written completely.
+func (s *socket) giveUp() {
+	s.linger()
+	if f := s.onEnd; f != nil {
+		s.onEnd = nil
+		f()
+	}
+}
+
+func (s *socket) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file is
+// where its bound is kept: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
+//
+// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else a worker
+// does it, and a caller whose time is over abandons it: then the worker cleans up behind itself when it comes back.
+type operation struct {
+	server *Server
+	node   *node
+	key    string
+	action action
+	ctx    opContext
+	wait   waitContext
+	start  time.Time
+	due    time.Time // nothing may be executed on the server after this
+	end    time.Time // bound of the call; with replicas that is later
+	ours   bool      // the end is that of the caller's ctx
+
+	// What it is about; the fields of the action. They don't change while it runs.
+	try     Try
+	release Release
+	next    Ticket
+	raise   raise
+
+	session session
+	args    arguments
+
+	state atomic.Int32
+	refs  atomic.Int32  // of an abandoned operation
+	reply Reply         // set before done
+	done  chan struct{} // gets a message when the caller may read the reply
+	timer *time.Timer
+}
+
+// The states of an operation.
+const (
+	begun     int32 = iota // nothing was sent that the server could execute
+	sent                   // something was, perhaps
+	finished               // the reply is there
+	abandoned              // the caller has gone
+)
+
+// An action is what an operation does.
+type action interface {
+	do(op *operation) Reply
+	// abandon is called on the caller's goroutine when its time is over, while do still runs, and returns what the caller
+	// is told. mayRun says whether something was sent; if not, nothing will be.
+	abandon(op *operation, err error, mayRun bool) Reply
+	// late is called when do has returned after that.
+	late(op *operation)
+}
+
+// begin makes an operation about l. extra is what its bound has more than the timeout of l.
+func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration) *operation {
+	op, _ := s.operations.Get().(*operation)
+	if op == nil {
+		op = &operation{server: s, done: make(chan struct{}, 1)}
+		op.ctx.op, op.wait.op = op, op
+	}
+	if start.IsZero() {
+		start = time.Now()
+	}
+	op.start, op.due = start, start.Add(l.Timeout)
+	op.end = op.due.Add(extra)
+	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
+		op.end, op.ours = d, true
+		if d.Before(op.due) {
+			op.due = d
+		}
+	}
+	op.ctx.Context, op.ctx.deadline = ctx, op.end
+	op.key, op.node = l.Key, s.nodes.of(l.Key)
+	s.running.Add(1)
+	return op
+}
+
+// free ends an operation that nobody else has a hold of.
+func (op *operation) free() {
+	s := op.server
+	again := op.wait.free()
+	op.state.Store(begun)
+	op.action, op.reply, op.ours = nil, Reply{}, false
+	op.ctx.Context, op.ctx.undoes = context.Background(), false
+	if again {
+		s.operations.Put(op)
+	}
+	if s.running.Add(-1) == 0 && s.closed.Load() {
+		select {
+		case s.still <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// bounded runs op and returns within its bound.
+func (s *Server) bounded(op *operation, a action) Reply {
+	if err := op.ctx.Context.Err(); err != nil {
+		reply := a.abandon(op, err, false)
+		op.free()
+		return reply
+	}
+	op.action = a
+	if !s.checkout.punctual {
+		return op.byWorker()
+	}
+	op.reply = a.do(op)
+	return op.result()
+}
+
+// byWorker has a worker run op, and waits for it as long as it may take.
+func (op *operation) byWorker() Reply {
+	ctx, l := op.ctx.Context, &op.node.limit
+	if err := l.enter(ctx, op.end); err != nil {
+		reply := op.action.abandon(op, err, false)
+		op.blame(&reply)
+		op.free()
+		return reply
+	}
+	if op.timer == nil {
+		op.timer = time.NewTimer(time.Until(op.end))
+	} else {
+		op.timer.Reset(time.Until(op.end))
+	}
+	op.refs.Store(2)
+	op.server.workers.run(op)
+	err := errTimeout
+	select {
+	case <-op.done:
+		op.timer.Stop()
+		return op.result()
+	case <-op.timer.C:
+	case <-ctx.Done():
+		op.timer.Stop()
+		err = ctx.Err()
+	}
+	late := err == errTimeout //nolint:errorlint // the very value
+	if late && op.ours {
+		err = context.DeadlineExceeded
+	}
+	mayRun := op.state.CompareAndSwap(sent, abandoned)
+	if !mayRun && !op.state.CompareAndSwap(begun, abandoned) {
+		if mayRun = op.state.CompareAndSwap(sent, abandoned); !mayRun {
+			<-op.done // it came back just then
+			return op.result()
+		}
+	}
+	if late {
+		l.overdue()
+	}
+	reply := op.action.abandon(op, err, mayRun)
+	op.unref()
+	return reply
+}
+
+// result returns the reply of an operation that is finished.
+func (op *operation) result() Reply {
+	reply := op.reply
+	op.blame(&reply)
+	op.free()
+	return reply
+}
+
+// sending notes that something is to be sent now that the server may execute. It reports false if the caller has gone.
+func (op *operation) sending() bool {
+	return op.state.CompareAndSwap(begun, sent) || op.state.Load() == sent
+}
+
+// gone reports whether the caller has abandoned op.
+func (op *operation) gone() bool { return op.state.Load() == abandoned }
+
+// run is the worker's part.
+func (op *operation) run() { op.reply = op.action.do(op) }
+
+// finish hands the reply over, or cleans up where nobody waits for it.
+func (op *operation) finish() {
+	if op.state.Swap(finished) != abandoned {
+		op.node.limit.leave(true)
+		op.done <- struct{}{}
+		return
+	}
+	op.node.limit.leave(false)
+	op.action.late(op)
+	op.unref()
+}
+
+// unref is for the worker and the caller of an abandoned operation, both of which may still read it.
+func (op *operation) unref() {
+	if op.refs.Add(-1) == 0 {
+		op.free()
+	}
+}
+
+// blame puts the end of the caller's ctx in the place of what it looked like on the connection.
+func (op *operation) blame(r *Reply) {
+	if r.Verdict != Failed || !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled) {
+		return
+	}
+	if err := op.ctx.Context.Err(); err != nil {
+		r.Err = err
+	} else if op.ours {
+		r.Err = context.DeadlineExceeded
+	}
+}

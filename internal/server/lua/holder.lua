@@ -1,0 +1,25 @@
+-- Shared by the scripts that look at a lock: its value, or the beginning of it.
+--
+-- key  the lock
+-- n    how many bytes matter: those of the token, or of what a reply tells about another holder
+--
+-- Returns the value, nil if the key is missing; or nil and the error if it is no string. A value may be
+-- anything, 200 MB too, so no more of it is read than one byte after those that matter, which tells a
+-- longer value from an equal one. A user without GETRANGE reads all of it.
+
+local shown = 320 -- bytes of a holder that a reply tells
+
+local function peek(key, n)
+  local value = redis.pcall('GETRANGE', key, 0, math.max(n, shown))
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then
+      return nil, value
+    end
+    value = redis.call('GET', key)
+    return value and string.sub(value, 1, math.max(n, shown) + 1) or nil
+  end
+  if value == '' and redis.call('PTTL', key) == -2 then
+    return nil
+  end
+  return value
+end

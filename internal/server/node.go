@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A node is what has to answer by itself: a server, or a primary of a cluster. One that hangs must not keep what concerns
+// another one waiting, so each has its own limit and its own undos. In a cluster that does not tell us which node
+// serves which slot, each slot is taken for a node.
+type node struct {
+	limit limit
+	undos undoer
+}
+
+// nodes are those of one Server.
+type nodes struct {
+	server  *Server
+	single  node
+	cluster atomic.Bool // the pool has turned out to be one
+	slots   atomic.Pointer[[slots]*node]
+
+	mu      sync.Mutex
+	asked   time.Time // when the slots were asked for
+	asking  bool
+	refused bool // we may not ask
+	closed  bool
+	byAddr  map[string]*node
+	bySlot  map[uint16]*node
+	clocks  map[uint16]*clock // nodes of a cluster have clocks of their own
+	clock1  clock
+}
+
+// How old may be what we know of the slots, and how long a node may take to tell.
+const (
+	slotsAge   = 10 * time.Second
+	askTimeout = time.Second
+)
+
+func newNode(s *Server) *node {
+	n := new(node)
+	n.undos.server = s
+	return n
+}
+
+// of returns the node that serves key.
+func (n *nodes) of(key string) *node {
+	if !n.cluster.Load() && !n.server.checkout.cluster {
+		return &n.single
+	}
+	slot := Slot(key)
+	if t := n.slots.Load(); t != nil && t[slot] != nil {
+		return t[slot]
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bySlot == nil {
+		n.bySlot = make(map[uint16]*node)
+	}
+	if n.bySlot[slot] == nil {
+		n.bySlot[slot] = n.fresh()
+	}
+	return n.bySlot[slot]
+}
+
+// fresh returns a new node. The caller holds n.mu.
+func (n *nodes) fresh() *node {
+	node := newNode(n.server)
+	if n.closed {
+		node.undos.closing()
+	}
+	return node
+}
+
+// clock returns the clock of the server that serves key.
+func (n *nodes) clock(pinned bool, key string) *clock {
+	if !pinned {
+		return &n.clock1
+	}
+	slot := Slot(key)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.clocks == nil {
+		n.clocks = make(map[uint16]*clock)
+	}
+	if n.clocks[slot] == nil {
+		n.clocks[slot] = new(clock)
+	}
+	return n.clocks[slot]
+}
+
+// clustered notes that the pool is a cluster.
+func (n *nodes) clustered() {
+	if !n.cluster.Load() {
+		n.cluster.Store(true)
+	}
+}
+
+// outdated notes that a slot was not where we thought.
+func (n *nodes) outdated() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked = time.Time{}
+}
+
+// learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
+// known or may have changed.
+func (n *nodes) learn(key string) {
+	if n.server.closed.Load() {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asking || n.refused || n.closed || time.Since(n.asked) < slotsAge {
+		return
+	}
+	n.asking = true
+	go n.ask(key)
+}
+
+func (n *nodes) ask(key string) {
+	op := n.server.begin(context.Background(), &Lock{Key: key, Timeout: askTimeout}, time.Time{}, 0)
+	reply := n.server.bounded(op, asking{key})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asking, n.asked = false, time.Now()
+	n.refused = Permanent(reply.Err)
+}
+
+// asking is the action of ask.
+type asking struct{ key string }
+
+func (a asking) do(op *operation) Reply {
+	ses, err := op.open(a.key)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	defer ses.close()
+	answer, err := redis.Values(ses.do("CLUSTER", "SLOTS"))
+	if err != nil {
+		return Reply{Err: err}
+	}
+	n := &op.server.nodes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.take(answer)
+	return Reply{Verdict: Done}
+}
+
+func (asking) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
+func (asking) late(*operation)                               {}
+
+// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
+func (n *nodes) take(answer []any) {
+	table := new([slots]*node)
+	for _, raw := range answer {
+		row, _ := raw.([]any)
+		if len(row) < 3 {
+			continue
+		}
+		first, _ := row[0].(int64)
+		last, _ := row[1].(int64)
+		primary, _ := row[2].([]any)
+		if len(primary) < 2 || first < 0 || last >= slots {
+			continue
+		}
+		addr := fmt.Sprintf("%s:%d", primary[0], primary[1])
+		if n.byAddr == nil {
+			n.byAddr = make(map[string]*node)
+		}
+		if n.byAddr[addr] == nil {
+			n.byAddr[addr] = n.fresh()
+		}
+		for slot := first; slot <= last; slot++ {
+			table[slot] = n.byAddr[addr]
+		}
+	}
+	n.slots.Store(table)
+}
+
+// all returns every node.
+func (n *nodes) all() []*node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := []*node{&n.single}
+	for _, node := range n.byAddr {
+		all = append(all, node)
+	}
+	for _, node := range n.bySlot {
+		all = append(all, node)
+	}
+	return all
+}
+
+// closing lets nothing more be undone than what there is.
+func (n *nodes) closing() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, node := range n.all() {
+		node.undos.closing()
+	}
+}
+
+// close waits for the last undos of all nodes, until end at most.
+func (n *nodes) close(end time.Time) {
+	for _, node := range n.all() {
+		node.undos.close(end)
+	}
+}

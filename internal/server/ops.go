@@ -1,0 +1,93 @@
+package server
+
+import "time"
+
+// A Lock says which lock an operation is about, and how long it may take.
+type Lock struct {
+	Key     string
+	Token   string
+	Timeout time.Duration // bound on the whole operation on this server
+}
+
+// Replicas says how many replicas must have an operation before it counts.
+type Replicas struct {
+	N       int           // 0: none
+	Timeout time.Duration // how long to wait for them, on top of the Timeout of the lock
+}
+
+// A Ticket is a waiter's place in the queue of a server.
+type Ticket struct {
+	Name    string        // unique for ever; the value of the lock when it is handed over
+	Channel string        // where its process listens
+	Claim   time.Duration // how long a hand-off gives the lock to it
+	Fences  int64         // as Try.Fences, for a hand-off
+	Arrived int64         // the server's clock in µs when it queued; 0: not yet
+	Rejoin  bool          // several servers: queue again where it is missing, with Arrived; else missing means Lapsed
+}
+
+// A Try is one try for a lock.
+type Try struct {
+	Lock
+	TTL      time.Duration
+	Start    time.Time // when the bound begins; zero: now
+	Fences   int64     // how many fences to reserve: 0 no fencing, 1, or more where local holds follow
+	Guard    bool      // a server without data does not vote for one TTL
+	Replicas Replicas
+	Plain    bool   // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
+	Queue    bool   // the lock has a queue
+	Ticket   Ticket // Name "": the caller does not wait in the queue
+}
+
+// An Extension sets how long a lock lives from now on.
+type Extension struct {
+	Lock
+	TTL      time.Duration
+	Shorten  bool      // set the expiry even if the present one is later; else it is only raised
+	Deadline time.Time // it is not executed after this; zero: Timeout from now
+	Fences   bool      // keep the fence counter alive too
+	Replicas Replicas
+}
+
+// A Release gives a lock back.
+type Release struct {
+	Lock
+	Start    time.Time     // as Try.Start
+	Keep     time.Duration // > 0: leave the lock to expire after so long
+	Fencing  bool          // the lock has a fence counter
+	Reserved int64         // > 0: the last fence that was reserved at the grant
+	Used     int64         // the last one that was used; while we hold the lock, the counter goes back from Reserved to it
+	Queue    bool          // the lock has a queue
+	Ticket   Ticket        // Name != "": leave the queue as well; a lock whose value is Ticket.Name is ours too
+	Next     *Ticket       // queue this waiter of the same process before the hand-off; see Reply.Arrived
+
+	// For the background, where a release goes on that could not be delivered.
+	Until time.Time // the key may live until then; zero: for a minute
+	Open  time.Time // an operation of ours may yet be executed until then: go on until an undo was answered that was sent after it
+	Doubt bool      // that operation was a plain SET, which carries no deadline: it may be executed even later
+}
+
+// A Verdict is what a server said.
+type Verdict int8
+
+const (
+	Failed  Verdict = iota // nothing that counts; see Reply.Err. Nothing is left for the caller to clean up
+	Done                   // granted, extended, released
+	Held                   // acquire: somebody else holds it
+	Missing                // extend, release: the lock is gone
+	Taken                  // extend, release: somebody else holds it
+	Lapsed                 // acquire with a Ticket that is no longer queued: it let its grant lapse, or was passed over. Nothing was done
+)
+
+// A Reply is one server's answer to one operation.
+type Reply struct {
+	Verdict Verdict
+	Err     error         // with Failed
+	Sent    time.Time     // just before the command was sent
+	Open    time.Time     // with Failed: the operation may still be executed until then; zero: certainly not
+	Fence   int64         // with Done: the first of the reserved fences
+	Holder  string        // with Held: the value of the lock, 320 bytes at most
+	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
+	Now     int64         // the server's clock in µs, where the script tells it
+	Gap     time.Duration // with Held and a ticket: since anybody looked at the queue before; 0: nobody has
+	Arrived int64         // release with Next: when it was queued, on the server's clock in µs; 0: it was not
+}

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A session is a connection that is checked out for one operation.
+type session struct {
+	op     *operation
+	conn   redis.Conn
+	key    string
+	pinned bool // bound to the cluster node of the key
+	bad    bool // its pool must not keep the connection
+
+	// Of the last command.
+	sent, received time.Time
+}
+
+// open checks a connection out, bound to the node that serves key where the pool is a cluster.
+func (op *operation) open(key string) (*session, error) {
+	op.session = session{op: op, key: key}
+	return &op.session, op.session.get()
+}
+
+func (ses *session) get() error {
+	op, out := ses.op, &ses.op.server.checkout
+	op.ctx.deadline = op.end
+	var err error
+	if out.waits {
+		ses.conn, err = out.get(&op.wait)
+	} else {
+		ses.conn, err = out.get(&op.ctx)
+	}
+	if err != nil {
+		ses.conn = nil
+		return normalize(err)
+	}
+	b, pinned := ses.conn.(binder)
+	if !pinned {
+		return nil
+	}
+	ses.pinned = true
+	op.server.nodes.clustered()
+	if err := b.Bind(ses.key); err != nil {
+		ses.close()
+		return normalize(err)
+	}
+	return nil
+}
+
+// close gives the connection back.
+func (ses *session) close() {
+	if ses.conn == nil {
+		return
+	}
+	if ses.bad {
+		discard(ses.conn)
+	}
+	ses.conn.Close()
+	ses.conn = nil
+}
+
+// within sets the deadline of what comes.
+func (ses *session) within(deadline time.Time) { ses.op.ctx.deadline = deadline }
+
+// do runs one command within the deadline.
+func (ses *session) do(command string, args ...any) (reply any, err error) {
+	ses.sent = time.Now()
+	if ses.op.server.checkout.punctual {
+		reply, err = redis.DoContext(ses.conn, &ses.op.ctx, command, args...)
+	} else {
+		left := ses.op.ctx.deadline.Sub(ses.sent)
+		if left <= 0 {
+			return nil, errTimeout
+		}
+		reply, err = doWithin(ses.conn, left, command, args...)
+	}
+	ses.received = time.Now()
+	if err != nil {
+		return nil, ses.failed(err)
+	}
+	return reply, nil
+}
+
+// failed looks at an error of a command.
+func (ses *session) failed(err error) error {
+	var said redis.Error
+	if errors.As(err, &said) {
+		if readOnly(said) {
+			// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
+			ses.bad = true
+			ses.op.server.demotion()
+		}
+		return explain(err)
+	}
+	return normalize(err)
+}
+
+// pipeline runs n commands in one round trip, of which send sends the i-th. got is called with each reply; errors of the
+// server stand in it. An error of the connection is returned.
+func (ses *session) pipeline(n int, send func(i int) error, got func(i int, reply any)) error {
+	for i := range n {
+		if err := send(i); err != nil {
+			return normalize(err)
+		}
+	}
+	ses.sent = time.Now()
+	if ses.op.server.checkout.punctual {
+		raw, err := redis.DoContext(ses.conn, &ses.op.ctx, "")
+		if err != nil {
+			return ses.failed(err)
+		}
+		replies, _ := raw.([]any)
+		if len(replies) != n {
+			return errors.New("a pipeline has another number of replies than of commands")
+		}
+		ses.received = time.Now()
+		for i, reply := range replies {
+			got(i, ses.said(reply))
+		}
+		return nil
+	}
+	if err := ses.conn.Flush(); err != nil {
+		return normalize(err)
+	}
+	for i := range n {
+		reply, err := receiveWithin(ses.conn, max(time.Until(ses.op.ctx.deadline), time.Microsecond))
+		ses.received = time.Now()
+		if err != nil {
+			var said redis.Error
+			if !errors.As(err, &said) {
+				return normalize(err)
+			}
+			reply = said
+		}
+		got(i, ses.said(reply))
+	}
+	return nil
+}
+
+// said returns a reply of a pipeline, or the error that stands in its place.
+func (ses *session) said(reply any) any {
+	if e, ok := reply.(error); ok {
+		return ses.failed(e)
+	}
+	return reply
+}
+
+// eval runs a script. args is what follows it in the command: the number of keys, the keys, the arguments; its
+// first place is free, for the script itself.
+func (ses *session) eval(s script, args []any) (any, error) {
+	args[0] = s.hash
+	reply, err := ses.do("EVALSHA", args...)
+	if noScript(err) {
+		// The server was restarted or its script cache flushed.
+		args[0] = s.source
+		return ses.do("EVAL", args...)
+	}
+	if err == nil {
+		ses.op.server.heard(ses.received.Sub(ses.sent))
+	}
+	return reply, err
+}
+
+// evalAll runs n scripts in one round trip; errors of the server stand in the replies. lay gives the i-th script and its
+// arguments, as eval takes them.
+func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i int, raw any)) error {
+	return ses.pipeline(n, func(i int) error {
+		s, args := lay(i)
+		args[0] = s.hash
+		return ses.conn.Send("EVALSHA", args...)
+	}, got)
+}
+
+// turn goes to the node of another key.
+func (ses *session) turn(key string) error {
+	if !ses.pinned || ses.key == key {
+		return nil
+	}
+	ses.close()
+	ses.key = key
+	return ses.get()
+}
+
+// follow goes to the node of a cluster that serves the key now, and reports whether that was why err came. The node that
+// said so has refused the command, so it is safe to repeat it; and without that the first command of a process that
+// does not know the cluster yet would fail most of the time, for good where there is a single try.
+//
+// ASK, which is said while a slot is on its way to another node, is left to the next try: the
+// connection can't be told to go where it points.
+func (ses *session) follow(err error) bool {
+	if !ses.pinned || !moved(err) {
+		return false
+	}
+	ses.op.server.nodes.outdated()
+	ses.close() // the pool has heard it as well, and now knows the node
+	return ses.get() == nil
+}
+
+// run is eval for scripts that carry no deadline, at the node that serves the key.
+func (ses *session) run(s script, args []any) (any, error) {
+	reply, err := ses.eval(s, args)
+	if ses.follow(err) {
+		return ses.eval(s, args)
+	}
+	return reply, err
+}
+
+// askTime learns the server's clock.
+func (ses *session) askTime(clocks ...*clock) error {
+	v, err := redis.Int64s(ses.do("TIME"))
+	if err != nil {
+		return err
+	}
+	if len(v) != 2 {
+		return errors.New("an unexpected reply to TIME")
+	}
+	for _, c := range clocks {
+		c.learn(v[0]*1e6+v[1], ses.sent, ses.received)
+	}
+	return nil
+}
+
+// waitReplicas waits until the replicas have what this connection wrote.
+func (ses *session) waitReplicas(r Replicas) error {
+	ses.within(ses.op.end)
+	got, err := redis.Int(ses.do("WAIT", r.N, max(r.Timeout.Milliseconds(), 1)))
+	if err != nil {
+		return err
+	}
+	if got < r.N {
+		return replicaError{got, r}
+	}
+	return nil
+}

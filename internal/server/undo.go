@@ -1,0 +1,293 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// An undoer gives back what tries of unknown outcome may have left on its node, and what a
+// release could not reach, so that no lock outlives its owner by more than the node's silence.
+// It has one goroutine, which lives only while something is pending.
+type undoer struct {
+	server *Server
+
+	mu      sync.Mutex
+	pending map[undoID]*undo
+	running bool
+	closed  bool
+	done    chan struct{} // closed when the goroutine has ended, if running
+	stop    chan struct{} // closed by closing: no more waiting
+	wake    chan struct{} // something new, when the goroutine sleeps
+}
+
+// An undoID is what an undo is about: two of the same are one.
+type undoID struct{ key, token, ticket string }
+
+// An undo is a release that is to be repeated until it was answered.
+type undo struct {
+	Release
+	next time.Time // when to try
+}
+
+// maxPending bounds the memory that a dead node costs. What is dropped expires by itself.
+const maxPending = 16384
+
+// undoBatch is how many go in one round trip.
+const undoBatch = 128
+
+// The wait between two attempts on a node that does not answer.
+const (
+	minUndoWait = 20 * time.Millisecond
+	maxUndoWait = time.Second
+)
+
+// defaultUndo is how long the background goes on where nobody says how long the key may live.
+const defaultUndo = time.Minute
+
+// Undo releases the lock of r in the background: the caller could not, or did not want to wait.
+func (s *Server) Undo(r *Release) {
+	u := &undo{Release: *r, next: time.Now()}
+	u.Next = nil // it does not wait for so long
+	if u.Until.IsZero() {
+		u.Until = u.next.Add(defaultUndo)
+	}
+	if end := u.next.Add(u.Keep); u.Until.Before(end) {
+		u.Until = end
+	}
+	s.nodes.of(r.Key).undos.add(u)
+}
+
+// undoTry undoes the try of op, which the server may still execute: until open if it carries that as its deadline, else,
+// if it was plain, whenever the server finds it in its buffers.
+func (op *operation) undoTry(open time.Time, plain bool) {
+	t := &op.try
+	r := Release{Lock: t.Lock, Queue: t.Queue, Open: open, Doubt: plain}
+	if t.Ticket.Arrived == 0 && !t.Ticket.Rejoin {
+		r.Ticket = t.Ticket // else it goes on waiting, and what it is handed is its own
+	}
+	r.Until = op.due
+	if now := time.Now(); now.After(r.Until) {
+		r.Until = now
+	}
+	r.Until = r.Until.Add(t.TTL + t.Timeout)
+	op.server.Undo(&r)
+}
+
+func (w *undoer) add(u *undo) {
+	id := undoID{u.Key, u.Token, u.Ticket.Name}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.pending) >= maxPending {
+		return
+	}
+	if old := w.pending[id]; old != nil {
+		u.Open, u.Until = latest(u.Open, old.Open), latest(u.Until, old.Until)
+		u.Doubt = u.Doubt || old.Doubt
+	}
+	if w.pending == nil {
+		w.pending = make(map[undoID]*undo)
+	}
+	w.pending[id] = u
+	if w.running {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+		return
+	}
+	w.running = true
+	w.done, w.stop, w.wake = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	go w.run()
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func (w *undoer) run() {
+	defer close(w.done)
+	backoff := minUndoWait
+	for {
+		batch, wait, last := w.due()
+		if batch == nil && wait == 0 {
+			return
+		}
+		if batch != nil {
+			if w.release(batch) {
+				backoff = minUndoWait
+			} else {
+				w.postpone(backoff)
+				backoff = min(2*backoff, maxUndoWait)
+			}
+			continue
+		}
+		if last {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-w.stop:
+		}
+		timer.Stop()
+	}
+}
+
+// due returns what to release now; or else how long to wait, 0 when nothing is left and the
+// goroutine has to end. last reports that there is no time left for waiting.
+func (w *undoer) due() (batch []*undo, wait time.Duration, last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	for id, u := range w.pending {
+		if now.After(u.Until) {
+			delete(w.pending, id)
+			continue
+		}
+		if !u.next.After(now) && len(batch) < undoBatch {
+			batch = append(batch, u)
+		}
+		if next.IsZero() || u.next.Before(next) {
+			next = u.next
+		}
+	}
+	if len(w.pending) == 0 {
+		w.running = false
+		w.pending = nil
+		return nil, 0, true
+	}
+	return batch, max(next.Sub(now), time.Millisecond), w.closed
+}
+
+// release tries to give back a batch and forgets what is done. It reports whether the node answered.
+func (w *undoer) release(batch []*undo) bool {
+	answers := &undoing{batch: batch}
+	l := &Lock{Key: batch[0].Key, Timeout: batch[0].Timeout}
+	for _, u := range batch {
+		l.Timeout = max(l.Timeout, u.Timeout)
+	}
+	op := w.server.begin(context.Background(), l, time.Time{}, 0)
+	if w.server.bounded(op, answers).Verdict != Done {
+		return false
+	}
+	answered := true
+	for i, reply := range answers.replies {
+		if reply.Verdict == Failed && !Permanent(reply.Err) {
+			answered = false
+			continue
+		}
+		w.settle(batch[i], reply)
+	}
+	return answered
+}
+
+// undoing is the action of release. The replies are there when it is Done.
+type undoing struct {
+	batch   []*undo
+	replies []Reply
+}
+
+func (a *undoing) do(op *operation) Reply {
+	ses, err := op.open(a.batch[0].Key)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	defer func() { ses.close() }()
+	op.sending()
+	replies := make([]Reply, len(a.batch))
+	lay := func(i int) (script, []any) { return op.args.release(&a.batch[i].Release, ses.pinned) }
+	err = ses.evalAll(len(a.batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
+	if err != nil {
+		return Reply{Err: err}
+	}
+	for i := range replies {
+		// What the first round trip could not settle goes to where it has to.
+		if err := replies[i].Err; noScript(err) || moved(err) {
+			replies[i] = ses.releaseAgain(&a.batch[i].Release)
+		}
+	}
+	a.replies = replies
+	return Reply{Verdict: Done}
+}
+
+func (*undoing) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
+func (*undoing) late(*operation)                               {}
+
+// releaseAgain releases a single lock that a pipeline did not.
+func (ses *session) releaseAgain(r *Release) Reply {
+	if err := ses.turn(r.Key); err != nil {
+		return Reply{Err: err}
+	}
+	s, args := ses.op.args.release(r, ses.pinned)
+	raw, err := ses.run(s, args)
+	return parseEnd(raw, err, ses.sent)
+}
+
+// settle forgets an undo that is done, and puts others off until their try is certainly over.
+func (w *undoer) settle(u *undo, reply Reply) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := undoID{u.Key, u.Token, u.Ticket.Name}
+	if w.pending[id] != u {
+		return // it was asked for again meanwhile
+	}
+	switch over := !reply.Sent.Before(u.Open); {
+	case reply.Verdict == Done, reply.Verdict == Failed, over && !u.Doubt:
+		delete(w.pending, id)
+	case over:
+		// What the node finds in its buffers, it executes before a command that we send when it has answered one.
+		u.Doubt, u.next = false, time.Now()
+	default:
+		u.next = u.Open
+	}
+}
+
+// postpone puts off everything that is due.
+func (w *undoer) postpone(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := time.Now().Add(d)
+	for _, u := range w.pending {
+		if u.next.Before(next) {
+			u.next = next
+		}
+	}
+}
+
+// closing takes nothing more in, and has what is pending tried for one last time.
+func (w *undoer) closing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	for _, u := range w.pending {
+		u.next = time.Time{}
+	}
+	if w.running {
+		close(w.stop)
+	}
+}
+
+// close waits until that was done, until end at most.
+func (w *undoer) close(end time.Time) {
+	w.mu.Lock()
+	running, done := w.running, w.done
+	w.mu.Unlock()
+	if !running {
+		return
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
