@@ -27,6 +27,10 @@
 //
 // No stale writes is a property of such a resource, and of nothing else here.
 //
+// A machine that was suspended wakes up without its leases: the wall clock counts as well as the monotonic
+// one, which stands still meanwhile on Linux and most other systems. Whichever is ahead ends the lease, so
+// setting the wall clock forward may cost leases, and never makes one last.
+//
 // # What breaks it
 //
 //   - A holder that is paused, as above.
@@ -54,8 +58,8 @@
 //	ErrLost                        stop, and treat what was written since as suspect: check it, or
 //	                               do it again under a new lock
 //	ErrUnavailable                 too few servers answered (a NodeError for each says why): come
-//	                               back later. From Unlock: nothing to do, the key goes away by
-//	                               itself within a TTL
+//	                               back later. From Unlock: nothing to do, the release goes on in
+//	                               the background, and the key expires by itself
 //	NodeError, not ErrUnavailable  the server refuses (password, permission, a key of another
 //	                               type) and will again: mend the configuration
 //	ErrClosed                      the Client was closed: we are shutting down
@@ -64,7 +68,8 @@
 //
 // Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by
 // [errors.As]. With an error from a Lock method the lock is not held. [Mutex.Lock] has no error to
-// return: it repeats what time can mend, for ever, and panics where time can't.
+// return: it repeats what time can mend, for ever, and panics where time can't. What time can't mend is a
+// list (a password, a permission, a key of another type, a server without scripts); whatever is not on it passes.
 //
 // # Goroutines
 //
@@ -81,8 +86,8 @@
 // # Other clients
 //
 // The lock is a string under your key, unprefixed, with a TTL. The value is a random UUID, a new one
-// for each hold (or for several, with [WithLeaseReuse]), followed by a space and the label of [WithOwner] if there is one. A client in any
-// language that does the same shares the lock:
+// for each hold (or for several, with [WithLeaseReuse]), followed by a space and the label of [WithOwner] if
+// there is one. A client in any language that does the same shares the lock:
 //
 //	SET key token NX PX 10000                                        to lock
 //	if redis.call('GET', KEYS[1]) == ARGV[1] then                    to unlock
@@ -91,11 +96,16 @@
 // A key without TTL, which no client should leave behind, is waited for until somebody deletes it.
 // The token lets whoever knows it release the lock: treat it as a secret.
 //
+// Keys that begin with "redimutex:" belong to this library: fence counters, queues and the restart guard, in
+// the cluster slot of their lock. No lock can have such a name.
+//
 // # Pools and servers
 //
 // A [Pool] is a *redis.Pool of redigo, or a *redisc.Cluster of mna/redisc, as it is. Every operation
-// has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has, and a try that a
-// hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL.
+// has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has and however it hangs, and a
+// try that a hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL.
+// Its connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
+// of your own.
 //
 // [Multiplex] makes of a pool one whose few connections many goroutines share, with their commands in
 // one pipeline: worth it where dozens of goroutines lock different keys at once.
@@ -115,7 +125,7 @@
 //   - Speed: [WithLeaseReuse]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
 //   - Use: [WithReentrancy], [WithOwner]
-//   - Seeing what happens: [WithTrace], [WithLogger], [Client.Stats]
+//   - Seeing what happens: [WithTrace] of one Mutex, [Client.Observe] of all, [WithLogger], [Client.Stats]
 //
 // An option that makes no sense panics when the Client or Mutex is made, with a sentence that says
 // what is allowed.

@@ -194,8 +194,8 @@ func WithNodeTimeout(d time.Duration) Option {
 func WithFencing() Option { return func(c *config) { c.terms.Fencing = true } }
 
 // WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover
-// to one of them does not lose it. If fewer do within timeout, the lock is released again and the
-// try fails with [ErrUnavailable]. A renewal counts only if they confirm it as well. Locking then takes
+// to one of them does not lose it. If fewer do within timeout, the try fails with [ErrUnavailable], and the
+// lock is released again in the background. A renewal counts only if they confirm it as well. Locking then takes
 // as long as the replication lags.
 func WithReplicas(n int, timeout time.Duration) Option {
 	must(n > 0, "WithReplicas(%d): has to be 1 at least", n)
@@ -221,9 +221,10 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 //
 // A waiter also looks by itself, several times a second, so that a message that was lost, or a holder
 // that does not know of the queue, delays it and no more. A waiter that died costs nothing if its
-// connection is closed, and 250 ms at most if it hangs. Clients that do not queue share the lock
-// safely, and may overtake. With several servers no order is promised, but Unlock wakes the one who
-// has waited longest.
+// connection is closed. One that listens but hangs costs, once, what a hand-off lasts until the waiter has
+// extended it: a node timeout, 75 ms, and twice its own round trip. Who lets a hand-off lapse goes to the end of
+// the line. Clients that do not queue share the lock safely, and may overtake. With several servers no order is
+// promised: each hands its vote to the one that has waited longest there.
 //
 // On a Redis Cluster a waiter that died costs as much as one that hangs. A Pool of your own make lends
 // the connection for the messages, unless it has a method Dial() (redis.Conn, error). A client that may
@@ -239,8 +240,9 @@ func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 // the lock as well: whoever polls seldom comes in the moment between.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the
-// lock stays locked for the TTL even if nobody held it. Holds of several servers with fencing do not
-// follow each other like this. d has to be less than half the TTL.
+// lock stays locked for the TTL even if nobody held it. Holds with fences take them from a range that the
+// server has reserved; with several servers and fencing they do not follow each other like this. Nor does a
+// hold follow one that was extended. d has to be less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }

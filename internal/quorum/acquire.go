@@ -1,0 +1,209 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Grant is a lock that a majority has given.
+type Grant struct {
+	At    time.Time // when it was given
+	Sent  time.Time // just before the first server of the majority was asked
+	Until time.Time // valid until
+	Fence int64     // with fencing: the first of those that were reserved
+
+	late  *round // tries that were still under way when the majority was reached
+	gen   uint64 // of late
+	after *Tail  // of the release before
+}
+
+// Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter
+// is decided, when ctx ends, or when the time of t is over: all of it takes t.Timeout and
+// t.Replicas.Timeout at most, the writing back of the fence included. What a failed try leaves is
+// undone in the background. after is what the release before has returned, or nil.
+func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant, *Failure) {
+	q.enter()
+	defer q.leave()
+	if n := q.single(); n != nil {
+		return n.acquire(ctx, t)
+	}
+	r := q.newRound(ctx, 1, t.Timeout+t.Replicas.Timeout)
+	r.try, r.after, r.ask = *t, after, (*round).tryAt
+	r.try.Plain = false // a vote that comes late must not count
+	if t.Start.IsZero() {
+		r.try.Start = r.began
+	} else {
+		r.bound = max(0, time.Until(t.Start.Add(r.bound)))
+	}
+	end := r.began.Add(r.bound)
+	r.start(nil)
+	r.await(ctx)
+	g, failure := r.settle(ctx, t)
+	if failure != nil {
+		return Grant{}, failure
+	}
+	g.after = after
+	if t.Fences > 0 {
+		failure = q.raise(ctx, t, g.Fence, time.Until(end))
+	}
+	if failure == nil {
+		failure = g.complete(ctx, t, len(q.nodes))
+	}
+	if failure != nil {
+		q.Undo(undoing(t), g)
+		return Grant{}, failure
+	}
+	return g, nil
+}
+
+// acquire is Acquire where this is the only server.
+func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
+	reply := n.Acquire(ctx, t)
+	if !ended(ctx) {
+		n.count(reply)
+	}
+	if reply.Verdict != server.Done {
+		return Grant{}, one(reply).lost()
+	}
+	g := Grant{Sent: reply.Sent, Until: reply.Sent.Add(t.TTL - Drift(t.TTL)), Fence: reply.Fence}
+	if failure := g.complete(ctx, t, 1); failure != nil {
+		n.Undo(undoing(t))
+		return Grant{}, failure
+	}
+	return g, nil
+}
+
+// one is the vote of a single server.
+func one(reply server.Reply) *votes {
+	v := new(votes)
+	v.reset(make([]server.Reply, 1), make([]bool, 1))
+	v.cast(0, reply)
+	return v
+}
+
+// complete says when the grant was given. It fails if that is too late: cancellation wins ties, and
+// at least half of the validity has to be left.
+func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure {
+	g.At = time.Now()
+	switch {
+	case ended(ctx):
+		return unavailable(size, errGivenUp)
+	case g.Until.Sub(g.At) < (t.TTL-Drift(t.TTL))/2:
+		return unavailable(size, errSlow)
+	}
+	return nil
+}
+
+// undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
+// belongs to the waiter, who may go on.
+func undoing(t *server.Try) *server.Release {
+	return &server.Release{
+		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
+		Until: time.Now().Add(t.TTL + t.Timeout),
+	}
+}
+
+// tryAt asks server i for the lock, as soon as the release before is over there.
+func (r *round) tryAt(i int) {
+	n := r.home.nodes[i]
+	if part := r.after.part(i); part != nil {
+		<-part // the server keeps its bound
+		if !r.timely() {
+			r.report(i, server.Reply{Err: errLateRelease})
+			return
+		}
+	}
+	began := n.begin()
+	reply := n.Acquire(r.ctx, &r.try)
+	n.end(began, !server.TimedOut(reply.Err))
+	n.count(reply)
+	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
+	switch end := r.report(i, reply); {
+	case end == lost && won:
+		n.Undo(undoing(&r.try))
+	case end == parted && (won || queued):
+		r.part(n)
+	}
+}
+
+// timely reports whether a try that had to wait for the release before still makes sense.
+func (r *round) timely() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return (r.end == open || r.end == kept) && time.Since(r.try.Start) < r.try.Timeout
+}
+
+// settle ends the round of an acquisition: it reads the grant off it, or has what was granted given
+// back.
+func (r *round) settle(ctx context.Context, t *server.Try) (g Grant, failure *Failure) {
+	r.mu.Lock()
+	v := &r.votes[0]
+	if won := v.won(); won && !ended(ctx) {
+		r.end = kept
+		g.Sent, g.Until, g.Fence = v.lease(t.TTL)
+		if v.out > r.skipped {
+			g.late, g.gen = r, r.gen
+			r.refs++ // given up when the lock is
+		}
+		r.unref()
+		return g, nil
+	} else if won {
+		failure = v.late(errGivenUp)
+	} else {
+		failure = v.lost()
+	}
+	r.end = lost
+	if v.out > r.skipped {
+		failure.Open = r.try.Start.Add(r.try.Timeout)
+	}
+	var undo *server.Release
+	var voted []*node
+	for i, reply := range v.replies {
+		if v.in[i] && reply.Verdict == server.Done {
+			if undo == nil {
+				undo = undoing(t)
+			}
+			voted = append(voted, r.home.nodes[i])
+		}
+	}
+	r.unref()
+	for _, n := range voted {
+		n.Undo(undo)
+	}
+	return Grant{}, failure
+}
+
+// raise writes the last of the fences of a grant back to a majority, so that whoever is granted the
+// lock next meets it on one server at least. All are told, also where a majority stands there
+// already: a server that had lost its counter counts as well when another loses its own.
+func (q *Quorum) raise(ctx context.Context, t *server.Try, fence int64, left time.Duration) *Failure {
+	if left <= 0 {
+		return unavailable(len(q.nodes), errSlow)
+	}
+	r := q.newRound(ctx, 1, left)
+	r.lock, r.fence, r.ttl, r.ask = t.Lock, fence+t.Fences-1, t.TTL, (*round).raiseAt
+	r.lock.Timeout = r.bound
+	r.start(nil)
+	r.await(ctx)
+	return r.outcome()
+}
+
+func (r *round) raiseAt(i int) {
+	n := r.home.nodes[i]
+	began := n.begin()
+	reply := n.Raise(r.ctx, r.lock, r.fence, r.ttl)
+	n.end(began, !server.TimedOut(reply.Err))
+	n.count(reply)
+	r.report(i, reply)
+}
+
+// outcome ends a round that leaves nothing.
+func (r *round) outcome() *Failure {
+	r.mu.Lock()
+	failure := r.votes[0].ended()
+	r.end = lost
+	r.unref()
+	return failure
+}
