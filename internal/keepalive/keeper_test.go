@@ -180,14 +180,14 @@ func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 		}
 		assert.Equal(t, n, k.Len())
 		assert.LessOrEqual(t, runtime.NumGoroutine(), idle, "leases cost goroutines before anything is due")
-		time.Sleep(10 * ttl)
+		time.Sleep(3 * ttl)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
 		assert.LessOrEqual(t, most, 6)
-		assert.GreaterOrEqual(t, renewed, 28*n)
-		assert.LessOrEqual(t, renewed, 31*n, "renewed more often than every third")
-		assert.Greater(t, renewed, 200*batches, "renewals hardly come in batches")
+		assert.GreaterOrEqual(t, renewed, 8*n)
+		assert.LessOrEqual(t, renewed, 9*n, "renewed more often than every third")
+		assert.Greater(t, renewed, 100*batches, "renewals hardly come in batches")
 		for _, l := range leases {
 			require.Equal(t, keepalive.Alive, l.Reason())
 		}
@@ -279,9 +279,9 @@ func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
 // A TTL that is shorter than the hand-off takes nothing away.
 func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		renewals := 0
+		var renewals atomic.Int64
 		k := keepalive.New(func(due []*keepalive.Lease) {
-			renewals += len(due)
+			renewals.Add(int64(len(due)))
 			succeed(due)
 		})
 		const short, claim = 60 * time.Millisecond, 600 * time.Millisecond
@@ -292,7 +292,7 @@ func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
 		assert.Equal(t, l.Terms().Until, l.Until())
 		time.Sleep(ttl)
 		assert.Equal(t, keepalive.Alive, l.Reason())
-		assert.LessOrEqual(t, renewals, int(ttl/(short/4)))
+		assert.LessOrEqual(t, renewals.Load(), int64(ttl/(short/4)))
 		k.Close()
 	})
 }
