@@ -24,6 +24,7 @@ func virtual(t *testing.T, test func(*testing.T, *miniredis.Miniredis, *redistes
 		m, pool := redistest.Virtual(t)
 		b := redistest.NewBetween(pool)
 		test(t, m, b, open(t, b))
+		time.Sleep(5 * time.Minute) // for what was abandoned
 	})
 }
 
@@ -93,6 +94,7 @@ func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
 		q := request("k")
 		done(t, acquire(s, q)) // so that the script is known
 		done(t, release(s, q))
+		q.Replicas = replicas(q.Timeout) // a caller that waits for longer than the try may be executed
 		holdUp(b, q.Timeout+time.Millisecond)
 		got := acquire(s, q)
 		failed(t, got)
@@ -108,6 +110,7 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 		q := request("k")
 		done(t, acquire(s, q))
 		done(t, one(s, q)) // so that the script is known
+		q.Replicas = replicas(q.Timeout)
 		holdUp(b, q.Timeout+time.Millisecond)
 		q.TTL = time.Hour
 		got := one(s, q)
@@ -268,7 +271,7 @@ func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for _, reply := range []any{nil, "OK", []byte("1"), []any{}, []any{int64(1)}, []any{nil, int64(3)}, []any{"x", "y", "z"}} {
 			b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-				if command == "EVALSHA" && len(args) == 8 { // acquire.lua
+				if command == "EVALSHA" && len(args) == 9 { // acquire.lua
 					return reply, nil
 				}
 				return run()

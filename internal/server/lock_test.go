@@ -98,6 +98,9 @@ func TestEveryReplyToAnExtension(t *testing.T) {
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Minute)
 	q.TTL = 20 * time.Second
 	done(t, one(s, q))
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Minute, "an extension took back what an earlier one gave")
+	q.Shorten = true
+	done(t, one(s, q))
 	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "an extension may be shorter")
 
 	other := request("k")
@@ -133,12 +136,17 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 	r, s := start(t)
 	r.Do("RPUSH", "list", "element")
 	q := request("list")
-	for name, reply := range map[string]server.Reply{"acquire": acquire(s, q), "release": release(s, q)} {
-		failed(t, reply)
-		require.ErrorContains(t, reply.Err, "WRONGTYPE", name)
-		assert.True(t, server.Permanent(reply.Err), name)
+	for _, fences := range []int64{0, 1} {
+		for _, queue := range []bool{false, true} {
+			q.Fences, q.Queue = fences, queue
+			reply := acquire(s, q)
+			failed(t, reply)
+			require.ErrorContains(t, reply.Err, "WRONGTYPE")
+			assert.True(t, server.Permanent(reply.Err))
+			assert.Equal(t, server.Taken, release(s, q).Verdict, "a holder has lost the lock to whatever is in its place")
+			assert.Equal(t, server.Taken, one(s, q).Verdict, "the same")
+		}
 	}
-	assert.Equal(t, server.Taken, one(s, q).Verdict, "a holder has lost the lock to whatever is in its place")
 	assert.True(t, exists(t, r, "list"))
 }
 

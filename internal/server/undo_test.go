@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,7 @@ func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 		q := request("k")
 		b.Set(func(_ func() (any, error), command string, args []any) (any, error) {
 			b.Set(nil)
+			args = slices.Clone(args)
 			go func() {
 				time.Sleep(q.Timeout / 2)
 				c := b.Get()
