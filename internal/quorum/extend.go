@@ -2,135 +2,177 @@ package quorum
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An Extension is one lease to extend, and then how that went.
+// An Extension is one lease to extend.
 type Extension struct {
-	Request *server.Request
-	Until   time.Time // valid until, if Err is nil
-	Err     error     // a *Failure
+	server.Extension
+	Done func(Extended) // called once, as soon as this lease is decided, on any goroutine
 }
 
-// Extend extends leases, many in one round trip to each server, and fills in how it went. A lease is
-// extended when a majority of the servers has extended it. All must have the same Timeout.
+// Extended is what came of an Extension.
+type Extended struct {
+	Failure *Failure  // nil: extended
+	Sent    time.Time // just before the first server of the majority was asked
+	Until   time.Time // valid until
+	Open    time.Time // some server may still execute it until then, also one that has not answered yet; zero: none
+}
+
+// Extend extends leases, many in one round trip to each server. A lease is extended when a majority
+// of the servers has extended it, whatever becomes of the others in the batch. Extend returns when all
+// are decided, or when ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
-	e := extending{quorum: q, answers: make(chan answer, len(q.nodes))}
-	e.requests, e.results = make([]*server.Request, len(batch)), make([]votes, len(batch))
-	for i, x := range batch {
-		copied := *x.Request // the goroutines may outlive this call
-		e.requests[i] = &copied
-		e.results[i].reset(len(q.nodes))
+	if len(batch) == 0 {
+		return
 	}
-	absent := q.absent()
-	for i := range q.nodes {
-		if absent == nil || absent[i] == nil {
-			e.ask(i)
+	q.enter()
+	defer q.leave()
+	if n := q.single(); n != nil {
+		n.extend(ctx, batch)
+		return
+	}
+	bound := time.Duration(0)
+	for _, x := range batch {
+		bound = max(bound, x.Timeout+x.Replicas.Timeout)
+	}
+	r := q.newRound(ctx, len(batch), bound)
+	r.ask, r.undecided = (*round).extendAt, len(batch)
+	r.batch = append(r.batch, batch...)
+	for _, x := range batch {
+		lease := x.Extension
+		if lease.Deadline.IsZero() {
+			lease.Deadline = r.began.Add(lease.Timeout)
 		}
+		r.leases = append(r.leases, lease)
 	}
-	for i, err := range e.await(ctx, absent) {
-		if err != nil {
-			e.record(answer{i, fill(len(batch), err)})
-		}
+	for k := range r.leases {
+		r.all = append(r.all, &r.leases[k])
 	}
-	for i, x := range batch {
-		if x.Err = e.results[i].ended(); x.Err == nil {
-			x.Until, _ = e.results[i].lease(x.Request.TTL)
-		}
-	}
+	r.start(nil)
+	r.await(ctx)
+	r.finish()
 }
 
-// Extending is a round for many leases: each server answers for all of them, and each lease has its
-// own votes.
-type extending struct {
-	quorum   *Quorum
-	requests []*server.Request
-	results  []votes
-	answers  chan answer // has room for all, so nobody waits who comes late
-	flying   int
-}
-
-type answer struct {
-	node    int
-	replies []server.Reply
-}
-
-func (e *extending) ask(i int) {
-	e.flying++
-	n := e.quorum.nodes[i]
-	go func() {
-		began := n.begin()
-		replies := n.Extend(e.requests)
-		for _, reply := range replies {
+// extend is Extend where this is the only server.
+func (n *node) extend(ctx context.Context, batch []*Extension) {
+	leases := make([]*server.Extension, len(batch))
+	for k, x := range batch {
+		leases[k] = &x.Extension
+	}
+	n.Extend(ctx, leases, func(k int, reply server.Reply) {
+		if !ended(ctx) {
 			n.count(reply)
 		}
-		n.end(began, !silentBatch(replies))
-		e.answers <- answer{i, replies}
-	}()
+		x := batch[k]
+		if reply.Verdict == server.Done {
+			x.Done(Extended{Sent: reply.Sent, Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
+			return
+		}
+		x.Done(Extended{Failure: one(reply).ended(), Open: reply.Open})
+	})
 }
 
-func (e *extending) record(a answer) {
-	for i := range e.results {
-		e.results[i].cast(a.node, a.replies[i])
-	}
-}
-
-// await returns when all is decided, when ctx ends, or when the servers have used up their time. It
-// returns those that were left out to the end.
-func (e *extending) await(ctx context.Context, absent []error) []error {
-	first := e.requests[0]
-	timer := time.NewTimer(first.Timeout + first.ReplicaTimeout + first.Timeout/8)
-	defer timer.Stop()
-	var patience <-chan time.Time
-	if absent != nil {
-		patience = time.After(minSilence)
-	}
-	for e.flying > 0 && !allDecided(e.results) {
-		select {
-		case a := <-e.answers:
-			e.flying--
-			e.record(a)
-		case <-patience: // as in a round
-			for i, err := range absent {
-				if err != nil {
-					e.ask(i)
-				}
+// extendAt asks server i for the whole batch, or for what is undecided if it was skipped at first.
+func (r *round) extendAt(i int) {
+	n := r.home.nodes[i]
+	batch, index := r.all, []int(nil)
+	r.mu.Lock()
+	if r.seats[i].state == spare {
+		batch = nil
+		for k := range r.votes {
+			if !r.votes[k].told {
+				batch, index = append(batch, r.all[k]), append(index, k)
 			}
-			absent = nil
-		case <-timer.C:
-			return absent
-		case <-ctx.Done():
-			return absent
 		}
 	}
-	return absent
+	r.mu.Unlock()
+	if len(batch) == 0 {
+		return
+	}
+	began := n.begin()
+	var heard atomic.Bool
+	n.Extend(r.ctx, batch, func(k int, reply server.Reply) {
+		n.count(reply)
+		if !server.TimedOut(reply.Err) {
+			heard.Store(true)
+		}
+		if index != nil {
+			k = index[k]
+		}
+		r.reportLease(i, k, reply)
+	})
+	n.end(began, heard.Load())
 }
 
-func allDecided(results []votes) bool {
-	for i := range results {
-		if !results[i].decided() {
-			return false
+// reportLease hands in the reply of server i about lease k, and tells its outcome if it is decided now.
+func (r *round) reportLease(i, k int, reply server.Reply) {
+	r.mu.Lock()
+	v := &r.votes[k]
+	if v.told {
+		r.mu.Unlock()
+		return
+	}
+	v.cast(i, reply)
+	if !v.decided() {
+		r.look(v)
+		r.mu.Unlock()
+		return
+	}
+	x, outcome := r.batch[k], r.decide(k)
+	r.mu.Unlock()
+	x.Done(outcome)
+	r.mu.Lock()
+	if r.undecided--; r.undecided == 0 {
+		r.signal()
+	}
+	r.mu.Unlock()
+}
+
+// decide ends the vote about lease k. The caller holds r.mu.
+func (r *round) decide(k int) Extended {
+	v, lease := &r.votes[k], &r.leases[k]
+	v.told = true
+	out := Extended{Failure: v.ended()}
+	if out.Failure == nil {
+		out.Sent, out.Until, _ = v.lease(lease.TTL)
+	}
+	for i := range r.seats {
+		var until time.Time
+		switch s := r.seats[i].state; {
+		case v.in[i]:
+			until = v.replies[i].Open
+		case s == asked || s == spare:
+			until = lease.Deadline
+		}
+		if until.After(out.Open) {
+			out.Open = until
 		}
 	}
-	return true
+	return out
 }
 
-func fill(n int, err error) []server.Reply {
-	replies := make([]server.Reply, n)
-	for i := range replies {
-		replies[i].Err = err
-	}
-	return replies
-}
-
-// silentBatch reports whether the server did not say anything.
-func silentBatch(replies []server.Reply) bool {
-	for _, r := range replies {
-		if !server.TimedOut(r.Err) {
-			return false
+// finish tells the outcome of the leases that time has decided, and returns when all are told.
+func (r *round) finish() {
+	r.mu.Lock()
+	r.end = lost
+	for k := range r.votes {
+		if r.votes[k].told {
+			continue
 		}
+		x, outcome := r.batch[k], r.decide(k)
+		r.mu.Unlock()
+		x.Done(outcome)
+		r.mu.Lock()
+		r.undecided--
 	}
-	return true
+	for r.undecided > 0 { // somebody is in a Done
+		r.mu.Unlock()
+		<-r.wake
+		r.mu.Lock()
+	}
+	r.unref()
 }

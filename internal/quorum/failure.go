@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Kind says what a Failure means to the caller.
@@ -15,19 +17,24 @@ const (
 	Refused                 // servers said no, and will again
 	Missing                 // the lock that was to be extended or released is gone
 	Taken                   // somebody else holds it
+	Lapsed                  // the ticket of the try is no longer queued; nothing was done
 )
 
 // A Failure is how an operation ended without success.
 type Failure struct {
 	Kind   Kind
-	Nodes  []NodeFailure // with Unavailable and Refused, one for each server without a vote
+	Nodes  []NodeFailure // one for each server without a vote that counts
 	Holder string        // with Contended: the token of a holder
 	Left   time.Duration // with Contended: what is left of its TTL
 
-	// With Contended, with a queue, from the server that knows of the most waiters:
-	Waiting int       // how many there are
-	Now     int64     // the server's clock in µs
-	Sent    time.Time // just before the server was asked
+	// With Contended and a ticket:
+	Now  int64         // a server's clock in µs
+	Gap  time.Duration // since anybody looked at that server's queue before; the longest of all
+	Sent time.Time     // just before the first of the servers was asked
+
+	// Open is set by a try that some servers have not answered: until then they may still queue its
+	// ticket. A vote that they give late they take back by themselves.
+	Open time.Time
 }
 
 // A NodeFailure says why a server did not vote.
@@ -36,17 +43,44 @@ type NodeFailure struct {
 	Err  error
 }
 
-func (f *Failure) Error() string {
-	return fmt.Sprintf("quorum failure of kind %d: %v", f.Kind, f.Nodes)
+func (f *Failure) String() string {
+	if f == nil {
+		return "no failure"
+	}
+	return fmt.Sprintf("failure of kind %d: %v", f.Kind, f.Nodes)
+}
+
+// unavailable is the Failure of all servers together.
+func unavailable(size int, err error) *Failure {
+	f := &Failure{Kind: Unavailable}
+	for i := range size {
+		f.Nodes = append(f.Nodes, NodeFailure{i, err})
+	}
+	return f
+}
+
+// heard takes in what a server says about the holder.
+func (f *Failure) heard(r server.Reply) {
+	if f.Holder == "" || r.Left > f.Left {
+		f.Holder, f.Left = r.Holder, r.Left
+	}
+	if f.Now == 0 || r.Gap > f.Gap {
+		f.Now, f.Gap = r.Now, r.Gap
+	}
+	if f.Sent.IsZero() || r.Sent.Before(f.Sent) {
+		f.Sent = r.Sent
+	}
 }
 
 var (
-	// errSlow is the failure of a quorum that took so long that little of the lease was left.
+	// errSlow is the failure of a majority that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
-	// errGivenUp is the failure of a quorum that came when the caller's time was over.
+	// errGivenUp is the failure of a majority that came when the caller's time was over.
 	errGivenUp = errors.New("granted too late: the caller had given up")
 	// errLateTry stands for a server that has not even answered the try for the lock yet.
 	errLateTry = errors.New("no answer to the try for the lock")
+	// errLateRelease stands for a server that has not answered the release of the hold before.
+	errLateRelease = errors.New("no answer to the release before")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.
 	errNoAnswer = errors.New("no answer yet")
 )

@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -9,17 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
 // TestMain looks for goroutines that outlive the tests.
 func TestMain(m *testing.M) {
+	errSilent = silence()
 	code := m.Run()
 	if left := leftover(); code == 0 && left != "" {
 		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
@@ -40,21 +41,75 @@ func leftover() (stacks string) {
 	return stacks
 }
 
+// errSilent is what internal/server says of a server that does not answer in time.
+var errSilent error
+
+func silence() error {
+	s := server.New(silentPool{})
+	defer s.Close(time.Second)
+	err := s.Raise(context.Background(), server.Lock{Key: "k", Token: "t", Timeout: time.Millisecond}, 1, ttl).Err
+	if !server.TimedOut(err) {
+		panic(fmt.Sprintf("a server that does not answer has timed out; got %v", err))
+	}
+	return err
+}
+
+type silentPool struct{}
+
+func (silentPool) Get() redis.Conn { return silentConn{} }
+
+// A silentConn is a connection to a server that never answers.
+type silentConn struct{}
+
+func (silentConn) Close() error                    { return nil }
+func (silentConn) Err() error                      { return nil }
+func (silentConn) Flush() error                    { return nil }
+func (silentConn) Send(string, ...any) error       { return nil }
+func (silentConn) Do(string, ...any) (any, error)  { return nil, os.ErrDeadlineExceeded }
+func (silentConn) Receive() (reply any, err error) { return nil, os.ErrDeadlineExceeded }
+func (c silentConn) ReceiveWithTimeout(time.Duration) (any, error) {
+	return c.Receive()
+}
+func (c silentConn) DoWithTimeout(time.Duration, string, ...any) (any, error) {
+	return c.Receive()
+}
+
 const (
 	ttl     = 10 * time.Second
 	timeout = 500 * time.Millisecond
 )
 
-func request(key string) *server.Request {
-	return &server.Request{Key: key, Token: uuid.NewString(), TTL: ttl, Timeout: timeout}
+func lock(key string) server.Lock {
+	return server.Lock{Key: key, Token: uuid.NewString(), Timeout: timeout}
+}
+
+// try is a try for a key with a new token.
+func try(key string) *server.Try { return &server.Try{Lock: lock(key), TTL: ttl} }
+
+// releaseOf is the release of what t has taken.
+func releaseOf(t *server.Try) *server.Release {
+	return &server.Release{Lock: t.Lock, Queue: t.Queue, Ticket: t.Ticket, Until: time.Now().Add(t.TTL)}
+}
+
+// extending is an extension of what t has taken, and where its outcome will stand.
+func extending(t *server.Try) (*quorum.Extension, *quorum.Extended) {
+	out := new(quorum.Extended)
+	told := false
+	x := &quorum.Extension{Extension: server.Extension{Lock: t.Lock, TTL: t.TTL}}
+	x.Done = func(e quorum.Extended) {
+		if told {
+			panic("Done was called twice")
+		}
+		*out, told = e, true
+	}
+	return x, out
 }
 
 // A cluster is N independent servers in a bubble of virtual time, where everything takes no time
 // at all unless a test says otherwise.
 type cluster struct {
 	t     *testing.T
-	nodes []*miniredis.Miniredis
-	paths []*redistest.Between // to each of them
+	nodes []*fake
 	q     *quorum.Quorum
 }
 
@@ -62,88 +117,68 @@ func virtual(t *testing.T, n int, test func(*testing.T, *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t}
-		var pools []server.Pool
+		var voters []quorum.Voter
 		for range n {
-			m, pool := redistest.Virtual(t)
-			path := redistest.NewBetween(pool)
-			c.nodes, c.paths, pools = append(c.nodes, m), append(c.paths, path), append(pools, path)
+			f := newFake()
+			c.nodes, voters = append(c.nodes, f), append(voters, f)
 		}
-		c.q = quorum.New(pools)
+		c.q = quorum.Of(voters...)
 		require.Equal(t, n, c.q.Size())
-		c.warm()
 		test(t, c)
 		c.q.Close(time.Minute)
+		for _, f := range c.nodes {
+			require.Zero(t, f.running.Load(), "Close has left something behind")
+		}
 	})
 }
 
-// warm lets the servers learn the scripts, and us their clocks.
-func (c *cluster) warm() {
-	for _, fencing := range []bool{false, true} {
-		r := request("warm")
-		r.Fencing = fencing
-		g, err := c.q.Acquire(c.t.Context(), r)
-		require.NoError(c.t, err)
-		synctest.Wait()
-		require.NoError(c.t, c.q.Release(c.t.Context(), r, g))
-		synctest.Wait()
-	}
-	for _, m := range c.nodes {
-		m.FlushAll()
-	}
-}
-
-// on sets what comes between us and the servers with these numbers.
-func (c *cluster) on(what redistest.Interception, nodes ...int) {
+// on sets how the servers with these numbers behave.
+func (c *cluster) on(what behaviour, nodes ...int) {
 	for _, i := range nodes {
-		c.paths[i].Set(what)
+		c.nodes[i].set(what)
 	}
-}
-
-// hung is a server that does not answer.
-func hung(func() (any, error), string, []any) (any, error) {
-	time.Sleep(timeout)
-	return nil, os.ErrDeadlineExceeded
-}
-
-// cut is a server that can't be reached.
-func cut(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut }
-
-// slow is a server that is far away.
-func slow(d time.Duration) redistest.Interception {
-	return func(run func() (any, error), _ string, _ []any) (any, error) {
-		time.Sleep(d / 2)
-		defer time.Sleep(d / 2)
-		return run()
-	}
-}
-
-// says is a server that refuses.
-func says(err error) redistest.Interception {
-	return func(func() (any, error), string, []any) (any, error) { return nil, err }
 }
 
 // set gives a key to somebody on the servers with these numbers.
 func (c *cluster) set(key, token string, nodes ...int) {
 	for _, i := range nodes {
-		require.NoError(c.t, c.nodes[i].Set(key, token))
-		c.nodes[i].SetTTL(key, ttl)
+		c.nodes[i].put(key, token, ttl)
 	}
 }
 
 // holders counts the servers on which the token has the key.
-func (c *cluster) holders(r *server.Request) (n int) {
-	for _, m := range c.nodes {
-		if v, err := m.Get(r.Key); err == nil && v == r.Token {
+func (c *cluster) holders(l server.Lock) (n int) {
+	for _, f := range c.nodes {
+		if f.get(l.Key) == l.Token {
 			n++
 		}
 	}
 	return n
 }
 
-func failure(t *testing.T, err error, kind quorum.Kind) *quorum.Failure {
+// take acquires the lock of t on all servers.
+func (c *cluster) take(t *server.Try) quorum.Grant {
+	c.t.Helper()
+	g, failure := c.q.Acquire(c.t.Context(), t, nil)
+	won(c.t, failure)
+	return g
+}
+
+func won(t *testing.T, f *quorum.Failure) {
 	t.Helper()
-	var f *quorum.Failure
-	require.ErrorAs(t, err, &f)
-	require.Equal(t, kind, f.Kind, "%v", err)
+	require.Nil(t, f, "%v", f)
+}
+
+func failed(t *testing.T, f *quorum.Failure, kind quorum.Kind) *quorum.Failure {
+	t.Helper()
+	require.NotNil(t, f)
+	require.Equal(t, kind, f.Kind, "%v", f)
 	return f
+}
+
+// goroutine names the goroutine that calls it.
+func goroutine() string {
+	buf := make([]byte, 64)
+	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
+	return name
 }

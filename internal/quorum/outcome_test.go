@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 const (
@@ -63,13 +65,13 @@ func TestWhatALostTryIsCalled(t *testing.T) {
 					c.on(hung, i)
 				}
 			}
-			r := request("k")
-			g, err := c.q.Acquire(t.Context(), r)
+			k := try("k")
+			g, failure := c.q.Acquire(t.Context(), k, nil)
 			if v.kind == -1 {
-				require.NoError(t, err)
-				c.q.Sweep(r, g)
+				won(t, failure)
+				c.q.Undo(releaseOf(k), g)
 			} else {
-				f := failure(t, err, v.kind)
+				f := failed(t, failure, v.kind)
 				named := make(map[int]bool)
 				for _, n := range f.Nodes {
 					require.Error(t, n.Err)
@@ -82,16 +84,15 @@ func TestWhatALostTryIsCalled(t *testing.T) {
 					}
 					if how < refuses && named[i] {
 						// The matter may have been decided before it had voted.
-						assert.ErrorContains(t, f, "no answer yet")
+						assert.Contains(t, f.String(), "no answer yet")
 					}
 				}
-				assert.NotEmpty(t, f.Error())
 			}
 			for i := range v.nodes {
 				c.on(nil, i)
 			}
 			time.Sleep(3 * time.Second)
-			assert.Zero(t, c.holders(r), "%v", v.nodes)
+			assert.Zero(t, c.holders(k.Lock), "%v", v.nodes)
 		})
 	}
 }
@@ -113,11 +114,11 @@ func TestWhatALostReleaseIsCalled(t *testing.T) {
 	} {
 		for _, extend := range []bool{false, true} {
 			virtual(t, 5, func(t *testing.T, c *cluster) {
-				r := request("k")
+				k := try("k")
 				for i := range 5 {
 					switch {
 					case i < v.mine:
-						c.set("k", r.Token, i)
+						c.set("k", k.Token, i)
 					case i < v.mine+v.others:
 						c.set("k", "other", i)
 					case i < v.mine+v.others+v.broken:
@@ -126,20 +127,60 @@ func TestWhatALostReleaseIsCalled(t *testing.T) {
 						c.on(says(redis.Error("NOPERM no")), i)
 					}
 				}
-				var err error
+				var failure *quorum.Failure
 				if extend {
-					e := quorum.Extension{Request: r}
-					c.q.Extend(t.Context(), []*quorum.Extension{&e})
-					err = e.Err
+					x, out := extending(k)
+					c.q.Extend(t.Context(), []*quorum.Extension{x})
+					failure = out.Failure
 				} else {
-					err = c.q.Release(t.Context(), r, quorum.Grant{})
+					_, failure = c.q.Release(t.Context(), releaseOf(k), quorum.Grant{})
 				}
 				if v.kind == -1 {
-					require.NoError(t, err)
-					return
+					won(t, failure)
+				} else {
+					failed(t, failure, v.kind)
 				}
-				failure(t, err, v.kind)
+				for i := range 5 {
+					c.on(nil, i)
+				}
 			})
 		}
+	}
+}
+
+// A server that is down answers before the others. That it can't be won any more must not hide what
+// the others are about to say.
+func TestDeadServerDoesNotHideWhatTheMajoritySays(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		c.on(cut, 0)
+		c.on(slow(200*time.Millisecond), 2)
+		k := try("job")
+		_, failure := c.q.Release(t.Context(), releaseOf(k), quorum.Grant{})
+		failed(t, failure, quorum.Missing)
+		c.set("job", "another", 1, 2)
+		_, failure = c.q.Acquire(t.Context(), k, nil)
+		failed(t, failure, quorum.Contended)
+		c.on(nil, 0)
+	})
+}
+
+func TestTheReleaseTellsWhenTheNextTicketWasQueued(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		virtual(t, n, func(t *testing.T, c *cluster) {
+			k := try("k")
+			k.Queue = true
+			g := c.take(k)
+			synctest.Wait()
+			rel := releaseOf(k)
+			rel.Next = &server.Ticket{Name: "next"}
+			began := time.Now()
+			released, failure := c.q.Release(t.Context(), rel, g)
+			won(t, failure)
+			assert.Equal(t, began.UnixMicro(), released.Arrived)
+			synctest.Wait()
+			for _, f := range c.nodes {
+				assert.True(t, f.waits("next"))
+			}
+		})
 	}
 }

@@ -6,41 +6,65 @@ package quorum
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
 
+// A voter is one of the servers, as the vote sees it: a *server.Server. What it is given belongs to
+// it until it returns, and it only reads it.
+type voter interface {
+	Acquire(ctx context.Context, t *server.Try) server.Reply
+	Release(ctx context.Context, r *server.Release) server.Reply
+	Undo(r *server.Release)
+	Raise(ctx context.Context, l server.Lock, fence int64, ttl time.Duration) server.Reply
+	Extend(ctx context.Context, batch []*server.Extension, report func(int, server.Reply))
+	Close(d time.Duration)
+}
+
 // A Quorum decides by majority over its servers.
 type Quorum struct {
 	nodes  []*node
-	need   int       // a majority: any two of them have a server in common
 	rounds sync.Pool // finished rounds, for the next operation; every lock takes two of them
+
+	running atomic.Int64  // operations under way
+	closing atomic.Bool   // Close waits for them
+	idle    chan struct{} // tells it that none is left
 }
 
-// New returns the Quorum over the servers behind pools.
-func New(pools []server.Pool) *Quorum {
-	q := &Quorum{nodes: make([]*node, len(pools)), need: len(pools)/2 + 1}
+// New returns the Quorum over servers.
+func New(servers []*server.Server) *Quorum {
+	voters := make([]voter, len(servers))
+	for i, s := range servers {
+		voters[i] = s
+	}
+	return newQuorum(voters)
+}
+
+func newQuorum(voters []voter) *Quorum {
+	q := &Quorum{nodes: make([]*node, len(voters)), idle: make(chan struct{}, 1)}
 	q.rounds.New = q.freshRound
-	for i, p := range pools {
-		q.nodes[i] = &node{Server: server.New(p), peers: len(pools) > 1}
+	for i, v := range voters {
+		q.nodes[i] = &node{voter: v}
 	}
 	return q
-}
-
-// Servers returns the servers, in order.
-func (q *Quorum) Servers() []*server.Server {
-	all := make([]*server.Server, len(q.nodes))
-	for i, n := range q.nodes {
-		all[i] = n.Server
-	}
-	return all
 }
 
 // Size is the number of servers.
 func (q *Quorum) Size() int { return len(q.nodes) }
 
-// Failures returns how many operations have failed on each server.
+// single returns the server if there is but one. It is asked on the caller's own goroutine: it keeps
+// the bound by itself, and there is nothing to vote about.
+func (q *Quorum) single() *node {
+	if len(q.nodes) == 1 {
+		return q.nodes[0]
+	}
+	return nil
+}
+
+// Failures returns how many operations have failed on each server. Those that were cut short by
+// their caller's ctx do not count.
 func (q *Quorum) Failures() []int64 {
 	all := make([]int64, len(q.nodes))
 	for i, n := range q.nodes {
@@ -49,161 +73,65 @@ func (q *Quorum) Failures() []int64 {
 	return all
 }
 
-// Close waits until the operations under way are over, and stops the clean-up in the background
-// after a last attempt. Each of the two takes d at most.
+// Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
+func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Close waits until the operations under way are over, also those that nobody waits for any more,
+// and closes the servers, which try once more to undo what is left. All of it takes d at most, and
+// the operations no more than half of that.
 func (q *Quorum) Close(d time.Duration) {
+	end := time.Now().Add(d)
+	q.quiet(d / 2)
 	var closing sync.WaitGroup
 	for _, n := range q.nodes {
-		closing.Go(func() { n.close(d) })
+		closing.Go(func() { n.Close(time.Until(end)) })
 	}
 	closing.Wait()
 }
 
-// Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
-func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
-
-// A Grant is a lock that a quorum has given.
-type Grant struct {
-	At    time.Time // when it was given
-	Until time.Time // valid until
-	Fence int64     // with fencing
-
-	Timely bool   // the fence is the server's clock; not with several servers
-	late   *round // tries that were still under way when the quorum was reached
-}
-
-// Acquire tries once to take the lock on a majority of the servers. It returns as soon as the
-// matter is decided, and the clean-up of a failed try goes on in the background. If ctx ends
-// first, the try counts as failed. The error is a *Failure.
-func (q *Quorum) Acquire(ctx context.Context, req *server.Request) (Grant, error) {
-	if q.direct(ctx) {
-		return q.acquireDirect(req)
-	}
-	r := q.newRound(req, true)
-	r.req.Plain = false
-	q.each(r, q.absent(), acquire)
-	r.await(ctx)
-	g, err := q.settle(ctx, r)
-	if err != nil {
-		return Grant{}, err
-	}
-	if req.Fencing && len(q.nodes) > 1 {
-		err = q.raise(ctx, req, g.Fence)
-	}
-	if err == nil {
-		err = g.fresh(req)
-	}
-	if err != nil {
-		q.Sweep(req, g)
-		return Grant{}, err
-	}
-	return g, nil
-}
-
-// fresh completes the grant, or returns an error if less than half of the validity is left.
-func (g *Grant) fresh(req *server.Request) error {
-	g.At = time.Now()
-	if g.Until.Sub(g.At) < (req.TTL-Drift(req.TTL))/2 {
-		return &Failure{Kind: Unavailable, Nodes: []NodeFailure{{Err: errSlow}}}
-	}
-	return nil
-}
-
-// settle ends the round of an acquisition: it reads the grant off it, or has what was granted
-// given back.
-func (q *Quorum) settle(ctx context.Context, r *round) (g Grant, err error) {
-	r.mu.Lock()
-	if !r.won() || ctx.Err() != nil { // cancellation wins ties
-		defer r.close()
-		for i, reply := range r.replies {
-			if reply.Verdict == server.Done {
-				q.nodes[i].Sweep(&r.req)
-			}
-		}
-		if r.won() {
-			return Grant{}, &Failure{Kind: Unavailable, Nodes: []NodeFailure{{Err: errGivenUp}}}
-		}
-		return Grant{}, r.lost()
-	}
-	g.Until, g.Fence = r.lease(r.req.TTL)
-	g.Timely = len(q.nodes) == 1 && r.replies[0].Now == g.Fence
-	if r.flying > 0 {
-		g.late = r
-		r.mu.Unlock()
-		return g, nil
-	}
-	r.close()
-	return g, nil
-}
-
-// raise writes the fence of a grant back to a majority, so that whoever is granted the lock next
-// meets it on one server at least. All are told, also where a majority stands at the fence already:
-// a server that had lost its counter counts as well when another loses its own.
-func (q *Quorum) raise(ctx context.Context, req *server.Request, fence int64) error {
-	r := q.newRound(req, false)
-	q.each(r, q.absent(), func(n *node, req *server.Request) server.Reply { return n.Raise(req, fence) })
-	r.await(ctx)
-	return r.outcome()
-}
-
-func acquire(n *node, req *server.Request) server.Reply { return n.Acquire(req) }
-func release(n *node, req *server.Request) server.Reply { return n.Release(req) }
-
-// abandon tells the tries that are still under way that their lock is over. It returns which they
-// are; they clean up after themselves.
-func (g Grant) abandon() []bool {
-	if g.late == nil {
-		return nil
-	}
-	g.late.mu.Lock()
-	defer g.late.mu.Unlock()
-	g.late.over, g.late.past = true, true
-	own := make([]bool, len(g.late.in))
-	for i, in := range g.late.in {
-		own[i] = !in
-	}
-	return own
-}
-
-// Sweep releases the lock everywhere, in the background.
-func (q *Quorum) Sweep(req *server.Request, g Grant) {
-	own := g.abandon()
-	for i, n := range q.nodes {
-		if own == nil || !own[i] {
-			n.Sweep(req)
+// quiet waits until nothing is under way, d at most.
+func (q *Quorum) quiet(d time.Duration) {
+	q.closing.Store(true)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for q.running.Load() > 0 {
+		select {
+		case <-q.idle:
+		case <-timer.C:
+			return
 		}
 	}
 }
 
-// Release gives the lock back on all servers and returns when a majority has. What remains goes on
-// in the background, even if ctx ends. The error is a *Failure: Missing or Taken when the lock was
-// not ours any more, Unavailable when too few servers answered.
-func (q *Quorum) Release(ctx context.Context, req *server.Request, g Grant) error {
-	if q.direct(ctx) && g.late == nil {
-		return q.releaseDirect(req)
-	}
-	absent := q.absent()
-	for i, own := range g.abandon() {
-		if own {
-			if absent == nil {
-				absent = make([]error, len(q.nodes))
-			}
-			absent[i] = errLateTry
+// enter notes that an operation starts. Each goroutine of this package is one, so that Close can
+// wait for it.
+func (q *Quorum) enter() { q.running.Add(1) }
+
+// leave notes that an operation is over.
+func (q *Quorum) leave() {
+	if q.running.Add(-1) == 0 && q.closing.Load() {
+		select {
+		case q.idle <- struct{}{}:
+		default:
 		}
 	}
-	r := q.newRound(req, false)
-	q.each(r, absent, release)
-	for i, err := range r.await(ctx) {
-		if silent(err) {
-			q.nodes[i].Sweep(req)
-		}
-	}
-	return r.outcome()
 }
 
-// outcome tells what came of a release.
-func (r *round) outcome() error {
-	r.mu.Lock()
-	defer r.close()
-	return r.ended()
+// ended reports whether ctx is over, also when its own timer has not fired yet.
+func ended(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// detached is ctx without its end. With several servers the caller leaves when its ctx ends; what it
+// has asked goes on to the node timeout, so that no connection is broken by a caller that has what it
+// wanted from the others.
+func detached(ctx context.Context) context.Context {
+	if ctx.Done() == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
 }

@@ -8,41 +8,108 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A round is one operation on all servers at once. Every server has a goroutine, which reports
-// when it is through; the caller waits until the reports decide the matter, and no longer. What
-// reports after that learns that it is late, and cleans up after itself.
+// A round asks all servers at once about one lock, or about each lock of a batch. A server that is
+// asked has a goroutine, which reports; the caller waits until the reports decide the matter, and no
+// longer. What reports after that counts for nothing, and cleans up after itself.
 //
-// Invariant: an acquisition is accounted for exactly once, by the caller if it was reported in
-// time, else by its own goroutine.
+// A server that was silent lately is skipped, while those that are asked can still decide without
+// it. It is asked as soon as they can't.
+//
+// Rounds stay with their Quorum: shared by all, a timer or channel made in a testing/synctest bubble
+// could turn up outside of it.
 type round struct {
-	req   server.Request
-	undo  bool // what is done late has to be undone
 	home  *Quorum
 	timer *time.Timer
 	wake  chan struct{} // the matter is decided
+	calls []func()      // calls[i] asks server i
 
-	absent []error // why a server is left out; nil where it is not
-	op     func(*node, *server.Request) server.Reply
+	// These are set before the first server is asked, and do not change after that.
+	ctx       context.Context // of the operations; it does not end with the caller's
+	began     time.Time
+	bound     time.Duration     // of each operation
+	ask       func(*round, int) // one of tryAt, raiseAt, releaseAt, extendAt
+	lock      server.Lock       // raise
+	fence     int64
+	ttl       time.Duration
+	try       server.Try
+	after     *Tail // try: each server is asked after its part of this
+	release   server.Release
+	batch     []*Extension // extend
+	leases    []server.Extension
+	all       []*server.Extension // into leases
+	undecided int                 // leases whose Done has not returned; guarded by mu, as what follows
 
-	mu    sync.Mutex
-	over  bool // the caller has gone: late reports are on their own
-	past  bool // and so is the lock that was won: who gets a place in the queue now has to give it up
-	spare int  // how many of the absent can still be asked
-	votes
+	mu      sync.Mutex
+	gen     uint64 // counts the operations that this round was used for
+	refs    int    // who still uses it: the caller, each server's goroutine, the Grant
+	end     end
+	parting server.Release // with parted
+	gone    bool           // with parted: nobody waits for the parting, which may go on in the background
+	seats   []seat
+	skipped int
+	votes   []votes // one for each lock
+	replies []server.Reply
+	in      []bool
 }
 
-// freshRound makes a round when none is left of earlier operations. Rounds stay with their Quorum:
-// shared by all, a timer or channel made in a testing/synctest bubble could turn up outside of it.
+// An end is what has become of a round; for a try it decides over late winners:
+//
+//	open ─ decided, won ─→ kept ─ Release, Undo ─→ parted
+//	   └─ decided, lost; ctx, timer ─→ lost
+type end int8
+
+const (
+	open   end = iota // the caller waits for reports
+	kept              // the lock is held, and a late winner belongs to it
+	lost              // a late winner takes its vote back
+	parted            // a late winner takes part in the release
+)
+
+// A seat is one server in one round.
+type seat struct {
+	state seatState
+	over  chan struct{} // closed with state over; made by who wants to wait for it
+}
+
+type seatState int8
+
+const (
+	barred  seatState = iota // not to be asked
+	skipped                  // may still be asked
+	asked                    // has a goroutine
+	spare                    // the same, after it had been skipped
+	over                     // its goroutine has ended
+)
+
+// freshRound makes a round when none is left of earlier operations.
 func (q *Quorum) freshRound() any {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return &round{home: q, timer: t, wake: make(chan struct{}, 1)}
+	r := &round{home: q, timer: t, wake: make(chan struct{}, 1), seats: make([]seat, len(q.nodes))}
+	for i := range q.nodes {
+		r.calls = append(r.calls, func() { r.call(i) })
+	}
+	return r
 }
 
-func (q *Quorum) newRound(req *server.Request, undo bool) *round {
+// newRound returns a round about n locks, in which each operation takes no longer than bound.
+func (q *Quorum) newRound(ctx context.Context, n int, bound time.Duration) *round {
 	r := q.rounds.Get().(*round)
-	r.req, r.undo, r.over, r.past, r.spare = *req, undo, false, false, 0
-	r.reset(len(q.nodes))
+	r.ctx, r.began, r.bound = detached(ctx), time.Now(), bound
+	r.refs, r.end, r.skipped = 1, open, 0
+	clear(r.seats)
+	size := len(q.nodes)
+	if cap(r.replies) < n*size {
+		r.replies, r.in = make([]server.Reply, n*size), make([]bool, n*size)
+	}
+	if cap(r.votes) < n {
+		r.votes = make([]votes, n)
+	}
+	r.votes = r.votes[:n]
+	for k := range r.votes {
+		from, to := k*size, (k+1)*size
+		r.votes[k].reset(r.replies[from:to:to], r.in[from:to:to])
+	}
 	select {
 	case <-r.wake:
 	default:
@@ -50,99 +117,157 @@ func (q *Quorum) newRound(req *server.Request, undo bool) *round {
 	return r
 }
 
-// close ends the caller's interest in the round, which it has locked: late reports are on their
-// own. A round that everybody has reported to is kept for the next operation.
-func (r *round) close() {
-	r.over = true
-	idle := r.flying == 0
+// unref gives up a reference to the round. What nobody uses is kept for the next operation. The
+// caller holds r.mu, which is free after that.
+func (r *round) unref() {
+	r.refs--
+	if r.refs > 0 {
+		r.mu.Unlock()
+		return
+	}
+	r.gen++
+	r.ctx, r.ask, r.after = nil, nil, nil
+	r.try, r.release, r.parting = server.Try{}, server.Release{}, server.Release{}
+	clear(r.batch)
+	clear(r.leases)
+	r.batch, r.leases, r.all = r.batch[:0], r.leases[:0], r.all[:0]
 	r.mu.Unlock()
-	if idle {
-		r.req, r.absent, r.op = server.Request{}, nil, nil
-		r.home.rounds.Put(r)
+	r.home.rounds.Put(r)
+}
+
+// start asks the servers, but for those that are barred, and those that are silent, while a majority
+// can do without them.
+func (r *round) start(bar []bool) {
+	q := r.home
+	now := time.Now()
+	r.mu.Lock()
+	for i, n := range q.nodes {
+		if bar != nil && bar[i] {
+			r.votes[0].cast(i, server.Reply{Err: errLateTry})
+			continue
+		}
+		r.seats[i].state = asked
+		if d := n.silent(now); d > 0 {
+			r.seats[i].state = skipped
+			r.skipped++
+			for k := range r.votes {
+				r.votes[k].replies[i].Err = silentError(d)
+			}
+		}
+	}
+	if r.skipped > 0 && r.votes[0].stuck(r.skipped) {
+		r.admit(asked)
+	}
+	for i := range r.seats {
+		if r.seats[i].state == asked {
+			r.dispatch(i)
+		}
+	}
+	r.mu.Unlock()
+}
+
+// admit puts those that were skipped into another state. The caller holds r.mu, and dispatches them.
+func (r *round) admit(to seatState) {
+	for i := range r.seats {
+		if r.seats[i].state != skipped {
+			continue
+		}
+		r.seats[i].state = to
+		for k := range r.votes {
+			if !r.votes[k].told {
+				r.votes[k].replies[i].Err = nil
+			}
+		}
+	}
+	r.skipped = 0
+}
+
+// askSkipped asks those that were skipped, if the caller still waits. The caller holds r.mu.
+func (r *round) askSkipped() {
+	if r.skipped == 0 || r.end != open {
+		return
+	}
+	var late []int
+	for i := range r.seats {
+		if r.seats[i].state == skipped {
+			late = append(late, i)
+		}
+	}
+	r.admit(spare)
+	for _, i := range late {
+		r.dispatch(i)
 	}
 }
 
-// report hands in the reply of server i. late means that nobody will look at it; past is that of r.
-func (r *round) report(i int, reply server.Reply) (late, past bool) {
+// dispatch starts the goroutine of server i. The caller holds r.mu.
+func (r *round) dispatch(i int) {
+	r.refs++
+	r.home.enter()
+	go r.calls[i]()
+}
+
+// call is the goroutine of server i.
+func (r *round) call(i int) {
+	q := r.home
+	r.ask(r, i)
+	r.mu.Lock()
+	r.seats[i].state = over
+	if c := r.seats[i].over; c != nil {
+		close(c)
+	}
+	r.unref()
+	q.leave()
+}
+
+// report hands in the reply of server i, of a round about one lock. It returns what has become of it.
+func (r *round) report(i int, reply server.Reply) end {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cast(i, reply)
-	if !r.over && (r.decided() || r.flying == r.spare) {
-		select {
-		case r.wake <- struct{}{}:
-		default:
+	v := &r.votes[0]
+	v.cast(i, reply)
+	if r.end == open {
+		r.look(v)
+		if v.decided() {
+			r.signal()
 		}
 	}
-	return r.over, r.past
+	return r.end
 }
 
-// each asks every server but the absent, on a goroutine of its own.
-func (q *Quorum) each(r *round, absent []error, op func(*node, *server.Request) server.Reply) {
-	r.absent, r.op = absent, op
-	for i := range absent {
-		if silent(absent[i]) {
-			r.spare++
-		}
-	}
-	for i, n := range q.nodes {
-		switch {
-		case absent == nil || absent[i] == nil:
-			go r.ask(i, n, op)
-		case !silent(absent[i]):
-			r.report(i, server.Reply{Err: absent[i]})
-		}
+// look asks those that were skipped, if the vote needs them now. The caller holds r.mu.
+func (r *round) look(v *votes) {
+	if r.skipped > 0 && v.stuck(r.skipped) {
+		r.askSkipped()
 	}
 }
 
-func (r *round) ask(i int, n *node, op func(*node, *server.Request) server.Reply) {
-	began := n.begin()
-	reply := op(n, &r.req)
-	n.count(reply)
-	// Close waits for the end of the operation, so what is late has to be undone before that.
-	defer n.end(began, !server.TimedOut(reply.Err))
-	undo := r.undo && reply.Verdict == server.Done
-	queued := reply.Verdict == server.Held && r.req.Channel != ""
-	if late, past := r.report(i, reply); late && undo || past && queued {
-		n.Sweep(&r.req)
+// signal wakes the caller.
+func (r *round) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
 	}
 }
 
 // await returns when the round is decided, when ctx ends, or when the servers have used up their
-// time. It returns those that were left out to the end.
-func (r *round) await(ctx context.Context) (absent []error) {
-	// A server that times out says so itself, in better words; the timer is for a pool that hangs.
-	limit := r.req.Timeout + r.req.ReplicaTimeout + r.req.Timeout/8
-	if r.absent != nil {
+// time. A server that times out says so itself, in better words: the timer is the last resort.
+func (r *round) await(ctx context.Context) {
+	limit := r.bound + r.bound/8
+	r.mu.Lock()
+	patient := r.skipped > 0
+	r.mu.Unlock()
+	if patient {
 		if !r.wait(ctx, minSilence) {
-			r.each(func(i int) { r.report(i, server.Reply{Err: r.absent[i]}) })
-			return r.absent
+			return
 		}
 		// One that was thought to be alive hangs, so those that were thought to hang are needed; often
 		// they were but slow for a moment.
-		r.each(func(i int) { go r.ask(i, r.home.nodes[i], r.op) })
+		r.mu.Lock()
+		r.askSkipped()
+		r.mu.Unlock()
 		limit -= minSilence
 	}
 	r.wait(ctx, limit)
-	return nil
-}
-
-// each calls f for the servers that were left out because they are silent, and could be asked.
-func (r *round) each(f func(i int)) {
-	r.mu.Lock()
-	r.spare = 0
-	select {
-	case <-r.wake: // it may have said that all others have reported, which is not the end now
-		if r.decided() {
-			r.wake <- struct{}{}
-		}
-	default:
-	}
-	r.mu.Unlock()
-	for i, err := range r.absent {
-		if silent(err) {
-			f(i)
-		}
-	}
 }
 
 // wait reports whether d has passed and neither was the round decided nor did ctx end.
@@ -156,4 +281,18 @@ func (r *round) wait(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 	return false
+}
+
+// pending reports whether server i has been asked and has not answered. The caller holds r.mu.
+func (r *round) pending(i int) bool {
+	s := r.seats[i].state
+	return (s == asked || s == spare) && !r.votes[0].in[i]
+}
+
+// ending returns what is closed when the goroutine of server i has ended. The caller holds r.mu.
+func (r *round) ending(i int) <-chan struct{} {
+	if r.seats[i].over == nil {
+		r.seats[i].over = make(chan struct{})
+	}
+	return r.seats[i].over
 }

@@ -1,38 +1,44 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Votes are the replies of the servers to one question, as far as they are in.
+// Votes are the replies of the servers about one lock, as far as they are in. Here stands what a
+// majority is, and what follows from it.
 type votes struct {
 	replies []server.Reply
 	in      []bool // who has voted; guards the element of replies
-	need    int    // a majority
+	need    int    // a majority: any two of them have a server in common
 
-	done, held, missing, taken, failed, permanent, flying int
+	done, held, lapsed, missing, taken, failed, permanent int
+
+	out  int  // how many have not voted yet
+	told bool // extension: the caller knows the outcome, and what comes now counts for nothing
 }
 
-func (v *votes) reset(n int) {
-	if cap(v.replies) < n {
-		v.replies, v.in = make([]server.Reply, n), make([]bool, n)
-	}
-	*v = votes{replies: v.replies[:n], in: v.in[:n], need: n/2 + 1, flying: n}
-	clear(v.replies)
-	clear(v.in)
+// reset starts a new vote among the servers that replies and in have room for.
+func (v *votes) reset(replies []server.Reply, in []bool) {
+	clear(replies)
+	clear(in)
+	n := len(replies)
+	*v = votes{replies: replies, in: in, out: n, need: n/2 + 1}
 }
 
 // cast counts the reply of server i.
 func (v *votes) cast(i int, reply server.Reply) {
 	v.replies[i], v.in[i] = reply, true
-	v.flying--
+	v.out--
 	switch reply.Verdict {
 	case server.Done:
 		v.done++
 	case server.Held:
 		v.held++
+	case server.Lapsed:
+		v.lapsed++
 	case server.Missing:
 		v.missing++
 	case server.Taken:
@@ -51,19 +57,25 @@ func (v *votes) won() bool { return v.done >= v.need }
 // decided reports whether a majority has done as asked; or no longer can, and it is known why: that
 // a server is down is known at once, and must not hide what the others are about to say.
 func (v *votes) decided() bool {
-	if v.won() || v.done+v.flying >= v.need {
+	if v.won() || v.done+v.out >= v.need {
 		return v.won()
 	}
-	spare := len(v.replies) - v.need
-	if v.failed > spare { // whether for good has to be known too
-		return v.permanent > spare || v.permanent+v.flying <= spare
+	rest := len(v.replies) - v.need
+	if v.failed > rest { // whether for good has to be known too
+		return v.permanent > rest || v.permanent+v.out <= rest
 	}
-	return v.failed+v.flying <= spare
+	return v.failed+v.out <= rest
 }
 
-// lease reads the end of the validity, and the fence, off the votes that were won.
-func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
-	var sent time.Time
+// stuck reports whether those that were asked can't decide any more without those that were
+// skipped: too many have failed, or all have answered and are not agreed.
+func (v *votes) stuck(skipped int) bool {
+	working := len(v.replies) - skipped - v.failed
+	return !v.decided() && (working < v.need || v.out == skipped)
+}
+
+// lease reads the beginning and the end of the validity, and the fence, off the votes that were won.
+func (v *votes) lease(ttl time.Duration) (sent, until time.Time, fence int64) {
 	for i, reply := range v.replies {
 		if !v.in[i] || reply.Verdict != server.Done {
 			continue
@@ -73,11 +85,21 @@ func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
 		}
 		fence = max(fence, reply.Fence)
 	}
-	return sent.Add(ttl - Drift(ttl)), fence
+	return sent, sent.Add(ttl - Drift(ttl)), fence
 }
 
-// ended is the outcome of an extension or a release: nil, or a *Failure.
-func (v *votes) ended() error {
+// arrived is when the ticket that a release has queued did so: the earliest, on the servers' clocks.
+func (v *votes) arrived() (at int64) {
+	for i, reply := range v.replies {
+		if v.in[i] && reply.Arrived != 0 && (at == 0 || reply.Arrived < at) {
+			at = reply.Arrived
+		}
+	}
+	return at
+}
+
+// ended is the outcome of an extension, a release or a raise: nil if it was won.
+func (v *votes) ended() *Failure {
 	n := len(v.replies)
 	switch {
 	case v.won():
@@ -98,10 +120,24 @@ func (v *votes) lost() *Failure {
 	switch {
 	case n-v.permanent < v.need:
 		return v.failure(Refused)
-	case n-v.failed-v.flying < v.need && v.held < v.need:
+	case v.lapsed >= v.need:
+		return v.failure(Lapsed)
+	case n-v.failed-v.out < v.need && v.held+v.lapsed < v.need:
 		return v.failure(Unavailable)
 	}
 	return v.failure(Contended)
+}
+
+// late is the outcome of a try that was won, and that counts for nothing because of err.
+func (v *votes) late(err error) *Failure {
+	f := v.failure(Unavailable)
+	for i, reply := range v.replies {
+		if v.in[i] && reply.Verdict == server.Done {
+			f.Nodes = append(f.Nodes, NodeFailure{i, err})
+		}
+	}
+	slices.SortFunc(f.Nodes, func(a, b NodeFailure) int { return a.Node - b.Node })
+	return f
 }
 
 // failure collects what the servers said.
@@ -109,17 +145,12 @@ func (v *votes) failure(kind Kind) *Failure {
 	f := &Failure{Kind: kind}
 	for i, reply := range v.replies {
 		switch {
-		case !v.in[i]:
+		case !v.in[i] && reply.Err == nil:
 			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})
-		case reply.Verdict == server.Failed:
+		case !v.in[i] || reply.Verdict == server.Failed:
 			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
 		case reply.Verdict == server.Held:
-			if f.Holder == "" || reply.Left > f.Left {
-				f.Holder, f.Left = reply.Holder, reply.Left
-			}
-			if reply.Waiting >= f.Waiting {
-				f.Waiting, f.Now, f.Sent = reply.Waiting, reply.Now, reply.Sent
-			}
+			f.heard(reply)
 		}
 	}
 	return f

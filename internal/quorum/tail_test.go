@@ -1,0 +1,169 @@
+package quorum_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/quorum"
+)
+
+// Unlock has returned, two servers have the release still to come, and two others go down now: only who
+// waits for the release can have the lock.
+func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		virtual(t, 5, func(t *testing.T, c *cluster) {
+			k := try("k")
+			g := c.take(k)
+			synctest.Wait()
+			c.on(only("release", slow(10*time.Millisecond)), 3, 4)
+			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+			won(t, failure)
+			require.NotNil(t, released.Tail)
+			c.on(cut, 0, 1)
+			tail := released.Tail
+			if !waits {
+				tail = nil
+			}
+			began := time.Now()
+			next := try("k")
+			g, failure = c.q.Acquire(t.Context(), next, tail)
+			c.on(nil, 0, 1)
+			if !waits {
+				failed(t, failure, quorum.Contended)
+				return
+			}
+			won(t, failure)
+			assert.Equal(t, 10*time.Millisecond, time.Since(began))
+			c.q.Undo(releaseOf(next), g)
+		})
+	}
+}
+
+func TestAReleaseThatAllHaveAnsweredHasNoTail(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		c.on(slow(time.Millisecond), 0, 1, 2)
+		synctest.Wait()
+		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		won(t, failure)
+		// All answer at one moment; who is not in yet is a matter of luck, and over at once.
+		synctest.Wait()
+		_, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		won(t, failure)
+
+		c.on(cut, 2)
+		c.on(slow(time.Millisecond), 0, 1)
+		c.q.Undo(releaseOf(k), quorum.Grant{})
+		time.Sleep(time.Second)
+		c.on(nil, 2)
+		c.set("j", "ours", 0, 1)
+		j := try("j")
+		j.Token = "ours"
+		c.on(slow(time.Millisecond), 1)
+		released, failure = c.q.Release(t.Context(), releaseOf(j), quorum.Grant{})
+		won(t, failure)
+		assert.Nil(t, released.Tail)
+		c.on(nil, 0, 1)
+	})
+}
+
+// The try before has its answer still to come on one server: its late win is part of the release.
+func TestTheNextTryWaitsForALateWinnerOfTheHoldBefore(t *testing.T) {
+	virtual(t, 5, func(t *testing.T, c *cluster) {
+		c.on(slow(20*time.Millisecond), 3, 4)
+		k := try("k")
+		released, failure := c.q.Release(t.Context(), releaseOf(k), c.take(k))
+		won(t, failure)
+		time.Sleep(15 * time.Millisecond)
+		require.Equal(t, 2, c.holders(k.Lock))
+		c.on(hung, 0, 1)
+		next := try("k")
+		g, failure := c.q.Acquire(t.Context(), next, released.Tail)
+		won(t, failure)
+		c.on(nil, 0, 1, 3, 4)
+		c.q.Undo(releaseOf(next), g)
+		time.Sleep(time.Second)
+		assert.Zero(t, c.holders(k.Lock))
+	})
+}
+
+// A release that hangs is waited for no longer than a try may take, and the others do not wait for it.
+func TestAHungReleaseDoesNotHoldTheNextTryBack(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		synctest.Wait()
+		c.on(hung, 2)
+		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		won(t, failure)
+		began := time.Now()
+		next := try("k")
+		_, failure = c.q.Acquire(t.Context(), next, released.Tail)
+		won(t, failure)
+		assert.Zero(t, time.Since(began))
+
+		c.on(hung, 1)
+		_, failure = c.q.Acquire(t.Context(), try("j"), released.Tail)
+		failed(t, failure, quorum.Unavailable)
+		assert.LessOrEqual(t, time.Since(began), timeout*9/8)
+		c.on(nil, 1, 2)
+	})
+}
+
+func TestAWaitForTheReleaseBeforeEndsWithTheContext(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		synctest.Wait()
+		c.on(hung, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		released, failure := c.q.Release(ctx, releaseOf(k), g)
+		failed(t, failure, quorum.Unavailable)
+		c.on(nil, 0, 1, 2)
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		next := try("k")
+		began := time.Now()
+		_, failure = c.q.Acquire(ctx, next, released.Tail)
+		failed(t, failure, quorum.Unavailable)
+		assert.Equal(t, 10*time.Millisecond, time.Since(began))
+		time.Sleep(time.Second)
+		assert.Zero(t, c.nodes[0].times("acquire")-1, "nobody wants the lock any more")
+		assert.Zero(t, c.holders(k.Lock))
+	})
+}
+
+// The tries that wait for one release after another must not add up, nor be forgotten on the way.
+func TestATailIsHandedOnByWhoNeverAskedTheServer(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		synctest.Wait()
+		c.on(only("release", slow(timeout/2)), 2)
+		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		won(t, failure)
+		for range 50 {
+			next := try("k")
+			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			won(t, failure)
+			released, failure = c.q.Release(t.Context(), releaseOf(next), g)
+			won(t, failure)
+			require.NotNil(t, released.Tail)
+			time.Sleep(time.Millisecond)
+		}
+		assert.Less(t, c.nodes[2].times("acquire"), 3)
+		c.on(hung, 0)
+		last := try("k")
+		g, failure = c.q.Acquire(t.Context(), last, released.Tail)
+		won(t, failure)
+		c.on(nil, 0, 2)
+		c.q.Undo(releaseOf(last), g)
+	})
+}
