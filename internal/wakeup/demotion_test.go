@@ -1,0 +1,94 @@
+package wakeup_test
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/wakeup"
+)
+
+// follow returns a pool whose new connections lead to wherever the returned pointer says.
+func follow(t *testing.T, addr string, opts ...redis.DialOption) (*redis.Pool, *atomic.Pointer[string]) {
+	primary := new(atomic.Pointer[string])
+	primary.Store(&addr)
+	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", *primary.Load(), opts...) }}
+	t.Cleanup(func() { p.Close() })
+	return p, primary
+}
+
+func replicaOf(t *testing.T, s, primary *redistest.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	s.Do("REPLICAOF", host, port)
+}
+
+// A replica passes on what is published at its primary, and its primary does not count who listens
+// there: it would hand the lock to the next one.
+func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
+	a, b := redistest.Real(t), redistest.Real(t)
+	pool, primary := follow(t, a.Addr())
+	s := server.New(pool)
+	defer s.Close(time.Minute)
+	h := wakeup.NewHub([]*server.Server{s})
+	defer h.Close(time.Minute)
+	w := h.Join("w")
+	defer w.Leave()
+	require.True(t, h.Listen(t.Context()))
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	assert.Equal(t, 1, listeners(t, a, h))
+	rel := &server.Release{Lock: server.Lock{Key: "k", Token: "t", Timeout: 10 * time.Second}}
+	require.Equal(t, server.Missing, s.Release(t.Context(), rel).Verdict) // leaves a connection in the pool
+
+	replicaOf(t, a, b)
+	address := b.Addr()
+	primary.Store(&address)
+	lock := &server.Try{Lock: rel.Lock, TTL: time.Minute, Fences: 1}
+	redistest.Wait(t, "a command meets the demoted server, and the listener moves", func() bool {
+		s.Acquire(t.Context(), lock)
+		return listeners(t, b, h) == 1 && listeners(t, a, h) == 0
+	})
+	redistest.Wait(t, "it is up", h.Listening)
+	assert.Equal(t, uint64(1), h.Drops())
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake(), "messages may have been lost")
+	b.Do("PUBLISH", h.Channel(), "7 w")
+	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 7 })
+}
+
+func TestAReplicaIsNoPlaceToListen(t *testing.T) {
+	a, b := redistest.Real(t), redistest.Real(t)
+	replicaOf(t, a, b)
+	pool, primary := follow(t, a.Addr())
+	h := newHub(t, pool)
+	w := h.Join("w")
+	defer w.Leave()
+	assert.False(t, h.Listen(t.Context()))
+	assert.Empty(t, w.Wake())
+	assert.Zero(t, h.Drops(), "it was not subscribed")
+	address := b.Addr()
+	primary.Store(&address)
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	assert.True(t, h.Listening())
+}
+
+// ROLE is a command that a user of locks need not have.
+func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "lock", "on", ">secret", "~*", "&*", "+@all", "-role")
+	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))
+	h := newHub(t, pool)
+	w := h.Join("w")
+	defer w.Leave()
+	assert.True(t, h.Listen(t.Context()))
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	s.Do("PUBLISH", h.Channel(), "7 w")
+	assert.Equal(t, wakeup.Wake{Fence: 7, Granted: true}, <-w.Wake())
+}

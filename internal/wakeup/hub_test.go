@@ -1,0 +1,262 @@
+package wakeup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/wakeup"
+)
+
+// TestMain looks for goroutines that outlive the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for end := time.Now().Add(20 * time.Second); code == 0; time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		if !strings.Contains(stacks, "internal/wakeup.(*listener)") && !strings.Contains(stacks, "internal/server.") {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", stacks)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// newHub returns a Hub that is closed at the end of the test.
+func newHub(t *testing.T, pools ...server.Pool) *wakeup.Hub {
+	servers := make([]*server.Server, len(pools))
+	for i, p := range pools {
+		servers[i] = server.New(p)
+	}
+	h := wakeup.NewHub(servers)
+	t.Cleanup(func() { h.Close(time.Minute) })
+	return h
+}
+
+// listeners returns how many connections listen to the Hub's channel.
+func listeners(t *testing.T, s *redistest.Server, h *wakeup.Hub) int {
+	t.Helper()
+	v, err := redis.Values(s.Do("PUBSUB", "NUMSUB", h.Channel()), nil)
+	require.NoError(t, err)
+	n, err := redis.Int(v[1], nil)
+	require.NoError(t, err)
+	return n
+}
+
+func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
+	s := redistest.Start(t)
+	h := newHub(t, s.Pool())
+	w, other := h.Join("a name with spaces"), h.Join("other")
+	require.True(t, h.Listen(context.Background()))
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake(), "what was published before is lost: look")
+	assert.Equal(t, wakeup.Wake{}, <-other.Wake())
+	for _, rubbish := range []string{"", " ", "7", "7 ", "other", "x other", "7  other", "7 nobody"} {
+		s.Do("PUBLISH", h.Channel(), rubbish)
+	}
+	s.Do("PUBLISH", h.Channel(), "7 a name with spaces")
+	assert.Equal(t, wakeup.Wake{Fence: 7, Granted: true}, <-w.Wake())
+	assert.Empty(t, other.Wake())
+	for i := range 3 {
+		s.Do("PUBLISH", h.Channel(), fmt.Sprintf("%d a name with spaces", i))
+	}
+	s.Do("PUBLISH", h.Channel(), "0 other")
+	assert.Equal(t, wakeup.Wake{Granted: true}, <-other.Wake(), "without fencing")
+	assert.Equal(t, wakeup.Wake{Fence: 2, Granted: true}, <-w.Wake(), "the newest counts")
+	assert.Empty(t, w.Wake())
+	w.Leave()
+	other.Leave()
+}
+
+func TestHubListensAgainAfterABreakAndHasWaitersLook(t *testing.T) {
+	s := redistest.Real(t)
+	h := newHub(t, s.Pool())
+	w := h.Join("w")
+	for i := range uint64(5) {
+		redistest.Wait(t, "the waiter is told to look, and messages arrive", func() bool {
+			return (<-w.Wake() == wakeup.Wake{}) && h.Listening()
+		})
+		assert.Equal(t, i, h.Drops())
+		assert.Equal(t, 1, listeners(t, s, h))
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		redistest.Wait(t, "the break is noticed", func() bool { return h.Drops() > i })
+	}
+	w.Leave()
+}
+
+// What was published while nobody listened is lost: the waiter looks when the break comes, not only
+// when it is mended.
+func TestAWaiterLooksWhenTheSubscriptionIsLost(t *testing.T) {
+	s := redistest.Real(t)
+	h := newHub(t, s.Pool())
+	w := h.Join("w")
+	require.True(t, h.Listen(t.Context()))
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	s.Kill()
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	assert.False(t, h.Listening())
+	assert.Equal(t, uint64(1), h.Drops())
+	w.Leave()
+}
+
+// A grant says more than that something may have been missed.
+func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
+	s := redistest.Real(t)
+	h := newHub(t, s.Pool())
+	w, other := h.Join("w"), h.Join("other")
+	require.True(t, h.Listen(t.Context()))
+	<-w.Wake()
+	<-other.Wake()
+	s.Do("PUBLISH", h.Channel(), "7 w")
+	s.Do("PUBLISH", h.Channel(), "7 other")
+	<-other.Wake()
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	<-other.Wake()
+	assert.Equal(t, wakeup.Wake{Fence: 7, Granted: true}, <-w.Wake())
+	w.Leave()
+	other.Leave()
+}
+
+func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, p := redistest.Virtual(t)
+		h := newHub(t, p)
+		h.Join("first").Leave()
+		w := h.Join("w")
+		time.Sleep(time.Minute) // virtual
+		assert.Len(t, m.PubSubChannels("*"), 1, "it listens while somebody waits")
+		w.Leave()
+		time.Sleep(4 * time.Second) // virtual
+		assert.Len(t, m.PubSubChannels("*"), 1, "and a little longer")
+		h.Join("again").Leave()
+		time.Sleep(4 * time.Second) // virtual
+		assert.Len(t, m.PubSubChannels("*"), 1)
+		time.Sleep(2 * time.Second) // virtual
+		synctest.Wait()
+		assert.Empty(t, m.PubSubChannels("*"))
+		assert.False(t, h.Listening())
+		w = h.Join("later")
+		require.True(t, h.Listen(t.Context()))
+		assert.Len(t, m.PubSubChannels("*"), 1)
+		w.Leave()
+	})
+}
+
+func TestHubThatIsStartedAndStoppedAllTheTimeListensInTheEnd(t *testing.T) {
+	s := redistest.Start(t)
+	for range 30 {
+		h := newHub(t, s.Pool())
+		w := h.Join("w")
+		if !h.Listen(t.Context()) {
+			t.Fatal("not listening")
+		}
+		w.Leave()
+		h.Close(time.Minute)
+		assert.False(t, h.Listening())
+		h.Join("too late").Leave()
+		assert.False(t, h.Listen(t.Context()), "nobody waits for a Hub that is closed")
+		redistest.Wait(t, "the connection is closed", func() bool { return listeners(t, s, h) == 0 })
+	}
+}
+
+func TestHubHearsAMajority(t *testing.T) {
+	a, b, dead := redistest.Start(t), redistest.Start(t), redistest.FreeAddr(t)
+	down := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }}
+	h := newHub(t, down, a.Pool(), b.Pool())
+	w := h.Join("w")
+	assert.True(t, h.Listen(t.Context()), "two of three are enough")
+	w.Leave()
+	h = newHub(t, down, down, b.Pool())
+	w = h.Join("w")
+	assert.False(t, h.Listen(t.Context()), "and it is known when there won't be as many")
+	w.Leave()
+}
+
+func TestListenEndsWithItsContext(t *testing.T) {
+	s := redistest.Real(t)
+	s.Pause()
+	defer s.Resume()
+	h := newHub(t, s.Pool())
+	defer h.Join("w").Leave()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.False(t, h.Listen(ctx))
+}
+
+// plain is a pool of somebody's own, which can't be asked for a connection beside it.
+type plain struct{ *redis.Pool }
+
+type conn struct{ redis.Conn } // has no timeouts
+
+func (p plain) Get() redis.Conn { return p.Pool.Get() }
+
+type untimed struct{ pool *redis.Pool }
+
+func (p untimed) Get() redis.Conn { return conn{p.pool.Get()} }
+
+func TestConnectionBorrowedFromAPoolGoesBackUnsubscribed(t *testing.T) {
+	s := redistest.Start(t)
+	for _, p := range []server.Pool{plain{s.Pool()}, untimed{s.Pool()}} {
+		h := newHub(t, p)
+		w := h.Join("w")
+		require.True(t, h.Listen(t.Context()))
+		s.Do("PUBLISH", h.Channel(), "2 w")
+		redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 2 })
+		h.Close(time.Minute)
+		redistest.Wait(t, "nobody listens", func() bool { return listeners(t, s, h) == 0 })
+		c := p.Get()
+		pong, err := redis.String(c.Do("PING"))
+		require.NoError(t, err)
+		assert.Equal(t, "PONG", pong)
+		c.Close()
+	}
+}
+
+func TestCloseWaitsForAServerThatHangsNoLongerThanItWasTold(t *testing.T) {
+	s := redistest.Real(t)
+	h := newHub(t, plain{s.Pool()})
+	h.Join("w")
+	require.True(t, h.Listen(t.Context()))
+	s.Pause()
+	closed := make(chan struct{})
+	go func() {
+		h.Close(10 * time.Millisecond)
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("Close waits for the server")
+	}
+	s.Resume()
+}
+
+func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int32
+		h := newHub(t, &redis.Pool{Dial: func() (redis.Conn, error) {
+			dials.Add(1)
+			return nil, errors.New("no")
+		}})
+		w := h.Join("w")
+		time.Sleep(time.Minute) // virtual
+		assert.Less(t, dials.Load(), int32(70))
+		assert.Greater(t, dials.Load(), int32(50))
+		w.Leave()
+	})
+}

@@ -1,0 +1,261 @@
+package wakeup
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A listener is the subscriber connection to one server. It has a goroutine while it is started,
+// which connects again and again when the connection breaks.
+//
+//	down ─ start ─→ dialling ─ subscribed ─→ up
+//	  ↑                │  ↑                  │
+//	  ├ failed ────────┘  └ demoted ─────────┤
+//	  └ stop, broken ────────────────────────┘
+//
+// What is down because it failed or broke is dialled again after a while, and stays down until it
+// is up: nobody waits for it.
+type listener struct {
+	hub    *Hub
+	server *server.Server
+
+	// These are protected by hub.mu.
+	state  state
+	cancel context.CancelFunc // not nil: started
+	done   chan struct{}      // closed when the goroutine, and those before it, have ended
+	cut    context.CancelFunc // ends the connection that there is
+}
+
+type state int
+
+const (
+	down     state = iota // stopped, or the last try to connect has failed, or the connection broke
+	dialling              // started, or demoted, and we do not know yet
+	up                    // subscribed
+)
+
+const (
+	dialTimeout  = 5 * time.Second
+	pingInterval = 2 * time.Second // a server that does not even answer this is given up after three
+	minRedial    = 20 * time.Millisecond
+	maxRedial    = time.Second
+)
+
+// start starts the goroutine, if there is none. The caller holds hub.mu.
+func (l *listener) start() {
+	if l.cancel != nil {
+		return
+	}
+	previous := l.done
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(context.Background())
+	l.done = make(chan struct{})
+	l.change(dialling)
+	go l.run(ctx, previous, l.done)
+}
+
+// stop ends the goroutine, without waiting for it. The caller holds hub.mu.
+func (l *listener) stop() {
+	if l.cancel == nil {
+		return
+	}
+	l.cancel()
+	l.cancel, l.cut = nil, nil
+	l.change(down)
+}
+
+// demoted has the listener dial again: its server is a replica now, and the primary, where locks are
+// handed over, is elsewhere. One that is about to ask for the server's role finds out by itself.
+func (l *listener) demoted() {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if l.cut == nil {
+		return
+	}
+	l.cut()
+	l.cut = nil
+	l.change(dialling)
+}
+
+// change tells of another state. Waiters look again when we hear the server, as messages may have been
+// lost before, and when we hear it no longer. The caller holds hub.mu.
+func (l *listener) change(s state) {
+	before := l.state
+	if before == s {
+		return
+	}
+	l.state = s
+	close(l.hub.changed)
+	l.hub.changed = make(chan struct{})
+	if before == up {
+		l.hub.drops++
+	}
+	if before == up || s == up {
+		l.hub.alarm()
+	}
+}
+
+// set is change for the goroutine, which has nothing to say after it was stopped: another may have
+// been started since.
+func (l *listener) set(ctx context.Context, s state) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if ctx.Err() == nil {
+		l.change(s)
+	}
+}
+
+// hold notes how to end the connection that there is, if any.
+func (l *listener) hold(ctx context.Context, cut context.CancelFunc) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if ctx.Err() == nil {
+		l.cut = cut
+	}
+}
+
+func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<- struct{}) {
+	defer close(done)
+	if previous != nil {
+		<-previous
+	}
+	wait := minRedial
+	for ctx.Err() == nil {
+		subscribed, demoted := l.listen(ctx)
+		if !demoted {
+			l.set(ctx, down)
+			if subscribed {
+				wait = minRedial
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		wait = min(2*wait, maxRedial)
+	}
+}
+
+// listen subscribes and passes messages on until the connection breaks. It reports whether it had
+// been subscribed, and whether a demotion ended it.
+func (l *listener) listen(ctx context.Context) (subscribed, demoted bool) {
+	soon, cancel := context.WithTimeout(ctx, dialTimeout)
+	conn, borrowed, err := l.server.Dial(soon)
+	cancel()
+	if err != nil {
+		return false, false
+	}
+	defer conn.Close()
+	if borrowed {
+		defer discard(conn)
+	}
+	reading, cut := context.WithCancel(ctx)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer cut()
+	l.hold(ctx, cut)
+	defer l.hold(ctx, nil)
+	if conn.Send("ROLE") != nil || conn.Send("SUBSCRIBE", l.hub.channel) != nil || conn.Flush() != nil {
+		return false, reading.Err() != nil && ctx.Err() == nil
+	}
+	writing.Go(func() { write(reading, conn, borrowed) })
+	subscribed = l.hear(ctx, reading, conn)
+	return subscribed, reading.Err() != nil && ctx.Err() == nil
+}
+
+// hear reads the answers to ROLE and SUBSCRIBE, and then what is published. It reports whether it was
+// subscribed.
+func (l *listener) hear(ctx, reading context.Context, conn redis.Conn) (subscribed bool) {
+	role, err := receive(conn, 3*pingInterval)
+	if replica(role) || err != nil && !errors.As(err, new(redis.Error)) {
+		return false
+	}
+	for {
+		reply, err := receive(conn, 3*pingInterval)
+		if err != nil {
+			return subscribed
+		}
+		parts, _ := reply.([]any)
+		if len(parts) != 3 {
+			continue // a pong
+		}
+		kind, _ := parts[0].([]byte)
+		switch string(kind) {
+		case "subscribe":
+			subscribed = true
+			l.subscribed(ctx, reading)
+		case "message":
+			payload, _ := parts[2].([]byte)
+			l.hub.deliver(string(payload))
+		case "unsubscribe":
+			return subscribed
+		}
+	}
+}
+
+// subscribed notes that the listener is up, unless it was told to dial again since.
+func (l *listener) subscribed(ctx, reading context.Context) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if ctx.Err() == nil && reading.Err() == nil {
+		l.change(up)
+	}
+}
+
+// replica reports whether an answer to ROLE says so. A replica is no place to listen: locks are handed
+// over at the primary. An answer that is not understood, or denied, passes.
+func replica(role any) bool {
+	parts, _ := role.([]any)
+	if len(parts) == 0 {
+		return false
+	}
+	word, _ := parts[0].([]byte)
+	return string(word) == "slave" || string(word) == "replica"
+}
+
+// write makes the server say something now and then, so that a dead connection is noticed, and ends
+// the reading when ctx ends, which does not hear of it in any other way. A connection that is not
+// ours must not be closed while somebody reads from it, so the server is asked for a last word.
+func write(ctx context.Context, conn redis.Conn, borrowed bool) {
+	ticker := time.NewTicker(pingInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if conn.Send("PING") != nil || conn.Flush() != nil {
+				return
+			}
+		case <-ctx.Done():
+			if !borrowed {
+				conn.Close()
+			} else if conn.Send("UNSUBSCRIBE") == nil {
+				_ = conn.Flush() // if it fails, the reading has failed as well
+			}
+			return
+		}
+	}
+}
+
+// receive reads the next reply, for ever if the connection knows no timeouts.
+func receive(conn redis.Conn, d time.Duration) (any, error) {
+	if c, ok := conn.(redis.ConnWithTimeout); ok {
+		return c.ReceiveWithTimeout(d)
+	}
+	return conn.Receive()
+}
+
+// discard breaks a connection before it goes back to its pool: one that was subscribed is of no use to
+// others, and redigo would wait without limit for a server to say so.
+func discard(conn redis.Conn) {
+	if c, ok := conn.(redis.ConnWithTimeout); ok {
+		_, _ = c.ReceiveWithTimeout(time.Nanosecond)
+	}
+}
