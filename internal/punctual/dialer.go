@@ -148,9 +148,6 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, err
 	}
 	s := &socket{Conn: netConn(bare)}
-	if deadline, ok := ctx.Deadline(); ok {
-		s.limit(deadline, true)
-	}
 	stop := context.AfterFunc(ctx, s.interrupt)
 	opts := append(append([]redis.DialOption(nil), d.opts...),
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return s, nil }))
@@ -164,7 +161,6 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		conn.Close()
 		return nil, ctx.Err()
 	}
-	s.limit(time.Time{}, true)
 	return conn, nil
 }
 
