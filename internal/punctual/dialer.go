@@ -39,10 +39,10 @@ func NewDialer(network, address string, opts ...redis.DialOption) *Dialer {
 	return &Dialer{network: network, address: address, opts: opts, plain: plain, mask: discreet}
 }
 
-// Mask has f look at the errors of dialling before anybody else does, to take out what they must not show. It
-// returns d, and has to be called before d is used.
+// Mask has f take out of the errors of dialling what they must not show. It returns d, and has to be called before d
+// is used. What a server quotes of the arguments of a command is cut off without it.
 func (d *Dialer) Mask(f func(error) error) *Dialer {
-	d.mask = func(err error) error { return discreet(f(err)) }
+	d.mask = func(err error) error { return f(discreet(err)) }
 	return d
 }
 
