@@ -51,10 +51,11 @@ func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 //
 // A ctx that ends in the moment in which the reply arrives breaks the connection as well, but not the reply.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	deadline, stop, err := c.begin(ctx, true)
+	deadline, stop, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c.ctx, c.socket.onEnd = ctx, c.undo
 	var reply any
 	if deadline.IsZero() {
 		reply, err = c.redigo.Do(command, args...)
@@ -63,13 +64,13 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any,
 	}
 	c.unread.Store(0)
 	c.ctx, c.socket.onEnd = nil, nil
-	c.finish(stop, true)
+	c.finish(stop)
 	return reply, c.explain(ctx, deadline, err)
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	deadline, stop, err := c.begin(ctx, false)
+	deadline, stop, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +81,12 @@ func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 		reply, err = c.redigo.ReceiveWithTimeout(0)
 	}
 	c.received()
-	c.finish(stop, false)
+	c.finish(stop)
 	return reply, c.explain(ctx, deadline, err)
 }
 
-// begin has the connection end with ctx from here on, for reading, and for writing if both.
-func (c *Conn) begin(ctx context.Context, both bool) (deadline time.Time, stop func() bool, err error) {
+// begin has the connection end with ctx from here on.
+func (c *Conn) begin(ctx context.Context) (deadline time.Time, stop func() bool, err error) {
 	if c.socket.over() {
 		return deadline, nil, errCut
 	}
@@ -99,11 +100,8 @@ func (c *Conn) begin(ctx context.Context, both bool) (deadline time.Time, stop f
 		}
 		return deadline, nil, err
 	}
-	if both {
-		c.ctx, c.socket.onEnd = ctx, c.undo
-	}
 	if !deadline.IsZero() {
-		c.socket.limit(deadline, both)
+		c.socket.limit(deadline)
 	}
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, c.interrupt)
@@ -113,12 +111,12 @@ func (c *Conn) begin(ctx context.Context, both bool) (deadline time.Time, stop f
 
 // finish takes back what begin has done. If the interruption is under way it may hit at any time from now on, so
 // the connection has ended, lest it hits what comes later.
-func (c *Conn) finish(stop func() bool, both bool) {
+func (c *Conn) finish(stop func() bool) {
 	if stop != nil && !stop() {
 		c.socket.interrupt()
 		return
 	}
-	c.socket.limit(time.Time{}, both)
+	c.socket.limit(time.Time{})
 }
 
 // explain returns the error of an operation: what ctx says if that has cut it short.

@@ -20,6 +20,7 @@ type socket struct {
 	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
 
 	mu    sync.Mutex // protects what follows, and orders the setting of deadlines
+	bound time.Time  // of the operation; zero: none
 	read  deadline
 	write deadline
 	ended bool      // nothing is read any more, and nothing written after grace
@@ -28,9 +29,8 @@ type socket struct {
 
 // A deadline is that of one direction. Zero times are no limit.
 type deadline struct {
-	want  time.Time // what redigo or TLS have asked for
-	bound time.Time // of the operation
-	set   time.Time // what the system has
+	want time.Time // what redigo or TLS have asked for
+	set  time.Time // what the system has
 }
 
 const (
@@ -131,8 +131,8 @@ func (s *socket) end(d *deadline) time.Time {
 		return s.grace
 	case s.ended:
 		return past
-	case d.want.IsZero() || !d.bound.IsZero() && d.bound.Before(d.want):
-		return d.bound
+	case d.want.IsZero() || !s.bound.IsZero() && s.bound.Before(d.want):
+		return s.bound
 	}
 	return d.want
 }
@@ -146,13 +146,10 @@ func (s *socket) apply(d *deadline, t time.Time) error {
 	return s.Conn.SetWriteDeadline(t)
 }
 
-// limit bounds what is read, and written if both, by the deadline of an operation; zero lifts that.
-func (s *socket) limit(t time.Time, both bool) {
+// limit bounds what is read and written by the deadline of an operation; zero lifts that.
+func (s *socket) limit(t time.Time) {
 	s.mu.Lock()
-	s.read.bound = t
-	if both {
-		s.write.bound = t
-	}
+	s.bound = t
 	s.mu.Unlock()
 }
 
