@@ -215,7 +215,7 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	}
 	wait := func(n int) {
 		redistest.Wait(t, "all wait and listen, or something was refused", func() bool {
-			waiting, _ := redis.Int(s.Do("ZCARD", "{"+name+"}:queue"), nil)
+			waiting, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{"+name+"}", 0, 3e15), nil)
 			listening, _ := redis.Strings(s.Do("PUBSUB", "CHANNELS", "redimutex:*"), nil)
 			return waiting == n && len(listening) >= n || len(denials(t, s)) > 0
 		})

@@ -326,22 +326,29 @@ func TestForeignKeyWithoutTTLIsTold(t *testing.T) {
 	assert.ErrorContains(t, err, "never expires")
 }
 
-func TestStringShowsStateAndNoToken(t *testing.T) {
+func TestAPrintedMutexShowsNoToken(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "orders", redimutex.WithOwner("me"))
+	m := newMutex(t, redistest.Start(t).Pool(), "orders", redimutex.WithOwner("me"))
 	assert.Equal(t, "orders", m.Key())
-	assert.Equal(t, `Mutex("orders", unlocked)`, m.String())
 	m.Lock()
-	l := m.Lease()
-	for _, text := range []string{m.String(), fmt.Sprint(m)} {
-		assert.Contains(t, text, `"orders", locked for another`)
-		assert.NotContains(t, text, l.Token()[:36])
+	defer m.Unlock()
+	for _, format := range []string{"%v", "%+v", "%#v"} {
+		assert.NotContains(t, fmt.Sprintf(format, m), m.Lease().Token()[:36])
 	}
-	s.Do("DEL", "orders")
-	require.ErrorIs(t, l.Extend(t.Context(), time.Second), redimutex.ErrLost)
-	assert.Equal(t, `Mutex("orders", lost)`, m.String())
-	assert.Error(t, m.UnlockContext(t.Context()))
+}
+
+func TestAZeroMutexSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(*redimutex.Mutex){
+		"Lock": (*redimutex.Mutex).Lock, "Unlock": (*redimutex.Mutex).Unlock,
+		"TryLock": func(m *redimutex.Mutex) { m.TryLock() },
+		"Do": func(m *redimutex.Mutex) {
+			_ = m.Do(t.Context(), func(context.Context) error { return nil })
+		},
+	} {
+		assert.PanicsWithValue(t, "redimutex: a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex",
+			func() { use(new(redimutex.Mutex)) }, name)
+	}
 }
 
 func TestIdleMutexCostsNoGoroutine(t *testing.T) {

@@ -27,8 +27,8 @@ type config struct {
 	trace       *Trace
 	logger      *slog.Logger
 
-	// As given; 0: not given, so that it depends on the TTL.
-	givenPoll, givenNodeTimeout time.Duration
+	// As given; nil: not given, so that it depends on the TTL.
+	givenPoll, givenNodeTimeout *time.Duration
 }
 
 const (
@@ -56,14 +56,12 @@ func (c *config) check() {
 	t := &c.terms
 	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
-	if c.poll = c.givenPoll; c.poll == 0 {
-		c.poll = min(defaultPoll, t.TTL/2)
-	}
-	must(c.poll < t.TTL, "WithPollInterval(%v): has to be less than the TTL, which is %v", c.poll, t.TTL)
-	if t.NodeTimeout = c.givenNodeTimeout; t.NodeTimeout == 0 {
-		t.NodeTimeout = min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2)
-	}
-	must(t.NodeTimeout < t.TTL, "WithNodeTimeout(%v): has to be less than the TTL, which is %v", t.NodeTimeout, t.TTL)
+	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
+	must(c.poll > 0 && c.poll < t.TTL,
+		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
+	t.NodeTimeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2))
+	must(t.NodeTimeout > 0 && t.NodeTimeout < t.TTL,
+		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.NodeTimeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
 	must(t.NodeTimeout+t.ReplicaTimeout < t.TTL,
@@ -74,6 +72,14 @@ func (c *config) check() {
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
 	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)
 	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
+}
+
+// given returns what was given, or else the default.
+func given(d *time.Duration, otherwise time.Duration) time.Duration {
+	if d != nil {
+		return *d
+	}
+	return otherwise
 }
 
 // must panics with the sentence unless ok.
@@ -90,8 +96,7 @@ func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL
 // if that is less. With several servers each wait is varied at random by half, up and down.
 func WithPollInterval(d time.Duration) Option {
-	must(d > 0, "WithPollInterval(%v): has to be more than 0", d)
-	return func(c *config) { c.givenPoll = d }
+	return func(c *config) { c.givenPoll = &d }
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try,
@@ -178,8 +183,7 @@ func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = l
 // WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
 // the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
 func WithNodeTimeout(d time.Duration) Option {
-	must(d > 0, "WithNodeTimeout(%v): has to be more than 0", d)
-	return func(c *config) { c.givenNodeTimeout = d }
+	return func(c *config) { c.givenNodeTimeout = &d }
 }
 
 // WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of

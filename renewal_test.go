@@ -169,34 +169,6 @@ func TestLossIsToldInTimeWhileARenewalHangs(t *testing.T) {
 	})
 }
 
-func TestReleaseWaitsForARenewalUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		slow := redistest.NewBetween(pool)
-		m := newMutex(t, slow, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(4*time.Second))
-		m.Lock()
-		require.NoError(t, m.Lease().Extend(t.Context(), 9*time.Second))
-		m.Unlock() // the server knows all scripts now, so that each is sent once
-		m.Lock()
-		var executed []int // in this order
-		began := 0
-		slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			began++
-			command := began
-			if command == 1 {
-				time.Sleep(2 * time.Second)
-			}
-			executed = append(executed, command)
-			return run()
-		})
-		time.Sleep(4 * time.Second) // the renewal is under way
-		require.NoError(t, m.UnlockContext(t.Context()))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []int{1, 2}, executed)
-		slow.Set(nil)
-	})
-}
-
 func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -115,8 +115,7 @@ func TestTraceTellsWhatHappens(t *testing.T) {
 			assert.Equal(t, "k", e.event.Key)
 			assert.Equal(t, "me", e.event.Owner)
 		}
-		require.Subset(t, []string{"attempt", "acquired", "renewed", "released", "lost"}, names)
-		require.Len(t, names, 6)
+		require.Equal(t, []string{"attempt", "acquired", "renewed", "lost", "released"}, names, "one loss is told once")
 		assert.ErrorIs(t, events[0].event.Err, redimutex.ErrLocked)
 		assert.Equal(t, 1, events[0].event.Attempt)
 		assert.Equal(t, 2, events[1].event.Attempt)
@@ -125,11 +124,9 @@ func TestTraceTellsWhatHappens(t *testing.T) {
 		assert.NoError(t, events[2].event.Err)
 		assert.True(t, events[2].event.Until.After(events[1].event.Until))
 		assert.InDelta(t, 3*time.Second, events[2].event.Held, float64(200*time.Millisecond))
-		assert.ElementsMatch(t, []string{"renewed", "lost"}, names[3:5])
 		for _, e := range events[3:] {
 			assert.ErrorIs(t, e.event.Err, redimutex.ErrLost)
 		}
-		assert.Equal(t, "released", names[5])
 	})
 }
 
