@@ -314,7 +314,7 @@ func TestErrorsSayWhatIsKnown(t *testing.T) {
 	assert.ErrorIs(t, redimutex.LostError{Reason: redimutex.Closed}, redimutex.ErrClosed)
 	assert.ErrorIs(t, redimutex.NodeError{Err: redistest.ErrCut}, redistest.ErrCut)
 	assert.NotErrorIs(t, redimutex.LockedError{}, redimutex.ErrLost)
-	var other *redimutex.LockedError
+	var other redimutex.LockedError
 	assert.NotErrorAs(t, redimutex.LostError{}, &other)
 }
 

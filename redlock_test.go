@@ -270,7 +270,7 @@ func TestRedlockNeedsAMajorityToBeRefused(t *testing.T) {
 	err := m.LockContext(t.Context(), 0)
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-	var node *redimutex.NodeError
+	var node redimutex.NodeError
 	assert.ErrorAs(t, err, &node)
 	assert.ErrorContains(t, panicOf(t, m.Lock), "WRONGTYPE")
 	assert.False(t, exists(t, c[2], "k") && pttl(t, c[2], "k") > time.Minute)

@@ -27,9 +27,7 @@ func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
 	} {
 		assert.ErrorContains(t, err, words)
 		var value redimutex.NodeError
-		var pointer *redimutex.NodeError
 		require.ErrorAs(t, err, &value)
-		require.ErrorAs(t, err, &pointer)
 		assert.Zero(t, value.Node)
 		assert.ErrorContains(t, value, words)
 		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
