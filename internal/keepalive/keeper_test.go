@@ -245,6 +245,9 @@ func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
 			start(t, k, nil) // the timer is set for much later
 			l, h := start(t, k, func(terms *keepalive.Terms) {
 				terms.Renew, terms.HandOff, terms.Until = renew, 300*time.Millisecond, began.Add(297*time.Millisecond)
+				if !renew {
+					terms.MaxHold = time.Millisecond // is about renewals
+				}
 			})
 			time.Sleep(300 * time.Millisecond)
 			synctest.Wait()
