@@ -37,6 +37,9 @@ func (acquiring) abandon(op *operation, err error, mayRun bool) Reply {
 	if !mayRun {
 		return Reply{Err: err}
 	}
+	if TimedOut(err) {
+		op.server.nodes.clock(op.server.nodes.cluster.Load(), op.key).forget() // as after any silence
+	}
 	op.undoTry(op.due, op.plain())
 	return Reply{Err: err, Sent: op.start, Open: op.due}
 }
