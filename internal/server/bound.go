@@ -26,6 +26,7 @@ type operation struct {
 
 	// What it is about; the fields of the action. They don't change while it runs.
 	try     Try
+	plain   bool // the try is a plain SET: it is enough for the caller, and what it takes can be renewed and released
 	release Release
 	next    Ticket
 	raise   raise
