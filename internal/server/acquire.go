@@ -15,6 +15,7 @@ import (
 func (s *Server) Acquire(ctx context.Context, t *Try) Reply {
 	op := s.begin(ctx, &t.Lock, t.Start, t.Replicas.Timeout)
 	op.try = *t
+	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load()
 	return s.bounded(op, acquiring{})
 }
 
@@ -37,7 +38,10 @@ func (acquiring) abandon(op *operation, err error, mayRun bool) Reply {
 	if !mayRun {
 		return Reply{Err: err}
 	}
-	op.undoTry(op.due, op.plain())
+	if TimedOut(err) {
+		op.server.nodes.clock(op.server.nodes.cluster.Load(), op.key).forget() // as after any silence
+	}
+	op.undoTry(op.due, op.plain)
 	return Reply{Err: err, Sent: op.start, Open: op.due}
 }
 
@@ -48,19 +52,11 @@ func (acquiring) late(op *operation) {
 	}
 }
 
-// plain reports whether the try is a plain SET: if that is enough for the caller, and it is known that what it takes
-// can be renewed and released.
-func (op *operation) plain() bool {
-	t := &op.try
-	return t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && op.server.scripted.Load()
-}
-
 func (ses *session) acquire(t *Try) Reply {
 	op := ses.op
 	ses.within(op.due)
-	plain := op.plain()
 	var reply Reply
-	if plain {
+	if op.plain {
 		reply = ses.acquirePlain(t)
 	} else {
 		reply = ses.acquireScripted(t)
@@ -68,7 +64,7 @@ func (ses *session) acquire(t *Try) Reply {
 	switch {
 	case reply.Verdict == Failed && !refused(reply.Err):
 		reply.Open = op.due
-		op.undoTry(op.due, plain)
+		op.undoTry(op.due, op.plain)
 	case reply.Verdict == Done && t.Replicas.N > 0:
 		if err := ses.waitReplicas(t.Replicas); err != nil {
 			op.undoTry(time.Time{}, false)

@@ -18,7 +18,7 @@ type operation struct {
 	key    string
 	action action
 	ctx    opContext
-	wait   waitContext
+	wait   *waitContext
 	start  time.Time
 	due    time.Time // nothing may be executed on the server after this
 	end    time.Time // bound of the call; with replicas that is later
@@ -26,6 +26,7 @@ type operation struct {
 
 	// What it is about; the fields of the action. They don't change while it runs.
 	try     Try
+	plain   bool // the try is a plain SET: it is enough for the caller, and what it takes can be renewed and released
 	release Release
 	next    Ticket
 	raise   raise
@@ -63,7 +64,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
 		op = &operation{server: s, done: make(chan struct{}, 1)}
-		op.ctx.op, op.wait.op = op, op
+		op.ctx.op = op
 	}
 	if start.IsZero() {
 		start = time.Now()
@@ -77,6 +78,10 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 		}
 	}
 	op.ctx.Context, op.ctx.deadline = ctx, op.end
+	if op.wait == nil {
+		op.wait = new(waitContext)
+	}
+	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
 	s.running.Add(1)
 	return op
@@ -85,11 +90,13 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 // free ends an operation that nobody else has a hold of.
 func (op *operation) free() {
 	s := op.server
-	again := op.wait.free()
-	op.state.Store(begun)
-	op.action, op.reply, op.ours = nil, Reply{}, false
-	op.ctx.Context, op.ctx.undoes = context.Background(), false
-	if again {
+	if !op.wait.over() {
+		op.wait = nil
+	}
+	// Where the caller's ctx has ended, a context that somebody derived from ours may just be looking at it.
+	if ctx := op.ctx.Context; ctx.Done() == nil || ctx.Err() == nil {
+		op.state.Store(begun)
+		op.action, op.reply, op.ours = nil, Reply{}, false
 		s.operations.Put(op)
 	}
 	if s.running.Add(-1) == 0 && s.closed.Load() {

@@ -43,7 +43,7 @@ var verbs = map[string]func(context.Context, *server.Server, *hold) error{
 // A snare is a pool that hangs somewhere, until it is opened.
 type snare struct {
 	*redis.Pool
-	get, do, giveBack bool
+	get, do, giveBack atomic.Bool
 
 	open   chan struct{}
 	inside atomic.Int32 // calls that hang
@@ -59,7 +59,7 @@ func (p *snare) hang() {
 }
 
 func (p *snare) Get() redis.Conn {
-	if p.get {
+	if p.get.Load() {
 		p.hang()
 	}
 	return &snaredConn{p.Pool.Get(), p}
@@ -74,7 +74,7 @@ type snaredConn struct {
 }
 
 func (c *snaredConn) stop() {
-	if c.snare.do {
+	if c.snare.do.Load() {
 		c.snare.hang()
 	}
 }
@@ -90,7 +90,7 @@ func (c *snaredConn) Receive() (any, error) {
 }
 
 func (c *snaredConn) Close() error {
-	if c.snare.giveBack {
+	if c.snare.giveBack.Load() {
 		c.snare.hang()
 	}
 	return c.Conn.Close()
@@ -99,9 +99,9 @@ func (c *snaredConn) Close() error {
 // ensnared runs test in virtual time for each way of hanging and each verb. Before, all is well.
 func ensnared(t *testing.T, test func(t *testing.T, s *server.Server, call func(context.Context, *hold) error)) {
 	for how, set := range map[string]func(*snare){
-		"check-out": func(p *snare) { p.get = true },
-		"command":   func(p *snare) { p.do = true },
-		"give back": func(p *snare) { p.giveBack = true },
+		"check-out": func(p *snare) { p.get.Store(true) },
+		"command":   func(p *snare) { p.do.Store(true) },
+		"give back": func(p *snare) { p.giveBack.Store(true) },
 	} {
 		for name, verb := range verbs {
 			if how == "give back" && (name == "extend" || name == "run") {
@@ -117,7 +117,9 @@ func ensnared(t *testing.T, test func(t *testing.T, s *server.Server, call func(
 					done(t, release(s, warm))
 					set(p)
 					test(t, s, func(ctx context.Context, q *hold) error { return verb(ctx, s, q) })
-					p.get, p.do, p.giveBack = false, false, false
+					p.get.Store(false)
+					p.do.Store(false)
+					p.giveBack.Store(false)
 					close(p.open)
 					time.Sleep(5 * time.Minute)
 				})
@@ -165,7 +167,8 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	for _, callers := range []int{1, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			_, pool := redistest.Virtual(t)
-			p := &snare{Pool: pool, get: true, open: make(chan struct{})}
+			p := &snare{Pool: pool, open: make(chan struct{})}
+			p.get.Store(true)
 			s := open(t, p)
 			var all sync.WaitGroup
 			for range callers {
@@ -205,7 +208,7 @@ func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
 		var all sync.WaitGroup
 		for range 300 {
 			all.Go(func() {
-				for range 20 {
+				for range 4 {
 					done(t, acquire(s, request(request("").Token)))
 				}
 			})
@@ -225,17 +228,17 @@ func TestALateWinIsGivenBack(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(10*time.Millisecond, cancel)
 			q := request("k")
-			taken := false
+			var taken atomic.Bool
 			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 				b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-					if command == "EVALSHA" && !taken {
+					if command == "EVALSHA" && !taken.Load() {
 						return nil, redistest.ErrCut // the first undos don't get through
 					}
 					return run()
 				})
 				time.Sleep(q.Timeout / 2)
 				reply, err := run()
-				taken = m.Exists("k")
+				taken.Store(m.Exists("k"))
 				return reply, err
 			})
 			try := q.try()
@@ -246,7 +249,7 @@ func TestALateWinIsGivenBack(t *testing.T) {
 			assert.False(t, got.Open.IsZero(), "it may still be executed")
 			time.Sleep(q.Timeout)
 			synctest.Wait()
-			assert.True(t, taken, "plain %v: nothing was tried", plain)
+			assert.True(t, taken.Load(), "plain %v: nothing was tried", plain)
 			assert.False(t, m.Exists("k"), "plain %v: a lock that nobody owns", plain)
 		})
 	}

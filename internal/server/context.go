@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/punctual"
@@ -41,57 +41,74 @@ func (c *opContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// A waitContext is an opContext for pools that wait for connections: its Done is closed at the deadline as well. It makes
-// the channel when somebody asks for it, and ends with the checkout.
+// A waitContext is an opContext for the checkout of a connection, which others may keep: pools that wait look for a Done that
+// is closed at the deadline as well, and dials hand it on. It makes the channel when somebody asks for it, because that
+// is on the path of every lock, and ends with the checkout.
 type waitContext struct {
-	op    *operation
+	parent context.Context
+	end    time.Time
+
+	mu    sync.Mutex
 	inner context.Context // nil: Done was not asked for
 	stop  context.CancelFunc
-	held  atomic.Bool // somebody asked for more than Done, and so may keep it
-	over  atomic.Bool
+	held  bool // somebody asked for more than Done
 }
 
 func (c *waitContext) Deadline() (time.Time, bool) {
-	c.held.Store(true)
-	return c.op.end, true
+	c.hold()
+	return c.end, true
 }
 
 func (c *waitContext) Done() <-chan struct{} {
-	if c.inner == nil {
-		c.inner, c.stop = context.WithDeadline(c.op.ctx.Context, c.op.end)
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arm()
 	return c.inner.Done()
 }
 
-func (c *waitContext) Err() error {
-	c.held.Store(true)
-	switch {
-	case c.inner != nil && c.inner.Err() != nil:
-		return c.inner.Err()
-	case !time.Now().Before(c.op.end):
-		return context.DeadlineExceeded
-	case c.over.Load():
-		return context.Canceled
+// arm makes what Done returns. The caller holds c.mu.
+func (c *waitContext) arm() {
+	if c.inner == nil {
+		c.inner, c.stop = context.WithDeadline(c.parent, c.end)
 	}
-	return c.op.ctx.Context.Err()
+}
+
+func (c *waitContext) Err() error {
+	c.hold()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner != nil && c.inner.Err() != nil {
+		return c.inner.Err()
+	}
+	if !time.Now().Before(c.end) {
+		return context.DeadlineExceeded
+	}
+	return c.parent.Err()
 }
 
 func (c *waitContext) Value(key any) any {
-	c.held.Store(true)
-	return c.op.ctx.Context.Value(key)
+	c.hold()
+	return c.parent.Value(key)
 }
 
-// free ends it, and reports whether it can be used again: who keeps a context also asks it for its deadline, its
+func (c *waitContext) hold() {
+	c.mu.Lock()
+	c.held = true
+	c.mu.Unlock()
+}
+
+// over ends it, and reports whether it can be used again: who keeps a context also asks it for its deadline, its
 // error or its values.
-func (c *waitContext) free() bool {
-	if c.held.Load() {
-		c.over.Store(true)
-		c.Done()
+func (c *waitContext) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held {
+		c.arm()
 	}
 	if c.inner != nil {
 		c.stop()
 	}
-	if c.held.Load() {
+	if c.held {
 		return false
 	}
 	c.inner, c.stop = nil, nil

@@ -21,19 +21,15 @@ type checkout struct {
 	// used by a goroutine that nobody waits for any longer than he wants to: a Dial, a TestOnBorrow, a connection
 	// without timeouts or a pool that we don't know may block for as long as the server hangs.
 	punctual bool
-	// waits says that get may wait for ctx.Done, which then has to be closed at the deadline too.
-	waits bool
 	// cluster says that connections go to another server for each key.
 	cluster bool
 }
 
 func newCheckout(pool Pool) checkout {
-	c := checkout{waits: true}
+	c := checkout{}
 	switch p := pool.(type) {
 	case *redis.Pool:
 		c.punctual = punctual.Pool(p)
-		// The pool itself looks at Done only when it waits, and a dial that we don't know may look at that alone.
-		c.waits = p.Wait && p.MaxActive > 0 || !c.punctual && p.DialContext != nil
 	case interface{ Punctual() }: // *mux.Pool
 		c.punctual = true
 	case interface {

@@ -26,15 +26,10 @@ func (op *operation) open(key string) (*session, error) {
 }
 
 func (ses *session) get() error {
-	op, out := ses.op, &ses.op.server.checkout
+	op := ses.op
 	op.ctx.deadline = op.end
 	var err error
-	if out.waits {
-		ses.conn, err = out.get(&op.wait)
-	} else {
-		ses.conn, err = out.get(&op.ctx)
-	}
-	if err != nil {
+	if ses.conn, err = op.server.checkout.get(op.wait); err != nil {
 		ses.conn = nil
 		return normalize(err)
 	}

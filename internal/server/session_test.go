@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,10 +224,13 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		var kept []context.Context
-		wait := false
+		var wait atomic.Bool
+		var mu sync.Mutex
 		s := open(t, contextPool{pool, func(ctx context.Context) error {
-			if wait {
+			if wait.Load() {
 				<-ctx.Done()
+				mu.Lock()
+				defer mu.Unlock()
 				kept = append(kept, ctx)
 				return ctx.Err()
 			}
@@ -234,12 +238,15 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 		}})
 		q := request("k")
 		for range 5 {
-			wait = true
+			wait.Store(true)
 			failed(t, acquire(s, q))
-			wait = false
+			synctest.Wait()
+			wait.Store(false)
 			done(t, acquire(s, q))
 			done(t, release(s, q))
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, ctx := range kept {
 			require.Error(t, ctx.Err(), "an ended context came to life again")
 		}

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,4 +188,85 @@ func TestALockThatAReplicaHasCounts(t *testing.T) {
 	failed(t, acquire(s, q))
 	replica.Resume()
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, primary, "other") })
+}
+
+// Local holds take their fences from a range that the server has reserved, and what they leave is given back.
+func TestAGrantReservesFencesAndGivesTheRestBack(t *testing.T) {
+	r, s := start(t)
+	counter := func() int64 {
+		n, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
+		require.NoError(t, err)
+		return n
+	}
+	for _, queue := range []bool{false, true} {
+		q := request("k")
+		q.Fences, q.Queue = 1000, queue
+		got := acquire(s, q)
+		done(t, got)
+		last := got.Fence + 999
+		require.Equal(t, last, counter(), "the counter holds the last fence of the range")
+		end := q.ending()
+		end.Reserved, end.Used = last, got.Fence+2
+		done(t, s.Release(context.Background(), end))
+		assert.Equal(t, got.Fence+2, counter())
+		assert.Greater(t, pttl(t, r, server.FenceKey("k")), 30*time.Minute)
+
+		// What another holder has reserved stays, and so does what it needs of ours.
+		done(t, acquire(s, q))
+		r.Do("DEL", "k")
+		other := request("k")
+		other.Fences = 1
+		theirs := acquire(s, other)
+		done(t, theirs)
+		end.Reserved, end.Used = theirs.Fence, got.Fence
+		assert.Equal(t, server.Taken, s.Release(context.Background(), end).Verdict)
+		assert.Equal(t, theirs.Fence, counter())
+		done(t, release(s, other))
+	}
+}
+
+func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
+	r, s := start(t)
+	r.Do("SET", "k", strings.Repeat("x", 1<<20))
+	for _, queue := range []bool{false, true} {
+		q := request("k")
+		q.Queue = queue
+		got := acquire(s, q)
+		require.Equal(t, server.Held, got.Verdict)
+		assert.Len(t, got.Holder, 320)
+		assert.Equal(t, server.Taken, release(s, q).Verdict)
+		assert.Equal(t, server.Taken, one(s, q).Verdict)
+	}
+	// A token may be longer than what is shown of it, and one that begins so is another.
+	long := request("long")
+	long.Token = strings.Repeat("y", 1000)
+	done(t, acquire(s, long))
+	longer := *long
+	longer.Token += "y"
+	assert.Equal(t, server.Taken, release(s, &longer).Verdict)
+	shorter := *long
+	shorter.Token = long.Token[:999]
+	assert.Equal(t, server.Taken, release(s, &shorter).Verdict)
+	done(t, one(s, long))
+	done(t, release(s, long))
+
+	// An empty value is a value.
+	r.Do("SET", "empty", "")
+	assert.Equal(t, server.Held, acquire(s, request("empty")).Verdict)
+	assert.Equal(t, server.Taken, release(s, request("empty")).Verdict)
+}
+
+func TestAUserWithoutGetrangeCanLock(t *testing.T) {
+	r := redistest.Real(t)
+	r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-getrange")
+	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))
+	for _, queue := range []bool{false, true} {
+		q := request("k")
+		q.Queue, q.Fences = queue, 1
+		assert.Equal(t, server.Missing, release(s, q).Verdict)
+		done(t, acquire(s, q))
+		assert.Equal(t, server.Held, acquire(s, request("k")).Verdict)
+		done(t, one(s, q))
+		done(t, release(s, q))
+	}
 }

@@ -1,0 +1,246 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A clusterPool knows the three primaries of a redistest.Cluster, as the pool of a cluster does: a connection has to be bound
+// to the node of a key.
+type clusterPool []*redis.Pool
+
+func newClusterPool(c *redistest.Cluster, opts ...redis.DialOption) clusterPool {
+	var p clusterPool
+	for _, n := range c.Nodes[:3] {
+		p = append(p, n.Pool(opts...))
+	}
+	return p
+}
+
+func (p clusterPool) Get() redis.Conn { return &clusterConn{pool: p} }
+
+type clusterConn struct {
+	redis.Conn
+	pool clusterPool
+}
+
+func (c *clusterConn) Bind(keys ...string) error {
+	c.Conn = c.pool[(int(server.Slot(keys[0]))*3+2)/16384].Get()
+	return c.Err()
+}
+
+func (c *clusterConn) Err() error {
+	if c.Conn == nil {
+		return nil
+	}
+	return c.Conn.Err()
+}
+
+func (c *clusterConn) Close() error {
+	if c.Conn == nil {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+func (c *clusterConn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	return redis.DoWithTimeout(c.Conn, d, name, args...)
+}
+
+func (c *clusterConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+// holdMany takes n locks, and returns which of them are on node 0.
+func holdMany(t *testing.T, c *redistest.Cluster, s *server.Server, n int) (all []*hold, first []bool) {
+	for i := range n {
+		q := request(fmt.Sprint("k", i))
+		done(t, acquire(s, q))
+		all, first = append(all, q), append(first, server.Slot(q.Key) < 16384/3)
+	}
+	return all, first
+}
+
+func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
+	c := redistest.StartCluster(t)
+	monitor := c.Nodes[1].Monitor()
+	s := open(t, newClusterPool(c))
+	all, hung := holdMany(t, c, s, 600)
+	for _, reply := range extend(s, all) { // by the way, that many need few round trips
+		done(t, reply)
+	}
+	assert.NotEmpty(t, monitor.Lines())
+	c.Nodes[0].Pause()
+	defer c.Nodes[0].Resume()
+	var batch []*server.Extension
+	for _, q := range all {
+		batch = append(batch, &server.Extension{Lock: q.Lock, TTL: 2 * time.Minute})
+		batch[len(batch)-1].Timeout = 2 * time.Second
+	}
+	for range 3 {
+		var mu sync.Mutex
+		healthy := 0
+		early := make(chan struct{})
+		want := 0
+		for _, h := range hung {
+			if !h {
+				want++
+			}
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.Extend(context.Background(), batch, func(i int, r server.Reply) {
+				mu.Lock()
+				defer mu.Unlock()
+				if hung[i] {
+					assert.Equal(t, server.Failed, r.Verdict)
+					assert.False(t, r.Open.IsZero(), "it may still be executed")
+					return
+				}
+				assert.Equal(t, server.Done, r.Verdict, "%v", r.Err)
+				if healthy++; healthy == want {
+					close(early)
+				}
+			})
+		}()
+		select {
+		case <-early:
+		case <-over:
+		}
+		select {
+		case <-over:
+			assert.Equal(t, want, healthy)
+			t.Error("the healthy ones had to wait for the others")
+		default:
+		}
+		<-over
+	}
+}
+
+func TestUndosOnAHealthyNodeDoNotWaitForAHungOne(t *testing.T) {
+	c := redistest.StartCluster(t)
+	s := open(t, newClusterPool(c))
+	all, hung := holdMany(t, c, s, 600)
+	for _, reply := range extend(s, all[:3]) {
+		done(t, reply)
+	}
+	c.Nodes[0].Pause()
+	defer c.Nodes[0].Resume()
+	for i, q := range all { // those on the hung one first
+		if hung[i] {
+			q.Timeout = time.Minute
+			undo(s, q)
+		}
+	}
+	for i, q := range all {
+		if !hung[i] {
+			undo(s, q)
+		}
+	}
+	redistest.Wait(t, "all on the healthy nodes are undone", func() bool {
+		return len(c.Nodes[1].Keys()) == 0 && len(c.Nodes[2].Keys()) == 0
+	})
+	c.Nodes[0].Resume()
+	redistest.Wait(t, "and the others", func() bool { return len(c.Nodes[0].Keys()) == 0 })
+}
+
+func TestTheLimitOfANodeIsItsOwn(t *testing.T) {
+	c := redistest.StartCluster(t)
+	s := open(t, newClusterPool(c))
+	all, hung := holdMany(t, c, s, 60)
+	c.Nodes[0].Pause()
+	defer c.Nodes[0].Resume()
+	var stuck sync.WaitGroup
+	for i, q := range all {
+		if hung[i] {
+			q.Timeout = 3 * time.Second
+			for range 10 {
+				stuck.Go(func() { assert.Equal(t, server.Failed, acquire(s, q).Verdict) })
+			}
+		}
+	}
+	for i, q := range all {
+		if !hung[i] {
+			done(t, release(s, q))
+			done(t, acquire(s, q))
+		}
+	}
+	stuck.Wait()
+}
+
+func TestAMovedKeyIsFollowed(t *testing.T) {
+	r := redistest.Start(t)
+	var moves atomic.Bool
+	s := open(t, wrapper{r.Pool(), func(conn redis.Conn) redis.Conn {
+		return &movingConn{boundConn: &boundConn{conn, new(bindings), -1}, moves: &moves}
+	}})
+	q, plain := request("k"), request("k")
+	q.Fences, plain.Plain = 1, true
+	for name, op := range []func() server.Reply{
+		func() server.Reply { return acquire(s, q) },
+		func() server.Reply { return release(s, q) },
+		func() server.Reply { return acquire(s, plain) },
+		func() server.Reply { return one(s, plain) },
+		func() server.Reply { return raise(s, plain, 7) },
+		func() server.Reply {
+			_, err := get(s, "k", 10*time.Second)
+			require.NoError(t, err)
+			return server.Reply{Verdict: server.Done}
+		},
+		func() server.Reply { return release(s, plain) },
+	} {
+		moves.Store(true)
+		done(t, op())
+		assert.False(t, moves.Load(), "operation %d met no node that says MOVED", name)
+	}
+}
+
+// A movingConn may be one to a node that served the key before.
+type movingConn struct {
+	*boundConn
+	moves *atomic.Bool // the next command is at the wrong node
+	swap  []bool
+}
+
+func (c *movingConn) answer(name string) error {
+	if name != "" && name != "TIME" && name != "CLUSTER" && c.moves.Swap(false) {
+		return redis.Error("MOVED 3999 127.0.0.1:6381")
+	}
+	return nil
+}
+
+func (c *movingConn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	if err := c.answer(name); err != nil {
+		return nil, err
+	}
+	return c.boundConn.DoWithTimeout(d, name, args...)
+}
+
+func (c *movingConn) Send(name string, args ...any) error {
+	c.swap = append(c.swap, c.answer(name) != nil)
+	if c.swap[len(c.swap)-1] {
+		return nil
+	}
+	return c.boundConn.Send(name, args...)
+}
+
+func (c *movingConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	moved := c.swap[0]
+	c.swap = c.swap[1:]
+	if moved {
+		return nil, redis.Error("MOVED 3999 127.0.0.1:6381")
+	}
+	return c.boundConn.ReceiveWithTimeout(d)
+}

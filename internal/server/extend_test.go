@@ -1,0 +1,92 @@
+package server_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// An extension by Shorten that is late on its connection comes after one that was sent later.
+func TestALateExtensionTakesNothingBack(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		done(t, one(s, q))
+		for _, shorten := range []bool{false, true} {
+			late := &server.Extension{Lock: q.Lock, TTL: time.Second, Shorten: shorten, Deadline: time.Now().Add(20 * time.Millisecond)}
+			holdUp(b, 30*time.Millisecond)
+			over := make(chan server.Reply, 1)
+			go s.Extend(context.Background(), []*server.Extension{late}, func(_ int, r server.Reply) { over <- r })
+			time.Sleep(time.Millisecond)
+			long := *q
+			long.TTL = time.Hour
+			done(t, one(s, &long))
+			failed(t, <-over)
+			assert.Greater(t, m.TTL("k"), 30*time.Minute, "shorten %v", shorten)
+		}
+	})
+}
+
+func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	slow, quick := request("slow"), request("quick")
+	done(t, acquire(s, slow))
+	done(t, acquire(s, quick))
+	slow.Replicas = replicas(300 * time.Millisecond) // it has none
+	var order []string
+	var reported atomic.Int32
+	s.Extend(context.Background(), []*server.Extension{
+		{Lock: slow.Lock, TTL: time.Minute, Replicas: slow.Replicas},
+		{Lock: quick.Lock, TTL: time.Minute},
+	}, func(i int, r server.Reply) {
+		if reported.Add(1) == 1 {
+			order = append(order, []string{"slow", "quick"}[i])
+		}
+		if i == 0 {
+			failed(t, r)
+		} else {
+			done(t, r)
+		}
+	})
+	assert.Equal(t, []string{"quick"}, order)
+}
+
+func TestAnExtensionOfUnknownOutcomeSaysUntilWhenItMayBeExecuted(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		done(t, one(s, q))
+		deadline := time.Now().Add(time.Second)
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		s.Extend(context.Background(), []*server.Extension{{Lock: q.Lock, TTL: time.Hour, Deadline: deadline}}, func(_ int, r server.Reply) {
+			failed(t, r)
+			assert.Equal(t, deadline, r.Open)
+		})
+		b.Set(nil)
+		undo(s, q)
+	})
+}
+
+func TestTheRoundTripIsKnown(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		assert.Zero(t, s.RTT())
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(80 * time.Millisecond)
+			return run()
+		})
+		for range 3 {
+			q := request("k")
+			done(t, acquire(s, q))
+			done(t, release(s, q))
+		}
+		assert.Equal(t, 80*time.Millisecond, s.RTT())
+	})
+}

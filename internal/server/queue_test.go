@@ -1,0 +1,323 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// listen subscribes to a channel, and returns what was said there so far.
+func listen(t *testing.T, r *redistest.Server, channel string) (heard func() []string) {
+	c, err := redis.Dial("tcp", r.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	subscriber := redis.PubSubConn{Conn: c}
+	require.NoError(t, subscriber.Subscribe(channel))
+	_, subscribed := subscriber.Receive().(redis.Subscription)
+	require.True(t, subscribed)
+	return func() (messages []string) {
+		require.NoError(t, subscriber.Ping("so far"))
+		for {
+			switch m := subscriber.Receive().(type) {
+			case redis.Message:
+				messages = append(messages, string(m.Data))
+			case redis.Pong:
+				return messages
+			case error:
+				require.NoError(t, m)
+			}
+		}
+	}
+}
+
+// queued is a request for a lock with a queue; waiting it has a ticket too.
+func queued(key string) *hold {
+	q := request(key)
+	q.Queue = true
+	return q
+}
+
+func waiting(key, name, channel string) *hold {
+	q := queued(key)
+	q.Ticket = server.Ticket{Name: name, Channel: channel, Claim: time.Minute}
+	return q
+}
+
+// wait queues, and keeps the time of arrival.
+func wait(t *testing.T, s *server.Server, q *hold) server.Reply {
+	t.Helper()
+	got := acquire(s, q)
+	require.Equal(t, server.Held, got.Verdict, "%v", got.Err)
+	if q.Ticket.Arrived == 0 {
+		q.Ticket.Arrived = got.Now
+	}
+	return got
+}
+
+func members(r *redistest.Server, key string) []string {
+	all, _ := redis.Strings(r.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
+	return all
+}
+
+func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
+	r, s := start(t)
+	heard := listen(t, r, "here")
+	holder := queued("k")
+	done(t, acquire(s, holder))
+	gone, first, second := waiting("k", "gone", "nowhere"), waiting("k", "first", "here"), waiting("k", "second", "here")
+	for _, q := range []*hold{gone, first, second} {
+		q.Ticket.Fences = 3
+		wait(t, s, q)
+	}
+	done(t, release(s, holder))
+	assert.Equal(t, "first", r.Get("k"))
+	fence := strings.Fields(heard()[0])[0]
+	assert.Equal(t, fence+" first", fmt.Sprint(fence, " first"))
+	reserved, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprint(reserved-2), fence, "three fences are reserved")
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
+	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute, "it is given for as long as its claim")
+
+	// It extends what it was given, or asks again if the message was lost.
+	one := *first
+	one.Token = first.Ticket.Name
+	require.Equal(t, server.Done, extend(s, []*hold{&one})[0].Verdict)
+	done(t, acquire(s, first))
+	assert.Equal(t, first.Token, r.Get("k"))
+
+	assert.Equal(t, server.Held, acquire(s, queued("k")).Verdict)
+	done(t, release(s, first))
+	assert.Equal(t, "second", r.Get("k"))
+	second.Token, second.Ticket = "not its token", server.Ticket{Name: "second", Channel: "here", Claim: time.Minute}
+	done(t, release(s, second)) // a lock whose value is the ticket's name is ours too
+	assert.Empty(t, r.Get("k"))
+	assert.NotContains(t, r.Keys(), server.QueueKey("k"), "nothing of an empty queue stays")
+}
+
+func TestAMessageTellsNoTime(t *testing.T) {
+	r, s := start(t)
+	heard := listen(t, r, "here")
+	holder, next := queued("k"), waiting("k", "a name", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, next)
+	done(t, release(s, holder))
+	assert.Equal(t, []string{"0 a name"}, heard())
+}
+
+func TestAWaiterThatLetItsGrantLapseIsTold(t *testing.T) {
+	r, s := start(t)
+	listen(t, r, "here")
+	holder, slow, next := queued("k"), waiting("k", "slow", "here"), waiting("k", "next", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, slow)
+	wait(t, s, next)
+	done(t, release(s, holder))
+	require.Equal(t, "slow", r.Get("k"))
+	r.Do("DEL", "k") // its claim is over
+	got := acquire(s, slow)
+	require.NoError(t, got.Err)
+	assert.Equal(t, server.Lapsed, got.Verdict)
+	assert.Empty(t, r.Get("k"), "something was done")
+	assert.Len(t, members(r, "k"), 2, "the next one, and the mark")
+
+	r.Do("SET", "k", "somebody else")
+	slow.Ticket.Rejoin = true // as among several servers
+	wait(t, s, slow)
+	assert.Contains(t, members(r, "k")[0], "slow", "it is back in its place")
+}
+
+func TestAFreeLockIsHandedToWhoWaitsAndNotToWhoComesBy(t *testing.T) {
+	r, s := start(t)
+	listen(t, r, "here")
+	holder, first := queued("k"), waiting("k", "first", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, first)
+	r.Do("DEL", "k")
+	got := acquire(s, queued("k"))
+	assert.Equal(t, server.Held, got.Verdict)
+	assert.Equal(t, "first", got.Holder)
+	done(t, acquire(s, first))
+
+	// Who is first itself gets it; and if all who wait are gone, anybody does.
+	wait(t, s, waiting("k", "gone", "nowhere"))
+	r.Do("DEL", "k")
+	done(t, acquire(s, queued("k")))
+	assert.NotContains(t, r.Keys(), server.QueueKey("k"))
+	next := waiting("k", "next", "nowhere")
+	wait(t, s, next)
+	r.Do("DEL", "k")
+	done(t, acquire(s, next))
+}
+
+func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
+	_, s := start(t)
+	holder := queued("k")
+	done(t, acquire(s, holder))
+	first, second := waiting("k", "1", "x"), waiting("k", "2", "x")
+	assert.Zero(t, wait(t, s, first).Gap, "nobody has looked before")
+	began := time.Now()
+	time.Sleep(30 * time.Millisecond)
+	got := wait(t, s, second)
+	assert.GreaterOrEqual(t, got.Gap, 29*time.Millisecond)
+	assert.LessOrEqual(t, got.Gap, time.Since(began)+time.Second)
+	got = wait(t, s, first)
+	assert.Positive(t, got.Gap)
+	assert.Zero(t, acquire(s, queued("k")).Gap, "who has no ticket does not count")
+}
+
+func TestAReleaseQueuesTheNextOfItsProcess(t *testing.T) {
+	r, s := start(t)
+	heard := listen(t, r, "here")
+	holder := queued("k")
+	done(t, acquire(s, holder))
+	other := waiting("k", "other", "here")
+	wait(t, s, other)
+	end := holder.ending()
+	end.Next = &server.Ticket{Name: "next", Channel: "here", Claim: time.Minute}
+	got := s.Release(context.Background(), end)
+	done(t, got)
+	assert.Greater(t, got.Arrived, other.Ticket.Arrived)
+	assert.Equal(t, "other", r.Get("k"))
+	done(t, release(s, other))
+	assert.Equal(t, "next", r.Get("k"))
+	assert.Equal(t, []string{"0 other", "0 next"}, heard())
+
+	end.Token = "somebody else"
+	got = s.Release(context.Background(), end)
+	assert.Equal(t, server.Taken, got.Verdict)
+	assert.Zero(t, got.Arrived, "nobody queues at a release that was none")
+}
+
+func TestAReleaseThatKeepsTheLockLeavesTheQueue(t *testing.T) {
+	r, s := start(t)
+	listen(t, r, "here")
+	holder, other := queued("k"), waiting("k", "other", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, other)
+	holder.Keep, holder.Ticket = 20*time.Second, other.Ticket
+	done(t, release(s, holder))
+	assert.Equal(t, holder.Token, r.Get("k"), "nobody is given it before its time")
+	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second)
+	assert.False(t, exists(t, r, server.QueueKey("k")))
+}
+
+func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
+	r, s := start(t)
+	for _, queue := range []bool{false, true} {
+		q := request("k")
+		q.Queue, q.Fences = queue, 4
+		got := acquire(s, q)
+		done(t, got)
+		for _, sibling := range []string{server.QueueKey("k"), server.FenceKey("k")} {
+			r.Do("DEL", sibling)
+			r.Do("HSET", sibling, "f", "v")
+		}
+		done(t, one(s, q))
+		end := q.ending()
+		end.Reserved, end.Used = got.Fence+3, got.Fence
+		end.Ticket = server.Ticket{Name: "n", Channel: "c", Claim: time.Second}
+		done(t, s.Release(context.Background(), end))
+		assert.False(t, exists(t, r, "k"))
+		r.Do("FLUSHALL")
+	}
+}
+
+// A script that fails halfway would leave the lock locked, or the waiter called and without it.
+func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	listen(t, r, "here")
+	for _, fences := range []int64{0, 1} {
+		for _, others := range []bool{false, true} {
+			holder, other := queued("k"), waiting("k", "other", "here")
+			holder.Fences, other.Fences, other.Ticket.Fences = fences, fences, fences
+			done(t, acquire(s, holder))
+			if others {
+				wait(t, s, other)
+			}
+			end := holder.ending()
+			end.Next = &server.Ticket{Name: "next", Channel: "here", Claim: time.Minute}
+			r.Do("CONFIG", "SET", "maxmemory", "1")
+			got := s.Release(context.Background(), end)
+			r.Do("CONFIG", "SET", "maxmemory", "0")
+			done(t, got)
+			assert.Zero(t, got.Arrived, "there was no room")
+			if others {
+				assert.Equal(t, "other", r.Get("k"), "the lock is the first waiter's")
+				done(t, release(s, other))
+			}
+			assert.False(t, exists(t, r, "k"))
+			assert.False(t, exists(t, r, server.QueueKey("k")))
+		}
+	}
+}
+
+// Who listens at a replica would take the lock for its own while the primary, which counted nobody, gives it to the next.
+func TestAMessageIsHeardWhereItIsCountedAlone(t *testing.T) {
+	primary, replicas := redistest.Replicas(t, 1)
+	s := open(t, primary.Pool())
+	stray := listen(t, replicas[0], "stray")
+	heard := listen(t, primary, "here")
+	holder := queued("k")
+	done(t, acquire(s, holder))
+	wait(t, s, waiting("k", "stray", "stray"))
+	wait(t, s, waiting("k", "first", "here"))
+	done(t, release(s, holder))
+	assert.Equal(t, []string{"0 first"}, heard())
+	redistest.Wait(t, "the replica has the lock", func() bool { return replicas[0].Get("k") == "first" })
+	assert.Empty(t, stray(), "a waiter heard of a lock that it was not given")
+}
+
+// The lock is written before anybody is told.
+func TestALockIsHandedOverBeforeItsWaiterIsTold(t *testing.T) {
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	listen(t, r, "here")
+	monitor := r.Monitor()
+	holder := queued("k")
+	done(t, acquire(s, holder))
+	wait(t, s, waiting("k", "first", "here"))
+	done(t, release(s, holder))
+	var lines []string
+	redistest.Wait(t, "the message", func() bool {
+		lines = monitor.Lines()
+		return strings.Contains(strings.Join(lines, "\n"), `"PUBLISH"`)
+	})
+	all := strings.Join(lines, "\n")
+	assert.Less(t, strings.Index(all, `"SET" "k" "first"`), strings.Index(all, `"PUBLISH"`))
+}
+
+func TestAPollThatFailedCostsNoPlace(t *testing.T) {
+	r := redistest.Real(t)
+	b := redistest.NewBetween(r.Pool())
+	s := open(t, b)
+	holder, first := queued("k"), waiting("k", "first", "x")
+	done(t, acquire(s, holder))
+	wait(t, s, first)
+	cut := func(run func() (any, error), _ string, _ []any) (any, error) {
+		run()
+		b.Set(nil)
+		return nil, redistest.ErrCut
+	}
+	b.Set(cut)
+	failed(t, acquire(s, first))
+	failing := waiting("k", "new", "x")
+	b.Set(cut)
+	failed(t, acquire(s, failing))
+	redistest.Wait(t, "the try that queued somebody is undone", func() bool {
+		all := members(r, "k")
+		return len(all) == 2 && strings.HasSuffix(all[0], "first")
+	})
+	s.Close(10 * time.Second)
+	assert.Len(t, members(r, "k"), 2, "the first waiter, and the mark")
+}
