@@ -14,9 +14,10 @@ type Grant struct {
 	Until time.Time // valid until
 	Fence int64     // with fencing: the first of those that were reserved
 
-	late  *round // tries that were still under way when the majority was reached
-	gen   uint64 // of late
-	after *Tail  // of the release before
+	late  *round    // tries that were still under way when the majority was reached
+	gen   uint64    // of late
+	open  time.Time // when they are certainly over
+	after *Tail     // of the release before
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter
@@ -38,9 +39,9 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		r.bound = max(0, time.Until(t.Start.Add(r.bound)))
 	}
 	end := r.began.Add(r.bound)
-	r.start(nil)
+	r.start()
 	r.await(ctx)
-	g, failure := r.settle(ctx, t)
+	g, failure := r.settle(t)
 	if failure != nil {
 		return Grant{}, failure
 	}
@@ -52,6 +53,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		failure = g.complete(ctx, t, len(q.nodes))
 	}
 	if failure != nil {
+		failure.Open = g.open
 		q.Undo(undoing(t), g)
 		return Grant{}, failure
 	}
@@ -61,9 +63,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 // acquire is Acquire where this is the only server.
 func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
 	reply := n.Acquire(ctx, t)
-	if !ended(ctx) {
-		n.count(reply)
-	}
+	n.count(ctx, reply)
 	if reply.Verdict != server.Done {
 		return Grant{}, one(reply).lost()
 	}
@@ -83,7 +83,7 @@ func one(reply server.Reply) *votes {
 	return v
 }
 
-// complete says when the grant was given. It fails if that is too late: cancellation wins ties, and
+// complete is where a grant becomes the caller's. It says when the grant was given. It fails if that is too late: cancellation wins ties, and
 // at least half of the validity has to be left.
 func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure {
 	g.At = time.Now()
@@ -108,9 +108,9 @@ func undoing(t *server.Try) *server.Release {
 // tryAt asks server i for the lock, as soon as the release before is over there.
 func (r *round) tryAt(i int) {
 	n := r.home.nodes[i]
-	if part := r.after.part(i); part != nil {
-		<-part // the server keeps its bound
-		if !r.timely() {
+	if p := r.after.part(i); p != nil {
+		p.wait()
+		if !r.timely(i) {
 			r.report(i, server.Reply{Err: errLateRelease})
 			return
 		}
@@ -118,45 +118,52 @@ func (r *round) tryAt(i int) {
 	began := n.begin()
 	reply := n.Acquire(r.ctx, &r.try)
 	n.end(began, !server.TimedOut(reply.Err))
-	n.count(reply)
+	n.count(r.ctx, reply)
 	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
 	switch end := r.report(i, reply); {
 	case end == lost && won:
 		n.Undo(undoing(&r.try))
 	case end == parted && (won || queued):
-		r.part(n)
+		r.mu.Lock()
+		undo, rel := r.seats[i].undo, own(&r.parting)
+		r.mu.Unlock()
+		if undo {
+			n.Undo(&rel)
+		}
 	}
 }
 
-// timely reports whether a try that had to wait for the release before still makes sense.
-func (r *round) timely() bool {
+// over is when every try of the round is certainly over.
+func (r *round) over() time.Time { return r.try.Start.Add(r.try.Timeout) }
+
+// timely reports whether the try of server i, which had to wait for the release before, still makes sense.
+func (r *round) timely(i int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return (r.end == open || r.end == kept) && time.Since(r.try.Start) < r.try.Timeout
+	wanted := (r.end == open || r.end == kept) && time.Now().Before(r.over())
+	r.seats[i].unsent = !wanted
+	return wanted
 }
 
 // settle ends the round of an acquisition: it reads the grant off it, or has what was granted given
 // back.
-func (r *round) settle(ctx context.Context, t *server.Try) (g Grant, failure *Failure) {
+func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	r.mu.Lock()
 	v := &r.votes[0]
-	if won := v.won(); won && !ended(ctx) {
+	if v.won() {
 		r.end = kept
 		g.Sent, g.Until, g.Fence = v.lease(t.TTL)
 		if v.out > r.skipped {
-			g.late, g.gen = r, r.gen
+			g.late, g.gen, g.open = r, r.gen, r.over()
 			r.refs++ // given up when the lock is
 		}
 		r.unref()
 		return g, nil
-	} else if won {
-		failure = v.late(errGivenUp)
-	} else {
-		failure = v.lost()
 	}
+	failure = v.lost()
 	r.end = lost
 	if v.out > r.skipped {
-		failure.Open = r.try.Start.Add(r.try.Timeout)
+		failure.Open = r.over()
 	}
 	var undo *server.Release
 	var voted []*node
@@ -185,7 +192,7 @@ func (q *Quorum) raise(ctx context.Context, t *server.Try, fence int64, left tim
 	r := q.newRound(ctx, 1, left)
 	r.lock, r.fence, r.ttl, r.ask = t.Lock, fence+t.Fences-1, t.TTL, (*round).raiseAt
 	r.lock.Timeout = r.bound
-	r.start(nil)
+	r.start()
 	r.await(ctx)
 	return r.outcome()
 }
@@ -195,7 +202,7 @@ func (r *round) raiseAt(i int) {
 	began := n.begin()
 	reply := n.Raise(r.ctx, r.lock, r.fence, r.ttl)
 	n.end(began, !server.TimedOut(reply.Err))
-	n.count(reply)
+	n.count(r.ctx, reply)
 	r.report(i, reply)
 }
 
@@ -206,4 +213,42 @@ func (r *round) outcome() *Failure {
 	r.end = lost
 	r.unref()
 	return failure
+}
+
+// part tells the tries that are still under way that their lock is over. It returns what a release
+// has to wait for.
+func (g Grant) part() (pending *Tail) {
+	r := g.late
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	if r.gen != g.gen { // all have ended since
+		r.mu.Unlock()
+		return nil
+	}
+	pending = r.tail(nil)
+	if r.end == parted {
+		r.mu.Unlock()
+		return pending
+	}
+	r.end = parted
+	r.unref() // the Grant's
+	return pending
+}
+
+// undo has the lock undone on server i: by the try itself, if it is still under way there.
+func (g Grant) undo(i int, n *node, rel *server.Release) {
+	if r := g.late; r != nil {
+		r.mu.Lock()
+		late := r.gen == g.gen && r.pending(i)
+		if late {
+			r.seats[i].undo, r.parting = true, *rel
+		}
+		r.mu.Unlock()
+		if late {
+			return
+		}
+	}
+	n.Undo(rel)
 }

@@ -427,3 +427,17 @@ func TestWhatTheCallerCutsShortIsNoFailureOfTheServer(t *testing.T) {
 		c.on(nil, 0)
 	})
 }
+
+// The ticket of a try that was given up may be queued after the waiter has withdrawn it.
+func TestATryThatWasGivenUpSaysUntilWhenItIsOpen(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		c.on(slow(10*time.Millisecond), 0, 1)
+		c.on(hung, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, failure := c.q.Acquire(ctx, try("k"), nil)
+		assert.Equal(t, began.Add(timeout), failed(t, failure, quorum.Unavailable).Open)
+		c.on(nil, 2)
+	})
+}

@@ -52,7 +52,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	for k := range r.leases {
 		r.all = append(r.all, &r.leases[k])
 	}
-	r.start(nil)
+	r.start()
 	r.await(ctx)
 	r.finish()
 }
@@ -64,9 +64,7 @@ func (n *node) extend(ctx context.Context, batch []*Extension) {
 		leases[k] = &x.Extension
 	}
 	n.Extend(ctx, leases, func(k int, reply server.Reply) {
-		if !ended(ctx) {
-			n.count(reply)
-		}
+		n.count(ctx, reply)
 		x := batch[k]
 		if reply.Verdict == server.Done {
 			x.Done(Extended{Sent: reply.Sent, Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
@@ -96,7 +94,7 @@ func (r *round) extendAt(i int) {
 	began := n.begin()
 	var heard atomic.Bool
 	n.Extend(r.ctx, batch, func(k int, reply server.Reply) {
-		n.count(reply)
+		n.count(r.ctx, reply)
 		if !server.TimedOut(reply.Err) {
 			heard.Store(true)
 		}

@@ -77,8 +77,6 @@ var (
 	errSlow = errors.New("granted too late: less than half of the lease was left")
 	// errGivenUp is the failure of a majority that came when the caller's time was over.
 	errGivenUp = errors.New("granted too late: the caller had given up")
-	// errLateTry stands for a server that has not even answered the try for the lock yet.
-	errLateTry = errors.New("no answer to the try for the lock")
 	// errLateRelease stands for a server that has not answered the release of the hold before.
 	errLateRelease = errors.New("no answer to the release before")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,9 +27,9 @@ type node struct {
 const minSilence = 20 * time.Millisecond
 
 // count counts the reply if the operation has failed, whatever the other servers said, and however
-// late. A server that is skipped was not asked, and did not fail.
-func (n *node) count(reply server.Reply) {
-	if reply.Verdict == server.Failed {
+// late. A server that is skipped was not asked, and did not fail, nor did one that ctx did not wait for.
+func (n *node) count(ctx context.Context, reply server.Reply) {
+	if reply.Verdict == server.Failed && !ended(ctx) {
 		n.failed.Add(1)
 	}
 }

@@ -16,11 +16,29 @@ type Released struct {
 // A Tail is a release that some servers have not answered. The next try for the lock asks each server
 // only after that server's part of it, so that our own release never stands in our way.
 type Tail struct {
-	parts []<-chan struct{} // by server: closed when its part is over; nil: it was already
+	parts []*part // by server; nil: it was over already
 }
 
-// part returns what is closed when the part of server i is over, or nil.
-func (t *Tail) part(i int) <-chan struct{} {
+// A part is what is still under way on one server.
+type part struct {
+	over   chan struct{} // closed when it is
+	unsent bool          // a try that was not even sent; complete with over
+}
+
+// wait waits for the part. The server keeps its bound.
+func (p *part) wait() { <-p.over }
+
+func (p *part) ended() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// part returns what to wait for on server i, or nil.
+func (t *Tail) part(i int) *part {
 	if t == nil {
 		return nil
 	}
@@ -28,11 +46,11 @@ func (t *Tail) part(i int) <-chan struct{} {
 }
 
 // add notes a part of server i, among n.
-func (t *Tail) add(i, n int, part <-chan struct{}) *Tail {
+func (t *Tail) add(i, n int, p *part) *Tail {
 	if t == nil {
-		t = &Tail{parts: make([]<-chan struct{}, n)}
+		t = &Tail{parts: make([]*part, n)}
 	}
-	t.parts[i] = part
+	t.parts[i] = p
 	return t
 }
 
@@ -44,9 +62,7 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 	defer q.leave()
 	if n := q.single(); n != nil {
 		reply := n.Release(ctx, rel)
-		if !ended(ctx) {
-			n.count(reply)
-		}
+		n.count(ctx, reply)
 		if reply.Verdict == server.Done {
 			return Released{Arrived: reply.Arrived}, nil
 		}
@@ -59,10 +75,10 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 	} else {
 		r.bound = max(0, time.Until(rel.Start.Add(r.bound)))
 	}
-	late, tail := g.abandon(rel, false)
-	r.start(late)
+	r.after = g.part()
+	r.start()
 	r.await(ctx)
-	return r.released(rel, g, tail)
+	return r.released(rel, g)
 }
 
 // own returns a copy of rel that its caller has no hand in.
@@ -75,114 +91,65 @@ func own(rel *server.Release) server.Release {
 	return copied
 }
 
+// releaseAt releases the lock on server i, as soon as the try is over there.
 func (r *round) releaseAt(i int) {
-	n := r.home.nodes[i]
+	n, rel := r.home.nodes[i], &r.release
+	if p := r.after.part(i); p != nil {
+		p.wait()
+		late := own(rel)
+		if p.unsent { // the lock is not there, and only the hold before may have queued the ticket
+			if late.Ticket.Name != "" {
+				n.Undo(&late)
+			}
+			r.report(i, server.Reply{Verdict: server.Missing})
+			return
+		}
+		late.Start = time.Time{}
+		rel = &late
+	}
 	began := n.begin()
-	reply := n.Release(r.ctx, &r.release)
+	reply := n.Release(r.ctx, rel)
 	n.end(began, !server.TimedOut(reply.Err))
-	n.count(reply)
+	n.count(r.ctx, reply)
 	r.report(i, reply)
 }
 
 // released ends the round of a release. Where it was not even tried it goes on in the background.
-func (r *round) released(rel *server.Release, g Grant, tail *Tail) (Released, *Failure) {
-	size := len(r.seats)
+func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
-	done := Released{Tail: tail, Arrived: r.votes[0].arrived()}
-	var undo *server.Release
-	var silent []*node
+	done := Released{Tail: r.tail(nil), Arrived: r.votes[0].arrived()}
+	after := r.after
+	var silent []int
 	for i := range r.seats {
-		switch {
-		case r.pending(i):
-			done.Tail = done.Tail.add(i, size, r.ending(i))
-		case r.seats[i].state == skipped:
-			if undo == nil {
-				copied := own(rel)
-				undo = &copied
-			}
-			silent = append(silent, r.home.nodes[i])
-			if part := g.after.part(i); part != nil && !closed(part) {
-				done.Tail = done.Tail.add(i, size, part)
-			}
+		if r.seats[i].state == skipped {
+			silent = append(silent, i)
 		}
 	}
 	r.end = lost
 	r.unref()
-	for _, n := range silent {
-		n.Undo(undo)
+	if silent == nil {
+		return done, failure
+	}
+	background := own(rel)
+	for _, i := range silent {
+		for _, before := range []*Tail{after, g.after} {
+			if p := before.part(i); p != nil && !p.ended() {
+				done.Tail = done.Tail.add(i, len(before.parts), p)
+				break
+			}
+		}
+		g.undo(i, r.home.nodes[i], &background)
 	}
 	return done, failure
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // Undo releases the lock everywhere, in the background. A try that has failed needs it only to have
 // its ticket leave the queues; rel.Open is then the Failure's.
 func (q *Quorum) Undo(rel *server.Release, g Grant) {
-	late, _ := g.abandon(rel, true)
-	copied := own(rel)
+	g.part()
+	background := own(rel)
 	for i, n := range q.nodes {
-		if late == nil || !late[i] {
-			n.Undo(&copied)
-		}
+		g.undo(i, n, &background)
 	}
-}
-
-// abandon tells the tries that are still under way that their lock is over. It returns which they are:
-// they take part in the release by themselves. Nobody waits for them with gone.
-func (g Grant) abandon(rel *server.Release, gone bool) (late []bool, tail *Tail) {
-	r := g.late
-	if r == nil {
-		return nil, nil
-	}
-	r.mu.Lock()
-	if r.gen != g.gen { // all have ended since
-		r.mu.Unlock()
-		return nil, nil
-	}
-	first := r.end != parted
-	r.end, r.parting, r.gone = parted, own(rel), gone
-	r.parting.Start = time.Time{}
-	for i := range r.seats {
-		if !r.pending(i) {
-			continue
-		}
-		if late == nil {
-			late = make([]bool, len(r.seats))
-		}
-		late[i] = true
-		if !gone {
-			tail = tail.add(i, len(r.seats), r.ending(i))
-		}
-	}
-	if first {
-		r.unref() // the Grant's
-	} else {
-		r.mu.Unlock()
-	}
-	return late, tail
-}
-
-// part takes the vote back that server n has given when the lock was over already, or the place in
-// its queue.
-func (r *round) part(n *node) {
-	r.mu.Lock()
-	rel, gone := own(&r.parting), r.gone
-	r.mu.Unlock()
-	if gone {
-		n.Undo(&rel)
-		return
-	}
-	began := n.begin()
-	reply := n.Release(r.ctx, &rel)
-	n.end(began, !server.TimedOut(reply.Err))
-	n.count(reply)
 }

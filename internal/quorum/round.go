@@ -32,7 +32,7 @@ type round struct {
 	fence     int64
 	ttl       time.Duration
 	try       server.Try
-	after     *Tail // try: each server is asked after its part of this
+	after     *Tail // try, release: each server is asked after its part of this
 	release   server.Release
 	batch     []*Extension // extend
 	leases    []server.Extension
@@ -43,8 +43,7 @@ type round struct {
 	gen     uint64 // counts the operations that this round was used for
 	refs    int    // who still uses it: the caller, each server's goroutine, the Grant
 	end     end
-	parting server.Release // with parted
-	gone    bool           // with parted: nobody waits for the parting, which may go on in the background
+	parting server.Release // how a late winner takes its vote back, if its seat says so
 	seats   []seat
 	skipped int
 	votes   []votes // one for each lock
@@ -62,22 +61,23 @@ const (
 	open   end = iota // the caller waits for reports
 	kept              // the lock is held, and a late winner belongs to it
 	lost              // a late winner takes its vote back
-	parted            // a late winner takes part in the release
+	parted            // a late winner does so where its seat says so; else the release waits for it
 )
 
 // A seat is one server in one round.
 type seat struct {
-	state seatState
-	over  chan struct{} // closed with state over; made by who wants to wait for it
+	state  seatState
+	undo   bool  // with parted: who comes late takes its vote, and its place in the queue, back
+	unsent bool  // its try was not sent
+	part   *part // over with the goroutine; made by who wants to wait for it
 }
 
 type seatState int8
 
 const (
-	barred  seatState = iota // not to be asked
+	asked   seatState = iota // has a goroutine
 	skipped                  // may still be asked
-	asked                    // has a goroutine
-	spare                    // the same, after it had been skipped
+	spare                    // has a goroutine, after it had been skipped
 	over                     // its goroutine has ended
 )
 
@@ -135,18 +135,11 @@ func (r *round) unref() {
 	r.home.rounds.Put(r)
 }
 
-// start asks the servers, but for those that are barred, and those that are silent, while a majority
-// can do without them.
-func (r *round) start(bar []bool) {
-	q := r.home
+// start asks the servers, but for those that are silent, while a majority can do without them.
+func (r *round) start() {
 	now := time.Now()
 	r.mu.Lock()
-	for i, n := range q.nodes {
-		if bar != nil && bar[i] {
-			r.votes[0].cast(i, server.Reply{Err: errLateTry})
-			continue
-		}
-		r.seats[i].state = asked
+	for i, n := range r.home.nodes {
 		if d := n.silent(now); d > 0 {
 			r.seats[i].state = skipped
 			r.skipped++
@@ -155,7 +148,7 @@ func (r *round) start(bar []bool) {
 			}
 		}
 	}
-	if r.skipped > 0 && r.votes[0].stuck(r.skipped) {
+	if r.votes[0].stuck(r.skipped) {
 		r.admit(asked)
 	}
 	for i := range r.seats {
@@ -212,8 +205,9 @@ func (r *round) call(i int) {
 	r.ask(r, i)
 	r.mu.Lock()
 	r.seats[i].state = over
-	if c := r.seats[i].over; c != nil {
-		close(c)
+	if p := r.seats[i].part; p != nil {
+		p.unsent = r.seats[i].unsent
+		close(p.over)
 	}
 	r.unref()
 	q.leave()
@@ -289,10 +283,15 @@ func (r *round) pending(i int) bool {
 	return (s == asked || s == spare) && !r.votes[0].in[i]
 }
 
-// ending returns what is closed when the goroutine of server i has ended. The caller holds r.mu.
-func (r *round) ending(i int) <-chan struct{} {
-	if r.seats[i].over == nil {
-		r.seats[i].over = make(chan struct{})
+// tail adds what is pending to a Tail. The caller holds r.mu.
+func (r *round) tail(t *Tail) *Tail {
+	for i := range r.seats {
+		if r.pending(i) {
+			if r.seats[i].part == nil {
+				r.seats[i].part = &part{over: make(chan struct{})}
+			}
+			t = t.add(i, len(r.seats), r.seats[i].part)
+		}
 	}
-	return r.seats[i].over
+	return t
 }

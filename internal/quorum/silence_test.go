@@ -195,6 +195,7 @@ func TestWhoCanStillMakeTheMajorityIsAskedAtOnce(t *testing.T) {
 		synctest.Wait()
 		c.on(cut, 0)
 		c.on(slow(far), 1)
+		c.on(slow(10*time.Millisecond), 2) // so that nobody waits for it before the slow one is asked
 		for range 10 {
 			// Somebody's command is always under way on the slow server, which is why it is skipped.
 			other := try("other")
@@ -220,7 +221,7 @@ func TestWhoCanStillMakeTheMajorityIsAskedAtOnce(t *testing.T) {
 			won(t, failure)
 			time.Sleep(time.Second)
 		}
-		c.on(nil, 0, 1)
+		c.on(nil, 0, 1, 2)
 		c.q.Undo(releaseOf(held), holding)
 	})
 }

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Unlock has returned, two servers have the release still to come, and two others go down now: only who
@@ -165,5 +167,72 @@ func TestATailIsHandedOnByWhoNeverAskedTheServer(t *testing.T) {
 		won(t, failure)
 		c.on(nil, 0, 2)
 		c.q.Undo(releaseOf(last), g)
+	})
+}
+
+// A server whose try is still under way can make the majority of the release as well as another.
+func TestALateWinnerCountsForTheRelease(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		c.on(slow(10*time.Millisecond), 2)
+		k := try("k")
+		g := c.take(k)
+		c.on(hung, 1)
+		began := time.Now()
+		_, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		won(t, failure)
+		assert.Equal(t, 20*time.Millisecond, time.Since(began))
+		c.on(nil, 1, 2)
+		time.Sleep(time.Second)
+		assert.Zero(t, c.holders(k.Lock))
+	})
+}
+
+// Many holds pass while one command is under way to a far server: it is asked for few of them.
+func TestAFarServerIsNotAskedForHoldsThatAreOver(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		c.on(slow(time.Millisecond), 0, 1)
+		c.on(slow(50*time.Millisecond), 2)
+		var tail *quorum.Tail
+		most := 0
+		for range 500 {
+			k := try("k")
+			g, failure := c.q.Acquire(t.Context(), k, tail)
+			won(t, failure)
+			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+			won(t, failure)
+			tail = released.Tail
+			most = max(most, runtime.NumGoroutine())
+		}
+		assert.Less(t, c.nodes[2].times("acquire"), 100)
+		assert.Less(t, most, 300, "goroutines pile up")
+		time.Sleep(time.Second)
+		assert.Empty(t, c.nodes[2].get("k"))
+	})
+}
+
+// The release before has queued the ticket there; the try that it was for was never sent.
+func TestATicketLeavesTheQueueOfAServerThatWasNeverAsked(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		k.Queue = true
+		g := c.take(k)
+		synctest.Wait()
+		c.on(only("release", slow(10*time.Millisecond)), 2)
+		rel := releaseOf(k)
+		rel.Next = &server.Ticket{Name: "next"}
+		released, failure := c.q.Release(t.Context(), rel, g)
+		won(t, failure)
+		next := try("k")
+		next.Queue, next.Ticket = true, *rel.Next
+		g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+		won(t, failure)
+		_, failure = c.q.Release(t.Context(), releaseOf(next), g)
+		won(t, failure)
+		time.Sleep(7 * time.Millisecond)
+		assert.True(t, c.nodes[2].waits("next"))
+		time.Sleep(time.Second)
+		for _, f := range c.nodes {
+			assert.False(t, f.waits("next"))
+		}
 	})
 }

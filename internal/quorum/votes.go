@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -126,18 +125,6 @@ func (v *votes) lost() *Failure {
 		return v.failure(Unavailable)
 	}
 	return v.failure(Contended)
-}
-
-// late is the outcome of a try that was won, and that counts for nothing because of err.
-func (v *votes) late(err error) *Failure {
-	f := v.failure(Unavailable)
-	for i, reply := range v.replies {
-		if v.in[i] && reply.Verdict == server.Done {
-			f.Nodes = append(f.Nodes, NodeFailure{i, err})
-		}
-	}
-	slices.SortFunc(f.Nodes, func(a, b NodeFailure) int { return a.Node - b.Node })
-	return f
 }
 
 // failure collects what the servers said.
