@@ -156,6 +156,7 @@ func TestALateWinnerIsGivenBackByTheRelease(t *testing.T) {
 			won(t, failure)
 			time.Sleep(2 * time.Second)
 			assert.Zero(t, c.holders(k.Lock), "delay %v: a lock that nobody owns", delay)
+			assert.Equal(t, make([]int64, 5), c.q.Failures(), "its release has a bound of its own")
 		})
 	}
 }
