@@ -105,7 +105,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return nil
 	}
 	err := m.serversError(f)
-	if ctx.Err() != nil && !errors.Is(err, ErrLost) {
+	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
 		return ending{ctx}.error(m.key, err)
 	}
 	return err

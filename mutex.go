@@ -201,7 +201,7 @@ func (l *Lease) release(ctx context.Context) error {
 		err = l.reason(r)
 	case f != nil:
 		err = m.serversError(f)
-		if !ended && ctx.Err() != nil {
+		if !ended && lock.Over(ctx) {
 			err = ending{ctx}.error(m.key, err)
 		}
 	}

@@ -109,7 +109,7 @@ func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
 		var mu sync.Mutex
 		pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
 			mu.Lock()
-			look := command == "EVALSHA" && len(args) > 12 && args[2] == "k" // the acquiring script, not the releasing one
+			look := command == "EVALSHA" && len(args) > 14 && args[2] == "k" // the acquiring script, not the releasing one
 			if look {
 				looks++
 			}

@@ -35,17 +35,18 @@ type Result struct {
 //	     → held            any ─ ctx, Close, refused, tries used up → failed
 type acquisition struct {
 	Call
-	engine *Engine
-	key    *Key
-	hold   *Hold
-	began  time.Time
-	tries  int
-	fresh  bool    // nothing was waited for
-	turn   bool    // we have it
-	token  string  // of the next try
-	ticket *ticket // our place in the servers' queue; nil without one
-	grant  *Grant
-	result *Failure
+	engine  *Engine
+	key     *Key
+	hold    *Hold
+	began   time.Time
+	tries   int
+	fresh   bool    // nothing was waited for
+	turn    bool    // we have it
+	token   string  // of the next try
+	arrived int64   // when a server has first seen us, in µs on its clock; 0: not yet
+	ticket  *ticket // our place in the servers' queue; nil without one
+	grant   *Grant
+	result  *Failure
 }
 
 type state int8
@@ -114,7 +115,7 @@ func (a *acquisition) fail(f *Failure) state {
 // stopped reports whether the ctx or the Engine has ended, which fails the acquisition.
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
-	case ctx.Err() != nil:
+	case Over(ctx):
 		a.result = &Failure{Kind: Ended}
 		if a.key != nil {
 			a.result.Servers, a.result.Waited = a.key.failure.Load(), true
@@ -326,9 +327,9 @@ func (a *acquisition) lost(ctx context.Context, f *quorum.Failure) state {
 		a.ticket = a.ticket.failed(f)
 		a.token = a.ticket.token()
 	} else {
-		a.token = "" // what became of it may be unknown
+		a.token, a.arrived = "", f.Now // what became of the token may be unknown
 	}
-	if ctx.Err() == nil || a.key.failure.Load() == nil {
+	if !Over(ctx) || a.key.failure.Load() == nil {
 		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
 	}
 	failure := &Failure{Kind: Servers, Servers: f}

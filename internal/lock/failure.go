@@ -1,6 +1,11 @@
 package lock
 
-import "github.com/redimutex/redimutex/internal/quorum"
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/quorum"
+)
 
 // A Kind says what a Failure means to the caller.
 type Kind int8
@@ -18,3 +23,26 @@ type Failure struct {
 	Servers *quorum.Failure // Busy, Ended: what stood in the way when the servers were last heard, or nil
 	Waited  bool            // Ended: the call had waited for the lock
 }
+
+// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
+// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
+func Over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Now().Before(deadline) {
+		return false
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-timer.C: // a context of somebody's own, which does not keep what it says
+		return false
+	}
+}
+
+// late is how late the timer of a ctx may be.
+const late = 100 * time.Millisecond

@@ -26,10 +26,10 @@ type Grant struct {
 	ticket *server.Ticket // under which several servers may have us in their queues, or nil
 	won    quorum.Grant
 	lease  keepalive.Lease
-	hold   atomic.Pointer[Hold] // the present one, or the last
+	hold   atomic.Pointer[Hold] // the present one; nil while parked
 
-	longest  atomic.Int64 // the longest TTL that was asked for
-	renewals atomic.Int32 // under way
+	longest atomic.Int64                  // the longest TTL that was asked for
+	renewal atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
 
 	// For the holds that follow; see park.go.
 	over     atomic.Bool // there is none: the time is over, the lock lost or extended
@@ -66,10 +66,19 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	groups := make(map[terms][]*quorum.Extension)
 	for _, l := range due {
 		g, ttl := l.Terms().Holder.(*Grant), l.TTL()
-		g.renewals.Add(1)
+		over := make(chan struct{})
+		g.renewal.Store(&over)
+		if l.Reason() != keepalive.Alive { // since it was handed out
+			close(over)
+			l.Renewed(false)
+			continue
+		}
 		x := &quorum.Extension{
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
-			Done:      func(x quorum.Extended) { g.renewed(&x, ttl) },
+			Done: func(x quorum.Extended) {
+				defer close(over)
+				g.renewed(&x, ttl)
+			},
 		}
 		t := terms{x.Timeout, x.Replicas}
 		groups[t] = append(groups[t], x)
@@ -83,7 +92,6 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 
 // renewed records the outcome of a renewal.
 func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
-	g.renewals.Add(-1)
 	defer g.lease.Renewed(x.Failure == nil)
 	if x.Failure == nil {
 		g.lease.Extended(x.Sent, x.Until, ttl)
@@ -93,7 +101,7 @@ func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
 		return
 	}
 	g.count(x.Failure)
-	if h.Observer.Traced() && !h.ended() {
+	if h != nil && h.Observer.Traced() && !h.ended() {
 		h.Observer.Renewed(x.Until, x.Failure)
 	}
 }
@@ -130,7 +138,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.over.Store(true)
-	if h := g.hold.Load(); h.end(r) {
+	if h := g.hold.Load(); h != nil && h.end(r) {
 		g.engine.lost(r)
 		h.Observer.Lost(r)
 	}
@@ -203,7 +211,7 @@ func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) 
 		h.end(was)
 		return was, nil
 	}
-	f := g.giveBack(withoutEnd(ctx), true)
+	f := g.giveBack(withoutEnd(ctx), time.Now(), true)
 	if r := lost(f); r != keepalive.Alive {
 		if h.end(r) {
 			g.engine.lost(r)
@@ -225,8 +233,10 @@ func withoutEnd(ctx context.Context) context.Context {
 
 // giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
 // the next waiter of this process is queued in the same command.
-func (g *Grant) giveBack(ctx context.Context, inherit bool) *quorum.Failure {
+func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *quorum.Failure {
+	renewing := !g.settle(ctx)
 	r := g.release()
+	r.Start = began
 	var next *ticket
 	if inherit && r.Keep == 0 {
 		next = g.prequeue(&r)
@@ -238,12 +248,34 @@ func (g *Grant) giveBack(ctx context.Context, inherit bool) *quorum.Failure {
 	if next != nil {
 		next.prequeued(released, f)
 	}
-	if r.Keep > 0 && g.renewals.Load() > 0 {
-		// A renewal that is under way may raise the expiry again.
+	if r.Keep > 0 && renewing { // which may raise the expiry again
 		r.Open = time.Now().Add(g.terms.bound())
 		g.engine.quorum.Undo(&r, g.won)
 	}
 	return f
+}
+
+// settle waits until a renewal that was under way is over, so that none runs after the release; but no longer
+// than half of the time that the release has. It reports whether none is.
+func (g *Grant) settle(ctx context.Context) bool {
+	renewal := g.renewal.Load()
+	if renewal == nil {
+		return true
+	}
+	select {
+	case <-*renewal:
+		return true
+	default:
+	}
+	timer := time.NewTimer(g.terms.NodeTimeout / 2)
+	defer timer.Stop()
+	select {
+	case <-*renewal:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // release describes the release of the grant.

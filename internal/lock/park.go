@@ -44,7 +44,8 @@ func (g *Grant) park(h *Hold) bool {
 		return false
 	}
 	h.end(keepalive.Unlocked)
-	if g.extended.Load() { // after the end of the hold: whoever extends it looks at that after this
+	g.hold.CompareAndSwap(h, nil) // a grant may see a million holds, and outlive the last one
+	if g.extended.Load() {        // after the end of the hold: whoever extends it looks at that after this
 		return false
 	}
 	if g.timer == nil {
@@ -78,7 +79,7 @@ func (g *Grant) dispose() {
 		defer g.key.unref()
 		defer close(done)
 		if ended == keepalive.Unlocked {
-			g.giveBack(context.Background(), false)
+			g.giveBack(context.Background(), time.Now(), false)
 			return
 		}
 		r := g.release()

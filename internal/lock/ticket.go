@@ -75,11 +75,10 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	several := x.engine.Several()
 	switch {
 	case f.Kind == quorum.Contended && !x.shown:
+		x.arrive(f.Now)
 		return x
 	case f.Kind == quorum.Contended:
-		if at := x.place.Arrived; f.Now != 0 && (at == 0 || f.Now < at) {
-			x.place.Arrived = f.Now // or the server's clock was set back: then it is as if we came now
-		}
+		x.arrive(f.Now)
 		x.queued, x.looked = true, f.Sent
 		x.place.Rejoin = several
 		x.pace(f.Gap)
@@ -97,6 +96,14 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	}
 	x.waiter.Leave()
 	return next
+}
+
+// arrive notes that the waiter is there, at that time on the server's clock. If that was set back, it is as if it
+// came now.
+func (x *ticket) arrive(now int64) {
+	if at := x.place.Arrived; now != 0 && (at == 0 || now < at) {
+		x.place.Arrived, x.place.Rejoin = now, true
+	}
 }
 
 // pace decides how often to look: so often that all waiters that live look some hundred times a second
@@ -118,6 +125,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	if a.ticket == nil {
 		a.ticket = a.key.newTicket(a.Terms)
 		a.token = a.ticket.token()
+		a.ticket.arrive(a.arrived)
 		connecting, cancel := context.WithTimeout(ctx, a.Terms.NodeTimeout)
 		defer cancel()
 		up := hub.Listen(connecting)

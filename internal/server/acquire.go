@@ -58,7 +58,8 @@ func (ses *session) acquire(t *Try) Reply {
 	var reply Reply
 	if op.plain {
 		reply = ses.acquirePlain(t)
-	} else {
+	}
+	if !op.plain || reply.Verdict == Held { // a SET does not tell who holds the lock, nor whether it is one
 		reply = ses.acquireScripted(t)
 	}
 	switch {

@@ -16,8 +16,7 @@ const (
 )
 
 // acquirePlain is acquire by SET NX PX. It takes less of the server than the script does, and knows less:
-// not who holds the lock, nor whether what is in its place is a lock at all; so it serves for
-// the first try of a caller that will go on trying anyhow.
+// not who holds the lock, nor whether what is in its place is a lock at all.
 //
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
