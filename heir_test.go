@@ -195,19 +195,19 @@ func TestAPlaceWhoseClaimHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testin
 	held := make(chan error, 1)
 	go func() { next.Lock(); held <- next.UnlockContext(t.Context()) }()
 	redistest.Wait(t, "the local waiter", func() bool { return c.Locks()[0].Waiting == 1 })
-	lapsed := false
+	lapsed := make(chan struct{})
 	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
 		reply, err := run()
 		if err == nil && len(args) == 14 && args[2] == "k" { // the releasing script
 			pool.Set(nil)
 			assert.True(t, exists(t, s, "k"), "the lock was handed on")
 			redistest.Wait(t, "the claim lapses", func() bool { return !exists(t, s, "k") })
-			lapsed = true
+			close(lapsed)
 		}
 		return reply, err
 	})
 	m.Unlock()
-	assert.True(t, lapsed)
+	<-lapsed
 	assert.NoError(t, <-held, "the next one had the lock")
 	s.Do("DEL", "keep")
 	listening.gets(time.Now())

@@ -30,6 +30,7 @@ type ticket struct {
 	queued bool      // a server has said that it is queued
 	looked time.Time // just before the last look that found it queued
 	drops  uint64    // of the hub, then
+	open   time.Time // a server may yet queue it until then
 
 	every time.Duration // between two looks
 	gap   time.Duration // smoothed: between looks of all waiters together
@@ -72,6 +73,9 @@ func (x *ticket) present(t *server.Try) {
 
 // failed records a try that did not get the lock. It returns the ticket to go on with.
 func (x *ticket) failed(f *quorum.Failure) *ticket {
+	if f.Open.After(x.open) {
+		x.open = f.Open
+	}
 	several := x.engine.Several()
 	switch {
 	case f.Kind == quorum.Contended && !x.shown:
@@ -205,7 +209,7 @@ func (x *ticket) withdraw() { x.leave(nil) }
 // undo takes the ticket out of the queues, and gives back what it was given there.
 func (x *ticket) undo() {
 	r := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
-	r.Ticket = x.place
+	r.Ticket, r.Open = x.place, x.open
 	x.engine.quorum.Undo(&r, quorum.Grant{})
 }
 
@@ -235,10 +239,8 @@ func (x *ticket) prequeued(r quorum.Released, f *quorum.Failure) {
 	case f == nil:
 		x.waiter.Leave() // there was no room for it
 	default: // it may be in the queue, or be put there yet
+		x.open = time.Now().Add(x.terms.bound())
 		x.waiter.Leave()
-		u := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
-		u.Ticket = x.place
-		u.Open = time.Now().Add(x.terms.bound())
-		x.engine.quorum.Undo(&u, quorum.Grant{})
+		x.undo()
 	}
 }
