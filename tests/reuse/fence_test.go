@@ -1,6 +1,7 @@
 package reuse_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -33,17 +34,46 @@ func reused(t *testing.T, m *redimutex.Mutex) int64 {
 }
 
 func TestFencesOfAReusedLeaseStayBelowTheNextHoldersWhenTheServersClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	s, clock := redistest.Clocked(t)
-	fencing := redimutex.WithFencing()
-	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, fencing, redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(20*time.Second))
-	last := reused(t, c.Mutex("k"))
-	clock.Set(-back)
-	require.NoError(t, c.Close(), "which gives the lease back")
-	next := newClient(t, s.Pool(), fencing).Mutex("k")
-	require.NoError(t, next.LockContext(t.Context(), 30*time.Second))
-	assert.Greater(t, next.Lease().Fence(), last, "the resource would refuse the rightful holder")
-	assert.NoError(t, next.UnlockContext(t.Context()))
+	for name, scene := range map[string]struct {
+		opts       []redimutex.Option
+		handedOver bool
+	}{
+		"polling":            {},
+		"queue":              {opts: []redimutex.Option{redimutex.WithQueue()}},
+		"queue, handed over": {[]redimutex.Option{redimutex.WithQueue()}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, clock := redistest.Clocked(t)
+			opts := append(scene.opts, redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
+			c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, append(opts, redimutex.WithLeaseReuse(20*time.Second))...)
+			if scene.handedOver {
+				handOver(t, s, newClient(t, s.Pool(), opts...).Mutex("k"))
+			}
+			last := reused(t, c.Mutex("k"))
+			clock.Set(-back)
+			require.NoError(t, c.Close(), "which gives the lease back")
+			next := newClient(t, s.Pool(), opts...).Mutex("k")
+			require.NoError(t, next.LockContext(t.Context(), 30*time.Second))
+			assert.Greater(t, next.Lease().Fence(), last, "the resource would refuse the rightful holder")
+			assert.NoError(t, next.UnlockContext(t.Context()))
+		})
+	}
+}
+
+// handOver locks m, and unlocks it when somebody waits in the queue on the server.
+func handOver(t *testing.T, s *redistest.Server, m *redimutex.Mutex) {
+	t.Helper()
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	before := len(s.Keys())
+	var over sync.WaitGroup
+	over.Go(func() {
+		for len(s.Keys()) == before && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+	t.Cleanup(over.Wait)
 }
 
 func TestFencesOfAReusedLeaseStayBelowTheNextHoldersOnAReplicaWhoseClockIsBehind(t *testing.T) {
