@@ -24,3 +24,28 @@ func Repeat(t testing.TB, what string, scene func() bool) {
 	}
 	t.Fatalf("in twenty tries the machine was never fast enough for: %s", what)
 }
+
+// Overrun returns by how much f takes longer than bound, and how late the machine was meanwhile: the longest
+// that a goroutine which only sleeps overslept. With a machine that was late, the first says little.
+func Overrun(bound time.Duration, f func()) (over, late time.Duration) {
+	done, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var late time.Duration
+		const nap = 2 * time.Millisecond
+		for {
+			began := time.Now()
+			select {
+			case <-done:
+				worst <- late
+				return
+			case <-time.After(nap):
+			}
+			late = max(late, time.Since(began)-nap)
+		}
+	}()
+	began := time.Now()
+	f()
+	over = time.Since(began) - bound
+	close(done)
+	return over, <-worst
+}

@@ -63,3 +63,29 @@ func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 		assert.False(t, server.Exists("k"), "nobody owns it, and it would live for another %v", server.TTL("k"))
 	})
 }
+
+func TestUnlockTakesOneNodeTimeoutOnAServerThatWasStoppedDuringARenewal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := s.Proxy()
+	const timeout = time.Second
+	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(timeout))
+	m := c.Mutex("k")
+	redistest.Repeat(t, "a renewal that hangs when the lock is unlocked, on a machine that is not late", func() bool {
+		s.Do("DEL", "k")
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		renewal := p.Catch(m.Lease().Token())
+		defer renewal.Release()
+		<-renewal.Arrived()
+		s.Pause()
+		defer s.Resume()
+		var err error
+		over, late := redistest.Overrun(timeout, func() { err = m.UnlockContext(t.Context()) })
+		if late > 100*time.Millisecond {
+			return false
+		}
+		assert.Error(t, err, "the server does not answer")
+		assert.Less(t, over, 300*time.Millisecond+2*late)
+		return true
+	})
+}

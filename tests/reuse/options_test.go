@@ -114,3 +114,25 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsKeptForOtherOptionsIsNotGivenBackOnTheNextCallersTimeByAServerThatIsStopped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool, err := redimutex.NewPool(s.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { pool.Close() })
+	redistest.Repeat(t, "calls on a machine that is not late", func() bool {
+		s.Do("DEL", "k")
+		other := kept(t, pool)
+		s.Pause()
+		defer s.Resume()
+		var err error
+		over, late := redistest.Overrun(100*time.Millisecond, func() { err = other.LockContext(t.Context(), 100*time.Millisecond) })
+		if late > 100*time.Millisecond {
+			return false
+		}
+		assert.Error(t, err, "the server does not answer")
+		assert.Less(t, over, 300*time.Millisecond+2*late)
+		return true
+	})
+}
