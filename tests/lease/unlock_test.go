@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,14 +29,14 @@ func TestUnlockTakesOneNodeTimeoutAlsoWhileARenewalHangs(t *testing.T) {
 				m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(timeout)).Mutex("k")
 				m.Lock()
 				answer := make(chan struct{})
-				began := false
+				var began atomic.Bool
 				pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-					began = true
+					began.Store(true)
 					<-answer
 					return run()
 				})
 				time.Sleep(3100 * time.Millisecond)
-				require.True(t, began, "a renewal is under way, and just so")
+				require.True(t, began.Load(), "a renewal is under way, and just so")
 				unlock := time.Now()
 				assert.Error(t, m.UnlockContext(ctx), "the server does not answer")
 				assert.LessOrEqual(t, time.Since(unlock), timeout+lateness)

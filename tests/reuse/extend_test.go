@@ -2,6 +2,7 @@ package reuse_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,9 @@ import (
 // holdBack has the next command about a token wait until the channel is closed that it returns.
 func holdBack(pool *redistest.Between, token string) (release chan struct{}) {
 	release = make(chan struct{})
-	caught := false
+	var caught atomic.Bool
 	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-		if !caught && mentions(args, token) {
-			caught = true
+		if mentions(args, token) && !caught.Swap(true) {
 			<-release
 		}
 		return run()

@@ -2,6 +2,7 @@ package reuse_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,9 +94,9 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, real := redistest.Virtual(t)
 				pool := redistest.NewBetween(real)
-				commands := 0
+				var commands atomic.Int32
 				pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-					commands++
+					commands.Add(1)
 					return run()
 				})
 				c := newClient(t, pool)
@@ -105,11 +106,11 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 					defer m.Unlock()
 					return m.Lease().Token()
 				}
-				token, before := hold(), commands
+				token, before := hold(), commands.Load()
 				for range 100 {
 					require.Equal(t, token, hold(), "a Mutex that is made for each call has the same options each time")
 				}
-				assert.Equal(t, before, commands, "the server has nothing to say about that")
+				assert.Equal(t, before, commands.Load(), "the server has nothing to say about that")
 			})
 		})
 	}
