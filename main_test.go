@@ -2,9 +2,6 @@ package redimutex_test
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,44 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// TestMain runs the tests, or one worker process of theirs, and looks for what they left running.
-func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVariable); role != "" {
-		os.Exit(work(role))
-	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	code := m.Run()
-	if code == 0 {
-		if left := leaked(30 * time.Second); left != "" {
-			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaked returns the stacks of goroutines that do not end within patience: an abandoned Client may
-// finish what it has begun, such as a clean-up, which ends with the TTL at the latest.
-func leaked(patience time.Duration) string {
-	buf := make([]byte, 1<<22)
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		var left []string
-		for i, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			switch {
-			case i == 0: // this goroutine
-			case strings.Contains(stack, "testing.(*M)."), strings.Contains(stack, "os/signal."):
-			default:
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		if time.Now().After(end) {
-			return strings.Join(left, "\n\n")
-		}
-	}
-}
+// TestMain runs the tests, or one worker process of theirs.
+func TestMain(m *testing.M) { redistest.Main(m, redistest.Role{Variable: roleVariable, Run: work}) }
 
 // goroutines returns how many goroutines are at work in this module, other than in its tests.
 func goroutines() int {

@@ -15,30 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// TestMain looks for goroutines that outlive the tests.
+// TestMain runs the tests, and looks for goroutines that outlive them.
 func TestMain(m *testing.M) {
 	errSilent = silence()
-	code := m.Run()
-	if left := leftover(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftover returns the stacks of goroutines of this module that do not end within half a minute.
-func leftover() (stacks string) {
-	buf := make([]byte, 1<<22)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		if stacks = others; !strings.Contains(others, "redimutex") {
-			return ""
-		}
-	}
-	return stacks
+	redistest.Main(m)
 }
 
 // errSilent is what internal/server says of a server that does not answer in time.

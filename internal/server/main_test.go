@@ -3,9 +3,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,27 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// TestMain looks for goroutines that outlive the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftover(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftover returns the stacks of goroutines of this module that do not end within half a minute.
-func leftover() (stacks string) {
-	buf := make([]byte, 1<<22)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		if stacks = others; !strings.Contains(others, "redimutex") {
-			return ""
-		}
-	}
-	return stacks
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // A hold is what a test asks for of one lock.
 type hold struct {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,22 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// TestMain looks for goroutines that outlive the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for end := time.Now().Add(20 * time.Second); code == 0; time.Sleep(10 * time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		stacks := string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(stacks, "internal/wakeup.(*listener)") && !strings.Contains(stacks, "internal/server.") {
-			break
-		}
-		if time.Now().After(end) {
-			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", stacks)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // newHub returns a Hub that is closed at the end of the test.
 func newHub(t *testing.T, pools ...server.Pool) *wakeup.Hub {

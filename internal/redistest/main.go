@@ -1,0 +1,52 @@
+package redistest
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// A Role is what the test binary does instead of the tests where Variable is set in its environment,
+// so that a test can start it again as another process. Run gets the value, and returns the exit status.
+type Role struct {
+	Variable string
+	Run      func(value string) int
+}
+
+// patience is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
+// such as a clean-up, which ends with the TTL at the latest.
+const patience = 30 * time.Second
+
+// Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they
+// leave a goroutine behind that does not end within half a minute. It does not return.
+func Main(m *testing.M, roles ...Role) {
+	for _, r := range roles {
+		if value := os.Getenv(r.Variable); value != "" {
+			os.Exit(r.Run(value))
+		}
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
+	code := m.Run()
+	if code == 0 {
+		if err := leftover(); err != nil {
+			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// leftover returns what still runs when patience is over.
+func leftover() error {
+	for end := time.Now().Add(patience); ; {
+		err := goleak.Find() // tries for some seconds, too
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}

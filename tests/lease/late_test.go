@@ -1,0 +1,194 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// In these scenes a packet of the holder is late on its connection, and what the holder sends after it, on
+// another connection, is executed before it. A packet that is later than the node timeout would do nothing,
+// because it carries its deadline, so each scene has to be played within that.
+const (
+	ttl         = 2 * time.Second
+	nodeTimeout = 800 * time.Millisecond
+	short       = 400 * time.Millisecond // what the late extension asks for
+)
+
+// warm has the servers know all scripts of an extension, so that each is one packet.
+func warm(t *testing.T, m *redimutex.Mutex) {
+	t.Helper()
+	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+	for _, d := range []time.Duration{2 * ttl, ttl} {
+		require.NoError(t, m.Lease().Extend(t.Context(), d))
+	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
+// arrives reports whether a server has the lock as well that a majority has given already. It may have refused it,
+// where the release before came late.
+func arrives(s *redistest.Server, l *redimutex.Lease) bool {
+	for end := time.Now().Add(nodeTimeout / 4); s.Get("k") != l.Token(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// lateExtension has l extended to d by a packet that arrives only when it is released. The caller gives up
+// as soon as it is on its way. It reports whether it ever was.
+func lateExtension(t *testing.T, p *redistest.Proxy, l *redimutex.Lease, d time.Duration) (packet *redistest.Caught, ok bool) {
+	t.Helper()
+	packet = p.Catch(l.Token())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gaveUp := errors.New("no longer wanted")
+	over := make(chan error, 1)
+	go func() { over <- l.Extend(ctx, d) }()
+	select {
+	case <-packet.Arrived():
+	case <-l.Done():
+	}
+	cancel(gaveUp)
+	err := <-over
+	if errors.Is(err, redimutex.ErrLost) {
+		return packet, false
+	}
+	require.ErrorIs(t, err, gaveUp)
+	return packet, true
+}
+
+// watch has other try for the lock until l has ended, other got it, or d has passed. It fails the test if
+// both leases are valid then.
+func watch(t *testing.T, l *redimutex.Lease, other *redimutex.Mutex, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if err := other.TryLockContext(t.Context()); err != nil {
+			continue
+		}
+		assert.False(t, redistest.BothValid(l, other.Lease()), "two valid leases, the first for another %v", time.Until(l.Until()))
+		_ = other.UnlockContext(t.Context())
+		return
+	}
+}
+
+// inTime is for scenes: it reports whether a packet that was sent after began is released before the deadline that it
+// carries, even if that took a while to reach the server.
+func inTime(began time.Time) bool { return time.Since(began) < nodeTimeout/2 }
+
+func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
+	for name, scene := range map[string]struct {
+		opts  []redimutex.Option
+		later func(t *testing.T, c *redimutex.Client, l *redimutex.Lease) error
+	}{
+		"extended": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
+			return l.Extend(t.Context(), ttl)
+		}},
+		"renewed": {nil, func(t *testing.T, c *redimutex.Client, _ *redimutex.Lease) error {
+			before := c.Stats().Renewed
+			for end := time.Now().Add(nodeTimeout / 4); c.Stats().Renewed == before && time.Now().Before(end); {
+				time.Sleep(time.Millisecond) // a renewal may wait until the extension can't be executed any more
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			p := s.Proxy()
+			opts := append(scene.opts, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
+			c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, opts...)
+			m := c.Mutex("k")
+			other := newClient(t, []redimutex.Pool{s.Pool()}).Mutex("k")
+			warm(t, m)
+			redistest.Repeat(t, "a packet that arrives behind a later one, and before its deadline", func() bool {
+				require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+				defer m.UnlockContext(t.Context()) //nolint:errcheck // it may be lost
+				l, began := m.Lease(), time.Now()
+				late, ok := lateExtension(t, p, l, short)
+				defer late.Release()
+				if !ok || scene.later(t, c, l) != nil || !inTime(began) {
+					return false
+				}
+				late.Release()
+				watch(t, l, other, short+ttl/2)
+				return true
+			})
+		})
+	}
+}
+
+func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) {
+	const wanted = time.Minute // by the later extension
+	for name, scene := range map[string]struct {
+		opts  []redimutex.Option
+		first func(t *testing.T, c *redimutex.Client, l *redimutex.Lease) error // decided by servers 0 and 1
+	}{
+		"a renewal": {nil, func(_ *testing.T, c *redimutex.Client, l *redimutex.Lease) error {
+			before := c.Stats().Renewed
+			for c.Stats().Renewed == before && l.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			return l.Err()
+		}},
+		"an extension": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
+			return l.Extend(t.Context(), ttl)
+		}},
+		"a shortening": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
+			return l.Extend(t.Context(), short)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var servers []*redistest.Server
+			var proxies []*redistest.Proxy
+			var pools, direct []redimutex.Pool
+			for range 3 {
+				s := redistest.Real(t)
+				p := s.Proxy()
+				servers = append(servers, s)
+				proxies, pools, direct = append(proxies, p), append(pools, newPool(t, p.URL())), append(direct, s.Pool())
+			}
+			opts := append(scene.opts, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
+			c := newClient(t, pools, opts...)
+			m, other := c.Mutex("k"), newClient(t, direct).Mutex("k")
+			warm(t, m)
+			redistest.Repeat(t, "a packet that arrives behind a later one, and before its deadline", func() bool {
+				require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+				defer m.UnlockContext(t.Context()) //nolint:errcheck // it may be lost
+				l := m.Lease()
+				if !arrives(servers[2], l) {
+					return false
+				}
+				late := proxies[2].Catch(l.Token())
+				defer late.Release()
+				first := make(chan error, 1)
+				go func() { first <- scene.first(t, c, l) }()
+				select {
+				case <-late.Arrived():
+				case <-l.Done():
+				}
+				began := time.Now()
+				if <-first != nil {
+					return false
+				}
+				proxies[1].Cut()
+				err := l.Extend(t.Context(), wanted) // by servers 0 and 2
+				proxies[1].Mend()
+				if err != nil || !inTime(began) {
+					return false
+				}
+				late.Release()
+				watch(t, l, other, ttl+ttl/2)
+				return true
+			})
+		})
+	}
+}
