@@ -28,7 +28,8 @@ type Server struct {
 	args []string
 	dir  string
 
-	config string // path of a configuration file, if the server needs one
+	config string   // path of a configuration file, if the server needs one
+	env    []string // what its environment has beside ours
 
 	mini *miniredis.Miniredis // nil with a real server
 
@@ -99,6 +100,7 @@ func (s *Server) start() error {
 	args := []string{"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
+	s.guard.Env = append(os.Environ(), s.env...)
 	out, err := s.guard.StdoutPipe()
 	if err != nil {
 		return err

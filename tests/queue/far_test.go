@@ -27,7 +27,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	}
 	turns := make(chan turn, len(roundTrips))
 	for i, rt := range roundTrips {
-		m := newMutex(t, s.Proxy(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second))
+		m := newMutex(t, s.Network(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second))
 		go func() {
 			err := m.LockContext(context.Background(), time.Minute)
 			turns <- turn{rt, err}
@@ -116,7 +116,7 @@ func TestFarWaiterGetsItsTurnsAmongNearOnesAtTheCostOfItsOwnHolds(t *testing.T) 
 		fair = 2 * (int(roundTrip/2/work) + near + 1)
 	)
 	s := redistest.Real(t)
-	far := newMutex(t, s.Proxy(roundTrip/2).Pool(), redimutex.WithNodeTimeout(2*time.Second))
+	far := newMutex(t, s.Network(roundTrip/2).Pool(), redimutex.WithNodeTimeout(2*time.Second))
 	far.Lock() // it knows its way, and listens from its first wait on
 	holder := newMutex(t, s.Pool())
 	got := startWaiting(t, s, holder, 1)

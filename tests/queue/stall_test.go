@@ -23,7 +23,7 @@ func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testin
 		trials      = 3
 	)
 	s := redistest.Real(t)
-	p := s.Proxy(0)
+	p := s.Network(0)
 	holder := newMutex(t, s.Pool())
 	waiter := newMutex(t, p.Pool(), redimutex.WithNodeTimeout(nodeTimeout))
 	for tried, n := 0, 0; n < trials; tried++ {
@@ -60,9 +60,9 @@ func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testin
 }
 
 // hung returns a waiter that is first in the queue, listens, and does not do anything about it.
-func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Proxy {
+func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Network {
 	t.Helper()
-	p := s.Proxy(0)
+	p := s.Network(0)
 	got := startWaiting(t, s, newMutex(t, p.Pool(), opts...), 1)
 	p.Hold(redistest.Requests, redistest.Replies, redistest.Messages)
 	t.Cleanup(func() {

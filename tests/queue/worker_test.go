@@ -21,8 +21,8 @@ import (
 // and how many Clients want the lock.
 const workerVariable = "REDIMUTEX_TEST_QUEUE_WORKER"
 
-// A worker is another process that wants the lock. Each of its Clients says "held", and with the next line
-// on its standard input "unlocked".
+// A worker is another process that wants the lock. Each of its Clients says "held" when it has a valid lease,
+// and with the next line on its standard input "unlocked".
 type worker struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -99,7 +99,11 @@ func work(what string) int {
 		m := redimutex.New(pool, key, redimutex.WithQueue(), redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(timeout))
 		go func() {
 			m.Lock()
-			fmt.Println("held")
+			if err := m.Lease().Err(); err != nil {
+				fmt.Println(err)
+			} else {
+				fmt.Println("held")
+			}
 			<-leash
 			m.Unlock()
 			fmt.Println("unlocked")

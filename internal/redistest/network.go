@@ -13,10 +13,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Proxy is a network between clients and a server. Every byte takes the same time each way, and what
+// A Network stands between clients and a server. Every byte takes the same time each way, and what
 // passes can be held back. Order is kept on each connection, and what was sent before a connection was
 // closed still arrives, however late.
-type Proxy struct {
+type Network struct {
 	t      testing.TB
 	target string
 	oneWay time.Duration
@@ -31,7 +31,7 @@ type Proxy struct {
 	replies atomic.Int64
 }
 
-// A Part is some of what passes a Proxy.
+// A Part is some of what passes a Network.
 type Part int
 
 // Hold(Requests, Replies, Messages) holds everything.
@@ -41,115 +41,118 @@ const (
 	Messages             // what it sends on those that have
 )
 
-// Proxy returns a network with a delay in front of the server, which needs not be real.
-func (s *Server) Proxy(oneWay time.Duration) *Proxy {
+// Network returns a network with a delay in front of the server, which needs not be real.
+func (s *Server) Network(oneWay time.Duration) *Network {
 	s.t.Helper()
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &Proxy{t: s.t, target: s.addr, oneWay: oneWay, listen: listen, held: make(map[Part]chan struct{})}
-	p.team.Go(p.accept)
+	n := &Network{t: s.t, target: s.addr, oneWay: oneWay, listen: listen, held: make(map[Part]chan struct{})}
+	n.team.Go(n.accept)
 	s.t.Cleanup(func() {
 		listen.Close()
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		p.Cut()
-		p.Release()
-		p.team.Wait()
+		n.mu.Lock()
+		n.closed = true
+		n.mu.Unlock()
+		n.Cut()
+		n.Release()
+		n.team.Wait()
 	})
-	return p
+	return n
 }
 
 // Addr returns host and port of the clients' end.
-func (p *Proxy) Addr() string { return p.listen.Addr().String() }
+func (n *Network) Addr() string { return n.listen.Addr().String() }
 
-// Pool returns a plain pool for the server behind the proxy, as Server.Pool does.
-func (p *Proxy) Pool(opts ...redis.DialOption) *redis.Pool {
-	pool := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", p.Addr(), opts...) }}
-	p.t.Cleanup(func() { pool.Close() })
+// Pool returns a plain pool for the server behind the network, as Server.Pool does.
+func (n *Network) Pool(opts ...redis.DialOption) *redis.Pool {
+	pool := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", n.Addr(), opts...) }}
+	n.t.Cleanup(func() { pool.Close() })
 	return pool
 }
 
 // Hold keeps the parts back from now on, until they are released.
-func (p *Proxy) Hold(parts ...Part) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (n *Network) Hold(parts ...Part) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, part := range parts {
-		if p.held[part] == nil {
-			p.held[part] = make(chan struct{})
+		if n.held[part] == nil {
+			n.held[part] = make(chan struct{})
 		}
 	}
 }
 
 // Release lets the parts pass, or everything if none is named. What was held back goes on its way first.
-func (p *Proxy) Release(parts ...Part) {
+func (n *Network) Release(parts ...Part) {
 	if len(parts) == 0 {
 		parts = []Part{Requests, Replies, Messages}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, part := range parts {
-		if released := p.held[part]; released != nil {
+		if released := n.held[part]; released != nil {
 			close(released)
-			delete(p.held, part)
+			delete(n.held, part)
 		}
 	}
 }
 
 // Cut breaks all connections. What is on its way, or held back, is lost.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	links := slices.Clone(p.links)
-	p.links = nil
-	p.mu.Unlock()
+func (n *Network) Cut() {
+	n.mu.Lock()
+	links := slices.Clone(n.links)
+	n.links = nil
+	n.mu.Unlock()
 	for _, l := range links {
 		l.cut()
 	}
 }
 
 // Replied returns how often something of the Replies has reached a client.
-func (p *Proxy) Replied() int64 { return p.replies.Load() }
+func (n *Network) Replied() int64 { return n.replies.Load() }
 
-func (p *Proxy) accept() {
+func (n *Network) accept() {
 	for {
-		client, err := p.listen.Accept()
+		client, err := n.listen.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		l := &link{proxy: p, client: client, server: server, broken: make(chan struct{})}
-		p.mu.Lock()
-		late := p.closed
-		p.links = append(p.links, l)
-		p.mu.Unlock()
-		if late {
-			l.cut()
-		}
-		var ways sync.WaitGroup
-		ways.Go(func() { l.pass(server, client, func() Part { return Requests }) })
-		ways.Go(func() { l.pass(client, server, l.reply) })
-		p.team.Go(func() {
-			ways.Wait()
-			l.cut()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.links = slices.DeleteFunc(p.links, func(other *link) bool { return other == l })
-		})
+		n.team.Go(func() { n.connect(client) })
 	}
 }
 
+// connect makes a link of a client's connection, and keeps it until both ends have hung up.
+func (n *Network) connect(client net.Conn) {
+	server, err := net.DialTimeout("tcp", n.target, askTimeout)
+	if err != nil {
+		client.Close()
+		return
+	}
+	l := &link{network: n, client: client, server: server, broken: make(chan struct{})}
+	defer l.cut()
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return
+	}
+	n.links = append(n.links, l)
+	n.mu.Unlock()
+	var ways sync.WaitGroup
+	ways.Go(func() { l.pass(server, client, func() Part { return Requests }) })
+	ways.Go(func() { l.pass(client, server, l.reply) })
+	ways.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.links = slices.DeleteFunc(n.links, func(other *link) bool { return other == l })
+}
+
 // passes waits until the part is not held back, or the link is broken.
-func (p *Proxy) passes(part Part, broken <-chan struct{}) bool {
+func (n *Network) passes(part Part, broken <-chan struct{}) bool {
 	for {
-		p.mu.Lock()
-		released := p.held[part]
-		p.mu.Unlock()
+		n.mu.Lock()
+		released := n.held[part]
+		n.mu.Unlock()
 		if released == nil {
 			return true
 		}
@@ -161,9 +164,9 @@ func (p *Proxy) passes(part Part, broken <-chan struct{}) bool {
 	}
 }
 
-// A link is one connection through a Proxy.
+// A link is one connection through a Network.
 type link struct {
-	proxy          *Proxy
+	network          *Network
 	client, server net.Conn
 	subscribed     atomic.Bool
 	once           sync.Once
@@ -200,12 +203,12 @@ func (l *link) pass(to, from net.Conn, part func() Part) {
 		defer close(way)
 		for {
 			buf := make([]byte, 1<<14)
-			n, err := from.Read(buf)
-			if from == l.client && bytes.Contains(bytes.ToUpper(buf[:n]), []byte("\r\nSUBSCRIBE\r\n")) {
+			size, err := from.Read(buf)
+			if from == l.client && bytes.Contains(bytes.ToUpper(buf[:size]), []byte("\r\nSUBSCRIBE\r\n")) {
 				l.subscribed.Store(true)
 			}
 			select {
-			case way <- parcel{buf[:n], time.Now().Add(l.proxy.oneWay)}:
+			case way <- parcel{buf[:size], time.Now().Add(l.network.oneWay)}:
 			case <-l.broken:
 				return
 			}
@@ -237,7 +240,7 @@ func (l *link) deliver(to io.Writer, p parcel, part func() Part) bool {
 		}
 	}
 	what := part()
-	if !l.proxy.passes(what, l.broken) {
+	if !l.network.passes(what, l.broken) {
 		return false
 	}
 	if len(p.bytes) == 0 {
@@ -247,7 +250,7 @@ func (l *link) deliver(to io.Writer, p parcel, part func() Part) bool {
 		return false
 	}
 	if what == Replies {
-		l.proxy.replies.Add(1)
+		l.network.replies.Add(1)
 	}
 	return true
 }

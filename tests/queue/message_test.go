@@ -1,0 +1,45 @@
+package queue_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A process is stopped when the lock is handed to it, and the message is still on its way. When it goes on,
+// the lock is another's, the server's clock has been set back, and only then the message arrives.
+func TestLateMessageOfAnEarlierHandOverMakesNoLeaseWhateverTheClockOfTheServerShows(t *testing.T) {
+	t.Parallel()
+	s, clock := redistest.Clocked(t)
+	network := s.Network(0)
+	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	holder.Lock()
+	late := startWorker(t, network.Addr(), 500*time.Millisecond, 1)
+	waitTickets(t, s, 1)
+	got := startWaiting(t, s, other, 2)
+	network.Hold(redistest.Messages)
+	late.signal(syscall.SIGSTOP)
+	unlock(t, holder)
+	require.NoError(t, <-got, "the grant of the one that was stopped has lapsed")
+	clock.Set(-time.Minute)
+
+	looked := network.Replied()
+	late.signal(syscall.SIGCONT)
+	redistest.Wait(t, "it has looked at the new time", func() bool { return network.Replied() > looked })
+	network.Release()
+	redistest.Wait(t, "it has had time for the message, too", func() bool { return network.Replied() > looked+3 || len(late.says) > 0 })
+	select {
+	case said := <-late.says:
+		require.NoError(t, other.Lease().Err(), "the machine was too late to tell")
+		require.Fail(t, "two valid leases", "the late one said %q", said)
+	default:
+	}
+	unlock(t, other)
+	assert.Equal(t, "held", late.hears(), "in its turn it gets the lock")
+	late.unlocks()
+}
