@@ -166,7 +166,7 @@ func (n *Network) passes(part Part, broken <-chan struct{}) bool {
 
 // A link is one connection through a Network.
 type link struct {
-	network          *Network
+	network        *Network
 	client, server net.Conn
 	subscribed     atomic.Bool
 	once           sync.Once
