@@ -1,13 +1,13 @@
 package queue_test
 
 import (
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -17,19 +17,19 @@ func TestLateMessageOfAnEarlierHandOverMakesNoLeaseWhateverTheClockOfTheServerSh
 	t.Parallel()
 	s, clock := redistest.Clocked(t)
 	network := s.Network(0)
-	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	holder.Lock()
 	late := startWorker(t, network.Addr(), 500*time.Millisecond, 1)
 	waitTickets(t, s, 1)
 	got := startWaiting(t, s, other, 2)
 	network.Hold(redistest.Messages)
-	late.signal(syscall.SIGSTOP)
+	late.stops()
 	unlock(t, holder)
 	require.NoError(t, <-got, "the grant of the one that was stopped has lapsed")
 	clock.Set(-time.Minute)
 
 	looked := network.Replied()
-	late.signal(syscall.SIGCONT)
+	late.goesOn()
 	redistest.Wait(t, "it has looked at the new time", func() bool { return network.Replied() > looked })
 	network.Release()
 	redistest.Wait(t, "it has had time for the message, too", func() bool { return network.Replied() > looked+3 || len(late.says) > 0 })

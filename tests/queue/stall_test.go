@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,15 +104,17 @@ func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
 func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	holder, second, third := newMutex(t, s.Pool()), newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	holder := newMutex(t, s.Pool())
+	// The node timeout is long, so that a late machine lets none of their grants lapse.
+	second, third := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	holder.Lock()
 	first := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
 	waitTickets(t, s, 1)
 	gotSecond, gotThird := startWaiting(t, s, second, 2), startWaiting(t, s, third, 3)
-	first.signal(syscall.SIGSTOP)
+	first.stops()
 	unlock(t, holder)
 	require.NoError(t, <-gotSecond)
-	first.signal(syscall.SIGCONT)
+	first.goesOn()
 	waitTickets(t, s, 2) // it is back
 	unlock(t, second)
 	select {

@@ -60,6 +60,19 @@ func (w *worker) kill() {
 
 func (w *worker) signal(sig syscall.Signal) { _ = w.cmd.Process.Signal(sig) }
 
+// stops stops the process, and returns when it does nothing any more.
+func (w *worker) stops() {
+	w.t.Helper()
+	w.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(w.t, err)
+	require.True(w.t, status.Stopped())
+}
+
+// goesOn ends stops.
+func (w *worker) goesOn() { w.signal(syscall.SIGCONT) }
+
 // hears returns the next thing that the worker says.
 func (w *worker) hears() string {
 	w.t.Helper()
