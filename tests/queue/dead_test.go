@@ -30,7 +30,7 @@ func looks(t testing.TB, s *redistest.Server) (n int) {
 func TestLivingWaiterLooksNoLessOftenForTheDeadOnesInTheQueue(t *testing.T) {
 	t.Parallel()
 	const (
-		dead   = 300
+		dead   = 150
 		window = 2 * time.Second
 	)
 	s := redistest.Real(t)
@@ -43,7 +43,7 @@ func TestLivingWaiterLooksNoLessOftenForTheDeadOnesInTheQueue(t *testing.T) {
 	got := startWaiting(t, s, newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute)), 1)
 	alone := within()
 	require.Positive(t, alone)
-	crowd := startWorker(t, s.Addr(), time.Second, dead)
+	crowd := startWorker(t, s.Addr(), 9*time.Second, dead)
 	waitTickets(t, s, 1+dead)
 	crowd.kill()
 	redistest.Wait(t, "the connections of the dead are closed", func() bool { return subscribers(t, s) == 1 })
