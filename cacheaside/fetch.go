@@ -115,7 +115,7 @@ func (f *fetch) pause(ctx context.Context) ([]byte, error) {
 func (f *fetch) look(ctx context.Context) ([]byte, error) {
 	value, err := f.cache.store.Get(ctx, f.key)
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ended(ctx, err):
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, fmt.Errorf("cacheaside: %q: the cache can't be read: %w", f.key, err)
@@ -123,6 +123,18 @@ func (f *fetch) look(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	return value, nil
+}
+
+// slack is how much sooner than its ctx a command may find that their common deadline has passed.
+const slack = 10 * time.Millisecond
+
+// ended reports whether ctx has ended, which may be why err came.
+func ended(ctx context.Context, err error) bool {
+	var timed interface{ Timeout() bool }
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < slack && errors.As(err, &timed) && timed.Timeout() {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // try tries once to get the lock, and makes the value if that succeeds. again says that only the
@@ -166,7 +178,7 @@ func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []by
 		if lost = lease.Err(); lost != nil {
 			return nil, lost, nil
 		}
-		if ctx.Err() != nil {
+		if ended(ctx, err) {
 			return nil, nil, context.Cause(ctx)
 		}
 		f.cache.log().Warn("cacheaside: a loaded value could not be cached", "key", f.key, "err", err)

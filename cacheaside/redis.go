@@ -3,6 +3,7 @@ package cacheaside
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -14,7 +15,8 @@ import (
 const redisTimeout = 2 * time.Second
 
 // A RedisStore is a [Store] in a Redis server: each value is a string under its key, unprefixed,
-// with a TTL.
+// with a TTL. In a cluster it finds the node of the key as the locks do; while the slot of a key is being
+// moved, a value that is not there yet may be loaded more than once, and not be cached.
 type RedisStore struct {
 	pool redimutex.Pool
 	ttl  time.Duration
@@ -33,8 +35,8 @@ func NewRedisStore(pool redimutex.Pool, ttl time.Duration) *RedisStore {
 // Get implements [Store].
 func (s *RedisStore) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := redis.Bytes(s.do(ctx, "GET", key))
-	if errors.Is(err, redis.ErrNil) {
-		return nil, nil
+	if errors.Is(err, redis.ErrNil) || refused(err, "ASK ") {
+		return nil, nil // ASK: the slot of the key is being moved, and the key is not where it was
 	}
 	return value, err
 }
@@ -45,9 +47,22 @@ func (s *RedisStore) Set(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
+// do runs a command. A node of a cluster that does not serve the key (any more) refuses with MOVED, which tells
+// the pool of the one that does; so the command is repeated once, on another connection.
 func (s *RedisStore) do(ctx context.Context, command string, args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	bounded, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
+	reply, err := s.once(bounded, command, args)
+	if refused(err, "MOVED ") {
+		reply, err = s.once(bounded, command, args)
+	}
+	if err != nil && ended(ctx, err) {
+		return nil, context.Cause(ctx)
+	}
+	return reply, err
+}
+
+func (s *RedisStore) once(ctx context.Context, command string, args []any) (any, error) {
 	c, err := s.conn(ctx)
 	if err != nil {
 		return nil, err
@@ -58,6 +73,12 @@ func (s *RedisStore) do(ctx context.Context, command string, args ...any) (any, 
 	}
 	deadline, _ := ctx.Deadline()
 	return redis.DoWithTimeout(c, max(time.Until(deadline), time.Millisecond), command, args...)
+}
+
+// refused reports whether a server has refused a command with that word.
+func refused(err error, word string) bool {
+	var said redis.Error
+	return errors.As(err, &said) && strings.HasPrefix(string(said), word)
 }
 
 func (s *RedisStore) conn(ctx context.Context) (redis.Conn, error) {

@@ -1,0 +1,129 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The message of the hand-over is the last thing that the waiter hears of the server for a while. A machine
+// that is late makes a longer stall of it than was meant, or gives the lock by a look before it; then that
+// was no trial.
+func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testing.T) {
+	t.Parallel()
+	const (
+		nodeTimeout = time.Second
+		stall       = nodeTimeout * 7 / 10
+		trials      = 3
+	)
+	s := redistest.Real(t)
+	p := s.Network(0)
+	holder := newMutex(t, s.Pool())
+	waiter := newMutex(t, p.Pool(), redimutex.WithNodeTimeout(nodeTimeout))
+	for tried, n := 0, 0; n < trials; tried++ {
+		require.Less(t, tried, 20*trials, "the machine is too late for this")
+		require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+		got := startWaiting(t, s, waiter, 1)
+		p.Hold(redistest.Requests, redistest.Replies)
+		stalled := time.Now()
+		unlock(t, holder)
+		over := time.NewTimer(stall)
+		handed := false
+		select {
+		case err := <-got:
+			require.NoError(t, err)
+			handed = true
+			<-over.C
+		case <-over.C:
+		}
+		p.Release()
+		took := time.Since(stalled)
+		if !handed {
+			require.NoError(t, <-got)
+		}
+		l := waiter.Lease()
+		if handed && took < nodeTimeout*9/10 {
+			n++
+			redistest.Wait(t, "the lease is extended, or lost", func() bool {
+				return l.Err() != nil || time.Until(l.Until()) > 2*nodeTimeout
+			})
+			require.NoError(t, l.Err(), "after a stall of %v", took)
+		}
+		_ = waiter.UnlockContext(t.Context()) // of a late machine it may be lost
+	}
+}
+
+// hung returns a waiter that is first in the queue, listens, and does not do anything about it.
+func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Network {
+	t.Helper()
+	p := s.Network(0)
+	got := startWaiting(t, s, newMutex(t, p.Pool(), opts...), 1)
+	p.Hold(redistest.Requests, redistest.Replies, redistest.Messages)
+	t.Cleanup(func() {
+		p.Release()
+		<-got // its Client may be closed before
+	})
+	return p
+}
+
+func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
+	t.Parallel()
+	const nodeTimeout = 500 * time.Millisecond
+	s := redistest.Real(t)
+	a, b := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	a.Lock()
+	hung(t, s, redimutex.WithNodeTimeout(nodeTimeout))
+	got := startWaiting(t, s, b, 2)
+	start := time.Now()
+	unlock(t, a)
+	require.NoError(t, <-got)
+	cost := time.Since(start)
+	t.Logf("cost: %v, with a node timeout of %v", cost, nodeTimeout)
+	assert.Less(t, cost, slow)
+	late := 0
+	const rounds = 40
+	for range rounds {
+		got := startWaiting(t, s, a, 1)
+		start := time.Now()
+		unlock(t, b)
+		require.NoError(t, <-got)
+		if time.Since(start) > nodeTimeout/3 {
+			late++
+		}
+		a, b = b, a
+	}
+	unlock(t, b)
+	assert.Less(t, late, rounds/4, "hand-overs that took longer than a message")
+}
+
+func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	// The node timeout is long, so that a late machine lets none of their grants lapse.
+	second, third := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
+	holder.Lock()
+	first := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
+	waitTickets(t, s, 1)
+	gotSecond, gotThird := startWaiting(t, s, second, 2), startWaiting(t, s, third, 3)
+	first.stops()
+	unlock(t, holder)
+	require.NoError(t, <-gotSecond)
+	first.goesOn()
+	waitTickets(t, s, 2) // it is back
+	unlock(t, second)
+	select {
+	case err := <-gotThird:
+		require.NoError(t, err)
+	case said := <-first.says:
+		t.Fatalf("%s, before the third, which did not let it lapse", said)
+	}
+	unlock(t, third)
+	assert.Equal(t, "held", first.hears())
+	first.unlocks()
+}

@@ -1,0 +1,53 @@
+package topologies_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cacheaside"
+)
+
+// fetcher returns a function that fetches key as a process does that has just come up, and tells whether it
+// was loaded.
+func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
+	t.Helper()
+	client := redimutex.NewClient([]redimutex.Pool{pool})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	cache := cacheaside.New(client, cacheaside.NewRedisStore(pool, time.Hour))
+	return func(key string) (loaded bool) {
+		t.Helper()
+		v, err := cacheaside.Fetch(patience(t), cache, key, func(context.Context) (string, error) {
+			loaded = true
+			return "the value of " + key, nil
+		})
+		require.NoError(t, err, key)
+		require.Equal(t, "the value of "+key, v)
+		return loaded
+	}
+}
+
+func TestClusterFirstFetchOfAProcessFindsTheNode(t *testing.T) {
+	_, pool := startCluster(t)
+	for i := range 20 { // whatever node it happens to ask first
+		key := fmt.Sprint("k", i)
+		assert.True(t, fetcher(t, pool())(key))
+		assert.False(t, fetcher(t, pool())(key), "it was cached on the node of its slot")
+	}
+}
+
+func TestClusterFetchesWhileASlotIsMoved(t *testing.T) {
+	c, pool := startCluster(t)
+	fetch := fetcher(t, pool())
+	assert.True(t, fetch("k"))
+	to := (c.Owner("k") + 1) % 3
+	c.Move("k", to, func() {
+		assert.True(t, fetch("k"), "what is not where it was is loaded")
+	})
+	assert.False(t, fetch("k"), "the value has moved")
+}

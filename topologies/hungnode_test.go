@@ -1,0 +1,158 @@
+package topologies_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// primary returns which node of a cluster that has just been started serves a key.
+func primary(key string) int {
+	node := 0
+	for redisc.Slot(key) >= (node+1)*16384/3 {
+		node++
+	}
+	return node
+}
+
+// keysOf returns n keys of a primary.
+func keysOf(node, n int) []string {
+	var keys []string
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprint("key ", i); primary(key) == node {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// hang stops a primary, and its replica, which would take its place.
+func hang(t *testing.T, c *redistest.Cluster, node int) {
+	t.Helper()
+	for _, n := range []*redistest.Server{c.Nodes[node+3], c.Nodes[node]} {
+		n.Pause()
+		t.Cleanup(n.Resume)
+	}
+}
+
+func TestClusterNodeThatHangsCostsNoLeaseOfTheOthersHoweverMany(t *testing.T) {
+	const (
+		leases = 1500 // on three nodes
+		ttl    = 6 * time.Second
+	)
+	c, pool := startCluster(t)
+	client := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithTTL(ttl))
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	var others []*redimutex.Mutex
+	for i := range leases {
+		m := client.Mutex(fmt.Sprint("key ", i))
+		require.NoError(t, m.LockContext(patience(t), 0))
+		if primary(m.Key()) != 0 {
+			others = append(others, m)
+		}
+	}
+	hang(t, c, 0)
+	until := time.Now().Add(3 * ttl)
+	lost := 0
+	redistest.Wait(t, "the others are renewed until the leases of the hung node are over, or lost", func() bool {
+		lost = 0
+		renewed := true
+		for _, m := range others {
+			if m.Lease().Err() != nil {
+				lost++
+			}
+			renewed = renewed && m.Lease().Until().After(until)
+		}
+		return renewed || lost > 0 && time.Now().After(until)
+	})
+	assert.Zero(t, lost, "leases of healthy nodes, of %d, that were lost", len(others))
+}
+
+// far is a cluster behind networks.
+type far struct {
+	*redistest.Cluster
+	networks map[string]*redistest.Network // by the address of the node
+}
+
+func startFar(t *testing.T) far {
+	t.Helper()
+	f := far{redistest.StartCluster(t), make(map[string]*redistest.Network)}
+	for _, n := range f.Nodes {
+		f.networks[n.Addr()] = n.Network(0)
+	}
+	return f
+}
+
+func (f far) pool(t *testing.T) *redisc.Cluster {
+	p := clusterPool(f.Addrs(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
+		return net.Dial(network, f.networks[addr].Addr())
+	}))
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Locks that could not be released on a hung node come before one, and a waiter that gave up, on a healthy
+// node that has been out for a moment.
+func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T) {
+	const (
+		locks   = 300
+		timeout = 200 * time.Millisecond
+		slow    = 5 * time.Second // what a busy machine may take for what should take some milliseconds
+	)
+	f := startFar(t)
+	client := redimutex.NewClient([]redimutex.Pool{f.pool(t)},
+		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(timeout))
+	t.Cleanup(func() { client.Close() }) // which a hung node keeps from cleaning up everything
+	const healthy = 1
+	keys := keysOf(healthy, 2)
+	node := f.Nodes[healthy]
+	held, wanted := client.Mutex(keys[0]), client.Mutex(keys[1], redimutex.WithQueue())
+	require.NoError(t, held.LockContext(patience(t), 0))
+	var lost []*redimutex.Mutex
+	for _, key := range keysOf(0, locks) {
+		m := client.Mutex(key)
+		require.NoError(t, m.LockContext(patience(t), 0))
+		lost = append(lost, m)
+	}
+	node.Do("SET", keys[1], "a foreign client", "PX", 600_000)
+	waiting, giveUp := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- wanted.LockContext(waiting, 0) }()
+	queued := func() bool {
+		return slices.ContainsFunc(node.Keys(), func(name string) bool { return node.Do("TYPE", name) == "zset" })
+	}
+	redistest.Wait(t, "the waiter is in the queue", queued)
+
+	hang(t, f.Cluster, 0)
+	var group sync.WaitGroup
+	for _, m := range lost {
+		group.Go(func() { assert.Error(t, m.UnlockContext(t.Context())) })
+	}
+	group.Wait()
+
+	network := f.networks[node.Addr()]
+	network.Hold(redistest.Requests)
+	require.ErrorIs(t, held.UnlockContext(t.Context()), redimutex.ErrUnavailable)
+	giveUp()
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	<-time.After(10 * timeout) // so that it has not done with the first try
+	network.Cut()              // what was sent is lost
+	network.Release()
+	start := time.Now()
+	redistest.Wait(t, "the lock is released", func() bool { return !exists(t, node, keys[0]) })
+	assert.Less(t, time.Since(start), slow, "for the lock that could not be unlocked")
+	redistest.Wait(t, "the queue is left", func() bool { return !queued() })
+	assert.Less(t, time.Since(start), slow, "for the waiter that gave up")
+}
