@@ -1,0 +1,39 @@
+package redistest
+
+import (
+	"net"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// ReplicaOf demotes s by hand: it follows primary from now on, and takes no writes.
+func (s *Server) ReplicaOf(primary *Server) {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(primary.addr)
+	s.Do("REPLICAOF", host, port)
+}
+
+// Promote makes a replica a primary, whatever the one that it follows does.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.Do("REPLICAOF", "NO", "ONE")
+}
+
+// FailoverTo is a planned failover: s hands over to its replica, and follows it. It returns when both
+// know. Servers before 6.2 have no FAILOVER, and do it by hand, without waiting for what the replica lacks.
+func (s *Server) FailoverTo(replica *Server) {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(replica.addr)
+	c, err := redis.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("FAILOVER", "TO", host, port); err != nil {
+		replica.Promote()
+		s.ReplicaOf(replica)
+	}
+	Wait(s.t, "the failover", func() bool {
+		return replica.Role() == "master" && s.Role() == "slave" && replica.Online() >= 1
+	})
+}
