@@ -47,6 +47,8 @@ func kinds() []kind {
 		{name: "as redigo's documentation has it", make: documented},
 		{name: "NewPool", make: newPoolOf},
 		{name: "NewPool, TLS", tls: true, make: newPoolOf},
+		{name: "NewPool, idle for too long", make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
+		{name: "NewPool, TLS, idle for too long", tls: true, make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
 		{name: "NewPool, own net dial without ctx", make: func(a address) redimutex.Pool {
 			return newPool(a, redis.DialNetDial(net.Dial))
 		}},
@@ -119,6 +121,12 @@ func documented(a address) redimutex.Pool {
 			return err
 		},
 	}
+}
+
+// idled has a pool find all of its connections idle for too long.
+func idled(p redimutex.Pool) redimutex.Pool {
+	p.(*redis.Pool).IdleTimeout = time.Nanosecond
+	return p
 }
 
 func newPoolOf(a address) redimutex.Pool { return newPool(a) }

@@ -19,9 +19,9 @@ import (
 
 const (
 	tolerance = 50 * time.Millisecond
-	tooLong   = 700 * time.Millisecond // over its bound a call is not waited for any longer before the server goes on
+	tooLong   = 500 * time.Millisecond // over its bound a call is not waited for any longer before the server goes on
 	attempts  = 3                      // a call that outlasts its bound is tried again: perhaps it was the machine
-	together  = 6                      // kinds of pools at once
+	together  = 7                      // kinds of pools at once
 )
 
 // A way is how a server hangs.
@@ -97,7 +97,7 @@ func table(t *testing.T, w way) {
 	all := len(cells)
 	for attempt := 0; attempt < attempts && len(cells) > 0; attempt++ {
 		for wave := range b.waves(cells) {
-			b.run(wave)
+			b.run(wave, attempt == attempts-1)
 		}
 		cells = slices.DeleteFunc(cells, func(c *cell) bool { return c.said == "" })
 	}
@@ -158,7 +158,9 @@ func (b *bench) front(k kind) []*redistest.Front {
 }
 
 // run prepares the calls, has the server hang, measures the calls, and lets it go on.
-func (b *bench) run(cells []*cell) {
+// How late the machine was is forgiven the last time alone, so that
+// a busy machine hides little.
+func (b *bench) run(cells []*cell, forgive bool) {
 	var parties []*party
 	fronts := make(map[string][]*redistest.Front)
 	for _, c := range cells {
@@ -184,6 +186,9 @@ func (b *bench) run(cells []*cell) {
 		p.await()
 	}
 	late := lateness.Stop()
+	if !forgive {
+		late = 0
+	}
 	if b.way.stopped {
 		b.server.Resume()
 	}
@@ -198,10 +203,16 @@ func (b *bench) run(cells []*cell) {
 	each(parties, (*party).end)
 }
 
+// each calls f for all parties, for a few at a time: two hundred at once would be busy with timing out.
 func each(parties []*party, f func(*party)) {
 	var team sync.WaitGroup
+	few := make(chan struct{}, 8)
 	for _, p := range parties {
-		team.Go(func() { f(p) })
+		few <- struct{}{}
+		team.Go(func() {
+			defer func() { <-few }()
+			f(p)
+		})
 	}
 	team.Wait()
 }
@@ -219,6 +230,7 @@ type party struct {
 	cancel   context.CancelFunc
 
 	call     func() error // nil: it could not be prepared
+	began    time.Time
 	done     chan struct{}
 	took     time.Duration
 	err      error
@@ -232,7 +244,7 @@ func (b *bench) party(c *cell) *party {
 	for i, f := range b.fronts[c.kind.name] {
 		p.pools = append(p.pools, c.kind.make(address{hostPort: f.Addr(), tls: f.TLS(), db: i + 1}))
 	}
-	p.client = redimutex.NewClient(p.pools, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithPollInterval(5*time.Millisecond))
+	p.client = redimutex.NewClient(p.pools, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithPollInterval(20*time.Millisecond))
 	return p
 }
 
@@ -256,6 +268,7 @@ func (p *party) prepare() {
 
 // start begins the call.
 func (p *party) start() {
+	p.began = time.Now()
 	if p.call == nil {
 		close(p.done)
 		close(p.busy)
@@ -268,7 +281,7 @@ func (p *party) start() {
 		} else {
 			close(p.busy)
 		}
-		began := time.Now()
+		began := time.Now() // not p.began: this goroutine may be late
 		p.err = p.call()
 		p.took = time.Since(began)
 	}()
@@ -291,7 +304,7 @@ func (p *party) occupy() {
 
 // await waits for the call, but not for ever.
 func (p *party) await() {
-	timer := time.NewTimer(p.verb.bound + tooLong)
+	timer := time.NewTimer(time.Until(p.began.Add(p.verb.bound + tooLong)))
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -300,7 +313,7 @@ func (p *party) await() {
 	}
 }
 
-// judge says whether the call has outlasted its bound, when the machine was late by so much.
+// judge says whether the call has outlasted its bound, where the machine's being late by so much counts.
 func (p *party) judge(late time.Duration) {
 	p.said = ""
 	switch {
@@ -308,7 +321,7 @@ func (p *party) judge(late time.Duration) {
 	case p.overtime:
 		p.said = fmt.Sprintf("still under way %v after its bound of %v", tooLong, p.verb.bound)
 	case p.took > p.verb.bound+tolerance+late:
-		p.said = fmt.Sprintf("took %v, its bound is %v, the machine was late by %v", p.took, p.verb.bound, late)
+		p.said = fmt.Sprintf("took %v, its bound is %v (%v for the machine)", p.took, p.verb.bound, late)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	nodeTimeout = 100 * time.Millisecond
-	early       = nodeTimeout / 2     // a ctx that ends while a command is under way
+	nodeTimeout = 200 * time.Millisecond
+	early       = nodeTimeout / 3     // a ctx that ends while a command is under way
 	late        = nodeTimeout * 7 / 4 // a ctx that ends while a later one is
 )
 
