@@ -309,7 +309,11 @@ func (p *party) await() {
 	select {
 	case <-p.done:
 	case <-timer.C:
-		p.overtime = true
+		select {
+		case <-p.done: // while we waited for others
+		default:
+			p.overtime = true
+		}
 	}
 }
 
