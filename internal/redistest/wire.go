@@ -104,3 +104,6 @@ func (w *wire) bytes(n int) ([]byte, error) {
 	w.raw.Write(all)
 	return all[:n], err
 }
+
+// Bulk is a string as a server sends it, for a Fate.
+func Bulk(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
