@@ -72,13 +72,6 @@ func TestNoPasswordOfAPoolIsInAnErrorOrALog(t *testing.T) {
 		"DialURL with a bad escape, and Get": struct{ redimutex.Pool }{mine(badURL)},
 		"AUTH on a connection of another":    mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), secret) }),
 		"AUTH on a connection, with a user":  mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), "app", secret) }),
-		"AUTH at the test of a borrowed one": &redis.Pool{
-			MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", deaf.Addr()) },
-			TestOnBorrow: func(c redis.Conn, _ time.Time) error {
-				_, err := c.Do("AUTH", secret)
-				return err
-			},
-		},
 	} {
 		for how, opts := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
 			t.Run(name+"/"+how, func(t *testing.T) {

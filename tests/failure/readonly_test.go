@@ -55,8 +55,8 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				var tries atomic.Int64
 				m := newClient(t, following(t, &board)[name], append(opts, redimutex.WithTTL(20*time.Second),
 					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
 				got := make(chan error, 1)
 				go func() { got <- m.LockContext(ctx, 0) }()
 				redistest.Wait(t, "the waiter", func() bool { return tries.Load() > 1 })
@@ -64,7 +64,7 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				primary.FailoverTo(replicas[0])
 				replicas[0].Do("DEL", "k")
 				// A try or two may meet the old primary. Two hundred may not.
-				patience := time.AfterFunc(10*time.Second, cancel)
+				patience := time.AfterFunc(10*time.Second, func() { cancel(errors.New("ten seconds, and no lock")) })
 				defer patience.Stop()
 				require.NoError(t, <-got)
 				assert.Equal(t, m.Lease().Token(), replicas[0].Get("k"))
