@@ -35,6 +35,7 @@ type kind struct {
 	name    string
 	tls     bool
 	servers int  // 0: 1
+	dials   bool // it shows as well as any what happens in the course of dialling
 	busy    bool // another call of the same Client waits for the server on the only connection
 	make    func(a address) redimutex.Pool
 }
@@ -44,18 +45,18 @@ func (k kind) count() int { return max(k.servers, 1) }
 // kinds are pools as programs have them. Most of them know of no deadline in some phase.
 func kinds() []kind {
 	return []kind{
-		{name: "as redigo's documentation has it", make: documented},
-		{name: "NewPool", make: newPoolOf},
+		{name: "as redigo's documentation has it", dials: true, make: documented},
+		{name: "NewPool", dials: true, make: newPoolOf},
 		{name: "NewPool, TLS", tls: true, make: newPoolOf},
-		{name: "NewPool, idle for too long", make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
+		{name: "NewPool, idle for too long", dials: true, make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
 		{name: "NewPool, TLS, idle for too long", tls: true, make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
 		{name: "NewPool, own net dial without ctx", make: func(a address) redimutex.Pool {
 			return newPool(a, redis.DialNetDial(net.Dial))
 		}},
-		{name: "IdleTimeout passed", make: func(a address) redimutex.Pool {
+		{name: "IdleTimeout passed", dials: true, make: func(a address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, IdleTimeout: time.Nanosecond, Dial: a.dial}
 		}},
-		{name: "IdleTimeout passed, redis.DialContext", make: func(a address) redimutex.Pool {
+		{name: "IdleTimeout passed, redis.DialContext", dials: true, make: func(a address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, IdleTimeout: time.Nanosecond, DialContext: func(ctx context.Context) (redis.Conn, error) {
 				return redis.DialContext(ctx, "tcp", a.hostPort, a.options()...)
 			}}

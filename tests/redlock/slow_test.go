@@ -36,6 +36,7 @@ func newClient(t *testing.T, pools []redimutex.Pool, opts ...redimutex.Option) *
 func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error) {
 	t.Parallel()
 	servers, client := start(t, 3)
+	defer servers[1].Resume()
 	m, other := client.Mutex("k"), client.Mutex("other")
 	for _, m := range []*redimutex.Mutex{m, other} { // the servers are known
 		require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
@@ -91,6 +92,7 @@ func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
 func TestASlowServerIsAskedForFencesWhenAnotherIsDead(t *testing.T) {
 	t.Parallel()
 	servers, client := start(t, 3, redimutex.WithFencing())
+	defer servers[1].Resume()
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	before := m.Lease().Fence()
