@@ -112,7 +112,7 @@ func TestNoTwoLeasesAreValidAtOnceAfterPlannedFailovers(t *testing.T) {
 	c, stop := startContest(t, mutexes...)
 	c.more(t, 50)
 	for range 4 {
-		redistest.Failover(t, primary, replica)
+		primary.FailoverTo(replica)
 		primary, replica = replica, primary
 		c.more(t, 100)
 	}

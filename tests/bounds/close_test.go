@@ -1,0 +1,91 @@
+package bounds_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// What Close may meet: a renewal that waits for a replica which is stopped, or for a primary that hangs.
+func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
+	t.Parallel()
+	const (
+		node     = 200 * time.Millisecond
+		replicas = 800 * time.Millisecond
+	)
+	for name, hang := range map[string]bool{"the replica is stopped": false, "the primary hangs as well": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, others := redistest.Replicas(t, 1)
+			f := redistest.NewFront(t, primary)
+			var took, late time.Duration
+			for range attempts {
+				took, late = closing(t, f, others[0], node, replicas, hang)
+				if took <= 2*node+replicas+tolerance {
+					break // otherwise it was perhaps the machine
+				}
+			}
+			assert.LessOrEqual(t, took, 2*node+replicas+tolerance+late)
+		})
+	}
+}
+
+// closing closes a Client while a renewal is under way that can't succeed, and somebody waits in the queue; where the
+// primary hangs a try is under way as well.
+func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
+	t.Helper()
+	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", f.Addr()) }}
+	defer pool.Close()
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(node))
+	m := client.Mutex("k", redimutex.WithReplicas(1, replicas))
+	queued := client.Mutex("queued", redimutex.WithQueue())
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	c := pool.Get()
+	_, err := c.Do("SET", "queued", "somebody else", "PX", 60000)
+	require.NoError(t, err)
+	c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var others sync.WaitGroup
+	others.Go(func() { queued.LockContext(ctx, 0) }) //nolint:errcheck // Close ends it
+	replica.Pause()
+	defer replica.Resume()
+	renewing := make(chan struct{})
+	var once sync.Once
+	f.On(func(command []string) redistest.Fate {
+		if slices.Contains(command, "k") {
+			once.Do(func() {
+				if hang {
+					f.Hang(redistest.AtCommand) // from the next one on, and that is the WAIT
+				}
+				close(renewing)
+			})
+		}
+		return redistest.Fate{}
+	})
+	<-renewing
+	f.On(nil)
+	if hang {
+		met := f.Hung()
+		others.Go(func() { client.Mutex("another").TryLockContext(ctx) }) //nolint:errcheck // it can't be had
+		redistest.Wait(t, "the try", func() bool { return f.Hung() > met })
+	}
+	lateness := redistest.MeasureLateness()
+	began := time.Now()
+	require.NoError(t, client.Close())
+	took = time.Since(began)
+	late = lateness.Stop()
+	others.Wait()
+	f.Lift()
+	m.UnlockContext(t.Context()) //nolint:errcheck // the lock is lost
+	return took, late
+}

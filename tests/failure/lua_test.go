@@ -1,0 +1,114 @@
+package failure_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// needsScripts holds every verb to one sentence that names the oldest servers that work, and to no lock.
+func needsScripts(t *testing.T, s *redistest.Server, addr string, opts ...redimutex.Option) {
+	t.Helper()
+	pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer pool.Close()
+	client := newClient(t, pool, append(opts, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))...)
+	m := client.Mutex("k")
+	for range 2 { // the second time as the first
+		for verb, f := range map[string]func() error{
+			"TryLockContext": func() error { return m.TryLockContext(t.Context()) },
+			"LockContext":    func() error { return m.LockContext(t.Context(), 20*time.Second) },
+			"Do":             func() error { return m.Do(t.Context(), never(t)) },
+			"TryDo":          func() error { return m.TryDo(t.Context(), never(t)) },
+			"Lock":           func() error { return panicOf(m.Lock) },
+		} {
+			err := f()
+			if !assert.Error(t, err, "%s: a lock that can't be renewed", verb) {
+				assert.NoError(t, m.UnlockContext(t.Context()))
+				continue
+			}
+			assert.NotErrorIs(t, err, redimutex.ErrUnavailable, "%s: it will not pass", verb)
+			assert.ErrorContains(t, err, "Redis 5.0", verb)
+			assert.ErrorContains(t, err, "Valkey 7.2", verb)
+			assert.NotContains(t, err.Error(), "user_script", "%s: the script's own words", verb)
+			assert.NotContains(t, err.Error(), "\n", verb)
+		}
+		assert.False(t, m.TryLock())
+		assert.False(t, exists(t, s, "k"), "a lock that can't be renewed")
+	}
+}
+
+var scripted = map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}}
+
+func TestAServerWithoutScriptsIsRefusedInOneSentence(t *testing.T) {
+	t.Parallel()
+	for how, opts := range scripted {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "", "--rename-command", "SCRIPT", "")
+			needsScripts(t, s, s.Addr(), opts...)
+		})
+	}
+}
+
+// What servers of other times and settings say to a script that asks for the time before it writes.
+func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
+	t.Parallel()
+	const wrapped = "-ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:9: "
+	for server, c := range map[string]struct{ version, words string }{
+		"Redis 4.0": {
+			"4.0.14", wrapped + "@user_script: 9: Write commands not allowed after non deterministic commands. Call redis.replicate_commands() at the start of your script in order to switch to single commands replication mode.",
+		},
+		"Redis 3.0": {"3.0.7", wrapped + "@user_script: 9: Write commands not allowed after non deterministic commands"},
+		"Redis 5.0 with lua-replicate-commands no": {
+			"5.0.14", wrapped + "@user_script: 9: Write commands not allowed after non deterministic commands. Call redis.replicate_commands() at the start of your script in order to switch to single commands replication mode.",
+		},
+		"Redis 5.0 with lua-replicate-commands no, at redis.set_repl": {
+			"5.0.14", wrapped + "You can set the replication behavior only after turning on single commands replication with redis.replicate_commands().",
+		},
+		"Redis 2.4": {"2.4.18", "-ERR unknown command 'EVAL'"},
+	} {
+		for how, opts := range scripted {
+			t.Run(server+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				s := redistest.Real(t)
+				front := redistest.NewFront(t, s)
+				front.On(func(command []string) redistest.Fate {
+					switch strings.ToUpper(command[0]) {
+					case "EVALSHA":
+						if c.version == "2.4.18" {
+							return redistest.Fate{Reply: "-ERR unknown command 'EVALSHA'\r\n"}
+						}
+						return redistest.Fate{Reply: "-NOSCRIPT No matching script. Please use EVAL.\r\n"}
+					case "EVAL":
+						return redistest.Fate{Reply: c.words + "\r\n"}
+					case "INFO":
+						info := "# Server\r\nredis_version:" + c.version + "\r\nredis_mode:standalone\r\n"
+						return redistest.Fate{Reply: redistest.Bulk(info)}
+					}
+					return redistest.Fate{}
+				})
+				needsScripts(t, s, front.Addr(), opts...)
+			})
+		}
+	}
+}
+
+// A plain SET works on any server, so it must not be the first thing that is asked of one.
+func TestNoLockIsTakenBeforeAScriptHasWorked(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
+	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+	monitor := s.Monitor()
+	for range 3 {
+		require.Error(t, panicOf(client.Mutex("k").Lock))
+		require.Error(t, client.Mutex("k").LockContext(t.Context(), time.Second))
+	}
+	assert.Empty(t, monitor.Executed("SET", "k"))
+}

@@ -1,0 +1,98 @@
+package redlock_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A release that some servers have not executed yet is on its way when Unlock returns. The next try of the same Client goes
+// to those servers too, and over other connections: it must not find its own lock there.
+func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
+	for name, opts := range map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, fronts, client := behindFronts(t, 5, opts...)
+			m := client.Mutex("k")
+			for range 3 {
+				require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+				token := m.Lease().Token()
+				redistest.Wait(t, "the lock on all servers", func() bool {
+					return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
+				})
+				// The release is late by this much at two servers. Two of the other three hang right after it.
+				var delayed atomic.Int64
+				for _, f := range fronts[3:] {
+					f.On(func(command []string) redistest.Fate {
+						if slices.Contains(command, token) {
+							delayed.Add(1)
+							return redistest.Fate{Delay: 300 * time.Millisecond}
+						}
+						return redistest.Fate{}
+					})
+				}
+				require.NoError(t, m.UnlockContext(t.Context()))
+				inTime := servers[3].Get("k") == token && servers[4].Get("k") == token
+				for _, f := range fronts[:2] {
+					f.Hang(redistest.AtCommand)
+				}
+				err := m.TryLockContext(t.Context())
+				for _, f := range fronts {
+					f.Lift()
+					f.On(nil)
+				}
+				assert.NoError(t, err)
+				assert.Positive(t, delayed.Load())
+				if err == nil {
+					m.UnlockContext(t.Context()) //nolint:errcheck // two of its servers were cut off
+				}
+				if inTime {
+					return // it has been shown; otherwise the machine was late, or Unlock waits for all
+				}
+			}
+		})
+	}
+}
+
+// With two servers that hang all the time there is no server to spare: whoever has not executed the release decides.
+func TestLockAndUnlockFollowEachOtherWithTwoOfFiveServersStopped(t *testing.T) {
+	t.Parallel()
+	servers, fronts, client := behindFronts(t, 5)
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	for _, s := range servers[:2] {
+		s.Pause()
+		defer s.Resume()
+	}
+	var n atomic.Int64
+	fronts[4].On(func([]string) redistest.Fate { // each connection on its own
+		return redistest.Fate{Delay: time.Duration(n.Add(1)%4) * 5 * time.Millisecond}
+	})
+	for range 60 {
+		require.NoError(t, m.TryLockContext(t.Context()))
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+}
+
+// behindFronts starts n servers with a Front each, and a Client over them.
+func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.Server, []*redistest.Front, *redimutex.Client) {
+	t.Helper()
+	servers, fronts, pools := make([]*redistest.Server, n), make([]*redistest.Front, n), make([]redimutex.Pool, n)
+	for i := range servers {
+		servers[i] = redistest.Real(t)
+		fronts[i] = redistest.NewFront(t, servers[i])
+		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", fronts[i].Addr()) }}
+		t.Cleanup(func() { pool.Close() })
+		pools[i] = pool
+	}
+	return servers, fronts, newClient(t, pools, opts...)
+}
