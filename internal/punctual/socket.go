@@ -182,7 +182,7 @@ func (s *socket) finish() {
 func (s *socket) cancelled(done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watched == done {
+	if s.watched == done { // an operation that has just found it alive registers anew, and is cut short at once
 		s.watched, s.unwatched = nil, nil
 	}
 	if s.active == done {

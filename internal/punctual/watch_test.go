@@ -57,12 +57,12 @@ func TestAConnectionRegistersOnceWithACaller(t *testing.T) {
 		defer cancel()
 		ctx := &caller{Context: parent}
 		for range 10 {
-			_, err := c.DoContext(ctx, "PING")
-			require.NoError(t, err)
 			o := &operation{until: until{ctx, time.Now().Add(time.Second)}, caller: ctx}
-			_, err = c.DoContext(o, "PING")
+			_, err := c.DoContext(o, "PING")
 			require.NoError(t, err)
 			o.over.Store(true)
+			_, err = c.DoContext(ctx, "PING")
+			require.NoError(t, err)
 		}
 		assert.EqualValues(t, 1, ctx.began.Load())
 		assert.Zero(t, ctx.ended.Load())
