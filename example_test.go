@@ -136,6 +136,23 @@ func ExampleNewPool() {
 	// Output: redimutex: the Redis URL is not valid: it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path
 }
 
+// A pool of your own, whose connections are as good as those of NewPool.
+func ExampleDialer() {
+	pool := &redis.Pool{
+		MaxIdle:     10,
+		IdleTimeout: 4 * time.Minute,
+		DialContext: redimutex.Dialer("tcp", "redis.example:6379",
+			redis.DialPassword(os.Getenv("REDIS_PASSWORD")),
+			redis.DialReadTimeout(5*time.Second), // for the commands of other code
+			redis.DialWriteTimeout(5*time.Second),
+		),
+	}
+	defer pool.Close()
+	mu := redimutex.New(pool, "invoices")
+	fmt.Println(mu.Key())
+	// Output: invoices
+}
+
 func ExampleNew() {
 	var mu sync.Locker = redimutex.New(redisPool(), "invoices")
 	mu.Lock()

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -308,4 +309,27 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 			assert.NotContains(t, err.Error(), part)
 		}
 	}
+}
+
+// A letter of an ordinary error is no password, though the password is that letter.
+func TestAShortPasswordDoesNotChangeWhatAServerSays(t *testing.T) {
+	s := redistest.Real(t)
+	open, err := redis.Dial("tcp", s.Addr())
+	require.NoError(t, err)
+	defer open.Close()
+	_, err = open.Do("CONFIG", "SET", "maxclients", 1)
+	require.NoError(t, err)
+	for _, password := range []string{"a", "max", "clients", "ERR"} {
+		err := newMutex(t, openPool(t, "redis://:"+password+"@"+s.Addr()), "k").TryLockContext(t.Context())
+		require.ErrorIs(t, err, redimutex.ErrUnavailable, "it passes with time")
+		assert.ErrorContains(t, err, "ERR max number of clients reached")
+	}
+}
+
+func TestThePoolsThatWeDialKeepEveryDeadline(t *testing.T) {
+	assert.True(t, punctual.Pool(openPool(t, "redis://host")))
+	assert.True(t, punctual.Pool(openPool(t, "rediss://user:pw@host", redis.DialConnectTimeout(time.Second))))
+	dial := redimutex.Dialer("tcp", "host:6379")
+	assert.True(t, punctual.Pool(&redis.Pool{DialContext: dial}))
+	assert.False(t, punctual.Pool(&redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return dial(ctx) }}))
 }

@@ -67,8 +67,8 @@ func TestAServerExecutesTheUndoNext(t *testing.T) {
 
 func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &peer{}
-		c := dial(t, p.dialer())
+		p := &peer{silentAt: "GET"}
+		c := dial(t, p.dialer(redis.DialReadTimeout(time.Second)))
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}))
 		_, err := c.DoContext(ctx, "PING")
 		require.NoError(t, err)
@@ -78,8 +78,11 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 		assert.NoError(t, c.Err(), "nothing was sent, so nothing is wrong with it")
 		synctest.Wait()
 		assert.Equal(t, []string{"PING"}, p.commands()[3:])
-		_, err = c.DoContext(t.Context(), "PING")
+		_, err = c.DoContext(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), "PING")
 		assert.NoError(t, err)
+		_, err = c.Do("GET", "k")
+		assert.ErrorContains(t, err, "timeout")
+		assert.Equal(t, []string{"PING", "PING", "GET k"}, p.commands()[3:], "that was for another command")
 	})
 }
 
@@ -164,12 +167,16 @@ func TestTheTimeoutsOfTheDialCountWithoutAContextAndTheDeadlineInstead(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{late: 3 * time.Second}
 		d := p.dialer(redis.DialReadTimeout(5 * time.Second))
-		c := dial(t, d)
-		p.late = 10 * time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := c.DoContext(ctx, "PING")
-		require.NoError(t, err, "the ctx has more time than the option")
+		dialled, err := d.DialContext(ctx)
+		require.NoError(t, err)
+		c := dialled.(*punctual.Conn)
+		p.late = 10 * time.Second
+		ctx, cancel = context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		_, err = c.DoContext(ctx, "PING")
+		require.NoError(t, err, "the ctx has more time than the option, and that of the dial is over")
 		for range 3 {
 			p.late = 3 * time.Second
 			_, err = c.Do("PING")
@@ -203,6 +210,9 @@ func TestDeadlinesAreSetSeldomAndKept(t *testing.T) {
 			_, err = c.DoContext(until{t.Context(), time.Now().Add(time.Second)}, "PING")
 			require.NoError(t, err, "the one that stands passes on the way")
 		}
+		time.Sleep(time.Hour)
+		_, err = c.DoContext(until{t.Context(), time.Now().Add(time.Minute)}, "PING")
+		require.NoError(t, err)
 		began := time.Now()
 		_, err = c.DoContext(until{t.Context(), began.Add(100 * time.Millisecond)}, "PING")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -227,8 +237,8 @@ func TestWhatNobodyHasTimeToReceiveBreaksTheConnection(t *testing.T) {
 	})
 }
 
-// A subscriber sends from one goroutine while another receives. The ctx of the one is not that of the other.
-func TestTheContextOfAReceiverDoesNotLimitASender(t *testing.T) {
+// A subscriber sends from one goroutine while another receives.
+func TestOneGoroutineMaySendWhileAnotherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{late: 2 * time.Second}
 		c := dial(t, p.dialer())

@@ -39,10 +39,10 @@ func NewDialer(network, address string, opts ...redis.DialOption) *Dialer {
 	return &Dialer{network: network, address: address, opts: opts, plain: plain, mask: discreet}
 }
 
-// Mask has f look at the errors of dialling before anybody else does, to take out what they must not show. It
-// returns d, and has to be called before d is used.
+// Mask has f take out of the errors of dialling what they must not show. It returns d, and has to be called before d
+// is used. What a server quotes of the arguments of a command is cut off without it.
 func (d *Dialer) Mask(f func(error) error) *Dialer {
-	d.mask = func(err error) error { return discreet(f(err)) }
+	d.mask = func(err error) error { return f(discreet(err)) }
 	return d
 }
 
@@ -148,9 +148,6 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, err
 	}
 	s := &socket{Conn: netConn(bare)}
-	if deadline, ok := ctx.Deadline(); ok {
-		s.limit(deadline, true)
-	}
 	stop := context.AfterFunc(ctx, s.interrupt)
 	opts := append(append([]redis.DialOption(nil), d.opts...),
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return s, nil }))
@@ -164,7 +161,6 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		conn.Close()
 		return nil, ctx.Err()
 	}
-	s.limit(time.Time{}, true)
 	return conn, nil
 }
 

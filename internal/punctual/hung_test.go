@@ -137,6 +137,35 @@ func TestADialThatHangsIsLeftBehindAndClosedWhenItComes(t *testing.T) {
 	})
 }
 
+// A redigo that is made in another way is used as it is.
+func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{silentAt: "STOP"}
+		punctual.WithoutKnowing(func() {
+			goOn := make(chan struct{})
+			d := p.dialer(redis.DialNetDial(func(string, string) (net.Conn, error) {
+				<-goOn
+				ours, theirs := net.Pipe()
+				go p.serve(theirs)
+				return ours, nil
+			}), redis.DialPassword(""), redis.DialClientName(""), redis.DialDatabase(0))
+			assert.False(t, punctual.Pool(&redis.Pool{DialContext: d.DialContext}))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := d.DialContext(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			close(goOn)
+			synctest.Wait()
+			assert.Equal(t, 1, p.closed())
+			c, err := d.DialContext(t.Context())
+			require.NoError(t, err)
+			_, err = redis.DoContext(c, t.Context(), "PING")
+			require.NoError(t, err)
+			c.Close()
+		})
+	})
+}
+
 // The same against the network and a real server that was stopped.
 func TestAStoppedServerHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
@@ -167,9 +196,9 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, over := range []bool{false, true} {
+				for i := range 4 {
 					p := &peer{silentAt: "STOP"}
-					if over {
+					if i%2 > 0 {
 						p.secure = secure()
 					}
 					stop := make(chan struct{})
@@ -183,9 +212,14 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 					ctx, cancel := ending.after(t.Context(), time.Second)
 					defer cancel()
 					began := time.Now()
-					require.NoError(t, c.Send("STOP"))
-					require.NoError(t, c.Flush())
-					_, err = redis.DoContext(c, context.WithValue(ctx, punctual.Undo, []any{"UNDO"}), "PING")
+					ctx = context.WithValue(ctx, punctual.Undo, []any{"UNDO"})
+					if i/2 > 0 { // it does not even take the command
+						require.NoError(t, c.Send("STOP"))
+						require.NoError(t, c.Flush())
+						_, err = redis.DoContext(c, ctx, "PING")
+					} else {
+						_, err = redis.DoContext(c, ctx, "STOP")
+					}
 					require.ErrorIs(t, err, ending.err)
 					c.Close()
 					assert.LessOrEqual(t, time.Since(began), time.Second+2*grace)
@@ -194,6 +228,25 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCloseWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{secure: secure()}
+		stop := make(chan struct{})
+		d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go p.serve(&clogged{theirs, p, stop})
+			return ours, nil
+		}))
+		c := dial(t, d)
+		require.NoError(t, c.Send("STOP"))
+		require.NoError(t, c.Flush())
+		began := time.Now()
+		c.Close() // TLS says goodbye
+		assert.LessOrEqual(t, time.Since(began), grace)
+		close(stop)
+	})
 }
 
 // A clogged connection is read up to the command STOP.

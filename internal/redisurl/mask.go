@@ -1,0 +1,30 @@
+package redisurl
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Mask takes the password out of what a server says. Some that know no AUTH, and some that are no Redis, quote the
+// command that they were sent. Nothing but quotes is touched: a short password can occur in any word, and the words
+// tell what kind of an error it is.
+func (t *Target) Mask(err error) error {
+	var said redis.Error
+	if t.password == "" || !errors.As(err, &said) {
+		return err
+	}
+	words := string(said)
+	for _, form := range []string{t.password, strings.Trim(strconv.Quote(t.password), `"`)} {
+		for _, mark := range []string{"'", `"`, "`"} {
+			words = strings.ReplaceAll(words, mark+form+mark, mark+"***"+mark)
+			words = strings.ReplaceAll(words, " "+form+mark, " ***"+mark) // at the end of a command
+		}
+	}
+	if words == string(said) {
+		return err
+	}
+	return redis.Error(words)
+}
