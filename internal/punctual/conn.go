@@ -17,10 +17,9 @@ type Conn struct {
 	redigo redis.ConnWithTimeout
 	socket *socket
 
-	interrupt func()          // socket.interrupt
-	undo      func()          // writeUndo
-	ctx       context.Context // of the DoContext under way, for writeUndo
-	unread    atomic.Int32    // commands that were sent and whose replies nobody has received
+	undo   func()          // writeUndo
+	ctx    context.Context // of the DoContext under way, for writeUndo
+	unread atomic.Int32    // commands that were sent and whose replies nobody has received
 }
 
 var (
@@ -28,7 +27,10 @@ var (
 	_ redis.ConnWithContext = (*Conn)(nil)
 )
 
-type undoKey struct{}
+type (
+	undoKey   struct{}
+	callerKey struct{}
+)
 
 // Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
 // command. If the operation is cut short when its own command is written already, this one is written behind it
@@ -36,11 +38,16 @@ type undoKey struct{}
 // It is written only if the network takes it at once, and nobody hears of its reply.
 var Undo any = undoKey{}
 
+// Caller is the key of a value of a ctx that is made for an operation, and has the Done of another: that other one.
+// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
+// is used again for other callers needs this value.
+var Caller any = callerKey{}
+
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
 func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 	conn := &Conn{redigo: c, socket: s}
-	conn.interrupt, conn.undo = s.interrupt, conn.writeUndo
+	conn.undo = conn.writeUndo
 	return conn
 }
 
@@ -49,9 +56,9 @@ func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 // reading that the connection was dialled with; one that has ended before anything was sent leaves the
 // connection as it was.
 //
-// A ctx that ends in the moment in which the reply arrives breaks the connection as well, but not the reply.
+// A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	deadline, stop, err := c.begin(ctx)
+	deadline, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +71,13 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any,
 	}
 	c.unread.Store(0)
 	c.ctx, c.socket.onEnd = nil, nil
-	c.finish(stop)
+	c.socket.finish()
 	return reply, c.explain(ctx, deadline, err)
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	deadline, stop, err := c.begin(ctx)
+	deadline, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +88,14 @@ func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 		reply, err = c.redigo.ReceiveWithTimeout(0)
 	}
 	c.received()
-	c.finish(stop)
+	c.socket.finish()
 	return reply, c.explain(ctx, deadline, err)
 }
 
 // begin has the connection end with ctx from here on.
-func (c *Conn) begin(ctx context.Context) (deadline time.Time, stop func() bool, err error) {
+func (c *Conn) begin(ctx context.Context) (deadline time.Time, err error) {
 	if c.socket.over() {
-		return deadline, nil, errCut
+		return deadline, errCut
 	}
 	deadline, _ = ctx.Deadline()
 	if err = ctx.Err(); err == nil && !deadline.IsZero() && !time.Now().Before(deadline) {
@@ -98,25 +105,10 @@ func (c *Conn) begin(ctx context.Context) (deadline time.Time, stop func() bool,
 		if c.unread.Load() > 0 {
 			c.socket.interrupt() // nobody has the time to receive what is still to come
 		}
-		return deadline, nil, err
+		return deadline, err
 	}
-	if !deadline.IsZero() {
-		c.socket.limit(deadline)
-	}
-	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, c.interrupt)
-	}
-	return deadline, stop, nil
-}
-
-// finish takes back what begin has done. If the interruption is under way it may hit at any time from now on, so
-// the connection has ended, lest it hits what comes later.
-func (c *Conn) finish(stop func() bool) {
-	if stop != nil && !stop() {
-		c.socket.interrupt()
-		return
-	}
-	c.socket.limit(time.Time{})
+	c.socket.begin(ctx, deadline)
+	return deadline, nil
 }
 
 // explain returns the error of an operation: what ctx says if that has cut it short.

@@ -87,8 +87,9 @@ func (c *counted) count() {
 	c.peer.sets++
 }
 
-func (c *counted) SetDeadline(t time.Time) error      { c.count(); return c.Conn.SetDeadline(t) }
-func (c *counted) SetReadDeadline(t time.Time) error  { c.count(); return c.Conn.SetReadDeadline(t) }
+func (c *counted) SetDeadline(t time.Time) error     { c.count(); return c.Conn.SetDeadline(t) }
+func (c *counted) SetReadDeadline(t time.Time) error { c.count(); return c.Conn.SetReadDeadline(t) }
+
 func (c *counted) SetWriteDeadline(t time.Time) error { c.count(); return c.Conn.SetWriteDeadline(t) }
 
 func (p *peer) serve(raw net.Conn) {

@@ -1,6 +1,7 @@
 package punctual
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -20,11 +21,19 @@ type socket struct {
 	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
 
 	mu    sync.Mutex // protects what follows, and orders the setting of deadlines
-	bound time.Time  // of the operation; zero: none
 	read  deadline
 	write deadline
 	ended bool      // nothing is read any more, and nothing written after grace
 	grace time.Time // zero: over at once
+
+	// Of the operation under way.
+	bound  time.Time       // its deadline; zero: none
+	active <-chan struct{} // the Done of its ctx; nil: none
+
+	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until
+	// one has another ctx, and does nothing between them.
+	watched   <-chan struct{} // the Done of the ctx; nil: none
+	unwatched func() bool     // ends the registration
 }
 
 // A deadline is that of one direction. Zero times are no limit.
@@ -146,17 +155,58 @@ func (s *socket) apply(d *deadline, t time.Time) error {
 	return s.Conn.SetWriteDeadline(t)
 }
 
-// limit bounds what is read and written by the deadline of an operation; zero lifts that.
-func (s *socket) limit(t time.Time) {
+// begin has what is read and written from now on end with ctx, and at deadline, if that is not zero.
+func (s *socket) begin(ctx context.Context, deadline time.Time) {
+	done := ctx.Done()
 	s.mu.Lock()
-	s.bound = t
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.bound, s.active = deadline, done
+	if done == nil || done == s.watched {
+		return
+	}
+	s.forget()
+	if caller, ok := ctx.Value(Caller).(context.Context); ok {
+		ctx = caller
+	}
+	s.watched, s.unwatched = done, context.AfterFunc(ctx, func() { s.cancelled(done) })
+}
+
+// finish is for when the operation is over. A cancellation that comes later does nothing.
+func (s *socket) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound, s.active = time.Time{}, nil
+}
+
+// cancelled ends the connection if an operation is under way whose ctx has ended.
+func (s *socket) cancelled(done <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watched == done { // an operation that has just found it alive registers anew, and is cut short at once
+		s.watched, s.unwatched = nil, nil
+	}
+	if s.active == done {
+		s.cut()
+	}
+}
+
+// forget ends the registration, if there is one. The caller holds s.mu.
+func (s *socket) forget() {
+	if s.watched != nil {
+		s.unwatched()
+		s.watched, s.unwatched = nil, nil
+	}
 }
 
 // interrupt ends the connection: whoever reads or writes returns at once. It may be called from any goroutine.
 func (s *socket) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cut()
+}
+
+// cut is interrupt for a caller that holds s.mu.
+func (s *socket) cut() {
 	if s.ended {
 		return
 	}
@@ -171,6 +221,7 @@ func (s *socket) interrupt() {
 func (s *socket) linger() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget()
 	s.ended = true
 	if s.grace.IsZero() {
 		s.grace = time.Now().Add(maxGrace)

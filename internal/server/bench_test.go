@@ -14,16 +14,15 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// The limit: the same two commands over the same pool, written by hand.
-func bareLoop(b *testing.B, pool *redis.Pool) {
+// bare is the limit: the same two commands over the same pool, written by hand.
+func bare(b *testing.B, pool *redis.Pool) func() {
 	const source = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 	sum := sha1.Sum([]byte(source))
 	hash := hex.EncodeToString(sum[:])
 	c := pool.Get()
 	c.Do("EVAL", source, 1, "bare", "t")
 	c.Close()
-	b.ReportAllocs()
-	for b.Loop() {
+	return func() {
 		c := pool.Get()
 		if ok, err := redis.String(c.Do("SET", "bare", "t", "NX", "PX", 10000)); ok != "OK" {
 			b.Fatal(err)
@@ -37,15 +36,16 @@ func bareLoop(b *testing.B, pool *redis.Pool) {
 	}
 }
 
-func pairs(b *testing.B, pool server.Pool, plain bool) {
+// pair is a try and a release, as a Lock and an Unlock make them.
+func pair(b *testing.B, pool server.Pool, plain bool) func() {
 	s := server.New(pool)
-	defer s.Close(time.Second)
+	b.Cleanup(func() { s.Close(time.Second) })
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l := server.Lock{Key: "pair", Token: "t", Timeout: 500 * time.Millisecond}
+	b.Cleanup(cancel)
+	l := server.Lock{Key: "pair", Token: "t", Timeout: 10 * time.Second}
 	try := server.Try{Lock: l, TTL: 10 * time.Second, Plain: plain}
 	end := server.Release{Lock: l}
-	pair := func() {
+	return func() {
 		if r := s.Acquire(ctx, &try); r.Verdict != server.Done {
 			b.Fatal(r)
 		}
@@ -53,28 +53,47 @@ func pairs(b *testing.B, pool server.Pool, plain bool) {
 			b.Fatal(r)
 		}
 	}
-	pair()
-	b.ReportAllocs()
-	for b.Loop() {
-		pair()
-	}
 }
 
-// BenchmarkPair is a try and a release, as a Lock and an Unlock make them.
+// BenchmarkPair takes turns with the bare loop, so that both meet the same machine, and reports the share of its rate.
 func BenchmarkPair(b *testing.B) {
 	r := redistest.Real(b)
-	d := punctual.NewDialer("tcp", r.Addr())
-	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
+	ours := &redis.Pool{MaxIdle: 10, DialContext: punctual.NewDialer("tcp", r.Addr()).DialContext}
 	b.Cleanup(func() { ours.Close() })
-	documented := &redis.Pool{
+	documented := &redis.Pool{ // as redigo's documentation makes one
 		MaxIdle: 3, IdleTimeout: 240 * time.Second,
 		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", r.Addr()) },
 	}
 	b.Cleanup(func() { documented.Close() })
-	b.Run("bare", func(b *testing.B) { bareLoop(b, documented) })
-	b.Run("punctual/bare", func(b *testing.B) { bareLoop(b, ours) })
-	b.Run("punctual/plain", func(b *testing.B) { pairs(b, ours, true) })
-	b.Run("punctual/scripted", func(b *testing.B) { pairs(b, ours, false) })
-	b.Run("worker/plain", func(b *testing.B) { pairs(b, documented, true) })
-	b.Run("worker/scripted", func(b *testing.B) { pairs(b, documented, false) })
+	for _, c := range []struct {
+		name string
+		run  func()
+	}{
+		{"punctual/bare", bare(b, ours)},
+		{"punctual/plain", pair(b, ours, true)},
+		{"punctual/scripted", pair(b, ours, false)},
+		{"worker/plain", pair(b, documented, true)},
+		{"worker/scripted", pair(b, documented, false)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			limit := bare(b, documented)
+			c.run()
+			b.ReportAllocs()
+			var own, others time.Duration
+			for b.Loop() {
+				began := time.Now()
+				for range 10 {
+					c.run()
+				}
+				half := time.Now()
+				for range 10 {
+					limit()
+				}
+				own += half.Sub(began)
+				others += time.Since(half)
+			}
+			b.ReportMetric(float64(others)/float64(own), "of-bare")
+			b.ReportMetric(float64(own.Nanoseconds())/float64(10*b.N), "ns/pair")
+		})
+	}
 }

@@ -180,9 +180,6 @@ func (op *operation) sending() bool {
 	return op.state.CompareAndSwap(begun, sent) || op.state.Load() == sent
 }
 
-// gone reports whether the caller has abandoned op.
-func (op *operation) gone() bool { return op.state.Load() == abandoned }
-
 // run is the worker's part.
 func (op *operation) run() { op.reply = op.action.do(op) }
 

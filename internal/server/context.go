@@ -9,8 +9,8 @@ import (
 )
 
 // An opContext is the ctx of the commands of one operation: it ends with the caller's ctx, and has the deadline of the
-// operation. Done and Value are those of the caller's ctx, so that context.AfterFunc on it needs no goroutine. Its Done
-// is therefore not closed at the deadline, which is for those who ask for that.
+// operation. Done, Err and Value are those of the caller's ctx, so that context.AfterFunc on it needs no goroutine. Its Done
+// is therefore not closed at the deadline, which is for those who ask for it.
 type opContext struct {
 	context.Context // the caller's
 	op              *operation
@@ -19,16 +19,6 @@ type opContext struct {
 }
 
 func (c *opContext) Deadline() (time.Time, bool) { return c.deadline, true }
-
-func (c *opContext) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
-	}
-	if !time.Now().Before(c.deadline) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
 
 // Value answers punctual.Undo with the command that takes back the one that was interrupted.
 func (c *opContext) Value(key any) any {

@@ -33,7 +33,7 @@ type nodes struct {
 	byAddr  map[string]*node
 	bySlot  map[uint16]*node
 	clocks  map[uint16]*clock // nodes of a cluster have clocks of their own
-	clock1  clock
+	alone   clock             // of a server
 }
 
 // How old may be what we know of the slots, and how long a node may take to tell.
@@ -80,7 +80,7 @@ func (n *nodes) fresh() *node {
 // clock returns the clock of the server that serves key.
 func (n *nodes) clock(pinned bool, key string) *clock {
 	if !pinned {
-		return &n.clock1
+		return &n.alone
 	}
 	slot := Slot(key)
 	n.mu.Lock()

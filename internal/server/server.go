@@ -47,12 +47,11 @@ func New(pool Pool) *Server {
 	return s
 }
 
-// Close waits for the operations that run, and for one last try of what was to be undone; for d at most.
+// Close waits for the operations that run, and then for one last try of what was to be undone; for d at most.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	s.closed.Store(true)
-	s.nodes.closing()
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(d / 2)
 	defer timer.Stop()
 	for s.running.Load() > 0 {
 		select {
@@ -62,6 +61,7 @@ func (s *Server) Close(d time.Duration) {
 		}
 		break
 	}
+	s.nodes.closing()
 	s.nodes.close(end)
 	s.workers.close()
 }

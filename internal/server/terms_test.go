@@ -211,6 +211,13 @@ func TestAGrantReservesFencesAndGivesTheRestBack(t *testing.T) {
 		assert.Equal(t, got.Fence+2, counter())
 		assert.Greater(t, pttl(t, r, server.FenceKey("k")), 30*time.Minute)
 
+		// Nothing is given back that somebody has raised since.
+		done(t, acquire(s, q))
+		done(t, raise(s, q, last+1e9))
+		end.Reserved, end.Used = last, last-1
+		done(t, s.Release(context.Background(), end))
+		assert.Equal(t, last+1e9, counter())
+
 		// What another holder has reserved stays, and so does what it needs of ours.
 		done(t, acquire(s, q))
 		r.Do("DEL", "k")

@@ -264,3 +264,49 @@ func TestSweepingRacesWithClose(t *testing.T) {
 		s.Close(10 * time.Second)
 	}
 }
+
+// The lock was extended before its server went down.
+func TestAnUndoGoesOnForAsLongAsTheKeyMayLive(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		long := *q
+		long.TTL = time.Hour
+		done(t, one(s, &long))
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		end := q.ending()
+		end.Until = time.Now().Add(time.Hour)
+		failed(t, s.Release(t.Context(), end))
+		time.Sleep(30 * time.Minute)
+		require.True(t, m.Exists("k"))
+		b.Set(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+// What fails while the Server is closed is given back as well.
+func TestCloseWaitsForWhatRuns(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		done(t, release(s, q))
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			b.Set(nil)
+			time.Sleep(time.Second)
+			_, err := run()
+			assert.NoError(t, err)
+			return nil, redistest.ErrCut
+		})
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			failed(t, acquire(s, q))
+		}()
+		synctest.Wait()
+		s.Close(10 * time.Second)
+		assert.False(t, m.Exists("k"))
+		<-over
+	})
+}

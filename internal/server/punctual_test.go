@@ -1,0 +1,82 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/mux"
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// punctualPools are those whose operations run on the goroutine of the caller.
+func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
+	d := punctual.NewDialer("tcp", r.Addr())
+	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
+	waits := &redis.Pool{MaxIdle: 10, MaxActive: 2, Wait: true, DialContext: d.DialContext}
+	shared := mux.New(r.Pool(), 2)
+	t.Cleanup(func() {
+		ours.Close()
+		waits.Close()
+		shared.Close()
+	})
+	return map[string]server.Pool{"ours": ours, "ours that waits": waits, "shared": shared}
+}
+
+func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
+	r := redistest.Start(t)
+	for name, pool := range punctualPools(t, r) {
+		t.Run(name, func(t *testing.T) {
+			r.Do("FLUSHALL")
+			everything(t, open(t, pool))
+		})
+	}
+}
+
+func TestAPunctualOperationEndsWithItsBoundAndWithItsCaller(t *testing.T) {
+	r := redistest.Real(t)
+	for name, pool := range punctualPools(t, r) {
+		for verb, call := range verbs {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				s := open(t, pool)
+				warm := request("warm")
+				done(t, acquire(s, warm))
+				done(t, release(s, warm))
+				r.Pause()
+				defer r.Resume()
+
+				q := request("k")
+				q.Timeout = 30 * time.Millisecond
+				err := call(context.Background(), s, q)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.True(t, server.TimedOut(err), "%v", err)
+
+				q.Timeout = time.Minute // the test would take as long
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(10*time.Millisecond, cancel)
+				require.ErrorIs(t, call(ctx, s, q), context.Canceled)
+				ctx, cancel = context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				err = call(ctx, s, q)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.False(t, server.TimedOut(err), "%v", err)
+
+				r.Resume()
+				redistest.Wait(t, "all is undone", func() bool {
+					for _, key := range r.Keys() {
+						if !server.Reserved(key) {
+							return false
+						}
+					}
+					return true
+				})
+			})
+		}
+	}
+}
