@@ -100,7 +100,7 @@ func (s *socket) Write(p []byte) (n int, err error) {
 	for {
 		m, err := s.Conn.Write(p[n:])
 		n += m
-		if !passed(err) {
+		if err == nil || !passed(err) {
 			return n, err
 		}
 		if !s.again(&s.write) {
