@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -86,6 +87,20 @@ func (c *counted) count() {
 	defer c.peer.mu.Unlock()
 	c.peer.sets++
 }
+
+// Read fails in a way of its own when a deadline has passed, as connections of other packages do.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = &net.OpError{Op: "read", Err: timeout{}}
+	}
+	return n, err
+}
+
+type timeout struct{}
+
+func (timeout) Error() string { return "timeout of the stream" }
+func (timeout) Timeout() bool { return true }
 
 func (c *counted) SetDeadline(t time.Time) error     { c.count(); return c.Conn.SetDeadline(t) }
 func (c *counted) SetReadDeadline(t time.Time) error { c.count(); return c.Conn.SetReadDeadline(t) }

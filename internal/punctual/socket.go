@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -82,7 +82,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	}
 	for {
 		n, err := s.Conn.Read(p)
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if n > 0 || !passed(err) {
 			return n, err
 		}
 		if !s.again(&s.read) {
@@ -100,7 +100,7 @@ func (s *socket) Write(p []byte) (n int, err error) {
 	for {
 		m, err := s.Conn.Write(p[n:])
 		n += m
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || !passed(err) {
 			return n, err
 		}
 		if !s.again(&s.write) {
@@ -108,6 +108,13 @@ func (s *socket) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// passed reports whether err is that a deadline has passed. A timeout of the system's own is the end.
+func passed(err error) bool {
+	var timeout net.Error
+	var system syscall.Errno
+	return errors.As(err, &timeout) && timeout.Timeout() && !errors.As(err, &system)
 }
 
 // prepare sets the deadline of a direction if the one that stands comes too late.
