@@ -265,11 +265,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	if a.ticket != nil {
 		a.ticket.present(&t)
 	}
-	tail := a.key.tail.Load()
-	won, f := a.engine.quorum.Acquire(ctx, &t, tail)
-	if tail != nil {
-		a.key.tail.CompareAndSwap(tail, nil)
-	}
+	won, f := a.engine.quorum.Acquire(ctx, &t, a.key.tail.Load())
 	if f == nil {
 		return a.won(ctx, won, 0)
 	}

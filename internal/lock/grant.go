@@ -243,7 +243,7 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 	}
 	released, f := g.engine.quorum.Release(ctx, &r, g.won)
 	if released.Tail != nil {
-		g.key.tail.Store(released.Tail)
+		g.key.follow(released.Tail)
 	}
 	if next != nil {
 		next.prequeued(released, f)

