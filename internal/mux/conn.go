@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // A Conn looks like a connection of its own. As with those of redigo, one goroutine may send and
@@ -31,6 +33,7 @@ const maxWait = 5 * time.Second
 
 var (
 	errConnClosed = errors.New("the connection was closed by its user")
+	errDemoted    = errors.New("the server has become a replica")
 	errNothing    = errors.New("nothing was sent and flushed that has a reply to come")
 )
 
@@ -168,7 +171,8 @@ func (c *Conn) DoUntil(deadline time.Time, undo []any, name string, args ...any)
 	return c.link.outcome(call)
 }
 
-// DoContext is Do that waits no longer than ctx lasts.
+// DoContext is Do that waits no longer than ctx lasts. Then the [punctual.Undo] of ctx is written behind the
+// command, as DoUntil does.
 func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	if name == "" || c.pending() {
 		return c.doAll(name, args, func() (any, error) { return c.ReceiveContext(ctx) })
@@ -176,11 +180,31 @@ func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	call, err := c.begin(name, args, time.Time{}, nil)
+	deadline, ok := ctx.Deadline()
+	if !ok && ctx.Done() == nil {
+		deadline = end(0)
+	}
+	undo, _ := ctx.Value(punctual.Undo).([]any)
+	call, err := c.begin(name, args, deadline, undo)
 	if err != nil {
 		return nil, err
 	}
-	return c.link.wait(ctx, call)
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		if c.link.cut(call) {
+			return nil, ctx.Err()
+		}
+		<-call.done
+	}
+	return c.link.outcome(call)
+}
+
+// Discard has the shared connection dialled anew, because it leads to a server that has become a replica.
+func (c *Conn) Discard() {
+	if time.Since(c.link.born) > minLife {
+		c.link.fail(errDemoted)
+	}
 }
 
 func (c *Conn) pending() bool {

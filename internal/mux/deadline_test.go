@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -171,5 +172,26 @@ func TestACommandWithoutATimeoutEndsAllTheSame(t *testing.T) {
 		_, err := c.Do("PING")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 5*time.Second, time.Since(began))
+	})
+}
+
+func TestWhatIsCancelledIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		release := w.hold()
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), punctual.Undo, []any{"RENAME", "k", "undone"}))
+		c, done := get(t, p), make(chan error, 1)
+		go func() {
+			_, err := c.DoContext(ctx, "SET", "k", "v")
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled, "at once, though the server is silent")
+		release()
+		n, err := redis.Int(get(t, p).Do("EXISTS", "undone"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +197,35 @@ func (l *link) abandon(c *call) bool {
 	}
 	c.over = true
 	return true
+}
+
+// cut is abandon for a call that is to have no effect: it is not written any more, or its undo is.
+func (l *link) cut(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.over = true
+	if i := slices.Index(l.queue, c); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+		return true
+	}
+	if l.err == nil && c.undo != nil {
+		l.undo(c)
+		if l.asleep {
+			l.asleep = false
+			l.rouse()
+		}
+	}
+	return true
+}
+
+// undo queues what takes c back. The caller holds l.mu.
+func (l *link) undo(c *call) {
+	undo := l.newCall(c.undo[0].(string), c.undo[1:])
+	undo.over = true // nobody waits for it
+	l.queue = append(l.queue, undo)
 }
 
 // limit gives a call that was handed over its deadline.

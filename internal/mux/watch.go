@@ -109,9 +109,7 @@ func (l *link) expire(now time.Time) (late []*call, next time.Time) {
 			c.over, c.err = true, errLate
 			late = append(late, c)
 			if c.undo != nil {
-				undo := l.newCall(c.undo[0].(string), c.undo[1:])
-				undo.over = true // nobody waits for it
-				l.queue = append(l.queue, undo)
+				l.undo(c)
 			}
 		}
 	}
