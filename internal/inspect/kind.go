@@ -1,4 +1,4 @@
-package server
+package inspect
 
 import (
 	"encoding/base64"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A Kind is whose a token is, as far as its form tells.
@@ -25,7 +27,7 @@ func KindOf(token string) Kind {
 	if len(token) >= uuidLen {
 		if id, err := uuid.Parse(token[:uuidLen]); err == nil {
 			switch plain := len(token) == uuidLen; {
-			case id.Version() == 4 && (plain || strings.HasPrefix(token[uuidLen:], OwnerMark)):
+			case id.Version() == 4 && (plain || strings.HasPrefix(token[uuidLen:], server.OwnerMark)):
 				return Ours
 			case plain:
 				return Foreign

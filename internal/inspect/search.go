@@ -1,12 +1,15 @@
-package server
+package inspect
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A Search goes through the keys of one server and picks out the locks, some hundred keys at a time,
@@ -20,7 +23,7 @@ type Search struct {
 	Refused int  // those of them that the user may not read
 	Done    bool // there are no more
 
-	server  *Server
+	server  *server.Server
 	pattern string
 	all     bool
 	cursor  string
@@ -36,22 +39,31 @@ const (
 	labelled   = 300 // no token that somebody wrote on purpose is longer
 )
 
-// Search begins one. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
-// whose value is a token of a known form, or that has a queue or a fence counter. With all it is any string that
-// expires and is not longer than 300 bytes, and a token of known form in a key that never expires.
-func (s *Server) Search(pattern string, all bool) *Search {
+// Find begins a Search. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
+// whose value is a token of a known form, or that has a queue or a fence counter. With all it is any
+// string that is not longer than 300 bytes, whether it expires or not.
+func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
 
-// Next looks at some more keys, and returns the locks among them. A key may be returned twice.
-func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
-	ses, err := f.server.open(time.Now().Add(timeout), f.pattern)
+// Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
+// fails, the Search stands where it stood.
+func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
+	next := *f // Run may give up on us while we go on
+	err = f.server.Run(ctx, timeout, f.pattern, func(ses *server.Session) (err error) {
+		locks, err = next.step(ses)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer ses.close()
+	*f = next
+	return locks, nil
+}
+
+func (f *Search) step(ses *server.Session) (locks []string, err error) {
 	if f.Passed == 0 {
-		if reply, err := redis.Int(ses.do("DBSIZE")); err == nil { // not everybody may know
+		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // not everybody may know
 			f.Total = reply
 		}
 	}
@@ -61,26 +73,26 @@ func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
 	}
 	f.Passed += searchCount
 	f.Seen += len(keys)
-	keys = slices.DeleteFunc(keys, ourOwn)
+	keys = slices.DeleteFunc(keys, server.Reserved)
 
-	ttls, err := ses.each(keys, func(key string) []any { return []any{"PTTL", key} })
+	ttls, err := each(ses, keys, func(key string) []any { return []any{"PTTL", key} })
 	if err != nil {
 		return nil, err
 	}
-	var forever []bool
-	keys = f.keep(keys, ttls, func(key string, reply any) bool {
+	keys = f.keep(keys, ttls, func(_ string, reply any) bool {
 		ttl, _ := redis.Int64(reply, nil)
-		if ttl > 0 || f.all && ttl == -1 {
-			forever = append(forever, ttl == -1)
-			return true
-		}
-		return false
+		return ttl > 0 || f.all && ttl == -1
 	})
+	return f.sort(ses, keys)
+}
+
+// sort returns those keys that are locks by what their values and their siblings tell.
+func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err error) {
 	end := tokenStart - 1
 	if f.all {
 		end = labelled
 	}
-	values, err := ses.each(keys, func(key string) []any { return []any{"GETRANGE", key, 0, end} })
+	values, err := each(ses, keys, func(key string) []any { return []any{"GETRANGE", key, 0, end} })
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +102,13 @@ func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
 		switch {
 		case err != nil:
 			f.refused(err)
-		case KindOf(v) != NoToken, f.all && !forever[i] && len(v) <= labelled:
+		case KindOf(v) != NoToken, f.all && len(v) <= labelled:
 			locks = append(locks, keys[i])
-		case !forever[i]:
+		default:
 			doubtful = append(doubtful, keys[i])
 		}
 	}
-	siblings, err := ses.each(doubtful, func(key string) []any { return []any{"EXISTS", FenceKey(key), QueueKey(key)} })
+	siblings, err := each(ses, doubtful, func(key string) []any { return []any{"EXISTS", server.FenceKey(key), server.QueueKey(key)} })
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +119,7 @@ func (f *Search) Next(timeout time.Duration) (locks []string, err error) {
 }
 
 // scan returns the next keys.
-func (f *Search) scan(ses session) (keys []string, err error) {
+func (f *Search) scan(ses *server.Session) (keys []string, err error) {
 	args := []any{f.cursor, "COUNT", searchCount}
 	if f.pattern != "" {
 		args = append(args, "MATCH", f.pattern)
@@ -115,7 +127,7 @@ func (f *Search) scan(ses session) (keys []string, err error) {
 	if !f.untyped {
 		args = append(args, "TYPE", "string")
 	}
-	reply, err := redis.Values(ses.do("SCAN", args...))
+	reply, err := redis.Values(ses.Do("SCAN", args...))
 	var said redis.Error
 	if !f.untyped && errors.As(err, &said) && strings.HasPrefix(string(said), "ERR syntax error") {
 		f.untyped = true // what is no string is refused by GETRANGE later
@@ -146,28 +158,8 @@ func (f *Search) refused(err error) {
 	}
 }
 
-// ourOwn reports whether the key is one that locks have beside them.
-func ourOwn(key string) bool {
-	for _, suffix := range []string{"fence", "queue"} {
-		var of []string // whose it might be, see Sibling
-		if head, ok := strings.CutSuffix(key, ":"+suffix); ok {
-			of = append(of, head, strings.TrimSuffix(strings.TrimPrefix(head, "{"), "}"))
-		}
-		if head, ok := strings.CutSuffix(key, ":"+suffix+"."); ok {
-			of = append(of, head)
-		}
-		if _, rest, ok := strings.Cut(key, "}:"+suffix+":"); ok {
-			of = append(of, strings.TrimSuffix(rest, "."))
-		}
-		if slices.ContainsFunc(of, func(k string) bool { return Sibling(k, suffix) == key }) {
-			return true
-		}
-	}
-	return key == guardKey
-}
-
 // each asks the same about many keys, in one round trip.
-func (ses session) each(keys []string, command func(key string) []any) (replies []any, err error) {
+func each(ses *server.Session, keys []string, command func(key string) []any) (replies []any, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -175,5 +167,5 @@ func (ses session) each(keys []string, command func(key string) []any) (replies 
 	for i, key := range keys {
 		commands[i] = command(key)
 	}
-	return ses.doAll(commands)
+	return ses.Pipeline(commands)
 }

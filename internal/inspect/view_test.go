@@ -1,7 +1,9 @@
-package server_test
+package inspect_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -17,17 +20,17 @@ import (
 func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
-	look := func(key string) server.View {
+	see := func(key string) inspect.View {
 		t.Helper()
-		v, err := node.Inspect(key, 10*time.Second)
+		v, err := look(node, key)
 		require.NoError(t, err)
 		return v
 	}
-	assert.Equal(t, server.View{}, look("free"))
+	assert.Equal(t, inspect.View{}, see("free"))
 
 	s.Do("SET", "held", "token", "PX", 60000)
 	s.Do("SET", server.FenceKey("held"), 42)
-	v := look("held")
+	v := see("held")
 	assert.True(t, v.Held)
 	assert.Equal(t, "token", v.Holder)
 	assert.Equal(t, int64(42), v.Fence)
@@ -35,15 +38,15 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	assert.LessOrEqual(t, v.Left, time.Minute)
 
 	s.Do("SET", "for ever", "")
-	v = look("for ever")
+	v = see("for ever")
 	assert.True(t, v.Held, "an empty token is one")
 	assert.Negative(t, v.Left)
 
 	s.Do("SET", server.FenceKey("odd"), "not a number")
-	_, err := node.Inspect("odd", 10*time.Second)
+	_, err := look(node, "odd")
 	assert.Error(t, err)
 	s.Do("HSET", "hash", "field", "value")
-	_, err = node.Inspect("hash", 10*time.Second)
+	_, err = look(node, "hash")
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 
@@ -52,7 +55,7 @@ func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~job", "+get", "+pttl")
 	p := s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))
-	v, err := server.New(p).Inspect("job", 10*time.Second)
+	v, err := look(server.New(p), "job")
 	require.NoError(t, err)
 	assert.Equal(t, "token", v.Holder)
 }
@@ -60,12 +63,12 @@ func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
 func TestInspectEndsWithItsTimeout(t *testing.T) {
 	s := redistest.Real(t)
 	node := server.New(s.Pool())
-	_, err := node.Inspect("job", 10*time.Second)
+	_, err := look(node, "job")
 	require.NoError(t, err)
 	s.Pause()
 	defer s.Resume()
 	began := time.Now()
-	_, err = node.Inspect("job", 50*time.Millisecond)
+	_, err = inspect.Look(t.Context(), node, []string{"job"}, 1, 50*time.Millisecond)
 	assert.True(t, server.TimedOut(err), err)
 	assert.Less(t, time.Since(began), 10*time.Second)
 }
@@ -81,10 +84,32 @@ func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
 	return func() { c.Close() }
 }
 
-func queued(key, token, channel string) *server.Request {
-	q := request(key)
-	q.Token, q.Queue, q.Fencing, q.Channel, q.Waiter, q.Claim = token, true, true, channel, token, 150*time.Millisecond
-	return q
+// since is a moment of some time ago on the server's clock, which is ours.
+func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
+
+// grant gives a lock to the token, with a fence.
+func grant(s *redistest.Server, key, token string) {
+	s.Do("SET", key, token, "PX", 60000)
+	s.Do("SET", server.FenceKey(key), ago(time.Millisecond), "PX", 60000)
+}
+
+// enqueue puts a waiter into the queue of a lock, behind those that are there.
+func enqueue(s *redistest.Server, key, token, channel string) {
+	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" 1 150 "+token)
+}
+
+// looked marks when a waiter has last looked at the queue.
+func looked(s *redistest.Server, key string, d time.Duration) {
+	s.Do("ZADD", server.QueueKey(key), strconv.FormatInt(ago(d)+4e15, 10), "*")
+}
+
+// look looks at one lock and a hundred of its waiters.
+func look(node *server.Server, key string) (inspect.View, error) {
+	views, err := inspect.Look(context.Background(), node, []string{key}, 100, 10*time.Second)
+	if err != nil {
+		return inspect.View{}, err
+	}
+	return views[0], views[0].Err
 }
 
 const (
@@ -95,14 +120,14 @@ const (
 
 func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 	s := redistest.Start(t)
-	node := open(t, s.Pool())
+	node := server.New(s.Pool())
 	closed := listen(t, s, "channel-c")
-	done(t, node.Acquire(queued("job", tokenA, "")))
-	for _, q := range []*server.Request{queued("job", tokenB, "channel-b"), queued("job", tokenC, "channel-c")} {
-		require.Equal(t, server.Held, node.Acquire(q).Verdict)
-	}
+	grant(s, "job", tokenA)
+	enqueue(s, "job", tokenB, "channel-b")
+	enqueue(s, "job", tokenC, "channel-c")
+	looked(s, "job", 3*time.Second)
 	listen(t, s, "channel-b")
-	v, err := node.Inspect("job", 10*time.Second)
+	v, err := look(node, "job")
 	require.NoError(t, err)
 	assert.Equal(t, 2, v.Waiting)
 	require.Len(t, v.Queue, 2)
@@ -110,51 +135,71 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 	assert.Empty(t, v.Queue[1].Owner)
 	assert.GreaterOrEqual(t, v.Queue[0].Since, v.Queue[1].Since, "in order of arrival")
 	assert.Positive(t, v.Queue[1].Since)
-	assert.Equal(t, server.Listening, v.Queue[0].Presence)
-	assert.Equal(t, server.Listening, v.Queue[1].Presence)
+	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
+	assert.Equal(t, inspect.Listening, v.Queue[1].Presence)
 	assert.Positive(t, v.Age)
-	assert.Positive(t, v.Looked)
+	assert.GreaterOrEqual(t, v.Looked, 3*time.Second)
 	assert.Less(t, v.Looked, time.Minute)
 
 	closed()
 	redistest.Wait(t, "the server knows that the second waiter is gone", func() bool {
-		v, err = node.Inspect("job", 10*time.Second)
+		v, err = look(node, "job")
 		require.NoError(t, err)
-		return v.Queue[1].Presence == server.Absent
+		return v.Queue[1].Presence == inspect.Absent
 	})
-	assert.Equal(t, server.Listening, v.Queue[0].Presence)
+	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
 
-	views, err := node.InspectAll([]string{"free", "job", "job"}, 1, 10*time.Second)
+	views, err := inspect.Look(t.Context(), node, []string{"free", "job", "job"}, 1, 10*time.Second)
 	require.NoError(t, err)
 	assert.False(t, views[0].Held)
 	assert.Equal(t, 2, views[1].Waiting)
 	assert.Len(t, views[1].Queue, 1, "as many as were asked for")
-	assert.Equal(t, server.Listening, views[2].Queue[0].Presence)
-	views, err = node.InspectAll([]string{"job"}, 0, 10*time.Second)
+	assert.Equal(t, inspect.Listening, views[2].Queue[0].Presence)
+	views, err = inspect.Look(t.Context(), node, []string{"job"}, 0, 10*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, 2, views[0].Waiting)
 	assert.Empty(t, views[0].Queue)
 }
 
+func TestMarkOfTheLastLookIsNoWaiter(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	looked(s, "job", time.Second)
+	v, err := look(node, "job")
+	require.NoError(t, err)
+	assert.Zero(t, v.Waiting)
+	assert.Empty(t, v.Queue)
+	assert.GreaterOrEqual(t, v.Looked, time.Second)
+	enqueue(s, "job", tokenB, "channel-b")
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, 1, v.Waiting)
+	require.Len(t, v.Queue, 1)
+	assert.Equal(t, "b: nightly backup", v.Queue[0].Owner)
+	s.Do("ZREM", server.QueueKey("job"), "*")
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, 1, v.Waiting, "a queue without a mark")
+	assert.Zero(t, v.Looked)
+}
+
 func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 	s := redistest.Start(t)
-	node := open(t, s.Pool())
+	node := server.New(s.Pool())
 	age := func(key string) time.Duration {
 		t.Helper()
-		v, err := node.Inspect(key, 10*time.Second)
+		v, err := look(node, key)
 		require.NoError(t, err)
 		return v.Age
 	}
-	fenced := request("fenced")
-	fenced.Fencing = true
-	done(t, node.Acquire(fenced))
+	grant(s, "fenced", tokenA)
 	assert.Positive(t, age("fenced"))
 	assert.Less(t, age("fenced"), time.Minute)
 
-	done(t, node.Release(fenced))
+	s.Do("DEL", "fenced")
 	assert.Zero(t, age("fenced"), "nobody holds it")
 
-	done(t, node.Acquire(request("plain")))
+	s.Do("SET", "plain", tokenA, "PX", 60000)
 	assert.Zero(t, age("plain"))
 
 	s.Do("SET", "counted", "token", "PX", 60000)
@@ -166,21 +211,21 @@ func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 
 func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	s := redistest.Real(t)
-	node := open(t, s.Pool())
+	node := server.New(s.Pool())
 	var keys []string
 	for i := range 50 {
 		keys = append(keys, fmt.Sprint("k", i))
-		done(t, node.Acquire(queued(keys[i], fmt.Sprint(tokenA, i), "")))
-		require.Equal(t, server.Held, node.Acquire(queued(keys[i], fmt.Sprint(tokenB, i), fmt.Sprint("channel-", i%5))).Verdict)
+		grant(s, keys[i], fmt.Sprint(tokenA, i))
+		enqueue(s, keys[i], fmt.Sprint(tokenB, i), fmt.Sprint("channel-", i%5))
 	}
 	s.Do("HSET", "hash", "field", "value")
 	m := s.Monitor()
-	views, err := node.InspectAll(append(keys, "hash"), 10, 10*time.Second)
+	views, err := inspect.Look(t.Context(), node, append(keys, "hash"), 10, 10*time.Second)
 	require.NoError(t, err)
 	for i := range keys {
 		assert.Equal(t, fmt.Sprint(tokenA, i), views[i].Holder)
 		require.NoError(t, views[i].Err)
-		assert.Equal(t, server.Absent, views[i].Queue[0].Presence)
+		assert.Equal(t, inspect.Absent, views[i].Queue[0].Presence)
 	}
 	require.ErrorContains(t, views[50].Err, "WRONGTYPE", "one key that is no lock does not hide the others")
 	numsub := m.Executed("PUBSUB", "NUMSUB")
@@ -193,19 +238,18 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	s := redistest.Real(t)
-	node := open(t, s.Pool())
-	done(t, node.Acquire(queued("job", tokenA, "")))
-	require.Equal(t, server.Held, node.Acquire(queued("job", tokenB, "channel")).Verdict)
+	grant(s, "job", tokenA)
+	enqueue(s, "job", tokenB, "channel")
 	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~*", "resetchannels", "-@all", "+get", "+pttl", "+zcard", "+zrange", "+time")
 	reader := server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x")))
-	v, err := reader.Inspect("job", 10*time.Second)
+	v, err := look(reader, "job")
 	require.NoError(t, err)
 	assert.Positive(t, v.Age)
 	require.Len(t, v.Queue, 1)
-	assert.Equal(t, server.PresenceUnknown, v.Queue[0].Presence, "without PUBSUB NUMSUB")
+	assert.Equal(t, inspect.PresenceUnknown, v.Queue[0].Presence, "without PUBSUB NUMSUB")
 	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub", "-time")
-	v, err = reader.Inspect("job", 10*time.Second)
+	v, err = look(reader, "job")
 	require.NoError(t, err)
 	assert.Zero(t, v.Age, "without TIME")
-	assert.Equal(t, server.Absent, v.Queue[0].Presence)
+	assert.Equal(t, inspect.Absent, v.Queue[0].Presence)
 }

@@ -1,4 +1,4 @@
-package server_test
+package inspect_test
 
 import (
 	"fmt"
@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
 // search finds all locks of a server, in order.
-func search(t *testing.T, node *server.Server, pattern string, all bool) (locks []string, f *server.Search) {
+func search(t *testing.T, node *server.Server, pattern string, all bool) (locks []string, f *inspect.Search) {
 	t.Helper()
-	f = node.Search(pattern, all)
+	f = inspect.Find(node, pattern, all)
 	for !f.Done {
-		found, err := f.Next(10 * time.Second)
+		found, err := f.Next(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		locks = append(locks, found...)
 	}
@@ -31,31 +32,31 @@ func search(t *testing.T, node *server.Server, pattern string, all bool) (locks 
 
 func TestKindOfATokenIsKnownByItsForm(t *testing.T) {
 	t.Parallel()
-	for token, want := range map[string]server.Kind{
-		"f47ac10b-58cc-4372-a567-0e02b2c3d479":             server.Ours,
-		"f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1 pid 7": server.Ours,
-		"f47ac10b-58cc-4372-a567-0e02b2c3d479 0123":        server.Ours, // the first 41 bytes of a longer one
-		"f47ac10b-58cc-1372-a567-0e02b2c3d479":             server.Foreign,
-		"f47ac10b-58cc-1372-a567-0e02b2c3d479 web-1":       server.NoToken,
-		"f47ac10b-58cc-4372-a567-0e02b2c3d479:1":           server.NoToken,
-		"urn:uuid:f47ac10b-58cc-4372-a567-0e02b2c3d479":    server.NoToken,
-		"{f47ac10b-58cc-4372-a567-0e02b2c3d479}":           server.NoToken,
-		"9HrBA1BqmdGOBrF8xKmY4g==":                         server.Foreign, // 16 bytes in base64
-		"9HrBA1BqmdGOBrF8xKmY4gAA":                         server.NoToken,
-		"9HrBA1BqmdGOBrF8xKmY4g":                           server.Foreign, // without padding
-		"pending-review-by-boss":                           server.NoToken, // 22 bytes that are no 16
-		"0cc175b9c0f1b6a831c399e269772661":                 server.Foreign,
-		"86f7e437faa5a7fce15d1ddcb9eaeaea377667b8":         server.Foreign,
-		"86f7e437faa5a7fce15d1ddcb9eaeaea377667bx":         server.NoToken,
-		"": server.NoToken, "1": server.NoToken, "a cached page": server.NoToken, "{\"json\": true, \"of\": \"some\"}": server.NoToken,
+	for token, want := range map[string]inspect.Kind{
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479":             inspect.Ours,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1 pid 7": inspect.Ours,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479 0123":        inspect.Ours, // the first 41 bytes of a longer one
+		"f47ac10b-58cc-1372-a567-0e02b2c3d479":             inspect.Foreign,
+		"f47ac10b-58cc-1372-a567-0e02b2c3d479 web-1":       inspect.NoToken,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479:1":           inspect.NoToken,
+		"urn:uuid:f47ac10b-58cc-4372-a567-0e02b2c3d479":    inspect.NoToken,
+		"{f47ac10b-58cc-4372-a567-0e02b2c3d479}":           inspect.NoToken,
+		"9HrBA1BqmdGOBrF8xKmY4g==":                         inspect.Foreign, // 16 bytes in base64
+		"9HrBA1BqmdGOBrF8xKmY4gAA":                         inspect.NoToken,
+		"9HrBA1BqmdGOBrF8xKmY4g":                           inspect.Foreign, // without padding
+		"pending-review-by-boss":                           inspect.NoToken, // 22 bytes that are no 16
+		"0cc175b9c0f1b6a831c399e269772661":                 inspect.Foreign,
+		"86f7e437faa5a7fce15d1ddcb9eaeaea377667b8":         inspect.Foreign,
+		"86f7e437faa5a7fce15d1ddcb9eaeaea377667bx":         inspect.NoToken,
+		"": inspect.NoToken, "1": inspect.NoToken, "a cached page": inspect.NoToken, "{\"json\": true, \"of\": \"some\"}": inspect.NoToken,
 	} {
-		assert.Equal(t, want, server.KindOf(token), token)
+		assert.Equal(t, want, inspect.KindOf(token), token)
 	}
 }
 
 func TestSearchFindsLocksAndNothingElse(t *testing.T) {
 	s := redistest.Start(t)
-	node := open(t, s.Pool())
+	node := server.New(s.Pool())
 	c := s.Pool().Get()
 	defer c.Close()
 	for i := range 1500 {
@@ -64,14 +65,14 @@ func TestSearchFindsLocksAndNothingElse(t *testing.T) {
 	_, err := c.Do("")
 	require.NoError(t, err)
 	s.Do("SET", "for ever", uuid.NewString())
+	s.Do("SETNX", "by SETNX", "worker 9")
 	s.Do("HSET", "hash", "field", "value")
 	s.Do("SET", "long", strings.Repeat("x", 1000), "PX", 60000)
-	ours := queued("lock:ours", tokenA, "")
-	done(t, node.Acquire(ours))
+	grant(s, "lock:ours", tokenA)
 	s.Do("SET", "lock:plain", tokenC, "PX", 60000)
 	s.Do("SET", "lock:redsync", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 60000)
 	s.Do("SET", "lock:by hand", "worker 7", "PX", 60000)
-	require.Equal(t, server.Held, node.Acquire(queued("lock:by hand", tokenB, "channel")).Verdict)
+	enqueue(s, "lock:by hand", tokenB, "channel")
 	s.Do("SET", "fenced by hand", "worker 8", "PX", 60000)
 	s.Do("SET", server.FenceKey("fenced by hand"), 1, "PX", 60000)
 
@@ -85,21 +86,20 @@ func TestSearchFindsLocksAndNothingElse(t *testing.T) {
 	assert.Equal(t, want[1:], locks)
 
 	locks, _ = search(t, node, "", true)
-	assert.Len(t, locks, 1500+len(want)+1)
+	assert.Len(t, locks, 1500+len(want)+2)
 	assert.Contains(t, locks, "for ever")
+	assert.Contains(t, locks, "by SETNX", "a lock made by hand has no TTL")
 	assert.NotContains(t, locks, "long")
 }
 
 func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
 	s := redistest.Start(t)
 	keys := []string{"a", "{a}", "{a}b", "b{a}", "}", "a}", "{}", "{a}:fence", "{1}:fence:a.", "a:fence"}
-	for range 200 {
-		keys = append(keys, randomKey())
-	}
+	s.Do("SET", "redimutex:guard", tokenA, "PX", 60000)
 	for _, key := range keys {
 		s.Do("SET", server.FenceKey(key), "f47ac10b-58cc-4372-a567-0e02b2c3d479", "PX", 60000)
 	}
-	locks, _ := search(t, open(t, s.Pool()), "", true)
+	locks, _ := search(t, server.New(s.Pool()), "", true)
 	assert.Empty(t, locks)
 }
 
@@ -109,7 +109,7 @@ func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
 	s.Do("DEBUG", "POPULATE", keys, "session", 5000)
 	s.Do("SET", "job", tokenA, "PX", 60000)
 	m := s.Monitor()
-	locks, f := search(t, open(t, s.Pool()), "", false)
+	locks, f := search(t, server.New(s.Pool()), "", false)
 	assert.Equal(t, []string{"job"}, locks)
 	assert.GreaterOrEqual(t, f.Seen, keys)
 	scans := 0
@@ -137,7 +137,7 @@ func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
 	assert.Equal(t, 1, f.Refused)
 
 	s.Do("ACL", "SETUSER", "reader", "-scan")
-	_, err := server.New(p).Search("", false).Next(10 * time.Second)
+	_, err := inspect.Find(server.New(p), "", false).Next(t.Context(), 10*time.Second)
 	assert.ErrorContains(t, err, "NOPERM")
 }
 

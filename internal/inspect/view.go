@@ -1,10 +1,15 @@
-package server
+// Package inspect looks at what stands on a server: locks with their holders and queues, and the locks
+// among all keys. It changes nothing.
+package inspect
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A View is what one server has to say about a lock. The zero View is of one that is free, and times
@@ -21,64 +26,50 @@ type View struct {
 	Err     error         // what the server said instead, if this key is no lock or may not be read
 }
 
-// Inspect looks at a lock and the first hundred in its queue; see InspectAll.
-func (s *Server) Inspect(key string, timeout time.Duration) (View, error) {
-	views, err := s.InspectAll([]string{key}, 100, timeout)
-	if err != nil {
-		return View{}, err
-	}
-	if err := views[0].Err; err != nil {
-		return View{}, err
-	}
-	return views[0], nil
-}
-
-// InspectAll looks at locks, and at so many waiters of each, without changing anything. It takes one
+// Look looks at locks, and at so many waiters of each, without changing anything. It takes one
 // round trip, and a second one to see which waiters listen. What concerns one key alone is the
 // Err of its View. It uses plain commands, so that it works for a user who may only read. They are not
-// atomic: the time may be that of a holder who came just after the one whose token it is.
+// atomic: the time may be that of a holder that came just after the one whose token it is.
 //
 // On a cluster that the pool knows as one, each key costs round trips of its own.
-func (s *Server) InspectAll(keys []string, waiters int, timeout time.Duration) ([]View, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
+func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
 	deadline := time.Now().Add(timeout)
-	ses, err := s.open(deadline, keys[0])
-	if err != nil {
-		return nil, err
-	}
-	defer ses.close()
-	if !ses.pinned || len(keys) == 1 {
-		return ses.inspect(keys, waiters)
-	}
-	views := make([]View, 0, len(keys))
-	for _, key := range keys {
-		v, err := s.InspectAll([]string{key}, waiters, time.Until(deadline))
+	all := make([]View, 0, len(keys))
+	for len(all) < len(keys) {
+		rest := keys[len(all):]
+		var views []View // Run may give up on f, which then writes what nobody reads
+		err := s.Run(ctx, time.Until(deadline), rest[0], func(ses *server.Session) (err error) {
+			some := rest
+			if ses.Pinned() {
+				some = rest[:1]
+			}
+			views, err = look(ses, some, waiters)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		views = append(views, v...)
+		all = append(all, views...)
 	}
-	return views, nil
+	return all, nil
 }
 
 // perKey is how many commands tell all about one key.
 const perKey = 6
 
-// inspect looks at locks of one server.
-func (ses session) inspect(keys []string, waiters int) ([]View, error) {
+// look looks at locks over one connection.
+func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 	commands := make([][]any, 0, 1+perKey*len(keys))
 	commands = append(commands, []any{"TIME"})
 	for _, key := range keys {
-		queue := QueueKey(key)
-		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", FenceKey(key)},
-			[]any{"ZCARD", queue}, []any{"PTTL", queue}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"})
+		queue := server.QueueKey(key)
+		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", server.FenceKey(key)},
+			[]any{"ZCARD", queue}, []any{"ZRANGE", queue, -1, -1, "WITHSCORES"}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"})
 		if waiters <= 0 {
 			commands[len(commands)-1] = []any{"ZRANGE", queue, 1, 0}
 		}
 	}
-	replies, err := ses.doAll(commands)
+	replies, err := ses.Pipeline(commands)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +82,7 @@ func (ses session) inspect(keys []string, waiters int) ([]View, error) {
 	if len(channels) == 0 {
 		return views, nil
 	}
-	return views, ses.meet(views, channels)
+	return views, meet(ses, views, channels)
 }
 
 // clockOf reads the reply to TIME, in µs; 0 if we may not know it.
@@ -133,22 +124,13 @@ func (v *View) read(replies []any, now int64) (channels []string) {
 	if v.Held {
 		v.Age = hold(v.Fence, now)
 	}
-	v.Waiting, _ = redis.Int(replies[3], nil)
-	if left, err := redis.Int64(replies[4], nil); err == nil && left >= 0 {
-		v.Looked = max(queueTTL-time.Duration(left)*time.Millisecond, time.Millisecond)
-	}
-	members, _ := redis.Strings(replies[5], nil)
-	for i := 0; i+1 < len(members); i += 2 {
-		w, channel := waiter(members[i], members[i+1], now)
-		v.Queue = append(v.Queue, w)
-		channels = append(channels, channel)
-	}
-	return channels
+	v.readQueue(replies[3:], now)
+	return v.channels()
 }
 
 // hold tells since when a lock is held from the last fence that was given: that is the server's clock at the
 // time, except when the clock was set back, or was behind that of another server of a Redlock. A
-// holder without fencing leaves no trace of when he came. If he shares the key with others who use
+// holder without fencing leaves no trace of when it came. If it shares the key with others that use
 // it, this is the time since the last of those came: an upper
 // bound. It is 0 if it is not known.
 func hold(fence, now int64) time.Duration {
@@ -166,39 +148,4 @@ func refusal(reply any) error {
 		return e
 	}
 	return nil
-}
-
-// doAll runs commands in one round trip. An error of the connection is returned; errors of the server
-// stand in replies.
-func (ses session) doAll(commands [][]any) (replies []any, err error) {
-	replies = make([]any, len(commands))
-	if !ses.pinned {
-		for _, c := range commands {
-			if err := ses.conn.Send(c[0].(string), c[1:]...); err != nil {
-				return nil, normalize(err)
-			}
-		}
-		if err := ses.conn.Flush(); err != nil {
-			return nil, normalize(err)
-		}
-	}
-	for i, c := range commands {
-		var reply any
-		var err error
-		if ses.pinned { // only a command that goes alone is repeated where its slot has moved to
-			reply, err = ses.do(c[0].(string), c[1:]...)
-		} else {
-			reply, err = ses.receive(max(time.Until(ses.deadline), time.Microsecond))
-		}
-		var refused redis.Error
-		switch {
-		case err == nil:
-			replies[i] = reply
-		case errors.As(err, &refused):
-			replies[i] = refused
-		default:
-			return nil, err
-		}
-	}
-	return replies, nil
 }
