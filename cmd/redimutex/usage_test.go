@@ -1,10 +1,17 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
 func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
@@ -33,8 +40,8 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"redimutex version: it takes no arguments": {"version", "1"},
 		"there is no command \"lock\"":             {"lock"},
 	} {
-		status, out, stderr := call(args...)
-		assert.Equal(t, exitUsage, status, args)
+		status, out, stderr := clitest.Call(args...)
+		assert.Equal(t, cli.UsageError, status, args)
 		assert.Empty(t, out)
 		assert.Contains(t, stderr, want)
 		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -45,8 +52,8 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 func TestHelpGoesToStandardOutput(t *testing.T) {
 	for _, verb := range []string{"run", "show", "version"} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
-			status, out, stderr := call(verb, flag)
-			assert.Equal(t, exitOK, status)
+			status, out, stderr := clitest.Call(verb, flag)
+			assert.Equal(t, cli.OK, status)
 			assert.True(t, strings.HasPrefix(out, "Usage: redimutex "+verb))
 			assert.Contains(t, out, "EXIT STATUS")
 			assert.Empty(t, stderr)
@@ -55,19 +62,48 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 }
 
 func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
-	for _, flag := range strings.Fields("-redis -n -nonblock -w -wait -E -conflict-exit-code -ttl -grace -min-hold -owner -q -quiet -queue") {
-		assert.Regexp(t, `(?m)^  (-\w, )?`+flag+`\b`, runHelp)
-	}
-	for _, help := range []string{runHelp, showHelp, versionHelp} {
-		for line := range strings.Lines(help) {
+	t.Parallel()
+	for _, c := range commands() {
+		var help strings.Builder
+		c.Help(&help)
+		for _, f := range c.Shown() {
+			assert.Contains(t, help.String(), "\n  "+f.Term(), c.Name)
+			assert.NotEmpty(t, f.Text, "%s %v", c.Name, f.Names)
+		}
+		for line := range strings.Lines(help.String()) {
 			assert.LessOrEqual(t, len(line), 81, line)
 		}
 	}
 }
 
 func TestVersionNamesGoAndTheSystem(t *testing.T) {
-	status, out, stderr := call("version")
-	assert.Equal(t, exitOK, status)
+	status, out, stderr := clitest.Call("version")
+	assert.Equal(t, cli.OK, status)
 	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, out)
 	assert.Empty(t, stderr)
+}
+
+func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "url")
+	for _, raw := range clitest.MalformedURLs {
+		calls := [][]string{
+			{"run", "-redis", raw, "job", "--", "true"},
+			{"run", "-redis=" + raw, "job", "--", "true"},
+			{"show", "-redis", raw, "job"},
+		}
+		require.NoError(t, os.WriteFile(file, []byte(raw), 0o600))
+		if _, err := servers.Find(servers.URLs{"@" + file}, servers.QuickTimeout); err != nil { // in a file, a line break or a comma at the end is fine
+			calls = append(calls, []string{"run", "job", "-redis", "@" + file, "--", "true"})
+		}
+		for _, args := range calls {
+			if _, err := servers.Find(servers.URLs{raw}, servers.QuickTimeout); !assert.Error(t, err, raw) {
+				continue
+			}
+			status, out, stderr := clitest.Call(args...)
+			assert.Equal(t, cli.UsageError, status, "%q: %s", raw, stderr)
+			assert.Empty(t, out)
+			assert.NotContains(t, stderr, "hunter2", "%q", raw)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		}
+	}
 }

@@ -1,0 +1,72 @@
+package servers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+)
+
+func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
+	for _, raw := range clitest.MalformedURLs {
+		before, after, _ := strings.Cut(raw, "hunter2")
+		f.Add(before, after)
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if raw := before + "hunter2" + after; !strings.HasPrefix(raw, "@") {
+			if _, err := Find(URLs{raw}, QuickTimeout); err != nil && strings.Contains(err.Error(), "hunter2") &&
+				!strings.Contains(err.Error(), "is named twice") {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+		if nodes, err := Find(URLs{"redis://:hunter2@host", before + "hunter2@" + after}, QuickTimeout); err == nil && strings.Contains(nodes.Child(), "hunter2@") {
+			t.Errorf("%q and %q leave %q", before, after, nodes.Child())
+		}
+	})
+}
+
+func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "urls")
+	require.NoError(t, os.WriteFile(file, []byte("# three\nredis://f1\n\n redis://f2, redis://f3:7000\n"), 0o600))
+	for name, c := range map[string]struct {
+		flags        URLs
+		ours, theirs string
+		want         string
+	}{
+		"nothing":        {nil, "", "", "127.0.0.1:6379"},
+		"theirs":         {nil, "", "redis://app", "app:6379"},
+		"ours":           {nil, "redis://a", "redis://app", "a:6379"},
+		"ours is a list": {nil, "redis://a,rediss://b:1 redis://[::1]", "", "a:6379, b:1, [::1]:6379"},
+		"ours is a file": {nil, "@" + file, "", "f1:6379, f2:6379, f3:7000"},
+		"flags":          {URLs{"redis://x/1", "unix:///y?db=2"}, "redis://a", "redis://app", "x:6379, /y"},
+		"flag is a file": {URLs{"@" + file}, "redis://a", "", "f1:6379, f2:6379, f3:7000"},
+	} {
+		t.Setenv(EnvURL, c.ours)
+		t.Setenv(EnvAppURL, c.theirs)
+		nodes, err := Find(c.flags, QuickTimeout)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, nodes.Addresses(), name)
+	}
+}
+
+func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
+	for want, given := range map[string]URLs{
+		"127.0.0.1:7000 is named twice": {"redis://127.0.0.1:7000", "redis://127.0.0.1:7000/1"},
+		"no URL in the file":            {"@" + empty},
+		"no such file":                  {"@" + empty + "-missing"},
+	} {
+		_, err := Find(given, QuickTimeout)
+		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, "-redis")
+	}
+	t.Setenv(EnvURL, "nonsense")
+	_, err := Find(nil, QuickTimeout)
+	assert.ErrorContains(t, err, EnvURL)
+}
