@@ -213,3 +213,37 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 	assert.NotContains(t, stderr, "hunter2")
 	assert.Equal(t, "token", s.Get("job"))
 }
+
+func TestBreakOfAFreeKeySaysFree(t *testing.T) {
+	s := redistest.Start(t)
+	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
+		status, out, stderr := clitest.Run(t, s, append([]string{"break", "job"}, flags...)...)
+		assert.Equal(t, exitNotBroken, status, stderr)
+		assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+	}
+}
+
+func TestBreakTakesTheShortYes(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	status, _, stderr := clitest.Run(t, s, "break", "-y", "job")
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Empty(t, s.Get("job"))
+}
+
+func TestBreakOfAHungServerEndsAsSoonAsRunDoes(t *testing.T) {
+	for name, args := range map[string][]string{"without a password": nil, "with a password": {"--requirepass", "x"}} {
+		s := redistest.Real(t, args...)
+		url := s.URL()
+		if args != nil {
+			url = "redis://:x@" + s.Addr()
+		}
+		s.Pause()
+		began := time.Now()
+		status, _, stderr := clitest.Call("break", "-yes", "-redis", url, "job")
+		assert.Less(t, time.Since(began), 4*time.Second, name)
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, "no answer", name)
+		s.Resume()
+	}
+}

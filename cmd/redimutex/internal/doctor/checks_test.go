@@ -19,7 +19,7 @@ import (
 func told(info string) *patient {
 	c := &checkup{ttl: 10 * time.Second, nodeTimeout: 500 * time.Millisecond}
 	p := c.newPatient(servers.Node{Address: "server:1"})
-	p.info = fields(strings.ReplaceAll(info, " ", "\r\n"))
+	p.info = fields(strings.ReplaceAll(strings.ReplaceAll(info, " ", "\r\n"), "_KeyDB", " KeyDB"))
 	p.role = p.info["role"]
 	return p
 }
@@ -30,8 +30,9 @@ func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 		"redis_version:4.0.14 role:master":                                     {"Redis 4.0.14", "version"},
 		"redis_version:7.2.4 server_name:valkey valkey_version:8.1.0":          {"Valkey 8.1.0", ""},
 		"redis_version:7.2.0 dragonfly_version:df-v1.21.2 role:master":         {"Dragonfly df-v1.21.2", ""},
-		"redis_version:6.3.4 executable:/usr/bin/keydb-server role:master":     {"KeyDB 6.3.4", ""},
-		"redis_version:6.3.4 executable:/keydb-server role:active-replica":     {"KeyDB 6.3.4", "multi-master"},
+		"redis_version:6.3.4 #_KeyDB mvcc_depth:0 role:master":                 {"KeyDB 6.3.4", ""},
+		"redis_version:6.3.4 #_KeyDB role:active-replica":                      {"KeyDB 6.3.4", "multi-master"},
+		"redis_version:7.0.15 executable:/srv/keydb/redis-server role:master":  {"Redis 7.0.15", ""},
 		"redis_version:7.0.15 redis_mode:sentinel":                             {"Redis 7.0.15", "sentinel"},
 		"redis_version:7.0.15 role:slave master_host:a master_port:1":          {"Redis 7.0.15", "replica"},
 		"redis_version:unstable role:master":                                   {"Redis unstable", ""},
@@ -47,6 +48,59 @@ func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 		} else {
 			assert.Equal(t, []string{want.id}, ids, info)
 		}
+	}
+}
+
+func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
+	for name, info := range map[string]string{
+		"the one that replicates":    "#_KeyDB redis_version:6.3.4 role:active-replica master_host:a",
+		"the one that is replicated": "#_KeyDB redis_version:6.3.4 role:master connected_slaves:1",
+	} {
+		p := told(info)
+		p.config = map[string]string{"active-replica": "yes"}
+		p.checkRole()
+		assert.Equal(t, []string{"multi-master"}, (&diagnosis{Findings: p.findings}).ids(), name)
+	}
+}
+
+func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
+	p := told("redis_version:6.0.16 role:master")
+	p.config = map[string]string{"lua-replicate-commands": "no"}
+	p.checkSoftware()
+	f := (&diagnosis{Findings: p.findings}).the(t, "version")
+	assert.Equal(t, levelError, f.Level)
+	assert.Contains(t, f.What, "lua-replicate-commands no")
+	p = told("redis_version:6.0.16 role:master")
+	p.config = map[string]string{"lua-replicate-commands": "yes"}
+	p.checkSoftware()
+	assert.Empty(t, (&diagnosis{Findings: p.findings}).ids())
+}
+
+func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
+	for info, enforced := range map[string]bool{
+		"redis_version:5.0.14": false, "#_KeyDB redis_version:6.3.4": false, "redis_version:6.2.0": true, "redis_version:7.2.4 valkey_version:8.0.0": true,
+	} {
+		p := told(info + " role:master connected_slaves:1 slave0:state=online,lag=0")
+		p.config = map[string]string{"min-replicas-to-write": "1"}
+		p.checkReplicas()
+		if enforced {
+			assert.Empty(t, (&diagnosis{Findings: p.findings}).ids(), info)
+		} else {
+			f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
+			assert.Equal(t, levelWarning, f.Level, info)
+			assert.Contains(t, f.What, "does not enforce it for scripts")
+		}
+	}
+}
+
+// What a server does not understand is no advice.
+func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
+	for info, want := range map[string]string{
+		"redis_version:5.0.14": "", "redis_version:6.0.16": "~K +publish", "redis_version:6.2.0": "~K &c +publish", "redis_version:255.255.255": "~K &c +publish",
+	} {
+		p := told(info)
+		p.prefix = "K"
+		assert.Equal(t, want, (&trial{patient: p}).permissions(grant{rules: "~KEY &c +publish"}), info)
 	}
 }
 

@@ -63,7 +63,11 @@ func (p *patient) has(id string) bool {
 func (c *checkup) see(n servers.Node) *patient {
 	p := c.newPatient(n)
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	conn, err := n.Pool.GetContext(ctx)
+	err := n.Dial(ctx)
+	var conn redis.Conn
+	if err == nil {
+		conn, err = n.Pool.GetContext(ctx)
+	}
 	cancel()
 	if err != nil {
 		p.unreached(err)

@@ -33,7 +33,7 @@ func diagnose(err error) (id, what string) {
 		return "dns", "has a name that can't be looked up: " + dns.Err
 	case isTLS(err):
 		return "tls", "TLS fails: " + strings.TrimPrefix(servers.Shortened(err).Error(), "tls: ")
-	case err.Error() == "TLS handshake timeout": // redigo does not export its type
+	case errors.Is(err, servers.ErrHandshake):
 		return "tls", "does not answer the TLS handshake: it has no TLS, or hangs"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused", "refuses connections"

@@ -34,7 +34,7 @@ func completions(all []*cli.Command, words []string) (kind string, list []candid
 	}
 	words = words[1:] // redimutex
 	last := words[len(words)-1]
-	if len(words) == 1 || words[0] == "help" && len(words) == 2 {
+	if len(words) == 1 || words[0] == "help" && len(words) == 2 && !strings.HasPrefix(last, "-") {
 		for _, c := range all {
 			if c.Summary != "" {
 				list = append(list, candidate{c.Name, c.Summary})

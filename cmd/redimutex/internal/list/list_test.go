@@ -86,6 +86,18 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Equal(t, 1, r.Locks[1].Waiting)
 	assert.Equal(t, m.Lease().Fence(), r.Locks[1].Fence)
 	assert.NotEmpty(t, r.Locks[2].Owner)
+
+	status, out, _ = clitest.Call("list", "-json", "-redis", s.URL())
+	assert.Equal(t, cli.OK, status)
+	assert.NotContains(t, out, `"queue`, "the help says so")
+	assert.Contains(t, out, `"agree":1`)
+}
+
+func TestOneIsNotPlural(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "text", "value")
+	_, stderr := listed(t, "-redis", s.URL())
+	assert.Equal(t, "redimutex: there is no lock among 1 key\n", stderr)
 }
 
 func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
@@ -130,6 +142,12 @@ func TestListIsSortedAsWanted(t *testing.T) {
 	lines, stderr := listed(t, "-redis", s.URL(), "-limit", "2")
 	assert.Len(t, keysOf(lines), 2)
 	assert.Equal(t, "redimutex: stopped after 2 locks, as -limit says: there may be more\n", stderr)
+	for i := range 3000 { // more than one step
+		s.Do("SET", fmt.Sprint("late:", i), uuid.NewString(), "PX", 3600000-i)
+	}
+	lines, stderr = listed(t, "-redis", s.URL(), "-limit", "3", "-sort", "ttl")
+	assert.Equal(t, []string{"d", "c", "a"}, keysOf(lines), "the first of all in that order, not of those that were found first")
+	assert.Equal(t, "redimutex: these are 3 of 3004 locks, as -limit says\n", stderr)
 	assert.False(t, inventoryOf(t, "-redis", s.URL(), "-limit", "2").Complete)
 }
 

@@ -81,37 +81,47 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", "somebody else")
+	const held = "held by an unknown owner, with a key that never expires\n"
+	const waits, is = "redimutex: waiting for \"job\", " + held, "redimutex: \"job\" is " + held
 	for name, c := range map[string]struct {
 		flags  []string
 		status int
-		silent bool
+		words  string
 	}{
-		"-n":                        {[]string{"-n"}, 1, true},
-		"-nonblock":                 {[]string{"-nonblock"}, 1, true},
-		"--nonblock":                {[]string{"--nonblock"}, 1, true},
-		"-n -E":                     {[]string{"-n", "-E", "42"}, 42, true},
-		"-n -E 0":                   {[]string{"-n", "-E", "0"}, 0, true},
-		"-n -conflict-exit-code":    {[]string{"-n", "-conflict-exit-code=43"}, 43, true},
-		"-w in seconds":             {[]string{"-w", "0.2"}, 1, false},
-		"-w as a duration":          {[]string{"-w", "200ms", "-E", "44"}, 44, false},
-		"-wait":                     {[]string{"-wait", "0.2"}, 1, false},
-		"-w 0 is -n, as with flock": {[]string{"-w", "0"}, 1, true},
-		"-w shorter than a try":     {[]string{"-w", "1ns"}, 1, false},
-		"-w, quietly":               {[]string{"-q", "-w", "0.2"}, 1, true},
+		"-n":                        {[]string{"-n"}, 1, is},
+		"-nonblock":                 {[]string{"-nonblock"}, 1, is},
+		"--nonblock":                {[]string{"--nonblock"}, 1, is},
+		"-n -E":                     {[]string{"-n", "-E", "42"}, 42, is},
+		"-n -E 0":                   {[]string{"-n", "-E", "0"}, 0, is},
+		"-n -conflict-exit-code":    {[]string{"-n", "-conflict-exit-code=43"}, 43, is},
+		"-n, quietly":               {[]string{"-n", "-q"}, 1, ""},
+		"-w in seconds":             {[]string{"-w", "0.2"}, 1, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-w as a duration":          {[]string{"-w", "200ms", "-E", "44"}, 44, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-wait":                     {[]string{"-wait", "0.2"}, 1, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-w 0 is -n, as with flock": {[]string{"-w", "0"}, 1, is},
+		"-w shorter than a try":     {[]string{"-w", "1ns"}, 1, waits + "redimutex: gave up \"job\" after 1ns, " + held},
+		"-w, quietly":               {[]string{"-q", "-w", "0.2"}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status, out, stderr := clitest.Run(t, s, append(append([]string{"run"}, c.flags...), "job", "--", "echo", "ran")...)
 			assert.Equal(t, c.status, status)
 			assert.Empty(t, out, "the command must not run")
-			if c.silent {
-				assert.Empty(t, stderr)
-			} else {
-				assert.Equal(t, "redimutex: waiting for \"job\", held by an unknown owner, with a key that never expires\n", stderr)
-			}
+			assert.Equal(t, c.words, stderr, "who holds the lock")
 			assert.Equal(t, "somebody else", s.Get("job"))
 		})
 	}
+}
+
+// Who holds it at the end counts, and not at the beginning.
+func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	p := clitest.Launch(t, s, "run", "-w", "1", "job", "--", "true")
+	p.Warns("held by web-1")
+	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d480 web-2", "PX", 60000)
+	assert.Equal(t, 1, p.Status())
+	assert.Contains(t, p.Err(), "gave up \"job\" after 1s, held by web-2\n")
 }
 
 func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
@@ -136,7 +146,7 @@ func TestWaitSaysInOneLineForWhom(t *testing.T) {
 	waiter.Warns("\n")
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	want := fmt.Sprintf("redimutex: waiting for \"job\", held by %s pid %d: sh -c echo ready; sleep 1000\n", host, holder.Cmd.Process.Pid)
+	want := fmt.Sprintf("redimutex: waiting for \"job\", held by %s pid %d: sh\n", host, holder.Cmd.Process.Pid)
 	assert.Equal(t, want, waiter.Err())
 	holder.Signal(15)
 	assert.Equal(t, 0, waiter.Status())
@@ -149,7 +159,9 @@ func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b]0;evil\x07\nredimutex: all is well", "PX", 60000)
 	_, _, stderr := clitest.Run(t, s, "run", "-w", "0.1", "job", "--", "true")
-	assert.Equal(t, "redimutex: waiting for \"job\", held by  ]0;evil  redimutex: all is well\n", stderr)
+	assert.Contains(t, stderr, "redimutex: waiting for \"job\", held by  ]0;evil  redimutex: all is well\n")
+	assert.NotContains(t, stderr, "\x1b")
+	assert.Equal(t, 2, strings.Count(stderr, "\n"), stderr)
 	_, out, _ := clitest.Run(t, s, "show", "job")
 	assert.NotContains(t, out, "\x1b")
 	assert.Equal(t, 1, strings.Count(out, "\n"))
@@ -185,6 +197,22 @@ func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	status, out, _ := clitest.Run(t, s, "run", "-n", "-E", "9", "job", "--", "echo", "ran")
 	assert.Equal(t, 9, status)
 	assert.Empty(t, out)
+}
+
+// Then no machine would run the job at all.
+func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
+	s := redistest.Start(t)
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o700))
+	file := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(file, []byte{1, 2, 3}, 0o700))
+	for command, want := range map[string]int{"there-is-no-such-command": 127, broken: 127, file: 126} {
+		for _, queue := range []string{"-q", "-queue"} {
+			status, _, stderr := clitest.Run(t, s, "run", queue, "-min-hold", "60", "job", "--", command)
+			assert.Equal(t, want, status, stderr)
+			assert.NotContains(t, s.Keys(), "job", "%s %s", queue, command)
+		}
+	}
 }
 
 func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {

@@ -65,7 +65,67 @@ func TestEnvironmentOfTheProgramItselfIsLeftAlone(t *testing.T) {
 	p.Cmd.Env = append(p.Cmd.Env, "REDIS_URL="+s.URL())
 	p.Start()
 	assert.Equal(t, 0, p.Status(), p.Err())
-	assert.Equal(t, s.URL()+"\n\njob\n", p.Out())
+	assert.Equal(t, s.URL()+"\n"+s.URL()+"\njob\n", p.Out())
+}
+
+func TestCommandGetsTheServersThatWeUse(t *testing.T) {
+	s, other := redistest.Start(t), redistest.Start(t)
+	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "urls"), []byte(s.URL()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "two urls"), []byte("redis://:hunter2@"+s.Addr()), 0o600))
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"a flag goes before the environment": {[]string{"-redis", s.URL()}, s.URL()},
+		"a file is found from any folder":    {[]string{"-redis", "@urls"}, "@" + filepath.Join(dir, "urls")},
+		"the environment":                    {nil, other.URL()},
+	} {
+		p := clitest.Prepare(t, other, append(append([]string{"run"}, c.flags...), "job", "--", "sh", "-c", `echo "$REDIMUTEX_URL"`)...)
+		p.Cmd.Dir = dir
+		p.Start()
+		assert.Equal(t, 0, p.Status(), p.Err())
+		assert.Equal(t, c.want+"\n", p.Out(), name)
+	}
+	t.Chdir(dir)
+	nodes, err := servers.Find(servers.URLs{"@two urls"}, servers.QuickTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, s.URL(), nodes.Child(), "a file whose name a list can't have")
+	nodes, err = servers.Find(nil, servers.QuickTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, "redis://127.0.0.1:6379", nodes.Child(), "the default is told as well")
+
+	self, err := os.Executable()
+	require.NoError(t, err)
+	_, out, stderr := clitest.Run(t, other, "run", "-redis", s.URL(), "job", "--", self, "show", "job")
+	assert.Contains(t, out, "job: held by", stderr)
+}
+
+func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for name, inner := range map[string][]string{
+		"its child":      {self, "run", "outer", "--", "echo", "ran"},
+		"with a limit":   {self, "run", "-w", "60", "outer", "--", "echo", "ran"},
+		"in the queue":   {self, "run", "-queue", "outer", "--", "echo", "ran"},
+		"its grandchild": {self, "run", "another", "--", self, "run", "outer", "--", "echo", "ran"},
+	} {
+		status, out, stderr := clitest.Run(t, s, append([]string{"run", "outer", "--"}, inner...)...)
+		assert.Equal(t, 1, status, name)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, "which runs this command: the wait would never end", name)
+		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	}
+	// Another holder of a lock that an ancestor has had is waited for.
+	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	p := clitest.Prepare(t, s, "run", "-w", "0.2", "outer", "--", "true")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 13:outer")
+	p.Start()
+	assert.Equal(t, 1, p.Status())
+	assert.Contains(t, p.Err(), "waiting for \"outer\", held by web-1")
 }
 
 func TestRunInsideARunFindsTheSameServer(t *testing.T) {
@@ -88,7 +148,7 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	}, environment(env, &job{key: "my job", servers: nodes}, 7))
 }
 
-func TestLabelIsHostPidAndCommandWithoutPasswords(t *testing.T) {
+func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	require.NoError(t, err)
@@ -100,10 +160,10 @@ func TestLabelIsHostPidAndCommandWithoutPasswords(t *testing.T) {
 		"env API_TOKEN=hunter2 x":                   "env API_TOKEN=*** x",
 		"a\nb\x1b[0m\x00c\xff":                      "a b [0m c?",
 	} {
-		j := &job{command: strings.Split(command, " ")}
-		assert.Equal(t, start+filepath.Base(strings.Fields(want)[0]), (&job{command: j.command[:1]}).label())
-		j.arguments = true
-		assert.Equal(t, start+want, j.label())
+		assert.Equal(t, start+want, (&job{arguments: true, command: strings.Split(command, " ")}).label())
+	}
+	for _, command := range [][]string{{"/usr/bin/curl", "-u", "bob:hunter2"}, {"curl", "--token", "yyy"}} {
+		assert.Equal(t, start+"curl", (&job{command: command}).label(), "arguments are shown on request only")
 	}
 	long := (&job{arguments: true, command: []string{strings.Repeat("ü", 300)}}).label()
 	assert.LessOrEqual(t, len(long), maxLabel)

@@ -51,7 +51,7 @@ func (n Node) Dial(ctx context.Context) error {
 // What servers that say nothing get instead of their words.
 var (
 	ErrSilent    = errors.New("no answer in time")
-	errHandshake = errors.New("no answer to the TLS handshake: there is no TLS at this port, or the server hangs")
+	ErrHandshake = errors.New("no answer to the TLS handshake: there is no TLS at this port, or the server hangs")
 )
 
 // dialled says of an error of dialling what TLS may have to do with it.
@@ -62,7 +62,7 @@ func (n Node) dialled(err error) error {
 	case err == nil || !n.TLS:
 	case errors.As(err, &op) && op.Op == "dial": // there is not even a connection
 	case errors.Is(err, ErrSilent), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return errHandshake
+		return ErrHandshake
 	}
 	return err
 }

@@ -63,6 +63,7 @@ func NodeTimeout(ttl time.Duration) time.Duration { return max(ttl/20, 50*time.M
 const (
 	DialTimeout  = 5 * time.Second        // for the first connection to a server
 	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
+	slowTimeout  = 3 * time.Second        // nobody should have to wait longer for TLS or AUTH to fail, whatever the TTL
 	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
 )
 
@@ -91,7 +92,7 @@ func Find(given URLs, node time.Duration) (Set, error) {
 			file = reference(name)
 		}
 		for _, raw := range list {
-			n, err := newNode(raw, max(node, QuickTimeout))
+			n, err := newNode(raw, min(max(node, QuickTimeout), slowTimeout))
 			if err != nil {
 				return nil, cli.Usagef("%s: %s", source, strings.TrimPrefix(err.Error(), "redimutex: "))
 			}

@@ -1,11 +1,16 @@
 package servers
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -69,4 +74,32 @@ func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
 	t.Setenv(EnvURL, "nonsense")
 	_, err := Find(nil, QuickTimeout)
 	assert.ErrorContains(t, err, EnvURL)
+}
+
+func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"ERR invalid expire time in 'set' command script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:20.":                   "ERR invalid expire time in 'set' command",
+		"OOM command not allowed when used memory > 'maxmemory'. script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:1.":     "OOM command not allowed when used memory > 'maxmemory'.",
+		"ERR Error running script (call to f_2fd4e1c67a2d28fced849ee1bb76e7391b93eb12): @user_script:9: @user_script: 9: -OOM not allowed": "OOM not allowed",
+		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
+	} {
+		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))
+	}
+}
+
+func TestTLSToAPlainPortIsNamedSoon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // as silent as a Redis that waits for the end of a line
+	require.NoError(t, err)
+	defer l.Close()
+	nodes, err := Find(URLs{"rediss://" + l.Addr().String()}, QuickTimeout)
+	require.NoError(t, err)
+	defer nodes.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), DialTimeout)
+	defer cancel()
+	began := time.Now()
+	err = nodes.Connect(ctx)
+	assert.Less(t, time.Since(began), 3*time.Second, "the node timeout is 500 ms")
+	assert.Contains(t, nodes.Explain(err), "no answer to the TLS handshake: there is no TLS at this port")
+	assert.Contains(t, nodes.Explain(err), "redis:// is for servers without TLS")
 }

@@ -41,7 +41,7 @@ func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 func advice(err error) string {
 	var said redis.Error
 	if !errors.As(err, &said) {
-		if errors.Is(err, errHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
+		if errors.Is(err, ErrHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
 			return " (redis:// is for servers without TLS)"
 		}
 		return " (does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another)"
@@ -70,7 +70,8 @@ var (
 
 // Shortened takes out of an error what is shown already, or what nobody needs to know.
 func Shortened(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	var timeout interface{ Timeout() bool }
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
 		return ErrSilent
 	}
 	var said redis.Error

@@ -99,3 +99,14 @@ func TestTerminalThatCanDoNothingGetsLines(t *testing.T) {
 	assert.Contains(t, y.Out(), screenOn)
 	assert.NotContains(t, y.Out(), "\x1b["+cli.Dim+"m")
 }
+
+func TestQLeavesWatchAndGivesTheTerminalBack(t *testing.T) {
+	s := redistest.Start(t)
+	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty rows 24 cols 60; before=$(stty -g); WATCH -interval 0.05 job; echo "status $?"; test "$before" = "$(stty -g)" && echo as before; WATCH -until-free -interval 0.05 job; echo "then $?"'`)
+	y.Says("free")
+	y.Type("x\nq")
+	y.Says("status 0")
+	y.Says("as before")
+	assert.Equal(t, 2, strings.Count(y.Out(), screenOn)+strings.Count(y.Out(), screenOff), "the screen is given back")
+	y.Says("then 0")
+}
