@@ -17,9 +17,25 @@ import (
 func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	s := redistest.Start(t)
 	for _, args := range [][]string{
-		{"list"}, {"list", "-json"}, {"show", "job"}, {"show", "-json", "job"}, {"watch", "job"}, {"watch", "-json", "job"},
-		{"break", "-yes", "job"}, {"break", "-yes", "-json", "job"}, {"doctor", "-need", "lock"}, {"doctor", "-json", "-need", "lock"},
-		{"demo"}, {"version"}, {"man"}, {"completion", "bash"}, {"complete", "redimutex "}, {"help"}, {"help", "run"}, {"-h"}, {"run", "-h"},
+		{"list"},
+		{"list", "-json"},
+		{"show", "job"},
+		{"show", "-json", "job"},
+		{"watch", "job"},
+		{"watch", "-json", "job"},
+		{"break", "-yes", "job"},
+		{"break", "-yes", "-json", "job"},
+		{"doctor", "-need", "lock"},
+		{"doctor", "-json", "-need", "lock"},
+		{"demo"},
+		{"version"},
+		{"man"},
+		{"completion", "bash"},
+		{"complete", "redimutex "},
+		{"help"},
+		{"help", "run"},
+		{"-h"},
+		{"run", "-h"},
 	} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		require.NoError(t, err)

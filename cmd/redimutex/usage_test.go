@@ -12,6 +12,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
@@ -122,6 +123,16 @@ func TestCommandLineInOneWordIsExplained(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(stderr, "\n"))
 	_, _, stderr = clitest.Call("run", "job", "--", "curl --password=hunter2 x")
 	assert.NotContains(t, stderr, "hunter2")
+}
+
+func TestTwoDashesEndTheFlags(t *testing.T) {
+	s := redistest.Start(t)
+	for _, args := range [][]string{
+		{"show", "-redis", s.URL(), "--", "-json"}, {"show", "--redis", s.URL(), "--", "-json"}, {"show", "--redis=" + s.URL(), "--", "-json"},
+	} {
+		_, out, stderr := clitest.Call(args...)
+		assert.Equal(t, "-json: free\n", out, stderr)
+	}
 }
 
 // What a killed or stopped redimutex means is said where somebody looks for it.

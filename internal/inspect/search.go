@@ -49,16 +49,17 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 // Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
 // fails, the Search stands where it stood.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
-	next := *f // Run may give up on us while we go on
+	next := *f // Run may give up on the func, which then goes on with what nobody reads
+	var found []string
 	err = f.server.Run(ctx, timeout, f.pattern, func(ses *server.Session) (err error) {
-		locks, err = next.step(ses)
+		found, err = next.step(ses)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	*f = next
-	return locks, nil
+	return found, nil
 }
 
 func (f *Search) step(ses *server.Session) (locks []string, err error) {

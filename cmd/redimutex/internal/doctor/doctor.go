@@ -62,17 +62,23 @@ func Command() *cli.Command {
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&c.ttl), Text: "The TTL of your locks. Default: 10s"},
 			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
 				program. Default: a twentieth of -ttl, 50ms at least`},
-			{Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "replicas", "guard"),
+			{
+				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "replicas", "guard"),
 				Text: `What your program uses, of fencing, queue, replicas and guard, with commas: that is tried, and an
 					error if it does not work. "-need lock" tries nothing more than a lock. Default: all is tried, and
-					what does not work is a warning`},
-			{Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 or more"),
+					what does not work is a warning`,
+			},
+			{
+				Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 or more"),
 				Text: `WithReplicas(N) of your program: N replicas have to be connected, and a lock is tried with them.
-					Includes -need replicas`},
+					Includes -need replicas`,
+			},
 			{Names: []string{"key"}, Arg: "PREFIX", Value: cli.Text(&c.prefix), Text: `Keys for trying begin with this; the user
 				has to be allowed to use them. Default: redimutex:doctor:`},
-			{Names: []string{"ignore"}, Arg: "LIST", Value: cli.List(&c.ignore, known...),
-				Text: "Findings that you know of and live with, by name, with commas"},
+			{
+				Names: []string{"ignore"}, Arg: "LIST", Value: cli.List(&c.ignore, known...),
+				Text: "Findings that you know of and live with, by name, with commas",
+			},
 			{Names: []string{"v"}, Value: cli.Switch(&c.verbose), Text: "Show what is fine as well."},
 			{Names: []string{"json"}, Value: cli.Switch(&c.json), Text: `One JSON object: status (fine, warnings, unusable),
 				servers (a list with address, software, role, ping_ms, worst_ping_ms, clock_offset_ms and tried of each)

@@ -26,8 +26,10 @@ func Command() *cli.Command {
 	var given servers.URLs
 	var asJSON bool
 	order := "key"
-	sorted := &cli.Flag{Names: []string{"sort"}, Arg: "BY", Value: cli.Choice(&order, "key", "ttl", "age", "waiters"),
-		Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`}
+	sorted := &cli.Flag{
+		Names: []string{"sort"}, Arg: "BY", Value: cli.Choice(&order, "key", "ttl", "age", "waiters"),
+		Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`,
+	}
 	return &cli.Command{
 		Name: "list", Summary: "list the locks on the servers",
 		Args: "[PATTERN]",
@@ -40,9 +42,11 @@ func Command() *cli.Command {
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
 			sorted,
-			{Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least"),
+			{
+				Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least"),
 				Text: `List N locks at most: with -sort the first N of all in that order; without it, the first N
-					that are found, and then it stops. Default: no limit`},
+					that are found, and then it stops. Default: no limit`,
+			},
 			{Names: []string{"all"}, Value: cli.Switch(&l.all), Text: `List also what does not look like a lock, but may be one:
 				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, locks (a list, each as

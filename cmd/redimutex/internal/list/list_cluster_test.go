@@ -21,7 +21,7 @@ func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
 
 	clitest.Enqueue(t, mine, "job", "web-3", true)
 	_, out, _ := clitest.Call("show", "-redis", mine.URL(), "job")
-	assert.Regexp(t, `\n  2\. web-3, for [0-9.]+m?s\n$`, out, "he may listen at another node")
+	assert.Regexp(t, `\n  2\. web-3, for [0-9.]+m?s\n$`, out, "it may listen at another node")
 
 	lines, _ := listed(t, "-redis", mine.URL())
 	assert.Equal(t, []string{"job"}, keysOf(lines))

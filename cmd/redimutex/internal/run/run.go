@@ -42,8 +42,10 @@ const (
 // Command declares the verb.
 func Command() *cli.Command {
 	j := &job{ttl: defaultTTL, conflict: cli.Failure}
-	wait := &cli.Flag{Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
-		Text: "Wait so long at most. 0 is the same as -n. Default: as long as it takes"}
+	wait := &cli.Flag{
+		Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
+		Text: "Wait so long at most. 0 is the same as -n. Default: as long as it takes",
+	}
 	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
 		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
 	return &cli.Command{
@@ -56,8 +58,10 @@ func Command() *cli.Command {
 				redis://[[user]:password@]host[:port][/db], the same with rediss:// for TLS, or unix:///path/to/socket.`),
 			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if somebody else holds the lock, exit at once."},
 			wait,
-			{Names: []string{"E", "conflict-exit-code"}, Arg: "N", Value: cli.Number(&j.conflict, 0, 255, "a number from 0 to 255"),
-				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`},
+			{
+				Names: []string{"E", "conflict-exit-code"}, Arg: "N", Value: cli.Number(&j.conflict, 0, 255, "a number from 0 to 255"),
+				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`,
+			},
 			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
 				use this flag, instead of asking again and again.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
