@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,43 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// rules returns the words of the ACL SETUSER lines of docs/security.md between two marks, by how the
-// comment above each begins.
-func rules(t *testing.T, mark, user string) map[string][]string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/security.md")
-	require.NoError(t, err)
-	text := between(t, string(page), "<!-- "+mark+" begin -->\n```\n", "```\n")
-	all := make(map[string][]string)
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
-		rest, found := strings.CutPrefix(line, "ACL SETUSER "+user+" ")
-		require.True(t, found, line)
-		rest = strings.TrimPrefix(rest, "reset on >PASSWORD ")
-		all[strings.Fields(title)[0]+" "+strings.Fields(title)[1]] = strings.Fields(rest)
-	}
-	return all
-}
-
-func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {
-	t.Parallel()
-	page := rules(t, "permissions", "locks")
-	for feature, title := range map[string]string{
-		"lock": "Lock, LockContext,", "fencing": "WithFencing, and", "queue": "WithQueue, and",
-		"replicas": "WithReplicas: also", "guard": "WithRestartGuard: also",
-	} {
-		i := slices.IndexFunc(grants, func(g grant) bool { return g.feature == feature })
-		require.GreaterOrEqual(t, i, 0, feature)
-		title = strings.Join(strings.Fields(title)[:2], " ")
-		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(grants[i].rules, "KEY", "lock:")), feature)
-	}
-	assert.Len(t, page, len(grants))
-}
-
-// Who may read alone can look with each of the commands, is refused nothing on the way, and could do
+// A user that may read alone can look with each of the commands, is refused nothing on the way, and could do
 // without no permission.
 func TestReaderMayLookAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -68,7 +35,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 		return n == 1
 	})
 	url := "redis://looks:hunter2@" + s.Addr()
-	page := rules(t, "reader", "looks")
+	page := clitest.Rules(t, "reader", "looks")
 	watch, show, list := page["redimutex watch"], page["redimutex show:"], page["redimutex list:"]
 	for _, words := range [][]string{watch, show, list} {
 		require.NotEmpty(t, words)
@@ -89,7 +56,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 			}
 			s.Do("ACL", args...)
 			s.Do("ACL", "LOG", "RESET")
-			_, out, stderr := call(slices.Concat(c.args, []string{"-redis", url})...)
+			_, out, stderr := clitest.Call(slices.Concat(c.args, []string{"-redis", url})...)
 			assert.NotContains(t, out+stderr, "hunter2")
 			assert.NotContains(t, out+stderr, holder.Lease().Token())
 			return out

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
 // Whatever the arguments, dispatch returns a status, has something to say if it is not success, and does not
@@ -22,8 +25,8 @@ func FuzzArguments(f *testing.F) {
 	} {
 		f.Add(args)
 	}
-	f.Setenv(envURL, "redis://me:hunter2@127.0.0.1:1")
-	f.Setenv(envAppURL, "redis://me:hunter2@127.0.0.1:1")
+	f.Setenv(servers.EnvURL, "redis://me:hunter2@127.0.0.1:1")
+	f.Setenv(servers.EnvAppURL, "redis://me:hunter2@127.0.0.1:1")
 	nothing, err := os.Open(os.DevNull)
 	require.NoError(f, err)
 	f.Cleanup(func() { nothing.Close() })
@@ -33,11 +36,11 @@ func FuzzArguments(f *testing.F) {
 			t.Skip()
 		}
 		var out, stderr bytes.Buffer
-		status := dispatch(args, terminal{nothing, &out, &stderr})
+		status := cli.Dispatch(commands(), args, &cli.Terminal{In: nothing, Out: cli.NewOutput(&out), Err: &stderr})
 		if status < 0 || status > 255 {
 			t.Errorf("%q: status %d", args, status)
 		}
-		if status != 0 && status != exitFailure && out.Len()+stderr.Len() == 0 && args[0] != "complete" {
+		if status != 0 && status != cli.Failure && out.Len()+stderr.Len() == 0 && args[0] != "complete" {
 			t.Errorf("%q: status %d without a word", args, status)
 		}
 		if said := out.String() + stderr.String(); strings.Contains(said, "hunter2") {

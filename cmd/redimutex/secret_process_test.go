@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -29,7 +31,7 @@ import (
 // The command gets no password at all, and redimutex itself has it only where it was put.
 func TestProcessesShowNoPassword(t *testing.T) {
 	t.Parallel()
-	if !exists("/proc/self/environ") {
+	if !clitest.Exists("/proc/self/environ") {
 		t.Skip("needs /proc, to look at processes from outside")
 	}
 	s := redistest.Real(t, "--requirepass", "hunter2")
@@ -45,22 +47,22 @@ func TestProcessesShowNoPassword(t *testing.T) {
 		"a file":          {[]string{"-redis", "@" + file}, "LANG=C", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := prepare(t, nil, append(append([]string{"run", "-queue"}, c.flags...), "job "+name, "--", "sh", "-c", `echo "[$$]"; sleep 1000`)...)
-			p.cmd.Env = append(p.cmd.Env, c.env)
-			p.start()
-			p.says("]")
-			child := p.printed()[0]
-			assert.NotEqual(t, p.cmd.Process.Pid, child)
+			p := clitest.Prepare(t, nil, append(append([]string{"run", "-queue"}, c.flags...), "job "+name, "--", "sh", "-c", `echo "[$$]"; sleep 1000`)...)
+			p.Cmd.Env = append(p.Cmd.Env, c.env)
+			p.Start()
+			p.Says("]")
+			child := p.Printed()[0]
+			assert.NotEqual(t, p.Cmd.Process.Pid, child)
 			for _, of := range []string{"cmdline", "comm", "environ"} {
 				assert.NotContains(t, proc(t, child, of), "hunter2", "%s of the command", of)
 				if of == "environ" && c.ours {
 					continue
 				}
-				assert.NotContains(t, proc(t, p.cmd.Process.Pid, of), "hunter2", "%s of redimutex", of)
+				assert.NotContains(t, proc(t, p.Cmd.Process.Pid, of), "hunter2", "%s of redimutex", of)
 			}
-			p.signal(15)
-			assert.Equal(t, 143, p.status())
-			assert.NotContains(t, p.out()+p.err(), "hunter2")
+			p.Signal(15)
+			assert.Equal(t, 143, p.Status())
+			assert.NotContains(t, p.Out()+p.Err(), "hunter2")
 		})
 	}
 }
@@ -102,12 +104,12 @@ func TestNoCommandSaysThePasswordOfAServerThatFails(t *testing.T) {
 				case "watch":
 					args = append(args, "-for", "0.05")
 				}
-				p := prepare(t, nil, args...)
-				p.cmd.Env = append(p.cmd.Env, "REDIMUTEX_URL="+url)
-				p.start()
-				assert.NotZero(t, p.status())
-				assert.NotContains(t, p.out()+p.err(), "hunter2")
-				assert.NotEmpty(t, p.out()+p.err())
+				p := clitest.Prepare(t, nil, args...)
+				p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+url)
+				p.Start()
+				assert.NotZero(t, p.Status())
+				assert.NotContains(t, p.Out()+p.Err(), "hunter2")
+				assert.NotEmpty(t, p.Out()+p.Err())
 			})
 		}
 	}
@@ -164,17 +166,17 @@ func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 		words      string
 	}{
 		"our authority":     {"rediss://:hunter2@" + addr, authority.file, 0, ""},
-		"unknown authority": {"rediss://:hunter2@" + addr, stranger.file, exitUnavailable, "unknown authority"},
-		"wrong name":        {"rediss://:hunter2@localhost:" + port, authority.file, exitUnavailable, "localhost"},
-		"no TLS":            {"redis://:hunter2@" + addr, authority.file, exitUnavailable, ""},
+		"unknown authority": {"rediss://:hunter2@" + addr, stranger.file, cli.Unavailable, "unknown authority"},
+		"wrong name":        {"rediss://:hunter2@localhost:" + port, authority.file, cli.Unavailable, "localhost"},
+		"no TLS":            {"redis://:hunter2@" + addr, authority.file, cli.Unavailable, ""},
 	} {
-		p := prepare(t, nil, "run", "job", "--", "echo", "ran")
-		p.cmd.Env = append(p.cmd.Env, "REDIMUTEX_URL="+c.url, "SSL_CERT_FILE="+c.trust, "SSL_CERT_DIR="+dir+"/none")
-		p.start()
-		assert.Equal(t, c.status, p.status(), name)
-		assert.Equal(t, c.status == 0, strings.Contains(p.out(), "ran"), name)
-		assert.Contains(t, p.err(), c.words, name)
-		assert.NotContains(t, p.out()+p.err(), "hunter2", name)
+		p := clitest.Prepare(t, nil, "run", "job", "--", "echo", "ran")
+		p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+c.url, "SSL_CERT_FILE="+c.trust, "SSL_CERT_DIR="+dir+"/none")
+		p.Start()
+		assert.Equal(t, c.status, p.Status(), name)
+		assert.Equal(t, c.status == 0, strings.Contains(p.Out(), "ran"), name)
+		assert.Contains(t, p.Err(), c.words, name)
+		assert.NotContains(t, p.Out()+p.Err(), "hunter2", name)
 	}
 }
 

@@ -1,40 +1,61 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 	for want, args := range map[string][]string{
-		"there is no KEY":                         {"run", "--", "true"},
-		"there is no --":                          {"run", "job", "true"},
-		"there is no command after --":            {"run", "job", "--"},
-		"there are 2 words":                       {"run", "job", "another", "--", "true"},
-		"-n and -w exclude each other":            {"run", "-n", "-w", "5", "job", "--", "true"},
-		"-nope":                                   {"run", "-nope", "job", "--", "true"},
-		"\"soon\" for flag -w: write seconds":     {"run", "-w", "soon", "job", "--", "true"},
-		"\"-5\" for flag -wait: it can't":         {"run", "-wait", "-5", "job", "--", "true"},
-		"longer than 292 years":                   {"run", "-w", "1e30", "job", "--", "true"},
-		"\"NaN\" for flag -w: write seconds":      {"run", "-w", "NaN", "job", "--", "true"},
-		"\"256\" for flag -E: write a number":     {"run", "-E", "256", "job", "--", "true"},
-		"\"-1\" for flag -E: write a number":      {"run", "-E", "-1", "job", "--", "true"},
-		"for flag -conflict-exit-code: write":     {"run", "-conflict-exit-code", "x", "job", "--", "true"},
-		"-ttl 99ms: a lock has to live for 100ms": {"run", "-ttl", "99ms", "job", "--", "true"},
-		"-ttl 0s":                                  {"run", "-ttl", "0", "job", "--", "true"},
-		"-grace 6s: may be half of -ttl at most":   {"run", "-grace", "6", "job", "--", "true"},
-		"-grace 501ms: may be half of -ttl":        {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
-		"flag needs an argument: -ttl":             {"run", "job", "-ttl", "--", "true"},
-		"a URL in the place of KEY":                {"run", "redis://:hunter2@host", "--", "true"},
-		"there are 2 words that":                   {"show", "job", "redis://:hunter2@host"},
-		"redimutex show: there is no KEY":          {"show"},
-		"redimutex version: it takes no arguments": {"version", "1"},
-		"there is no command \"lock\"":             {"lock"},
+		"there is no KEY":                                    {"run", "--", "true"},
+		"write: redimutex run job -- true":                   {"run", "job", "true"},
+		"write: redimutex run -n job -- ls -l 'a b' (":       {"run", "-n", "job", "ls", "-l", "a b"},
+		"write: redimutex run -ttl 5 job -- ls -x (":         {"run", "-ttl", "5", "job", "ls", "-x"},
+		"there is no --; write redimutex run KEY -- COMMAND": {"run", "job", "curl", "--password=hunter2"},
+		"there is no --; write redimutex":                    {"run", "-redis", "redis://:hunter2@h", "job", "true"},
+		"there is no command after --":                       {"run", "job", "--"},
+		"there are 2 words":                                  {"run", "job", "another", "--", "true"},
+		"-n and -w exclude each other":                       {"run", "-n", "-w", "5", "job", "--", "true"},
+		"-nope":                                              {"run", "-nope", "job", "--", "true"},
+		"\"soon\" for flag -w: write seconds":                {"run", "-w", "soon", "job", "--", "true"},
+		"\"-5\" for flag -wait: it can't":                    {"run", "-wait", "-5", "job", "--", "true"},
+		"for flag -w: the longest time is a year":            {"run", "-w", "1e30", "job", "--", "true"},
+		"\"NaN\" for flag -w: write seconds":                 {"run", "-w", "NaN", "job", "--", "true"},
+		"\"256\" for flag -E: write a number":                {"run", "-E", "256", "job", "--", "true"},
+		"\"-1\" for flag -E: write a number":                 {"run", "-E", "-1", "job", "--", "true"},
+		"for flag -conflict-exit-code: write":                {"run", "-conflict-exit-code", "x", "job", "--", "true"},
+		"-ttl 99ms: a lock has to live for 100ms":            {"run", "-ttl", "99ms", "job", "--", "true"},
+		"-ttl 0s":                                        {"run", "-ttl", "0", "job", "--", "true"},
+		"-grace 6s: may be half of -ttl at most":         {"run", "-grace", "6", "job", "--", "true"},
+		"-grace 501ms: may be half of -ttl":              {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
+		"flag needs an argument: -ttl":                   {"run", "job", "-ttl", "--", "true"},
+		"a URL in the place of KEY":                      {"run", "redis://:hunter2@host", "--", "true"},
+		"there are 2 words that":                         {"show", "job", "redis://:hunter2@host"},
+		"redimutex show: there is no KEY":                {"show"},
+		"redimutex version: it takes no arguments":       {"version", "1"},
+		"there is no command \"lock\"; see redimutex -h": {"lock"},
+		"there is no command \"rnu\"; did you mean run?": {"rnu"},
+		"did you mean watch?":                            {"wacth", "job"},
+		"did you mean doctor?":                           {"doc"},
+		"did you mean list?":                             {"help", "lst"},
+		"name one command":                               {"help", "run", "list"},
+		"there is no flag -redsi; did you mean -redis?":  {"show", "-redsi", "x", "job"},
+		"the longest time is a year, which is 8784h":     {"run", "-ttl", "2562047h", "job", "--", "true"},
+		"for flag -min-hold: the longest time":           {"run", "-min-hold", "1000000h", "job", "--", "true"},
+		"for flag -for: the longest time":                {"watch", "-for", "9999999999h", "job"},
 	} {
-		status, out, stderr := call(args...)
-		assert.Equal(t, exitUsage, status, args)
+		status, out, stderr := clitest.Call(args...)
+		assert.Equal(t, cli.UsageError, status, args)
 		assert.Empty(t, out)
 		assert.Contains(t, stderr, want)
 		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -43,10 +64,10 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
-	for _, verb := range []string{"run", "show", "version"} {
+	for _, verb := range []string{"run", "show", "version", "help", "list", "break", "watch", "doctor", "demo", "man", "completion"} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
-			status, out, stderr := call(verb, flag)
-			assert.Equal(t, exitOK, status)
+			status, out, stderr := clitest.Call(verb, flag)
+			assert.Equal(t, cli.OK, status)
 			assert.True(t, strings.HasPrefix(out, "Usage: redimutex "+verb))
 			assert.Contains(t, out, "EXIT STATUS")
 			assert.Empty(t, stderr)
@@ -55,19 +76,101 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 }
 
 func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
-	for _, flag := range strings.Fields("-redis -n -nonblock -w -wait -E -conflict-exit-code -ttl -grace -min-hold -owner -q -quiet -queue") {
-		assert.Regexp(t, `(?m)^  (-\w, )?`+flag+`\b`, runHelp)
-	}
-	for _, help := range []string{runHelp, showHelp, versionHelp} {
-		for line := range strings.Lines(help) {
+	t.Parallel()
+	for _, c := range commands() {
+		var help strings.Builder
+		c.Help(&help)
+		for _, f := range c.Shown() {
+			assert.Contains(t, help.String(), "\n  "+f.Term(), c.Name)
+			assert.NotEmpty(t, f.Text, "%s %v", c.Name, f.Names)
+		}
+		for line := range strings.Lines(help.String()) {
 			assert.LessOrEqual(t, len(line), 81, line)
 		}
 	}
 }
 
+func TestHelpOfAVerbIsWhatItsFlagPrints(t *testing.T) {
+	for _, c := range commands() {
+		if c.Summary == "" {
+			continue
+		}
+		_, want, _ := clitest.Call(c.Name, "-h")
+		status, out, stderr := clitest.Call("help", c.Name)
+		assert.Equal(t, cli.OK, status, stderr)
+		assert.Equal(t, want, out)
+	}
+	_, want, _ := clitest.Call("-h")
+	for _, args := range [][]string{{"help"}, {"--help"}, {"-help"}} {
+		_, out, _ := clitest.Call(args...)
+		assert.Equal(t, want, out)
+	}
+}
+
+func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
+	_, want, _ := clitest.Call("version")
+	for _, flag := range []string{"-v", "--version", "-version", "-V"} {
+		status, out, stderr := clitest.Call(flag)
+		assert.Equal(t, cli.OK, status, stderr)
+		assert.Equal(t, want, out)
+	}
+}
+
+func TestCommandLineInOneWordIsExplained(t *testing.T) {
+	status, _, stderr := clitest.Call("run", "job", "--", "echo a; echo b")
+	assert.Equal(t, cli.NotFound, status)
+	assert.Contains(t, stderr, `for a line of the shell write: sh -c 'echo a; echo b'`)
+	assert.Equal(t, 1, strings.Count(stderr, "\n"))
+	_, _, stderr = clitest.Call("run", "job", "--", "curl --password=hunter2 x")
+	assert.NotContains(t, stderr, "hunter2")
+}
+
+func TestTwoDashesEndTheFlags(t *testing.T) {
+	s := redistest.Start(t)
+	for _, args := range [][]string{
+		{"show", "-redis", s.URL(), "--", "-json"}, {"show", "--redis", s.URL(), "--", "-json"}, {"show", "--redis=" + s.URL(), "--", "-json"},
+	} {
+		_, out, stderr := clitest.Call(args...)
+		assert.Equal(t, "-json: free\n", out, stderr)
+	}
+}
+
+// What a killed or stopped redimutex means is said where somebody looks for it.
+func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
+	_, out, _ := clitest.Call("run", "-h")
+	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: Linux kills COMMAND"} {
+		assert.Contains(t, out, words)
+	}
+}
+
 func TestVersionNamesGoAndTheSystem(t *testing.T) {
-	status, out, stderr := call("version")
-	assert.Equal(t, exitOK, status)
+	status, out, stderr := clitest.Call("version")
+	assert.Equal(t, cli.OK, status)
 	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, out)
 	assert.Empty(t, stderr)
+}
+
+func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "url")
+	for _, raw := range clitest.MalformedURLs {
+		calls := [][]string{
+			{"run", "-redis", raw, "job", "--", "true"},
+			{"run", "-redis=" + raw, "job", "--", "true"},
+			{"show", "-redis", raw, "job"},
+		}
+		require.NoError(t, os.WriteFile(file, []byte(raw), 0o600))
+		if _, err := servers.Find(servers.URLs{"@" + file}, servers.QuickTimeout); err != nil { // in a file, a line break or a comma at the end is fine
+			calls = append(calls, []string{"run", "job", "-redis", "@" + file, "--", "true"})
+		}
+		for _, args := range calls {
+			if _, err := servers.Find(servers.URLs{raw}, servers.QuickTimeout); !assert.Error(t, err, raw) {
+				continue
+			}
+			status, out, stderr := clitest.Call(args...)
+			assert.Equal(t, cli.UsageError, status, "%q: %s", raw, stderr)
+			assert.Empty(t, out)
+			assert.NotContains(t, stderr, "hunter2", "%q", raw)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		}
+	}
 }

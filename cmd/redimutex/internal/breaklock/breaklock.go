@@ -1,0 +1,120 @@
+// Package breaklock is the verb break, which deletes a lock that is stuck.
+package breaklock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+const exitNotBroken = 1
+
+// Command declares the verb.
+func Command() *cli.Command {
+	var given servers.URLs
+	var yes, asJSON bool
+	return &cli.Command{
+		Name: "break", Summary: "break a lock that is stuck",
+		Args: "KEY", Keys: 1,
+		About: []cli.Block{cli.Para(`Breaks the lock KEY: shows who holds it, asks, and deletes it, but only if the same
+			holder still has it. The first waiter in its queue gets it.`)},
+		Flags: []*cli.Flag{
+			servers.Flag(&given, "Then the lock is deleted on all of them."),
+			{Names: []string{"y", "yes"}, Value: cli.Switch(&yes), Text: "Do not ask. Needed where stdin is not a terminal."},
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, result (broken, free, changed,
+				declined or unknown), before and after, as redimutex show -json has them (after is null if
+				nothing was tried), and servers, a list with address, result and error of each.`},
+		},
+		Notes: []cli.Section{
+			{Title: "BEFORE YOU BREAK IT", Blocks: []cli.Block{cli.Para(`The lock of a crashed holder ends by itself: look at its
+				TTL, which rises again when a living holder renews it. A short TTL that rises is a holder at work.`)}},
+			{Title: "WHAT THE HOLDER WILL SEE", Blocks: []cli.Block{
+				cli.Para(`Breaking stops nobody. A holder that renews its lease learns at its next renewal, within a third of
+					its TTL, that the lease is lost (deleted or taken); redimutex run ends its command then. A holder
+					that does not renew finds out when it unlocks. Until then its code may be running, beside that
+					of the next holder. A resource that checks fences keeps the late writes out, and nothing else
+					does. A holder that uses another library may never learn it.`),
+				cli.Para(`With several servers, break also deletes a lock that only a minority of them has: nobody holds it,
+					and it keeps others from getting a majority.`),
+			}},
+			{Title: "EXAMPLES", Blocks: []cli.Block{
+				cli.Example("", "redimutex break nightly-backup"),
+				cli.Example("In a script:", "redimutex break -yes -json nightly-backup | jq -r .result"),
+			}},
+			cli.Ends(cli.Item("0", "broken"),
+				cli.Item("1", "nothing was broken: it was free, changed hands meanwhile, or you said no"),
+				cli.Item("2", "wrong usage, or nobody to ask and no -yes"),
+				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
+		},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			key, err := cli.OneKey(in.Words)
+			if err != nil {
+				return 0, err
+			}
+			nodes, err := servers.Find(given, servers.QuickTimeout)
+			if err != nil {
+				return 0, err
+			}
+			defer nodes.Close()
+			return breakLock(t, nodes, key, yes, asJSON)
+		},
+	}
+}
+
+func breakLock(t *cli.Terminal, nodes servers.Set, key string, yes, asJSON bool) (int, error) {
+	before, err := sight.Look(context.Background(), nodes, key)
+	if err != nil {
+		fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
+		return cli.Unavailable, nil
+	}
+	if before.Agree > 0 && !yes && !cli.CanAnswer(t.In) {
+		return 0, errors.New("stdin is not a terminal, so there is nobody to ask; -yes breaks the lock without asking")
+	}
+	b := &breach{Key: key, Before: before, Servers: []brokenServer{}, nodes: nodes}
+	talk := io.Writer(t.Out) // to people; what a script reads is alone on stdout
+	if asJSON {
+		talk = t.Err
+	}
+	if !asJSON || !yes {
+		before.Print(talk)
+	}
+	switch {
+	case before.Agree == 0:
+		b.Result = wasFree
+	case !yes && !b.confirm(t):
+		b.Result = wasDeclined
+	default:
+		b.carryOut()
+	}
+	if asJSON {
+		cli.PrintJSON(t.Out, b)
+	} else {
+		b.tell(t.Out)
+	}
+	return b.status(t.Err), nil
+}
+
+// confirm asks whether the lock that was shown is to be broken.
+func (b *breach) confirm(t *cli.Terminal) bool {
+	who := "That does not stop its holder, which may still be working."
+	if !b.Before.Held {
+		who = "Perhaps somebody is taking the lock just now."
+	}
+	fmt.Fprintf(t.Err, "%s\nBreak it? [y/N] ", who)
+	answer, err := bufio.NewReader(t.In).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(t.Err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,251 @@
+//go:build unix
+
+package breaklock
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestBrokenLockIsLostToItsHolder(t *testing.T) {
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(2*time.Second))
+	m.Lock()
+	lease := m.Lease()
+	status, out, stderr := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `(?s)^job: held by web-1, age .*, fence \d+\nThe lock is broken\.\n  now: free\n  Its holder learns that its lease is lost at its next renewal, .* with fence \d+, once`, out)
+	assert.NotContains(t, out, lease.Token()[:36])
+	<-lease.Done()
+	require.ErrorIs(t, lease.Err(), redimutex.ErrLost)
+	assert.Empty(t, s.Get("job"))
+
+	status, out, _ = clitest.Call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, exitNotBroken, status)
+	assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+}
+
+func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
+	s := redistest.Start(t)
+	holder := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithQueue(), redimutex.WithTTL(time.Hour))
+	holder.Lock()
+	clitest.Enqueue(t, s, "job", "web-2", true)
+	clitest.Enqueue(t, s, "job", "web-3", false)
+	clitest.Enqueue(t, s, "job", "web-4", false)
+	status, out, stderr := clitest.Call("break", "-yes", "-json", "-redis", s.URL(), "job")
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Empty(t, stderr)
+	var b breach
+	require.NoError(t, json.Unmarshal([]byte(out), &b), out)
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, "web-1", b.Before.Owner)
+	assert.Equal(t, 3, b.Before.Waiting)
+	assert.Equal(t, []brokenServer{{Address: s.Addr(), Result: wasBroken}}, b.Servers)
+	require.NotNil(t, b.After)
+	assert.Equal(t, "web-3", b.After.Owner, "who listens, and waits for longest")
+	assert.Equal(t, 1, b.After.Waiting)
+	assert.Equal(t, "web-3", server.Owner(s.Get("job")))
+}
+
+// breachOf is what break knows when it asks.
+func breachOf(t *testing.T, key string, all ...*redistest.Server) *breach {
+	t.Helper()
+	var given servers.URLs
+	for _, s := range all {
+		given = append(given, s.URL())
+	}
+	nodes, err := servers.Find(given, servers.QuickTimeout)
+	require.NoError(t, err)
+	t.Cleanup(nodes.Close)
+	before, err := sight.Look(t.Context(), nodes, key)
+	require.NoError(t, err)
+	return &breach{Key: key, Before: before, nodes: nodes}
+}
+
+func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
+	s := redistest.Start(t)
+	for name, waiting := range map[string]bool{"without a queue": false, "with a queue": true} {
+		first, second := uuid.NewString()+" first", uuid.NewString()+" second"
+		s.Do("SET", name, first, "PX", 60000)
+		if waiting {
+			clitest.Enqueue(t, s, name, "waiter", false)
+		}
+		b := breachOf(t, name, s)
+		s.Do("SET", name, second, "PX", 60000)
+		b.carryOut()
+		assert.Equal(t, wasChanged, b.Result)
+		assert.Equal(t, second, s.Get(name), "not deleted")
+		var out strings.Builder
+		b.tell(&out)
+		assert.Contains(t, out.String(), "Nothing was broken: the lock has changed hands since it was shown.\n"+name+": held by second")
+		assert.Equal(t, exitNotBroken, b.status(&out))
+
+		b = breachOf(t, name, s)
+		s.Do("DEL", name)
+		b.carryOut()
+		assert.Equal(t, wasFree, b.Result)
+	}
+}
+
+func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
+	all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
+	set := func(key string, tokens ...string) {
+		for i, token := range tokens {
+			if token != "" {
+				all[i].Do("SET", key, token, "PX", 60000)
+			}
+		}
+	}
+	left := func(key string) (tokens []string) {
+		for _, s := range all {
+			tokens = append(tokens, s.Get(key))
+		}
+		return tokens
+	}
+	set("most", x, x, y)
+	b := breachOf(t, "most", all...)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, []string{"", "", y}, left("most"), "of another holder, who may be taking it just now")
+	assert.Equal(t, wasChanged, b.Servers[2].Result)
+
+	set("split", x, y, "")
+	b = breachOf(t, "split", all...)
+	assert.False(t, b.Before.Held)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result)
+	assert.Equal(t, []string{"", "", ""}, left("split"), "what nobody holds and everybody trips over")
+
+	set("moved", x, x, x)
+	b = breachOf(t, "moved", all...)
+	set("moved", y, y, y)
+	b.carryOut()
+	assert.Equal(t, wasChanged, b.Result)
+	assert.Equal(t, []string{y, y, y}, left("moved"))
+
+	set("down", x, x, x)
+	all[2].Kill()
+	b = breachOf(t, "down", all...)
+	b.carryOut()
+	assert.Equal(t, wasBroken, b.Result, "what one server may still have is no majority")
+	var out strings.Builder
+	b.tell(&out)
+	assert.Contains(t, out.String(), all[2].Addr())
+
+	set("more down", x, x)
+	b = breachOf(t, "more down", all...)
+	all[1].Kill()
+	b.carryOut()
+	assert.Equal(t, wasUnclear, b.Result)
+	var stderr strings.Builder
+	assert.Equal(t, cli.Unavailable, b.status(&stderr))
+	assert.Contains(t, stderr.String(), all[1].Addr())
+	assert.Contains(t, stderr.String(), "it may be broken or not")
+}
+
+func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
+	s := redistest.Start(t)
+	for _, token := range []string{"9HrBA1BqmdGOBrF8xKmY4g==", "worker 7", ""} {
+		s.Do("SET", "job", token)
+		status, out, _ := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
+		assert.Equal(t, cli.OK, status)
+		assert.Contains(t, out, "held by an unknown owner of another library")
+		assert.Contains(t, out, "which may not notice")
+		assert.Contains(t, out, "It has no fence")
+		if token != "" {
+			assert.NotContains(t, out, token)
+		}
+		assert.NotContains(t, s.Keys(), "job")
+	}
+	s.Do("HSET", "job", "field", "value")
+	status, _, stderr := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "WRONGTYPE")
+	assert.Contains(t, s.Keys(), "job")
+}
+
+func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "token", "PX", 60000)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	_, err = write.WriteString("y\n")
+	require.NoError(t, err)
+	require.NoError(t, write.Close())
+	for _, in := range []*os.File{null, read} {
+		var out, stderr strings.Builder
+		status := cli.Dispatch([]*cli.Command{Command()}, []string{"break", "-redis", s.URL(), "job"},
+			&cli.Terminal{In: in, Out: cli.NewOutput(&out), Err: &stderr})
+		assert.Equal(t, cli.UsageError, status)
+		assert.Empty(t, out.String())
+		assert.Contains(t, stderr.String(), "-yes breaks the lock without asking")
+	}
+	assert.Contains(t, s.Keys(), "job")
+}
+
+func TestBreakSaysWhyItMayNot(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("SET", "job", "token", "PX", 60000)
+	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
+	url := "redis://reader:hunter2@" + s.Addr()
+	status, _, stderr := clitest.Call("break", "-yes", "-redis", url, "job")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "NOPERM")
+	assert.NotContains(t, stderr, "hunter2")
+	assert.Equal(t, "token", s.Get("job"))
+}
+
+func TestBreakOfAFreeKeySaysFree(t *testing.T) {
+	s := redistest.Start(t)
+	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
+		status, out, stderr := clitest.Run(t, s, append([]string{"break", "job"}, flags...)...)
+		assert.Equal(t, exitNotBroken, status, stderr)
+		assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+	}
+}
+
+func TestBreakTakesTheShortYes(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	status, _, stderr := clitest.Run(t, s, "break", "-y", "job")
+	assert.Equal(t, cli.OK, status, stderr)
+	assert.Empty(t, s.Get("job"))
+}
+
+func TestBreakOfAHungServerEndsAsSoonAsRunDoes(t *testing.T) {
+	for name, args := range map[string][]string{"without a password": nil, "with a password": {"--requirepass", "x"}} {
+		s := redistest.Real(t, args...)
+		url := s.URL()
+		if args != nil {
+			url = "redis://:x@" + s.Addr()
+		}
+		s.Pause()
+		began := time.Now()
+		status, _, stderr := clitest.Call("break", "-yes", "-redis", url, "job")
+		assert.Less(t, time.Since(began), 4*time.Second, name)
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, "no answer", name)
+		s.Resume()
+	}
+}

@@ -1,0 +1,52 @@
+//go:build linux
+
+package breaklock
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
+	s := redistest.Start(t)
+	token := uuid.NewString() + " web-1"
+	s.Do("SET", "job", token, "PX", 600000)
+	for _, c := range []struct {
+		answer string
+		status int
+	}{{"n\n", 1}, {"\n", 1}, {"yy\n", 1}, {"\x04", 1}, {clitest.CtrlC, 130}, {"YES\n", 0}} {
+		assert.Equal(t, token, s.Get("job"))
+		y := clitest.Operator(t, s, "break job")
+		y.Says("[y/N]")
+		assert.Contains(t, y.Out(), "job: held by web-1, age unknown")
+		y.Type(c.answer)
+		assert.Equal(t, c.status, y.Status(), "%q", c.answer)
+		switch c.status {
+		case 0:
+			assert.Contains(t, y.Out(), "The lock is broken.")
+		case 1:
+			assert.Contains(t, y.Out(), "Nothing was broken.")
+		}
+	}
+	assert.Empty(t, s.Get("job"))
+}
+
+func TestLockThatChangesHandsBeforeTheYesIsNotBroken(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	y := clitest.Operator(t, s, "break -json job")
+	y.Says("[y/N]")
+	second := uuid.NewString() + " web-2"
+	s.Do("SET", "job", second, "PX", 600000)
+	y.Type("y\n")
+	assert.Equal(t, 1, y.Status())
+	assert.Contains(t, y.Out(), `"result":"changed"`)
+	assert.Equal(t, second, s.Get("job"))
+	assert.Equal(t, 1, strings.Count(y.Out(), "[y/N]"))
+}

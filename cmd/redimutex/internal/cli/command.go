@@ -1,0 +1,215 @@
+// Package cli is what all verbs of redimutex have in common: how a verb declares its flags, operands and
+// help, how these are parsed and printed, and how it ends.
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Exit statuses that are not a child's, after sysexits(3) and the shell.
+const (
+	OK          = 0
+	Failure     = 1
+	UsageError  = 2
+	Unavailable = 69  // no server could be reached
+	WriteError  = 74  // the output could not be written
+	CannotRun   = 126 // the command exists and can't be run
+	NotFound    = 127 // there is no such command
+)
+
+// A Terminal is where a command reads and writes.
+type Terminal struct {
+	In  *os.File
+	Out *Output
+	Err io.Writer
+}
+
+// An Output is standard output. It remembers the first error of writing.
+type Output struct {
+	w   io.Writer
+	err error
+}
+
+// NewOutput returns the Output that writes to w.
+func NewOutput(w io.Writer) *Output { return &Output{w: w} }
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Failed returns the first error of writing.
+func (o *Output) Failed() error { return o.err }
+
+// Unwrap returns what is written to.
+func (o *Output) Unwrap() io.Writer { return o.w }
+
+// A Command is one of the verbs of redimutex: the one place where its flags, operands and help are declared.
+// Parsing, help, manual page and completion are made from it.
+type Command struct {
+	Name    string
+	Summary string   // one line; "": it is for our own scripts, and in no list
+	Args    string   // what stands behind the flags in the usage
+	Keys    int      // how many of the operands are keys of locks; -1: all
+	Words   []string // or what an operand may be
+	Runs    bool     // a command line follows --
+
+	About []Block
+	Flags []*Flag
+	Notes []Section
+
+	Misused int // exit status of wrong usage; 0: UsageError
+
+	// Run returns the exit status, or an error about usage.
+	Run func(t *Terminal, in *Input) (int, error)
+}
+
+// Input is what stands behind the verb, without the flags.
+type Input struct {
+	Words  []string // in front of --; with a command that runs nothing, behind it as well
+	Behind []string // behind --
+}
+
+// A Flag is a flag of a command.
+type Flag struct {
+	Names  []string // without their dashes
+	Arg    string   // what its value is called; "": it is a switch
+	Text   string   // "": it is for our own processes, and in no list
+	Value  flag.Value
+	Given  bool // it stands in the arguments
+	Hidden bool
+}
+
+// Shown returns the flags that are not hidden.
+func (c *Command) Shown() (flags []*Flag) {
+	for _, f := range c.Flags {
+		if !f.Hidden {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+// Flag returns the flag that a word is, which may have one dash or two, and a value behind =.
+func (c *Command) Flag(word string) *Flag {
+	name := strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-")
+	if name == word {
+		return nil
+	}
+	name, _, _ = strings.Cut(name, "=")
+	for _, f := range c.Flags {
+		for _, n := range f.Names {
+			if n == name {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// Usagef makes an error about usage.
+func Usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// Find returns the command of that name, or nil.
+func Find(all []*Command, name string) *Command {
+	for _, c := range all {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Dispatch runs the command that args begin with. It returns the exit status.
+func Dispatch(all []*Command, args []string, t *Terminal) int {
+	status := dispatch(all, args, t)
+	if err := t.Out.Failed(); err != nil {
+		fmt.Fprintf(t.Err, "redimutex: can't write the output: %s\n", reason(err))
+		return WriteError
+	}
+	return status
+}
+
+func dispatch(all []*Command, args []string, t *Terminal) int {
+	if len(args) == 0 {
+		Overview(t.Err, all)
+		return UsageError
+	}
+	name := args[0]
+	switch strings.TrimPrefix(name, "-") {
+	case "-h", "-help", "h":
+		Overview(t.Out, all)
+		return OK
+	case "-v", "-version", "v", "V":
+		name = "version"
+	}
+	if name == "-help" || name == "-version" {
+		name = strings.TrimPrefix(name, "-")
+	}
+	c := Find(all, name)
+	if c == nil {
+		fmt.Fprintf(t.Err, "redimutex: %s\n", Printable(Unknown(all, name).Error()))
+		return UsageError
+	}
+	return c.dispatch(args[1:], t)
+}
+
+// Unknown says that there is no such command, and which one may have been meant.
+func Unknown(all []*Command, name string) error {
+	var names []string
+	for _, c := range all {
+		if c.Summary != "" {
+			names = append(names, c.Name)
+		}
+	}
+	if near := nearest(name, names); near != "" {
+		return Usagef("there is no command %q; did you mean %s?", name, near)
+	}
+	return Usagef("there is no command %q; see redimutex -h", name)
+}
+
+func (c *Command) dispatch(args []string, t *Terminal) int {
+	in, err := c.parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		c.Help(t.Out)
+		return OK
+	}
+	status := 0
+	if err == nil {
+		status, err = c.Run(t, in)
+	}
+	if err == nil {
+		return status
+	}
+	fmt.Fprintf(t.Err, "redimutex %s: %s (redimutex %s -h tells more)\n", c.Name, Printable(err.Error()), c.Name)
+	if c.Misused != 0 {
+		return c.Misused
+	}
+	return UsageError
+}
+
+// reason is an error without the name of the file, which is ours.
+func reason(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// NoWords refuses operands.
+func NoWords(in *Input) error {
+	if len(in.Words) > 0 {
+		return errors.New("it takes no arguments")
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// parse reads flags that stand before, between and after the operands, up to --.
+func (c *Command) parse(args []string) (*Input, error) {
+	in := new(Input)
+	left, dashes := args, slices.Index(args, "--")
+	if dashes >= 0 {
+		left, in.Behind = args[:dashes], args[dashes+1:]
+	}
+	fs := flag.NewFlagSet(c.Name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	for _, f := range c.Flags {
+		for _, name := range f.Names {
+			fs.Var(f.Value, name, "")
+		}
+	}
+	err := in.read(fs, left)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return nil, err
+	case c.Runs && dashes < 0:
+		return nil, c.withoutDashes(left)
+	case err != nil:
+		return nil, c.explain(err)
+	}
+	fs.Visit(func(f *flag.Flag) { c.Flag("-" + f.Name).Given = true })
+	if !c.Runs {
+		in.Words = append(in.Words, in.Behind...)
+	}
+	return in, nil
+}
+
+func (in *Input) read(fs *flag.FlagSet, args []string) error {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return err
+		}
+		if args = fs.Args(); len(args) == 0 {
+			return nil
+		}
+		in.Words, args = append(in.Words, args[0]), args[1:]
+	}
+}
+
+const unknownFlag = "flag provided but not defined: -"
+
+// explain says which flag may have been meant in the place of one that is not known.
+func (c *Command) explain(err error) error {
+	name, ok := strings.CutPrefix(err.Error(), unknownFlag)
+	if !ok {
+		return err
+	}
+	var names []string
+	for _, f := range c.Shown() {
+		names = append(names, f.Names...)
+	}
+	if near := nearest(name, names); near != "" {
+		return Usagef("there is no flag -%s; did you mean -%s?", name, near)
+	}
+	return Usagef("there is no flag -%s", name)
+}
+
+// withoutDashes says that -- is missing, and writes the line that was meant: the second operand must
+// be where the command begins.
+func (c *Command) withoutDashes(args []string) error {
+	words := 0
+	for i := 0; i < len(args); i++ {
+		if f := c.Flag(args[i]); f != nil {
+			if f.Arg != "" && !strings.Contains(args[i], "=") {
+				i++
+			}
+			continue
+		}
+		if words++; words < 2 {
+			continue
+		}
+		line := "redimutex " + c.Name + " " + Quote(args[:i]) + " -- " + Quote(args[i:])
+		if Mask(line) != line {
+			break // what is secret is not repeated
+		}
+		return Usagef("there is no -- in front of the command; write: %s", line)
+	}
+	return Usagef("there is no --; write redimutex %s %s", c.Name, c.Args)
+}
+
+// What looks like a password in the arguments of a command: the user part of a URL, and the value after
+// a word such as password=.
+var (
+	urlSecret  = regexp.MustCompile(`://[^\s]*@`)
+	wordSecret = regexp.MustCompile(`(?i)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)[=:])\S+`)
+)
+
+// Mask hides what looks like a password.
+func Mask(s string) string {
+	return wordSecret.ReplaceAllString(urlSecret.ReplaceAllString(s, "://***@"), "${1}***")
+}
+
+var plainWord = regexp.MustCompile(`^[-\w@%+=:,./]+$`)
+
+// Quote writes words so that a shell reads them as they are.
+func Quote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if quoted[i] = w; !plainWord.MatchString(w) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// nearest returns the word that somebody may have meant, or "".
+func nearest(typed string, words []string) string {
+	best, least := "", 3
+	for _, w := range words {
+		if d := distance(typed, w); d < least && d < len(w) && d < max(len(typed), 2) {
+			best, least = w, d
+		}
+	}
+	for _, w := range words {
+		if best == "" && len(typed) > 1 && strings.HasPrefix(w, typed) {
+			best = w
+		}
+	}
+	return best
+}
+
+// distance is how many characters have to be changed, added, left out or swapped to make b of a.
+func distance(a, b string) int {
+	if len(a) > 32 {
+		return len(a)
+	}
+	var older, old []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		older, old, row = old, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(old[j]+1, row[j-1]+1, old[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], older[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// OneKey returns the key among the operands. It does not repeat them: somebody who forgets the -redis
+// in front of a URL should not find the password in a log.
+func OneKey(words []string) (string, error) {
+	switch {
+	case len(words) == 0 || words[0] == "":
+		return "", errors.New("there is no KEY; write a name for the lock, such as nightly-backup")
+	case len(words) > 1:
+		return "", Usagef("there has to be one KEY, and there are %d words that are not flags", len(words))
+	case IsURL(words[0]):
+		return "", errors.New("there is a URL in the place of KEY; write -redis in front of it")
+	}
+	return words[0], nil
+}
+
+// IsURL reports whether the word is the URL of a server.
+func IsURL(word string) bool {
+	for _, scheme := range []string{"redis://", "rediss://", "unix://"} {
+		if strings.HasPrefix(word, scheme) {
+			return true
+		}
+	}
+	return false
+}

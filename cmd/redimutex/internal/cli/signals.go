@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Signalled is the error that says which signal ended a command.
+type Signalled syscall.Signal
+
+func (s Signalled) Error() string { return "ended by " + syscall.Signal(s).String() }
+
+// Status is the exit status of a command that a signal ended.
+func (s Signalled) Status() int { return 128 + int(s) }
+
+// UntilSignal returns a context that a signal to end ends.
+func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(Signalled(s.(syscall.Signal))) //nolint:forcetypeassert // the ones that we asked for
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}

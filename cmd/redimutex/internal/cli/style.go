@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"cmp"
+	"io"
+	"os"
+)
+
+// A Style says what can be shown.
+type Style struct {
+	Terminal bool // the cursor can be moved
+	Colour   bool
+	ASCII    bool
+}
+
+// FileOf returns the file that is written to, or nil.
+func FileOf(w io.Writer) *os.File {
+	if o, ok := w.(interface{ Unwrap() io.Writer }); ok {
+		w = o.Unwrap()
+	}
+	f, _ := w.(*os.File)
+	return f
+}
+
+// StyleOf returns the style for what is written to w.
+func StyleOf(w io.Writer) Style {
+	s := Style{ASCII: plainLocale()}
+	if f := FileOf(w); f != nil {
+		s.Terminal = isTerminal(f) && os.Getenv("TERM") != "dumb"
+	}
+	s.Colour = s.Terminal && os.Getenv("NO_COLOR") == ""
+	return s
+}
+
+// isTerminal reports whether f is a terminal. The null device and its kin look like one, too.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	for _, name := range []string{os.DevNull, "/dev/full", "/dev/zero"} {
+		if other, err := os.Stat(name); err == nil && os.SameFile(info, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// CanAnswer reports whether somebody sits at the file.
+func CanAnswer(in *os.File) bool { return isTerminal(in) }
+
+// plainLocale reports whether the environment asks for ASCII. Where it says nothing, as in many
+// containers, what shows the output can do better nevertheless.
+func plainLocale() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := os.Getenv(name); v != "" {
+			return v == "C" || v == "POSIX"
+		}
+	}
+	return false
+}
+
+// Pick returns what the terminal can show.
+func (s Style) Pick(unicode, ascii string) string {
+	if s.ASCII {
+		return ascii
+	}
+	return unicode
+}
+
+// Full and None are the parts of a bar.
+func (s Style) Full() string { return s.Pick("█", "#") }
+func (s Style) None() string { return s.Pick("░", ".") }
+
+// The colours.
+const (
+	Red    = "31"
+	Blue   = "34"
+	Dim    = "2"
+	Strong = "1"
+)
+
+// Paint colours a text, if that is wanted.
+func (s Style) Paint(colour, text string) string {
+	if !s.Colour || colour == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// Size is how many columns and rows a terminal has; 80 and 24 if that is unknown.
+func Size(w io.Writer) (width, height int) {
+	if f := FileOf(w); f != nil {
+		width, height = terminalSize(f)
+	}
+	return cmp.Or(width, 80), cmp.Or(height, 24)
+}

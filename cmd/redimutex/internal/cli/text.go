@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Printable keeps what others have written, such as the label of a holder or the words of a server,
+// on one line and from playing tricks with the terminal.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// Brief rounds a time to what people want to know.
+func Brief(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond)
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// Count puts a number before a noun: 1 update, 2 updates.
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// PrintJSON prints what a script reads. An error of writing is remembered by the Output.
+func PrintJSON(w io.Writer, v any) {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(v) //nolint:errcheck // see above
+}
+
+// HeldBy describes a holder. left is negative when its key has no TTL.
+func HeldBy(owner string, left time.Duration) string {
+	s := "held by an unknown owner"
+	if owner != "" {
+		s = "held by " + owner
+	}
+	if left < 0 {
+		s += ", with a key that never expires"
+	}
+	return s
+}

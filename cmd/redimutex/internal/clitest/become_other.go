@@ -1,0 +1,5 @@
+//go:build !linux
+
+package clitest
+
+func become() {}

@@ -1,0 +1,28 @@
+package clitest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Enqueue puts a waiter into the queue of a lock. It listens on the server unless it is dead.
+func Enqueue(t *testing.T, s *redistest.Server, key, owner string, dead bool) {
+	t.Helper()
+	channel := "channel-" + uuid.NewString()
+	if !dead {
+		c, err := redis.Dial("tcp", s.Addr())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		_, err = c.Do("SUBSCRIBE", channel)
+		require.NoError(t, err)
+	}
+	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" 1 60000 "+uuid.NewString()+server.OwnerMark+owner)
+	s.Do("PEXPIRE", server.QueueKey(key), 60000)
+}

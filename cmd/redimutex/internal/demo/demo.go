@@ -1,0 +1,182 @@
+// Package demo is the verb that shows what the lock is for, on real processes.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+const (
+	demoWorkers    = 4
+	demoGoroutines = 4
+	demoUpdates    = 6 // of each goroutine in a round
+	demoTTL        = time.Second
+
+	// The parts of the demo are bounded, so that all of it is over in 20 s on any machine.
+	demoLimit   = 18 * time.Second
+	serverLimit = 2 * time.Second
+)
+
+// A demo is what was asked for on the command line.
+type demo struct {
+	urls servers.URLs
+	svg  string
+	t    *cli.Terminal
+}
+
+// Command declares the verb.
+func Command() *cli.Command {
+	d := &demo{}
+	var worker bool
+	return &cli.Command{
+		Name: "demo", Summary: "see processes race, without a lock and with it",
+		About: []cli.Block{
+			cli.Para(fmt.Sprintf(`Shows what the lock is for, on real processes: %d workers with %d goroutines each raise one
+				counter in a file. They read it, think for a moment, and write it back.`, demoWorkers, demoGoroutines)),
+			cli.Sub("Round 1", "without a lock: updates get lost."),
+			cli.Sub("Round 2", "with the lock: none is."),
+			cli.Sub("Round 3", fmt.Sprintf(`with the lock, and a process that holds it is killed halfway through an update: the
+				lock comes free by itself when its TTL of %s is over, and nothing is lost.`, inSeconds(demoTTL))),
+			cli.Para("It takes about ten seconds, and needs nothing installed."),
+		},
+		Flags: []*cli.Flag{
+			{Names: []string{"redis"}, Arg: "URL", Value: &d.urls, Text: `Use this server instead of one inside the demo; repeat
+				it for Redlock. -redis @FILE reads URLs from FILE. The demo has a key of its own, and deletes it.`},
+			{Names: []string{"svg"}, Arg: "FILE", Value: cli.File(&d.svg), Text: "Write the picture of who held the lock when to FILE."},
+			{Names: []string{workerFlag}, Value: cli.Switch(&worker), Hidden: true},
+		},
+		Notes: []cli.Section{cli.Ends(cli.Item("0", "no update was lost under the lock"),
+			cli.Item("1", "one was, or a round could not be completed"), cli.Item("2", "wrong usage"),
+			cli.Item("69", "the server can't be used"), cli.WriteFails, cli.Item("128+N", "signal N ended it"))},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			if worker && len(in.Words) == 0 {
+				return demoWorker(t.In, t.Out), nil
+			}
+			d.t = t
+			if err := d.check(in); err != nil {
+				return 0, err
+			}
+			ctx, stop := cli.UntilSignal(context.Background())
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))
+			defer cancel()
+			return d.report(ctx, d.run(ctx)), nil
+		},
+	}
+}
+
+func (d *demo) check(in *cli.Input) error {
+	if len(in.Words) > 0 {
+		return fmt.Errorf("unexpected argument %q", in.Words[0])
+	}
+	if len(d.urls) > 0 {
+		if _, err := servers.Find(d.urls, demoTTL/4); err != nil {
+			return err
+		}
+	}
+	if d.svg != "" {
+		// Better now than after ten seconds.
+		if info, err := os.Stat(filepath.Dir(d.svg)); err != nil || !info.IsDir() {
+			return fmt.Errorf("there is no folder for the picture %s", d.svg)
+		}
+	}
+	return nil
+}
+
+// run plays the rounds. Its errors are for report.
+func (d *demo) run(ctx context.Context) error {
+	s, err := openDemoServer(ctx, d.urls)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	folder, err := os.MkdirTemp("", "redimutex-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	c, err := openCounter(filepath.Join(folder, "counter"))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	team, err := startCrew(demoJob{URLs: s.urls, Key: s.key, File: c.file.Name()}, d.t.Err)
+	if err != nil {
+		return err
+	}
+	defer team.close()
+
+	width, _ := cli.Size(d.t.Out)
+	cli.Wrap(d.t.Out, "", "", fmt.Sprintf(`%d processes with %d goroutines each raise one counter in a file: they read it, think for a
+		moment, and write it back.`, demoWorkers, demoGoroutines), width)
+	fmt.Fprintln(d.t.Out)
+	cli.Wrap(d.t.Out, "", "", fmt.Sprintf("The lock is the key %s on %s.", s.key, s.name), width)
+	var results []*result
+	for i, r := range demoRounds {
+		fmt.Fprintf(d.t.Out, "\n%d. %s\n\n", i+1, r.title)
+		res, err := team.play(ctx, r, c, newProgress(d.t.Out, r.title))
+		if err != nil {
+			return err
+		}
+		results = append(results, res)
+		if res.failed() {
+			return verdict(results)
+		}
+		fmt.Fprint(d.t.Out, res.words(width), "\n", res.timeline.text(cli.StyleOf(d.t.Out), width))
+		if err := d.t.Out.Failed(); err != nil {
+			return err
+		}
+	}
+	if d.svg != "" {
+		if err := os.WriteFile(d.svg, picture(results), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(d.t.Out, "\nThe picture is in %s.\n", d.svg)
+	}
+	return verdict(results)
+}
+
+// errLostUpdates is the failure that the demo exists to rule out.
+var errLostUpdates = errors.New("updates were lost under the lock")
+
+// verdict says what all rounds together amount to.
+func verdict(results []*result) error {
+	for _, r := range results {
+		if r.lock && r.lost() > 0 {
+			return errLostUpdates
+		}
+	}
+	for _, r := range results {
+		if err := r.incomplete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report turns the outcome into words and the exit status.
+func (d *demo) report(ctx context.Context, err error) int {
+	if err == nil || d.t.Out.Failed() != nil {
+		return cli.OK // what is wrong with the output is told by who knows of it
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errLostUpdates) {
+		err = cause
+	}
+	fmt.Fprintf(d.t.Err, "redimutex demo: %v\n", err)
+	var sig cli.Signalled
+	var server *serverError
+	switch {
+	case errors.As(err, &sig):
+		return sig.Status()
+	case errors.As(err, &server):
+		return cli.Unavailable
+	}
+	return cli.Failure
+}

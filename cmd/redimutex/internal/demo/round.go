@@ -1,0 +1,264 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// A round is one way of raising the counter.
+type round struct {
+	title string
+	lock  bool
+	kill  bool          // a holder is killed halfway
+	limit time.Duration // what is not done by then is left undone
+}
+
+var demoRounds = []round{
+	{title: "Without a lock", limit: 4 * time.Second},
+	{title: "With the lock", lock: true, limit: 4 * time.Second},
+	{title: "With the lock, and a holder killed", lock: true, kill: true, limit: 6 * time.Second},
+}
+
+const (
+	lingerTime = 200 * time.Millisecond // how long the victim holds the lock before it is killed
+	graceTime  = time.Second            // for workers to end a round after they were told to
+)
+
+// A result is how a round went.
+type result struct {
+	round
+	acknowledged int // updates that workers reported as written
+	givenUp      int // updates that were not written, because the lease was lost
+	counter      int // what the file says after the round
+	timeline     timeline
+	timedOut     bool
+	planned      int    // updates
+	failure      string // why a worker could not update, the last time
+}
+
+// lost returns how many acknowledged updates are not in the counter. It is exact: a worker reports
+// an update after it was written, and the one that is killed is killed between reading and writing,
+// so there is no update that was written and not reported.
+func (r *result) lost() int { return max(0, r.acknowledged-r.counter) }
+
+// incomplete returns an error if the round did not show what it was for.
+func (r *result) incomplete() error {
+	switch {
+	case r.failed():
+		return &serverError{r.failure}
+	case r.counter > r.acknowledged:
+		return fmt.Errorf("the counter says %d, but only %d updates were reported", r.counter, r.acknowledged)
+	case r.kill && r.timeline.death == nil:
+		return errors.New("no worker that held the lock could be killed in time")
+	case r.kill && !r.timeline.death.over():
+		return errors.New("the lock of the killed worker did not come free in time")
+	}
+	return nil
+}
+
+// failed reports whether the workers could not do their work. A few failures are a bad moment of a
+// busy machine.
+func (r *result) failed() bool { return r.failure != "" && r.acknowledged < r.planned/2 }
+
+// words tells the result, in lines of at most so many columns.
+func (r *result) words(width int) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { cli.Wrap(&b, "   ", "   ", fmt.Sprintf(format, args...), width) }
+	if d := r.timeline.death; d != nil {
+		say("Worker %d was killed at %s: it held the lock, had read, and not written yet.", d.worker+1, inSeconds(d.at))
+		if d.over() {
+			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.heir+1, inSeconds(d.recovery()), inSeconds(demoTTL))
+		}
+	}
+	told := "no update was lost."
+	if n := r.lost(); n > 0 {
+		told = fmt.Sprintf("%s lost.", were(n))
+	}
+	say("%s, and the counter says %d: %s", cli.Count(r.acknowledged, "update"), r.counter, told)
+	if peak := r.timeline.peak(); peak > 1 {
+		say("Up to %d goroutines were in the critical section at once.", peak)
+	} else {
+		say("There was never more than one goroutine in the critical section.")
+	}
+	if r.givenUp > 0 {
+		say("%s given up, because the lease was lost before the update was written.", were(r.givenUp))
+	}
+	if r.timedOut {
+		say("The round was ended after %v; this machine is busy.", r.limit)
+	}
+	return b.String()
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "1 was"
+	}
+	return fmt.Sprintf("%d were", n)
+}
+
+// A play is a round under way.
+type play struct {
+	*result
+	crew     *crew
+	progress *progress
+	began    time.Time
+	open     map[[2]int]span // who is in the critical section, by worker and goroutine
+	running  map[int]bool    // workers whose round is not over
+	each     map[int]int     // updates of each worker
+	heard    time.Time       // when the last update was acknowledged
+	victim   int             // the worker that is to be killed; -1 as long as there is none
+	alarm    *time.Timer     // when something is due, whatever the workers say
+	due      func() error
+}
+
+// play has the crew play a round.
+func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*result, error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.write(0); err != nil {
+		return nil, err
+	}
+	p := &play{
+		began:  time.Now().Round(0), // on the wall clock, as the workers' times
+		result: &result{round: r}, crew: c, progress: bar, victim: -1,
+		open: make(map[[2]int]span), running: make(map[int]bool), each: make(map[int]int),
+		alarm: time.NewTimer(r.limit),
+	}
+	p.heard = p.began
+	defer p.alarm.Stop()
+	p.due = p.timeOut
+	if r.kill {
+		p.set(r.limit/3, p.choose) // even if half of the updates are not done by then
+	}
+	for worker, w := range c.workers {
+		if !w.gone {
+			p.running[worker] = true
+			p.planned += demoGoroutines * demoUpdates
+		}
+	}
+	c.tellAll(order{Start: &start{Lock: r.lock, Updates: demoUpdates}})
+	defer bar.end()
+	for len(p.running) > 0 {
+		bar.show(p.acknowledged, p.planned)
+		report, ok, err := c.next(ctx, p.alarm.C)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			err = p.take(report)
+		default:
+			err = p.due()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	p.timeline.finish(time.Since(p.began))
+	var err error
+	p.counter, err = n.read()
+	return p.result, err
+}
+
+// set has the play do something after d, instead of what it was going to do then.
+func (p *play) set(d time.Duration, due func() error) {
+	p.alarm.Reset(d)
+	p.due = due
+}
+
+// rest sets the alarm for the end of the round.
+func (p *play) rest() { p.set(p.limit-time.Since(p.began), p.timeOut) }
+
+// take takes in what a worker reports.
+func (p *play) take(r report) error {
+	if r.gone {
+		return p.end(r.worker)
+	}
+	id := [2]int{r.worker, r.Goroutine}
+	at := time.Unix(0, r.At).Sub(p.began)
+	switch r.Kind {
+	case eventEnter, eventLinger:
+		p.open[id] = span{worker: r.worker, goroutine: r.Goroutine, from: at}
+		if r.Kind == eventLinger {
+			p.set(lingerTime, p.strike)
+		}
+	case eventDone, eventGivenUp:
+		s := p.open[id]
+		delete(p.open, id)
+		s.to = max(at, s.from)
+		p.timeline.spans = append(p.timeline.spans, s)
+		if r.Kind == eventGivenUp {
+			p.givenUp++
+			if r.worker == p.victim && !p.timedOut {
+				return p.choose() // it lost the lock before it was killed
+			}
+			break
+		}
+		p.heard = time.Now()
+		p.acknowledged++
+		p.each[r.worker]++
+		if p.kill && p.victim < 0 && p.acknowledged >= p.planned/2 {
+			return p.choose()
+		}
+	case eventError:
+		p.failure = r.Text
+		if time.Since(p.heard) > lockLimit {
+			p.crew.tellAll(order{Stop: true}) // there is no use in going on
+		}
+	case eventOver:
+		delete(p.running, r.worker)
+	}
+	return nil
+}
+
+// choose picks the worker that has done least, and has its next holder stop halfway through its
+// update. To kill whoever holds the lock at some moment would not do: it could be done with it before
+// the signal arrives, or could have written without having reported it.
+func (p *play) choose() error {
+	for worker := range p.running {
+		if p.victim < 0 || p.each[worker] < p.each[p.victim] {
+			p.victim = worker
+		}
+	}
+	p.crew.tell(p.victim, order{Linger: true})
+	p.rest()
+	return nil
+}
+
+// strike kills the victim, which holds the lock.
+func (p *play) strike() error {
+	p.timeline.death = &death{worker: p.victim, at: time.Since(p.began)}
+	p.rest()
+	return p.crew.kill(p.victim)
+}
+
+// end takes in that the process of a worker has ended.
+func (p *play) end(worker int) error {
+	d := p.timeline.death
+	if d == nil || d.worker != worker {
+		return fmt.Errorf("worker %d has ended unexpectedly", worker+1)
+	}
+	delete(p.running, worker)
+	p.planned -= demoGoroutines*demoUpdates - p.each[worker]
+	for id, s := range p.open {
+		if s.worker == worker {
+			delete(p.open, id)
+			s.to = d.at
+			p.timeline.spans = append(p.timeline.spans, s)
+		}
+	}
+	return nil
+}
+
+// timeOut ends a round that takes too long.
+func (p *play) timeOut() error {
+	p.timedOut = true
+	p.crew.tellAll(order{Stop: true})
+	p.set(graceTime, func() error { return errors.New("the workers did not end the round") })
+	return nil
+}

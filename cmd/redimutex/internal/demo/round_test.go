@@ -1,0 +1,103 @@
+package demo
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+func TestLostUpdatesAreTheAcknowledgedOnesThatTheCounterDoesNotHave(t *testing.T) {
+	for _, c := range []struct{ acknowledged, counter, lost int }{{0, 0, 0}, {96, 96, 0}, {96, 95, 1}, {96, 1, 95}, {80, 81, 0}} {
+		r := &result{acknowledged: c.acknowledged, counter: c.counter}
+		assert.Equal(t, c.lost, r.lost(), "%+v", c)
+	}
+}
+
+func TestVerdictFailsForAnUpdateLostUnderTheLockOnly(t *testing.T) {
+	with, without := round{lock: true}, round{}
+	assert.NoError(t, verdict([]*result{{round: without, acknowledged: 9, counter: 2}, {round: with, acknowledged: 9, counter: 9}}))
+	assert.ErrorIs(t, verdict([]*result{{round: without, acknowledged: 9, counter: 9}, {round: with, acknowledged: 9, counter: 8}}), errLostUpdates)
+}
+
+func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
+	killed := round{lock: true, kill: true}
+	for name, r := range map[string]*result{
+		"an update that nobody reported": {round: round{lock: true}, acknowledged: 9, counter: 10},
+		"nobody was killed":              {round: killed, acknowledged: 9, counter: 9},
+		"nobody recovered":               {round: killed, acknowledged: 9, counter: 9, timeline: timeline{death: &death{at: 1}}},
+		"a worker failed":                {round: round{lock: true}, planned: 9, failure: "NOPERM"},
+	} {
+		err := verdict([]*result{r})
+		require.Error(t, err, name)
+		assert.NotErrorIs(t, err, errLostUpdates, name)
+	}
+}
+
+func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
+	d := &demo{t: &cli.Terminal{Out: cli.NewOutput(&transcript{}), Err: &transcript{}}}
+	assert.Equal(t, cli.Unavailable, d.report(t.Context(), verdict([]*result{{round: round{lock: true}, planned: 9, failure: "NOPERM"}})))
+	assert.Equal(t, cli.Failure, d.report(t.Context(), errLostUpdates))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cli.Signalled(2))
+	assert.Equal(t, 130, d.report(ctx, context.Canceled))
+	assert.Equal(t, cli.Failure, d.report(ctx, errLostUpdates), "a signal does not hide what was found")
+}
+
+// testCrew starts real workers for a short play.
+func testCrew(t *testing.T) (*crew, *counter) {
+	t.Helper()
+	t.Setenv("REDIMUTEX_TEST_MAIN", "1")
+	s, err := openDemoServer(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(s.close)
+	n, err := openCounter(filepath.Join(t.TempDir(), "counter"))
+	require.NoError(t, err)
+	t.Cleanup(n.close)
+	c, err := startCrew(demoJob{URLs: s.urls, Key: s.key, File: n.file.Name()}, os.Stderr)
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	return c, n
+}
+
+func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
+	c, n := testCrew(t)
+	r, err := c.play(t.Context(), round{lock: true, kill: true, limit: 12 * time.Second}, n, newProgress(&transcript{}, ""))
+	require.NoError(t, err)
+	require.NoError(t, r.incomplete())
+	assert.Zero(t, r.lost())
+	assert.Equal(t, 1, r.timeline.peak())
+
+	d := r.timeline.death
+	assert.NotEqual(t, d.worker, d.heir)
+	assert.Greater(t, d.recovery(), demoTTL/3, "the victim did not hold the lock")
+	assert.True(t, c.workers[d.worker].gone)
+	assert.False(t, c.workers[d.worker].cmd.ProcessState.Exited(), "it was ended by a signal")
+	for _, s := range r.timeline.spans {
+		assert.False(t, s.worker == d.worker && s.to > d.at, "the dead do not write")
+	}
+}
+
+func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
+	c, n := testCrew(t)
+	r, err := c.play(t.Context(), round{lock: true, limit: 50 * time.Millisecond}, n, newProgress(&transcript{}, ""))
+	require.NoError(t, err)
+	assert.True(t, r.timedOut)
+	assert.Less(t, r.acknowledged, demoWorkers*demoGoroutines*demoUpdates)
+	assert.Zero(t, r.lost())
+	assert.Equal(t, r.acknowledged, r.counter)
+}
+
+func TestWorkerThatDiesUnasked(t *testing.T) {
+	c, n := testCrew(t)
+	require.NoError(t, c.ready(t.Context()))
+	require.NoError(t, c.kill(2))
+	_, err := c.play(t.Context(), demoRounds[0], n, newProgress(&transcript{}, ""))
+	assert.ErrorContains(t, err, "worker 3")
+}

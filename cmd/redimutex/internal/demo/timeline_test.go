@@ -1,0 +1,173 @@
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+const ms = time.Millisecond
+
+// twoAtOnce is a timeline in which the workers 1 and 3 clash from 30 to 40 ms.
+func twoAtOnce() *timeline {
+	t := &timeline{spans: []span{
+		{worker: 2, from: 30 * ms, to: 60 * ms},
+		{worker: 0, goroutine: 1, from: 10 * ms, to: 40 * ms},
+		{worker: 1, from: 60 * ms, to: 70 * ms},
+	}}
+	t.finish(100 * ms)
+	return t
+}
+
+// oneKilled is a timeline in which worker 2 is killed at 1 s, and worker 4 has the lock at 1.8 s.
+func oneKilled() *timeline {
+	t := &timeline{
+		spans: []span{
+			{worker: 0, from: 100 * ms, to: 200 * ms},
+			{worker: 1, from: 800 * ms, to: 1000 * ms},
+			{worker: 3, from: 1800 * ms, to: 1900 * ms},
+			{worker: 0, from: 1900 * ms, to: 2000 * ms},
+		},
+		death: &death{worker: 1, at: 1000 * ms},
+	}
+	t.finish(2000 * ms)
+	return t
+}
+
+func TestTimelineFindsWhoWasThereAtOnce(t *testing.T) {
+	line := twoAtOnce()
+	assert.Equal(t, []stretch{{30 * ms, 40 * ms}}, line.clashes())
+	assert.Equal(t, 2, line.peak())
+}
+
+func TestTurnsThatTouchAreNoClash(t *testing.T) {
+	line := oneKilled()
+	assert.Empty(t, line.clashes())
+	assert.Equal(t, 1, line.peak())
+}
+
+func TestThreeAtOnceAreOneClash(t *testing.T) {
+	line := &timeline{spans: []span{{from: 0, to: 50}, {worker: 1, from: 10, to: 40}, {worker: 2, from: 20, to: 30}, {worker: 3, from: 60, to: 70}}}
+	line.finish(100)
+	assert.Equal(t, []stretch{{10, 40}}, line.clashes())
+	assert.Equal(t, 3, line.peak())
+}
+
+func TestRecoveryEndsWhenAnotherWorkerHasTheLock(t *testing.T) {
+	d := oneKilled().death
+	require.True(t, d.over())
+	assert.Equal(t, 3, d.heir)
+	assert.Equal(t, 800*ms, d.recovery())
+
+	line := &timeline{spans: []span{{worker: 0, from: 1, to: 2}}, death: &death{worker: 1, at: 5}}
+	line.finish(10)
+	assert.False(t, line.death.over())
+}
+
+// rows returns the rows of the workers, and all that is below.
+func rows(text string) (workers []string, below string) {
+	for line := range strings.Lines(text) {
+		if name, row, _ := strings.Cut(line, " ·"); strings.Contains(name, "worker") {
+			workers = append(workers, "·"+strings.TrimRight(row, "\n"))
+		} else {
+			below += line
+		}
+	}
+	return workers, below
+}
+
+func TestTextTimelineShowsTurnsWhereTheyWere(t *testing.T) {
+	workers, below := rows(twoAtOnce().text(cli.Style{}, 80))
+	require.Len(t, workers, demoWorkers)
+	for w, row := range workers {
+		assert.Equal(t, textMost, utf8.RuneCountInString(row))
+		for column, cell := range []rune(row) {
+			at := (float64(column) + 0.5) / textMost * 100
+			inside := w == 0 && at > 10 && at < 40 || w == 2 && at > 30 && at < 60 || w == 1 && at > 60 && at < 70
+			if edge := int(at) % 10; edge < 2 || edge > 7 {
+				continue // partly inside
+			}
+			assert.Equal(t, inside, cell == '█', "worker %d at %.0f ms", w+1, at)
+		}
+	}
+	assert.Contains(t, below, "at once")
+	assert.Contains(t, below, "!")
+	assert.Contains(t, below, "0 s")
+}
+
+func TestTextTimelineMarksTheKill(t *testing.T) {
+	workers, below := rows(oneKilled().text(cli.Style{}, 80))
+	require.Len(t, workers, demoWorkers)
+	for w, row := range workers {
+		assert.Equal(t, w == 1, strings.Contains(row, "✗"), "worker %d", w+1)
+	}
+	_, after, _ := strings.Cut(workers[1], "✗")
+	assert.Empty(t, strings.TrimSpace(after), "a dead worker does nothing")
+	assert.Contains(t, below, "free after 0.80 s")
+	assert.NotContains(t, below, "at once")
+}
+
+func TestDemoFitsATerminalOf40Columns(t *testing.T) {
+	early := &timeline{spans: []span{{worker: 0, from: 0, to: 10 * ms}, {worker: 1, from: 900 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 100 * ms}}
+	early.finish(1000 * ms)
+	late := &timeline{spans: []span{{worker: 0, from: 980 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 990 * ms}}
+	late.finish(20 * time.Second)
+	for _, line := range []*timeline{twoAtOnce(), oneKilled(), early, late, {}} {
+		r := &result{round: round{title: "x", kill: true}, acknowledged: 96, counter: 50, givenUp: 3, timedOut: true, timeline: *line}
+		for row := range strings.Lines(line.text(cli.Style{}, 40) + r.words(40)) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(row, "\n")), 40, row)
+		}
+	}
+}
+
+func TestTextTimelineFitsATerminalOf80Columns(t *testing.T) {
+	late := &timeline{spans: []span{{worker: 0, from: 980 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 990 * ms}}
+	late.finish(1000 * ms)
+	for _, line := range []*timeline{twoAtOnce(), oneKilled(), late, {}} {
+		for row := range strings.Lines(line.text(cli.Style{}, 80)) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(row, "\n")), 80, row)
+		}
+	}
+}
+
+func TestTextTimelineIsPlainWhereItHasToBe(t *testing.T) {
+	for _, line := range []*timeline{twoAtOnce(), oneKilled()} {
+		for _, r := range line.text(cli.Style{ASCII: true}, 80) {
+			require.True(t, r == '\n' || r >= ' ' && r <= '~', "%q", r)
+		}
+		assert.NotContains(t, line.text(cli.Style{}, 80), "\x1b")
+		assert.Contains(t, line.text(cli.Style{Colour: true}, 80), "\x1b["+cli.Red+"m")
+	}
+}
+
+func TestProgressMovesABarOnATerminalAndPrintsLinesElsewhere(t *testing.T) {
+	var lines, bar bytes.Buffer
+	plain, moving := newProgress(&lines, "x"), &progress{w: &bar, style: cli.Style{Terminal: true}}
+	for done := range 97 {
+		plain.show(done, 96)
+		moving.shown = time.Time{}
+		moving.show(done, 96)
+	}
+	plain.end()
+	moving.end()
+	assert.Equal(t, 4, strings.Count(lines.String(), "of 96 updates\n"))
+	assert.NotContains(t, lines.String(), "\r")
+	assert.NotContains(t, bar.String(), "\n")
+	assert.Contains(t, bar.String(), strings.Repeat("█", barWidth)+" 96 of 96")
+}
+
+func TestAxisHasAFewRoundMarks(t *testing.T) {
+	for _, length := range []time.Duration{500 * ms, 1999 * ms, 4 * time.Second, 7 * time.Second, 20 * time.Second} {
+		marks := ticks(length)
+		assert.GreaterOrEqual(t, len(marks), 3, "%v", length)
+		assert.LessOrEqual(t, len(marks), 9, "%v", length)
+		assert.LessOrEqual(t, marks[len(marks)-1], length)
+	}
+}

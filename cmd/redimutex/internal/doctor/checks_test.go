@@ -1,0 +1,209 @@
+//go:build unix
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// told returns a patient who has told of itself what INFO says there.
+func told(info string) *patient {
+	c := &checkup{ttl: 10 * time.Second, nodeTimeout: 500 * time.Millisecond}
+	p := c.newPatient(servers.Node{Address: "server:1"})
+	p.info = fields(strings.ReplaceAll(strings.ReplaceAll(info, " ", "\r\n"), "_KeyDB", " KeyDB"))
+	p.role = p.info["role"]
+	return p
+}
+
+func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
+	for info, want := range map[string]struct{ software, id string }{
+		"redis_version:7.0.15 role:master":                                     {"Redis 7.0.15", ""},
+		"redis_version:4.0.14 role:master":                                     {"Redis 4.0.14", "version"},
+		"redis_version:7.2.4 server_name:valkey valkey_version:8.1.0":          {"Valkey 8.1.0", ""},
+		"redis_version:7.2.0 dragonfly_version:df-v1.21.2 role:master":         {"Dragonfly df-v1.21.2", ""},
+		"redis_version:6.3.4 #_KeyDB mvcc_depth:0 role:master":                 {"KeyDB 6.3.4", ""},
+		"redis_version:6.3.4 #_KeyDB role:active-replica":                      {"KeyDB 6.3.4", "multi-master"},
+		"redis_version:7.0.15 executable:/srv/keydb/redis-server role:master":  {"Redis 7.0.15", ""},
+		"redis_version:7.0.15 redis_mode:sentinel":                             {"Redis 7.0.15", "sentinel"},
+		"redis_version:7.0.15 role:slave master_host:a master_port:1":          {"Redis 7.0.15", "replica"},
+		"redis_version:unstable role:master":                                   {"Redis unstable", ""},
+		"redis_version:255.255.255 role:master something:else:with:colons a:b": {"Redis 255.255.255", ""},
+	} {
+		p := told(info)
+		p.checkSoftware()
+		p.checkRole()
+		assert.Equal(t, want.software, p.vitals.Software)
+		ids := (&diagnosis{Findings: p.findings}).ids()
+		if want.id == "" {
+			assert.Empty(t, ids, info)
+		} else {
+			assert.Equal(t, []string{want.id}, ids, info)
+		}
+	}
+}
+
+func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
+	for name, info := range map[string]string{
+		"the one that replicates":    "#_KeyDB redis_version:6.3.4 role:active-replica master_host:a",
+		"the one that is replicated": "#_KeyDB redis_version:6.3.4 role:master connected_slaves:1",
+	} {
+		p := told(info)
+		p.config = map[string]string{"active-replica": "yes"}
+		p.checkRole()
+		assert.Equal(t, []string{"multi-master"}, (&diagnosis{Findings: p.findings}).ids(), name)
+	}
+}
+
+func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
+	p := told("redis_version:6.0.16 role:master")
+	p.config = map[string]string{"lua-replicate-commands": "no"}
+	p.checkSoftware()
+	f := (&diagnosis{Findings: p.findings}).the(t, "version")
+	assert.Equal(t, levelError, f.Level)
+	assert.Contains(t, f.What, "lua-replicate-commands no")
+	p = told("redis_version:6.0.16 role:master")
+	p.config = map[string]string{"lua-replicate-commands": "yes"}
+	p.checkSoftware()
+	assert.Empty(t, (&diagnosis{Findings: p.findings}).ids())
+}
+
+func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
+	for info, enforced := range map[string]bool{
+		"redis_version:5.0.14": false, "#_KeyDB redis_version:6.3.4": false, "redis_version:6.2.0": true, "redis_version:7.2.4 valkey_version:8.0.0": true,
+	} {
+		p := told(info + " role:master connected_slaves:1 slave0:state=online,lag=0")
+		p.config = map[string]string{"min-replicas-to-write": "1"}
+		p.checkReplicas()
+		if enforced {
+			assert.Empty(t, (&diagnosis{Findings: p.findings}).ids(), info)
+		} else {
+			f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
+			assert.Equal(t, levelWarning, f.Level, info)
+			assert.Contains(t, f.What, "does not enforce it for scripts")
+		}
+	}
+}
+
+// What a server does not understand is no advice.
+func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
+	for info, want := range map[string]string{
+		"redis_version:5.0.14": "", "redis_version:6.0.16": "~K +publish", "redis_version:6.2.0": "~K &c +publish", "redis_version:255.255.255": "~K &c +publish",
+	} {
+		p := told(info)
+		p.prefix = "K"
+		assert.Equal(t, want, (&trial{patient: p}).permissions(grant{rules: "~KEY &c +publish"}), info)
+	}
+}
+
+func TestDoctorSeesReplicasThatLag(t *testing.T) {
+	const lags = "connected_slaves:3 slave0:ip=a,port=1,state=online,offset=5,lag=0 " +
+		"slave1:ip=b,port=2,state=online,offset=5,lag=30 slave2:ip=c,port=3,state=wait_bgsave,offset=0,lag=0"
+	for name, c := range map[string]struct {
+		wanted int
+		least  string
+		ids    []string
+	}{
+		"nobody minds":            {0, "0", []string{"replica-lag", "replica-lag"}},
+		"one is enough":           {1, "1", []string{"replica-lag", "replica-lag"}},
+		"two are wanted":          {2, "0", []string{"replica-lag", "replica-lag", "replicas"}},
+		"the server wants two":    {1, "2", []string{"min-replicas", "replica-lag", "replica-lag"}},
+		"CONFIG GET is forbidden": {1, "", []string{"replica-lag", "replica-lag"}},
+	} {
+		p := told(lags)
+		p.replicas, p.config = c.wanted, map[string]string{"min-replicas-to-write": c.least}
+		p.checkReplicas()
+		assert.Equal(t, c.ids, (&diagnosis{Findings: p.findings}).ids(), name)
+	}
+	p := told("connected_slaves:2 slave0:state=online,lag=0 slave1:state=online,lag=1")
+	p.replicas, p.config = 1, map[string]string{"min-replicas-to-write": "2"}
+	p.checkReplicas()
+	f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
+	assert.Equal(t, levelWarning, f.Level, "two are there, and the server is stricter than the program")
+}
+
+func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
+	at := func(address string, offset, fuzz time.Duration) *patient {
+		p := told("")
+		p.node.Address, p.timed, p.offset, p.fuzz = address, true, offset, fuzz
+		p.checkClock()
+		return p
+	}
+	ids := func(patients ...*patient) []string {
+		c := &checkup{several: true}
+		return c.conclude(patients).ids()
+	}
+	const ms = time.Millisecond
+	assert.Empty(t, ids(at("a", 299*ms, 0), at("b", 0, 0), at("c", ms, 0)))
+	assert.Equal(t, []string{"clock-skew"}, ids(at("a", 301*ms, 0), at("b", 0, 0), at("c", ms, 0)))
+	assert.Equal(t, []string{"clock-skew"}, ids(at("a", -time.Hour, time.Second), at("b", 0, 0), at("c", 0, 0)))
+	assert.Empty(t, ids(at("a", 400*ms, 200*ms), at("b", 0, 0), at("c", ms, 0)), "a slow network explains it")
+	assert.Equal(t, []string{"clock-skew"}, ids(at("a", 200*ms, 0), at("b", -200*ms, 0), at("c", 0, 0)), "each is near ours")
+}
+
+func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		median, worst time.Duration
+		want          level
+	}{
+		"quick":                {time.Millisecond, 100 * time.Millisecond, levelOK},
+		"one that took long":   {time.Millisecond, 300 * time.Millisecond, levelWarning},
+		"all take long":        {150 * time.Millisecond, 160 * time.Millisecond, levelWarning},
+		"most come after that": {600 * time.Millisecond, 700 * time.Millisecond, levelError},
+	} {
+		p := told("")
+		p.checkLatency(c.median, c.worst)
+		assert.Equal(t, c.want, p.findings[0].Level, name)
+	}
+}
+
+func TestDoctorSaysUnusableWithoutAMajority(t *testing.T) {
+	ill := func(n int) (patients []*patient) {
+		for i := range 5 {
+			p := told("")
+			if i < n {
+				p.report("refused", levelError, "refuses connections")
+			}
+			patients = append(patients, p)
+		}
+		return patients
+	}
+	c := &checkup{several: true}
+	assert.Equal(t, statusFine, c.conclude(ill(0)).Status)
+	assert.Equal(t, statusWarnings, c.conclude(ill(2)).Status)
+	assert.Equal(t, statusUnusable, c.conclude(ill(3)).Status)
+}
+
+func TestOperationsExplainEveryFindingAndEveryPermission(t *testing.T) {
+	page := clitest.Page(t, "operations.md")
+	for _, d := range disorders {
+		assert.Contains(t, page, "\n| `"+d.id+"` |", "the table of the findings")
+	}
+	for _, g := range grants {
+		assert.Contains(t, page, strings.ReplaceAll(g.rules, "KEY", "lock:"), g.feature)
+	}
+	assert.Equal(t, len(disorders), strings.Count(clitest.Between(t, page, "## What each finding means", "\n## "), "\n| `"), "no others")
+}
+
+func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {
+	t.Parallel()
+	page := clitest.Rules(t, "permissions", "locks")
+	for feature, title := range map[string]string{
+		"lock": "Lock, LockContext,", "fencing": "WithFencing, and", "queue": "WithQueue, and",
+		"replicas": "WithReplicas: also", "guard": "WithRestartGuard: also",
+	} {
+		i := slices.IndexFunc(grants, func(g grant) bool { return g.feature == feature })
+		require.GreaterOrEqual(t, i, 0, feature)
+		title = strings.Join(strings.Fields(title)[:2], " ")
+		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(grants[i].rules, "KEY", "lock:")), feature)
+	}
+	assert.Len(t, page, len(grants))
+}

@@ -1,0 +1,233 @@
+// Package doctor is the verb that checks whether servers are fit for locks.
+package doctor
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// Exit statuses of doctor, which are those of a check for Nagios and its kin.
+const (
+	exitWarnings = 1
+	exitUnusable = 2
+	exitUsage    = 3
+)
+
+// A checkup is what doctor was asked to look at.
+type checkup struct {
+	ttl, nodeTimeout time.Duration
+	prefix           string
+	needs            map[string]bool // nil: try everything, and warn
+	replicas         int             // WithReplicas of the program; 0: not told
+	ignore           map[string]bool
+	several          bool // servers, for Redlock
+	verbose, json    bool
+}
+
+// wants reports whether a feature has to be tried, and how bad it is if it does not work.
+func (c *checkup) wants(feature string) (level, bool) {
+	if c.needs == nil {
+		return levelWarning, true
+	}
+	return levelError, c.needs[feature]
+}
+
+const minTTL = 100 * time.Millisecond
+
+// Command declares the verb.
+func Command() *cli.Command {
+	c := &checkup{ttl: 10 * time.Second, prefix: "redimutex:doctor:"}
+	var given servers.URLs
+	var known []string
+	for _, d := range disorders {
+		known = append(known, d.id)
+	}
+	return &cli.Command{
+		Name: "doctor", Summary: "check whether the servers are fit for locks",
+		Misused: exitUsage,
+		About: []cli.Block{
+			cli.Para(`Checks whether the server, or each of several, is fit for locks: whether it can be reached, how fast it
+				answers, whether it may forget locks (eviction, restarts, failover), its clock, and whether this user may
+				do what each option of the library needs. For each thing that is wrong it says why it matters and what
+				to do. docs/operations.md explains each finding.`),
+			cli.Para(`It tries locks on keys with random names, which it removes again. What is left if it is interrupted
+				expires by itself, a fence counter after an hour. It takes a few seconds, also when a server hangs.`),
+		},
+		Flags: []*cli.Flag{
+			servers.Flag(&given, ""),
+			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&c.ttl), Text: "The TTL of your locks. Default: 10s"},
+			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
+				program. Default: a twentieth of -ttl, 50ms at least`},
+			{
+				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "replicas", "guard"),
+				Text: `What your program uses, of fencing, queue, replicas and guard, with commas: that is tried, and an
+					error if it does not work. "-need lock" tries nothing more than a lock. Default: all is tried, and
+					what does not work is a warning`,
+			},
+			{
+				Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 or more"),
+				Text: `WithReplicas(N) of your program: N replicas have to be connected, and a lock is tried with them.
+					Includes -need replicas`,
+			},
+			{Names: []string{"key"}, Arg: "PREFIX", Value: cli.Text(&c.prefix), Text: `Keys for trying begin with this; the user
+				has to be allowed to use them. Default: redimutex:doctor:`},
+			{
+				Names: []string{"ignore"}, Arg: "LIST", Value: cli.List(&c.ignore, known...),
+				Text: "Findings that you know of and live with, by name, with commas",
+			},
+			{Names: []string{"v"}, Value: cli.Switch(&c.verbose), Text: "Show what is fine as well."},
+			{Names: []string{"json"}, Value: cli.Switch(&c.json), Text: `One JSON object: status (fine, warnings, unusable),
+				servers (a list with address, software, role, ping_ms, worst_ping_ms, clock_offset_ms and tried of each)
+				and findings (a list with id, level: ok, warning or error, server, what, why and do of each). What is
+				ok is listed with -v alone.`},
+		},
+		Notes: []cli.Section{
+			{Title: "EXAMPLES", Blocks: []cli.Block{
+				cli.Example("", "redimutex doctor -redis redis://redis.example.com"),
+				cli.Example("A service that uses WithTTL(30s), WithFencing and WithQueue, as its own user:",
+					"redimutex doctor -redis @/etc/redis.url -ttl 30s -need fencing,queue \\\n  -key orders:"),
+				cli.Example("Three servers without persistence, and WithRestartGuard:",
+					"redimutex doctor -redis redis://a -redis redis://b -redis redis://c \\\n  -need guard"),
+			}},
+			cli.Ends(cli.Item("0", "fine"), cli.Item("1", "there are warnings, or errors on a minority of the servers"),
+				cli.Item("2", "unusable for locks"), cli.Item("3", "wrong usage; a monitoring system may take these four as they are"),
+				cli.WriteFails),
+		},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			if len(in.Words) > 0 {
+				return 0, cli.Usagef("it takes no words, only flags; a server is given by -redis URL")
+			}
+			if err := c.check(); err != nil {
+				return 0, err
+			}
+			nodes, err := servers.Find(given, c.nodeTimeout)
+			if err != nil {
+				return 0, err
+			}
+			defer nodes.Close()
+			return c.run(t, nodes), nil
+		},
+	}
+}
+
+func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {
+	c.several = len(nodes) > 1
+	d := c.examine(nodes)
+	if c.json {
+		cli.PrintJSON(t.Out, d)
+	} else {
+		d.print(t.Out)
+	}
+	switch d.Status {
+	case statusUnusable:
+		return exitUnusable
+	case statusWarnings:
+		return exitWarnings
+	}
+	return cli.OK
+}
+
+// check completes what was asked for, and says what is wrong with it.
+func (c *checkup) check() error {
+	if c.nodeTimeout == 0 {
+		c.nodeTimeout = servers.NodeTimeout(c.ttl)
+	}
+	switch {
+	case c.ttl < minTTL:
+		return cli.Usagef("-ttl %v: a lock has to live for %v at least", c.ttl, minTTL)
+	case c.nodeTimeout >= c.ttl:
+		return cli.Usagef("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
+	case c.prefix == "":
+		return cli.Usagef("-key: the prefix is empty; leave the flag out for redimutex:doctor:")
+	}
+	if c.replicas > 0 && c.needs != nil {
+		c.needs["replicas"] = true
+	}
+	return nil
+}
+
+// The states of all servers together.
+const (
+	statusFine     = "fine"
+	statusWarnings = "warnings"
+	statusUnusable = "unusable"
+)
+
+// A diagnosis is what doctor has found.
+type diagnosis struct {
+	Status   string    `json:"status"`
+	Servers  []vitals  `json:"servers"`
+	Findings []finding `json:"findings"`
+}
+
+// hardLimit bounds the examination of a server whatever it does. Each command on it has a shorter
+// limit of its own, but looking a name up may not end with its context on every system.
+const hardLimit = 10 * time.Second
+
+// examine looks at all servers at once.
+func (c *checkup) examine(nodes servers.Set) *diagnosis {
+	patients := make([]*patient, len(nodes))
+	type result struct {
+		i int
+		p *patient
+	}
+	results := make(chan result, len(nodes))
+	for i, n := range nodes {
+		go func() { results <- result{i, c.see(n)} }()
+	}
+	limit := time.NewTimer(hardLimit)
+	defer limit.Stop()
+	for waiting := len(nodes); waiting > 0; waiting-- {
+		select {
+		case r := <-results:
+			patients[r.i] = r.p
+		case <-limit.C:
+			waiting = 0
+		}
+	}
+	for i, n := range nodes {
+		if patients[i] == nil {
+			p := c.newPatient(n)
+			p.report("silent", levelError, "gave no answer within %v", hardLimit)
+			patients[i] = p
+		}
+	}
+	return c.conclude(patients)
+}
+
+// conclude compares the servers with each other and sums up.
+func (c *checkup) conclude(patients []*patient) *diagnosis {
+	d := &diagnosis{Status: statusFine, Findings: []finding{}}
+	together := c.compare(patients)
+	well := 0
+	for _, p := range patients {
+		d.Servers = append(d.Servers, p.vitals)
+		if !slices.ContainsFunc(p.findings, func(f finding) bool { return f.Level == levelError && !c.ignore[f.ID] }) {
+			well++
+		}
+		together = append(together, p.findings...)
+	}
+	for _, f := range together {
+		if c.ignore[f.ID] || f.Level == levelOK && !c.verbose {
+			continue
+		}
+		d.Findings = append(d.Findings, f)
+		if f.Level == levelOK {
+			continue
+		}
+		if d.Status == statusFine {
+			d.Status = statusWarnings
+		}
+		if f.Level == levelError && f.Server == "" {
+			d.Status = statusUnusable
+		}
+	}
+	if well <= len(patients)/2 {
+		d.Status = statusUnusable
+	}
+	return d
+}

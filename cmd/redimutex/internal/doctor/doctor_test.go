@@ -1,0 +1,261 @@
+//go:build unix
+
+package doctor
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// doctor runs the command on servers. The TTL is long, so that a slow machine is no finding.
+func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
+	t.Helper()
+	status, out, stderr := clitest.Call(doctorArgs(urls, args...)...)
+	assert.Empty(t, stderr)
+	d := new(diagnosis)
+	require.NoError(t, json.Unmarshal([]byte(out), d), out)
+	for _, f := range d.Findings {
+		assert.NotEmpty(t, f.What)
+		if f.Level != levelOK {
+			assert.NotEmpty(t, f.Why, f.ID)
+			assert.NotEmpty(t, f.Do, f.ID)
+		}
+	}
+	return status, d
+}
+
+func doctorArgs(urls []string, args ...string) []string {
+	all := append([]string{"doctor", "-json", "-ttl", "10m"}, args...)
+	for _, u := range urls {
+		all = append(all, "-redis", u)
+	}
+	return all
+}
+
+// ids are the names of all findings that are not ok.
+func (d *diagnosis) ids() []string {
+	ids := []string{}
+	for _, f := range d.Findings {
+		if f.Level != levelOK {
+			ids = append(ids, f.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// the returns the finding of that name.
+func (d *diagnosis) the(t *testing.T, id string) finding {
+	t.Helper()
+	for _, f := range d.Findings {
+		if f.ID == id && f.Level != levelOK {
+			return f
+		}
+	}
+	require.Fail(t, "there is no finding "+id, "%v", d.ids())
+	return finding{}
+}
+
+// durable is what a server needs that keeps its data.
+var durable = []string{"--appendonly", "yes"}
+
+func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	status, d := doctor(t, []string{s.URL()}, "-need", "fencing,queue,replicas,guard", "-ignore", "persistence")
+	assert.Equal(t, cli.OK, status)
+	assert.Equal(t, statusFine, d.Status)
+	assert.Empty(t, d.Findings)
+	assert.Equal(t, []string{"lock", "fencing", "queue", "replicas", "guard"}, d.Servers[0].Tried)
+	assert.Equal(t, "primary", d.Servers[0].Role)
+	redistest.Wait(t, "all that was tried is gone", func() bool { return len(s.Keys()) == 0 })
+
+	status, d = doctor(t, []string{s.URL()}, "-v")
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.ids())
+	assert.Greater(t, len(d.Findings), 5, "what is fine is shown")
+
+	status, out, _ := clitest.Call("doctor", "-ttl", "10m", "-redis", s.URL())
+	assert.Equal(t, cli.OK, status)
+	assert.Regexp(t, `works: lock, fencing, queue\n  OK\nFine\.\n$`, out)
+}
+
+func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
+	var settings []string
+	for line := range strings.Lines(clitest.Between(t, clitest.Page(t, "operations.md"), "the tests start a server with these lines -->\n```text\n", "```")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			settings = append(settings, "--"+name, value)
+		}
+	}
+	require.Contains(t, settings, "--maxmemory-policy")
+	status, d := doctor(t, []string{redistest.Real(t, settings...).URL()})
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings)
+}
+
+func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--maxmemory-policy", "volatile-lru"}, durable...)...)
+	status, d := doctor(t, []string{s.URL()})
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"eviction"}, d.ids())
+	assert.Contains(t, d.the(t, "eviction").What, "as soon as somebody sets maxmemory")
+
+	s.Do("CONFIG", "SET", "maxmemory", "100mb")
+	s.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	status, d = doctor(t, []string{s.URL()})
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"eviction"}, d.ids())
+	assert.Contains(t, d.the(t, "eviction").What, "maxmemory-policy allkeys-lru")
+
+	status, out, _ := clitest.Call("doctor", "-ttl", "10m", "-redis", s.URL())
+	assert.Equal(t, exitWarnings, status)
+	assert.Contains(t, out, "  warning eviction: "+s.Addr()+" evicts keys when its memory is full")
+	assert.Contains(t, out, "Usable: 0 errors, 1 warning.\n")
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "          ") {
+			assert.LessOrEqual(t, len(line), 81, line)
+		}
+	}
+
+	status, d = doctor(t, []string{s.URL()}, "-ignore", "eviction")
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings, "it is known")
+}
+
+func TestDoctorSeesAFullMemory(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--maxmemory", "1kb"}, durable...)...)
+	status, d := doctor(t, []string{s.URL()})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, levelError, d.Findings[len(d.Findings)-1].Level)
+	assert.Contains(t, d.ids(), "memory")
+}
+
+func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
+	var servers []*redistest.Server
+	var urls []string
+	for range 3 {
+		s := redistest.Real(t)
+		servers, urls = append(servers, s), append(urls, s.URL())
+	}
+	status, d := doctor(t, urls)
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"persistence", "persistence", "persistence"}, d.ids())
+	assert.Contains(t, d.Findings[0].Do, "WithRestartGuard")
+
+	status, d = doctor(t, urls, "-need", "guard")
+	assert.Equal(t, cli.OK, status, "the guard makes up for it")
+	assert.Empty(t, d.Findings)
+	for _, s := range servers {
+		redistest.Wait(t, "all that was tried is gone", func() bool { return len(s.Keys()) == 0 })
+	}
+
+	for _, s := range servers {
+		s.Do("CONFIG", "SET", "appendonly", "yes")
+	}
+	status, d = doctor(t, urls)
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings)
+	_, d = doctor(t, urls, "-need", "guard")
+	assert.Contains(t, d.the(t, "persistence").What, "which the restart guard does not notice")
+	servers[0].Do("CONFIG", "SET", "appendonly", "no")
+	servers[0].Do("CONFIG", "SET", "save", "60 1")
+	_, d = doctor(t, urls)
+	assert.Equal(t, []string{"persistence"}, d.ids())
+	assert.Contains(t, d.the(t, "persistence").What, "snapshots alone")
+}
+
+func TestDoctorSeesThatOneServerHasTwoNames(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	status, d := doctor(t, []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"even", "same-server"}, d.ids())
+	assert.Equal(t, "", d.the(t, "same-server").Server, "it is about both")
+	assert.Equal(t, levelError, d.the(t, "same-server").Level)
+}
+
+func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	s.Do("EVAL", "for i = 1, 1e8 do end", 1, "hunter2")
+	_, d := doctor(t, []string{s.URL()}, "-node-timeout", "50ms")
+	f := d.the(t, "slow-commands")
+	assert.Contains(t, f.What, "once")
+	assert.Contains(t, f.What, "EVAL")
+	assert.NotContains(t, f.What, "hunter2")
+}
+
+func TestDoctorSeesAServerThatIsBusy(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--lua-time-limit", "10"}, durable...)...)
+	c, err := redis.Dial("tcp", s.Addr())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Send("EVAL", "while true do end", 0))
+	require.NoError(t, c.Flush())
+	redistest.Wait(t, "the server is busy", func() bool {
+		c, err := redis.Dial("tcp", s.Addr())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = c.Do("PING")
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
+	status, d := doctor(t, []string{s.URL()})
+	s.Do("SCRIPT", "KILL")
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"not-ready"}, d.ids())
+}
+
+func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--cluster-enabled", "yes"}, durable...)...)
+	s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	redistest.Wait(t, "the cluster is up", func() bool {
+		info, _ := redis.String(s.Do("CLUSTER", "INFO"), nil)
+		return strings.Contains(info, "cluster_state:ok")
+	})
+	status, d := doctor(t, []string{s.URL()})
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"cluster"}, d.ids())
+	assert.Equal(t, []string{"lock", "fencing", "queue"}, d.Servers[0].Tried)
+
+	status, d = doctor(t, []string{s.URL()}, "-need", "guard")
+	assert.Equal(t, exitUnusable, status)
+	assert.Contains(t, d.the(t, "cannot-guard").What, "CROSSSLOT")
+
+	other := redistest.Real(t, durable...)
+	third := redistest.Real(t, durable...)
+	_, d = doctor(t, []string{s.URL(), other.URL(), third.URL()})
+	assert.Equal(t, levelError, d.the(t, "cluster").Level, "it is no server for a Redlock")
+}
+
+func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
+	for want, args := range map[string][]string{
+		"it takes no words":                 {"redis://:hunter2@host"},
+		"there is no \"fences\"":            {"-need", "fencing,fences"},
+		"there is no \"everything\"":        {"-ignore", "everything"},
+		"\"-1\" for flag -replicas":         {"-replicas", "-1"},
+		"-ttl 1ms":                          {"-ttl", "1ms"},
+		"-node-timeout 10s: has to be less": {"-node-timeout", "10"},
+		"the prefix is empty":               {"-key", ""},
+		"there is no flag -ww":              {"-ww"},
+		"no such file":                      {"-redis", "@/there/is/no/such/file"},
+	} {
+		status, out, stderr := clitest.Call(append([]string{"doctor"}, args...)...)
+		assert.Equal(t, exitUsage, status, args)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, want)
+		assert.Equal(t, 1, strings.Count(stderr, "\n"))
+		assert.NotContains(t, stderr, "hunter2")
+	}
+	status, out, _ := clitest.Call("doctor", "-h")
+	assert.Equal(t, cli.OK, status)
+	assert.Contains(t, out, "-need LIST")
+}

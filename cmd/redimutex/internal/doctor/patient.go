@@ -1,0 +1,234 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// A patient is one server, and what is known of it so far.
+type patient struct {
+	*checkup
+	node     servers.Node
+	vitals   vitals
+	findings []finding
+
+	conn   redis.Conn
+	info   map[string]string // of INFO; nil: refused
+	config map[string]string // of CONFIG GET; nil: refused
+	role   string            // "" if unknown
+	offset time.Duration     // by how much its clock is ahead of ours
+	fuzz   time.Duration     // the offset is that much uncertain, up and down
+	timed  bool              // offset is known
+}
+
+// Vitals are what a line about a server shows.
+type vitals struct {
+	Address     string   `json:"address"`
+	Software    string   `json:"software"` // "" if unknown
+	Role        string   `json:"role"`     // "" if unknown
+	Ping        float64  `json:"ping_ms"`  // the median; 0 if there was no answer
+	WorstPing   float64  `json:"worst_ping_ms"`
+	ClockOffset float64  `json:"clock_offset_ms"`
+	Tried       []string `json:"tried"` // what was tried and worked
+}
+
+const (
+	connectLimit = 4 * time.Second // for connecting and logging in
+	commandLimit = 2 * time.Second // for every command
+)
+
+func (c *checkup) newPatient(n servers.Node) *patient {
+	return &patient{checkup: c, node: n, vitals: vitals{Address: n.Address, Tried: []string{}}}
+}
+
+func (p *patient) report(id string, l level, what string, args ...any) {
+	p.findings = append(p.findings, find(id, l, p.node.Address, p.node.Address+" "+fmt.Sprintf(what, args...)))
+}
+
+// has reports whether a disorder was found already.
+func (p *patient) has(id string) bool {
+	return slices.ContainsFunc(p.findings, func(f finding) bool { return f.ID == id && f.Level != levelOK })
+}
+
+// see examines one server. It ends early when there is no point in going on.
+func (c *checkup) see(n servers.Node) *patient {
+	p := c.newPatient(n)
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	err := n.Dial(ctx)
+	var conn redis.Conn
+	if err == nil {
+		conn, err = n.Pool.GetContext(ctx)
+	}
+	cancel()
+	if err != nil {
+		p.unreached(err)
+		return p
+	}
+	defer conn.Close()
+	p.conn = conn
+	if !p.measure() {
+		return p
+	}
+	if n.Private {
+		p.report("plaintext", levelOK, "is reached by TLS, or within this machine")
+	} else {
+		p.report("plaintext", levelWarning, "is reached without TLS, over a network")
+	}
+	if err := p.ask(); err != nil {
+		p.unreached(err)
+		return p
+	}
+	p.checkFacts()
+	p.try()
+	return p
+}
+
+// do runs a command, within its limit.
+func (p *patient) do(command string, args ...any) (any, error) {
+	return redis.DoWithTimeout(p.conn, commandLimit, command, args...)
+}
+
+const (
+	pings     = 15
+	pingsTime = time.Second // after that, three are enough
+)
+
+// measure sends PINGs. It reports whether the server answers.
+func (p *patient) measure() bool {
+	var took []time.Duration
+	for begin := time.Now(); len(took) < pings && (len(took) < 3 || time.Since(begin) < pingsTime); {
+		sent := time.Now()
+		_, err := p.do("PING")
+		if err != nil && !answered(err) {
+			p.unreached(err)
+			return false
+		}
+		took = append(took, time.Since(sent))
+	}
+	slices.Sort(took)
+	median, worst := took[len(took)/2], took[len(took)-1]
+	p.vitals.Ping, p.vitals.WorstPing = milliseconds(median), milliseconds(worst)
+	p.checkLatency(median, worst)
+	return true
+}
+
+// answered reports whether an error is the word of a server that is there and lets us in.
+func answered(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return err == nil
+	}
+	switch code, _, _ := strings.Cut(string(said), " "); code {
+	case "NOPERM", "MASTERDOWN", "MISCONF":
+		return true // the user may not call PING, the server has lost its primary, or can't save: it lives
+	}
+	return false
+}
+
+// ask collects what the server tells of itself. A user may be forbidden to ask; only a broken
+// connection is an error.
+func (p *patient) ask() error {
+	text, err := redis.String(p.do("INFO"))
+	if broken(err) {
+		return err
+	}
+	if err == nil {
+		p.info = fields(text)
+		p.role = p.info["role"]
+	} else if reply, err := redis.Values(p.do("ROLE")); err == nil && len(reply) > 0 {
+		p.role, _ = redis.String(reply[0], nil)
+	} else if broken(err) {
+		return err
+	}
+	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica"} {
+		pair, err := redis.Strings(p.do("CONFIG", "GET", name))
+		if broken(err) {
+			return err
+		}
+		if err != nil {
+			break
+		}
+		if p.config == nil {
+			p.config = make(map[string]string)
+		}
+		if len(pair) == 2 {
+			p.config[name] = pair[1]
+		}
+	}
+	return p.askTime()
+}
+
+// askTime learns by how much the server's clock is ahead of ours: it was read sometime between
+// sending and receiving. The quickest of some replies says it best.
+func (p *patient) askTime() error {
+	for range 3 {
+		sent := time.Now()
+		reply, err := redis.Int64s(p.do("TIME"))
+		received := time.Now()
+		if broken(err) {
+			return err
+		}
+		if err != nil || len(reply) != 2 {
+			return nil
+		}
+		half := received.Sub(sent) / 2
+		if !p.timed || half < p.fuzz {
+			p.timed, p.fuzz = true, half
+			p.offset = time.Unix(reply[0], reply[1]*1000).Sub(sent.Add(half))
+		}
+	}
+	p.vitals.ClockOffset = milliseconds(p.offset)
+	return nil
+}
+
+// broken reports whether an error is no reply, but the end of the connection.
+func broken(err error) bool {
+	var said redis.Error
+	return err != nil && !errors.As(err, &said)
+}
+
+// fields takes the reply to INFO apart.
+func fields(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") {
+			info[line] = "" // the name of a section
+		} else if name, value, ok := strings.Cut(line, ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// keyDB reports whether it is a KeyDB, which calls itself a Redis. It has a section of its own.
+func (p *patient) keyDB() bool {
+	_, section := p.info["# KeyDB"]
+	return section
+}
+
+// older reports whether the server says that it is an older Redis than that.
+func (p *patient) older(major, minor int) bool {
+	var a, b int
+	n, _ := fmt.Sscanf(p.info["redis_version"], "%d.%d", &a, &b)
+	return n == 2 && (a < major || a == major && b < minor)
+}
+
+// number returns a field of INFO, or 0.
+func (p *patient) number(field string) int64 {
+	n, _ := strconv.ParseInt(p.info[field], 10, 64)
+	return n
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Microseconds()) / 1000
+}

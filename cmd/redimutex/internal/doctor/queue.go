@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+var errNoMessage = errors.New("what was published did not arrive on another connection")
+
+// queue plays the two sides of a hand-over: a holder, and a waiter who is called by a message.
+func (t *trial) queue() error {
+	channel := "redimutex:" + uuid.NewString()
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	conn, _, err := t.server.Dial(ctx)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := redis.DoWithTimeout(conn, commandLimit, "SUBSCRIBE", channel); err != nil {
+		return err
+	}
+	// A script overlooks that it may not publish, so we ask without one first.
+	if _, err := t.do("PUBLISH", channel, "hello"); err != nil {
+		return err
+	}
+	if err := hear(conn); err != nil {
+		return err
+	}
+	t.fresh()
+	holder, waiter := t.request(), t.request()
+	holder.Queue, waiter.Queue = true, true
+	holder.Claim, waiter.Claim = commandLimit, commandLimit
+	waiter.Channel, waiter.Waiter = channel, waiter.Token
+	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // then it expires
+	return first(
+		t.acquires(holder, server.Done),
+		t.acquires(waiter, server.Held),
+		t.releases(holder), // hands the lock to the waiter
+		func() error { return hear(conn) },
+		t.releases(waiter),
+		// A holder who does not know of the queue leaves it to the waiter to find the lock free.
+		t.acquires(holder, server.Done),
+		t.acquires(waiter, server.Held),
+		func() error {
+			plain := *holder
+			plain.Queue = false
+			return must(server.Done, t.server.Release(&plain))
+		},
+		t.acquires(waiter, server.Done),
+		t.releases(waiter),
+	)
+}
+
+func (t *trial) acquires(r *server.Request, want server.Verdict) func() error {
+	return func() error { return must(want, t.server.Acquire(r)) }
+}
+
+func (t *trial) releases(r *server.Request) func() error {
+	return func() error { return must(server.Done, t.server.Release(r)) }
+}
+
+// hear waits for a message.
+func hear(conn redis.Conn) error {
+	for end := time.Now().Add(commandLimit); ; {
+		reply, err := redis.Values(redis.ReceiveWithTimeout(conn, time.Until(end)))
+		if err != nil {
+			return errNoMessage
+		}
+		if kind, _ := redis.String(reply[0], nil); kind == "message" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,172 @@
+//go:build unix
+
+package doctor
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestDoctorSaysWhyAServerCannotBeReached(t *testing.T) {
+	for id, url := range map[string]string{
+		"refused": "redis://" + redistest.FreeAddr(t),
+		"dns":     "redis://there-is-no-such-host.invalid",
+	} {
+		status, d := doctor(t, []string{url})
+		assert.Equal(t, exitUnusable, status)
+		assert.Equal(t, statusUnusable, d.Status)
+		if id == "dns" && d.ids()[0] == "silent" {
+			continue // where no name server answers at all
+		}
+		assert.Equal(t, []string{id}, d.ids())
+		assert.Equal(t, levelError, d.Findings[0].Level)
+	}
+}
+
+func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	a, b := redistest.Real(t, durable...), redistest.Real(t, durable...)
+	s.Pause()
+	status, d := doctor(t, []string{s.URL()})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"silent"}, d.ids())
+
+	status, d = doctor(t, []string{a.URL(), s.URL(), b.URL()})
+	assert.Equal(t, exitWarnings, status, "two of three are a majority")
+	assert.Equal(t, []string{"silent"}, d.ids())
+	assert.Equal(t, s.Addr(), d.the(t, "silent").Server)
+	assert.Equal(t, levelError, d.the(t, "silent").Level)
+	s.Resume()
+}
+
+func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--requirepass", "right"}, durable...)...)
+	for _, url := range []string{s.URL(), "redis://:hunter2@" + s.Addr(), "redis://someone:hunter2@" + s.Addr()} {
+		status, d := doctor(t, []string{url}, "-v")
+		assert.Equal(t, exitUnusable, status)
+		assert.Equal(t, []string{"auth"}, d.ids())
+		_, out, stderr := clitest.Call("doctor", "-redis", url)
+		assert.Contains(t, out, "auth: "+s.Addr()+" refuses user or password")
+		assert.NotContains(t, out, "hunter2")
+		assert.Empty(t, stderr)
+	}
+	status, d := doctor(t, []string{"redis://:right@" + s.Addr()})
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings)
+
+	open := redistest.Real(t, durable...)
+	_, d = doctor(t, []string{"redis://:hunter2@" + open.Addr()})
+	assert.Equal(t, []string{"auth"}, d.ids(), "a password where none is wanted")
+	_, d = doctor(t, []string{open.URL() + "/999"})
+	assert.Equal(t, []string{"refused-by-server"}, d.ids(), "no such database")
+}
+
+func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	certificate, file := selfSigned(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	require.NoError(t, err)
+	forward(t, l, s.Addr(), io.Copy)
+	secure := "rediss://" + l.Addr().String()
+
+	status, d := doctor(t, []string{secure})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"tls"}, d.ids())
+	assert.Contains(t, d.the(t, "tls").What, "unknown authority")
+
+	_, d = doctor(t, []string{"rediss://" + s.Addr()})
+	assert.Equal(t, []string{"tls"}, d.ids(), "TLS with a server that has none")
+	_, d = doctor(t, []string{"redis://" + l.Addr().String()})
+	assert.Equal(t, []string{"unreachable"}, d.ids(), "no TLS with a server that wants it")
+	assert.Contains(t, d.the(t, "unreachable").What, "rediss://")
+
+	p := clitest.Prepare(t, nil, doctorArgs([]string{secure}, "-v")...)
+	p.Cmd.Env = append(p.Cmd.Env, "SSL_CERT_FILE="+file)
+	p.Start()
+	status = p.Status()
+	trusted := new(diagnosis)
+	require.NoError(t, json.Unmarshal([]byte(p.Out()), trusted), p.Out()+p.Err())
+	if !assert.ObjectsAreEqual([]string{}, trusted.ids()) {
+		t.Logf("this system does not read SSL_CERT_FILE: %v", trusted.ids()) // darwin
+		return
+	}
+	assert.Equal(t, cli.OK, status)
+}
+
+func TestDoctorWarnsOfAConnectionThatOthersCanHear(t *testing.T) {
+	for url, private := range map[string]bool{
+		"redis://127.0.0.1": true, "redis://localhost": true, "redis://[::1]": true, "unix:///socket": true,
+		"rediss://example.com": true, "redis://example.com": false, "redis://10.0.0.1": false,
+	} {
+		nodes, err := servers.Find(servers.URLs{url}, time.Second)
+		require.NoError(t, err)
+		assert.Equal(t, private, nodes[0].Private, url)
+	}
+	s := redistest.Real(t, durable...)
+	nodes, err := servers.Find(servers.URLs{s.URL()}, time.Minute)
+	require.NoError(t, err)
+	nodes[0].Private = false
+	d := (&checkup{ttl: time.Minute, nodeTimeout: time.Minute, prefix: "doctor:"}).examine(nodes)
+	assert.Equal(t, []string{"plaintext"}, d.ids())
+	assert.Equal(t, statusWarnings, d.Status)
+}
+
+// forward passes connections to l on to an address, until the end of the test. Replies go through pass.
+func forward(t *testing.T, l net.Listener, to string, pass func(io.Writer, io.Reader) (int64, error)) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				go func() {
+					io.Copy(server, client)
+					server.Close()
+				}()
+				pass(client, server)
+			}()
+		}
+	}()
+}
+
+// selfSigned makes a certificate for loopback that nobody knows, and a file in which it is.
+func selfSigned(t *testing.T) (tls.Certificate, string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}

@@ -1,0 +1,263 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
+// names of the locks begin with. docs/operations.md has them too.
+type grant struct{ feature, disorder, rules string }
+
+var grants = []grant{
+	{"lock", "cannot-lock", "~KEY* +set +get +del +pexpire +pttl +time +eval +evalsha +ping"},
+	{"fencing", "cannot-fence", "~{KEY*}:fence"},
+	{"queue", "cannot-queue", "~{KEY*}:queue ~{KEY*}:fence &redimutex:* +exists +zadd +zrem +zrange +zcard +zpopmin +publish +subscribe"},
+	{"replicas", "cannot-wait", "+wait"},
+	{"guard", "cannot-guard", "~redimutex:guard"},
+}
+
+const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is gone after that
+
+// A trial is a lock with a random name, which the library's own code takes and gives back: what
+// permissions it needs is not written down a second time, and what a proxy or a managed service does not let
+// through shows up as well.
+type trial struct {
+	*patient
+	server *server.Server
+	prefix string
+	key    string
+}
+
+// guardMark is the key of the restart guard.
+const guardMark = "redimutex:guard"
+
+// try tries each feature on the server.
+func (p *patient) try() {
+	if p.has("replica") || p.has("sentinel") || p.has("version") || p.has("cluster") && p.several {
+		return
+	}
+	t := &trial{p, server.New(p.node.Pool), p.prefix, p.prefix + uuid.NewString()}
+	defer t.server.Close(commandLimit)
+	if p.info["cluster_enabled"] == "1" && !t.findSlot() {
+		return
+	}
+	if !t.attempt("lock", levelError, t.lock) {
+		return
+	}
+	for _, f := range []struct {
+		name string
+		try  func() error
+	}{{"fencing", t.fence}, {"queue", t.queue}, {"replicas", t.replicate}, {"guard", t.guard}} {
+		if l, wanted := p.wants(f.name); wanted && p.sensible(f.name) {
+			t.attempt(f.name, l, f.try)
+		}
+	}
+}
+
+// sensible reports whether to try a feature that nobody has asked for.
+func (p *patient) sensible(feature string) bool {
+	switch {
+	case p.needs != nil:
+		return true
+	case feature == "guard": // it is for several servers, and not for a cluster
+		return p.several
+	case feature == "replicas":
+		return p.replicas > 0 || p.info == nil || p.number("connected_slaves") > 0
+	}
+	return true
+}
+
+// attempt runs one trial and reports why it failed.
+func (t *trial) attempt(feature string, l level, try func() error) bool {
+	err := try()
+	if err == nil {
+		t.vitals.Tried = append(t.vitals.Tried, feature)
+		return true
+	}
+	t.do("DEL", t.key) //nolint:errcheck // then it expires
+	for _, g := range grants {
+		if g.feature == feature {
+			t.failed(g, l, err)
+		}
+	}
+	return false
+}
+
+// failed sorts the error of a trial: some are no matter of the feature that was tried.
+func (t *trial) failed(g grant, l level, err error) {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		switch {
+		case errors.Is(err, errNoMessage):
+			t.report("pubsub", l, "does not deliver messages: %s", err)
+		case g.feature == "replicas" && t.replicas > 0:
+			if !t.has("replicas") {
+				t.report("replicas", levelError, "did not get a lock to its replicas: %s", err)
+			}
+		default:
+			t.unreached(err)
+		}
+		return
+	}
+	said = cleaned(said)
+	code, _, _ := strings.Cut(strings.TrimPrefix(string(said), "ERR "), " ")
+	switch code {
+	case "READONLY":
+		t.report("replica", levelError, "refuses writes: %s", said)
+	case "NOREPLICAS":
+		if !t.has("min-replicas") {
+			t.report("min-replicas", levelError, "refuses writes: %s", said)
+		}
+	case "OOM":
+		t.report("memory", levelError, "refuses locks: %s", said)
+	case "MISCONF":
+		t.report("disk", levelError, "refuses writes: %s", said)
+	case "CLUSTERDOWN":
+		t.report("not-ready", levelError, "is in a cluster that is down: %s", said)
+	default:
+		key := t.key
+		if g.feature == "guard" {
+			key = guardMark
+		}
+		t.report(g.disorder, l, "does not allow what %s needs, tried on the key %s: %s", title(g.feature), key, said)
+		last := &t.findings[len(t.findings)-1]
+		if rules := t.permissions(g); rules != "" {
+			last.Do += " ACL SETUSER NAME " + cli.Printable(rules)
+		}
+	}
+}
+
+// permissions are the rules of a grant as the server understands them: none before Redis 6, and none for
+// channels before 6.2.
+func (t *trial) permissions(g grant) string {
+	var rules []string
+	for rule := range strings.FieldsSeq(g.rules) {
+		if !t.older(6, 0) && (!t.older(6, 2) || !strings.HasPrefix(rule, "&")) {
+			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.checkup.prefix))
+		}
+	}
+	return strings.Join(rules, " ")
+}
+
+// title names a feature as the library does.
+func title(feature string) string {
+	return map[string]string{
+		"lock": "a lock", "fencing": "WithFencing", "queue": "WithQueue", "replicas": "WithReplicas", "guard": "WithRestartGuard",
+	}[feature]
+}
+
+// fresh lets what follows use another key.
+func (t *trial) fresh() { t.key = t.prefix + uuid.NewString() }
+
+func (t *trial) request() *server.Request {
+	return &server.Request{Key: t.key, Token: uuid.NewString(), TTL: trialTTL, Timeout: commandLimit}
+}
+
+var errNotOurs = errors.New("somebody else has a lock with a random name: several servers seem to be behind this address")
+
+// must turns anything but the wanted verdict into an error.
+func must(want server.Verdict, r server.Reply) error {
+	if r.Verdict == want {
+		return nil
+	}
+	if r.Err != nil {
+		return r.Err
+	}
+	return errNotOurs
+}
+
+// first runs steps until one fails.
+func first(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock takes a lock in both ways, renews it and gives it back in both ways.
+func (t *trial) lock() error {
+	quick, scripted := t.request(), t.request()
+	quick.Plain = true
+	keep := *scripted
+	keep.Keep = time.Millisecond
+	return first(
+		func() error { _, err := t.do("PING"); return err },
+		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
+		func() error { return must(server.Done, t.server.Acquire(quick)) },
+		func() error { return must(server.Held, t.server.Acquire(scripted)) }, // asks for the holder
+		func() error { return must(server.Done, t.server.Release(quick)) },
+		func() error { return must(server.Done, t.server.Acquire(scripted)) },
+		func() error { return must(server.Done, t.server.Extend([]*server.Request{scripted})[0]) },
+		func() error { return must(server.Done, t.server.Release(&keep)) },
+	)
+}
+
+// fence takes a lock with a fence, and raises the fence as a Redlock does. The counter would live for
+// an hour, so it is removed.
+func (t *trial) fence() error {
+	t.fresh()
+	r := t.request()
+	r.Fencing = true
+	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
+	return first(
+		func() error { return must(server.Done, t.server.Acquire(r)) },
+		func() error { return must(server.Done, t.server.Raise(r, 1)) },
+		func() error { return must(server.Done, t.server.Release(r)) },
+	)
+}
+
+// replicate has a lock confirmed by as many replicas as the program wants.
+func (t *trial) replicate() error {
+	t.fresh()
+	if t.replicas == 0 {
+		_, err := t.do("WAIT", 0, 1)
+		return err
+	}
+	r := t.request()
+	r.Replicas, r.ReplicaTimeout = t.replicas, commandLimit
+	return first(
+		func() error { return must(server.Done, t.server.Acquire(r)) },
+		func() error { return must(server.Done, t.server.Release(r)) },
+	)
+}
+
+// guard tries the key of the restart guard, without leaving one on servers whose clients do not use
+// it: NX and XX exclude each other, so the server checks the permission and then writes nothing.
+func (t *trial) guard() error {
+	if t.info["cluster_enabled"] == "1" {
+		return redis.Error("CROSSSLOT the guard is one key, and scripts of a cluster stay in one slot")
+	}
+	if _, err := t.do("GET", guardMark); err != nil {
+		return err
+	}
+	_, err := t.do("SET", guardMark, "0", "NX", "XX", "PX", 1)
+	var said redis.Error
+	if errors.As(err, &said) && strings.Contains(string(said), "syntax") {
+		return nil
+	}
+	return err
+}
+
+// findSlot looks for a key that this node of a cluster serves.
+func (t *trial) findSlot() bool {
+	for range 100 {
+		_, err := t.do("PTTL", t.key)
+		var said redis.Error
+		if !errors.As(err, &said) || !strings.HasPrefix(string(said), "MOVED ") {
+			return true
+		}
+		t.prefix = t.checkup.prefix + "{" + uuid.NewString() + "}"
+		t.key = t.prefix
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package doctor
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The rules of the grants, which the documentation repeats, are enough, and none of them is idle.
+func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	user := func(without string) []any {
+		rules := []any{"SETUSER", "lock", "reset", "on", ">hunter2"}
+		for _, g := range grants {
+			for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
+				if rule != without {
+					rules = append(rules, rule)
+				}
+			}
+		}
+		return rules
+	}
+	args := []string{"-key", "lock:", "-need", "fencing,queue,replicas,guard", "-ignore", "persistence"}
+	urls := []string{"redis://lock:hunter2@" + s.Addr()}
+
+	s.Do("ACL", user("")...)
+	status, d := doctor(t, urls, args...)
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"unchecked"}, d.ids(), "it may not call INFO")
+	assert.Equal(t, []string{"lock", "fencing", "queue", "replicas", "guard"}, d.Servers[0].Tried)
+
+	for _, g := range grants {
+		for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
+			s.Do("ACL", user(rule)...)
+			status, d := doctor(t, urls, args...)
+			assert.Equal(t, exitUnusable, status, rule)
+			assert.Contains(t, d.ids(), g.disorder, rule)
+			assert.Contains(t, d.the(t, g.disorder).Do, "ACL SETUSER NAME "+strings.ReplaceAll(g.rules, "KEY", "lock:"))
+		}
+	}
+
+	s.Do("ACL", append(user(""), "+info", "+config|get", "+slowlog|get")...)
+	status, d = doctor(t, urls, args...)
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings)
+}
+
+func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
+	urls := []string{"redis://lock:hunter2@" + s.Addr()}
+	status, d := doctor(t, urls, "-key", "lock:")
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"cannot-fence", "cannot-queue"}, d.ids())
+	status, d = doctor(t, urls, "-key", "lock:", "-need", "fencing")
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"cannot-fence"}, d.ids())
+	status, _ = doctor(t, urls, "-key", "lock:", "-need", "lock")
+	assert.Equal(t, cli.OK, status)
+	status, d = doctor(t, urls, "-need", "lock")
+	assert.Equal(t, exitUnusable, status)
+	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
+}
+
+func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
+	s := redistest.Real(t, append([]string{"--rename-command", "EVALSHA", ""}, durable...)...)
+	status, d := doctor(t, []string{s.URL()})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"cannot-lock"}, d.ids())
+	assert.Contains(t, strings.ToLower(d.the(t, "cannot-lock").What), "evalsha")
+}
+
+func TestDoctorSeesThatMessagesDoNotArrive(t *testing.T) {
+	s := redistest.Real(t, durable...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	forward(t, l, s.Addr(), func(client io.Writer, server io.Reader) (int64, error) {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := server.Read(buffer)
+			if err != nil {
+				return 0, err
+			}
+			if bytes.Contains(buffer[:n], []byte("\r\nmessage\r\n")) {
+				continue
+			}
+			if _, err := client.Write(buffer[:n]); err != nil {
+				return 0, err
+			}
+		}
+	})
+	url := "redis://" + l.Addr().String()
+	status, d := doctor(t, []string{url})
+	assert.Equal(t, exitWarnings, status)
+	assert.Equal(t, []string{"pubsub"}, d.ids())
+	status, _ = doctor(t, []string{url}, "-need", "queue")
+	assert.Equal(t, exitUnusable, status)
+	status, _ = doctor(t, []string{url}, "-need", "fencing")
+	assert.Equal(t, cli.OK, status, "nobody who polls minds")
+}
+
+func TestDoctorSeesAReplica(t *testing.T) {
+	primary, replicas := redistest.Replicas(t, 1)
+	replica := replicas[0]
+	status, d := doctor(t, []string{replica.URL()}, "-ignore", "persistence")
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"replica"}, d.ids())
+	assert.Contains(t, d.the(t, "replica").What, "is a replica of "+primary.Addr())
+
+	s := redistest.Real(t, durable...)
+	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "&*", "+@all", "-info", "-role")
+	replica.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "&*", "+@all", "-info", "-role")
+	_, d = doctor(t, []string{"redis://lock:hunter2@" + replica.Addr()}, "-ignore", "persistence,unchecked")
+	assert.Equal(t, []string{"replica"}, d.ids(), "it shows when a lock is tried")
+
+	replica.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
+	primary.Kill()
+	redistest.Wait(t, "the replica notices", func() bool {
+		info, _ := replica.Do("INFO", "replication").([]byte)
+		return strings.Contains(string(info), "master_link_status:down")
+	})
+	status, d = doctor(t, []string{replica.URL()}, "-ignore", "persistence")
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"replica"}, d.ids())
+	assert.Contains(t, d.the(t, "replica").What, "its link to that is down")
+}
+
+func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
+	primary, replicas := redistest.Replicas(t, 1)
+	primary.Do("CONFIG", "SET", "appendonly", "yes")
+	status, d := doctor(t, []string{primary.URL()}, "-replicas", "1")
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, d.Findings)
+	assert.Contains(t, d.Servers[0].Tried, "replicas")
+	status, d = doctor(t, []string{primary.URL()}, "-replicas", "2", "-need", "lock")
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"replicas"}, d.ids())
+
+	primary.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	replicas[0].Kill()
+	redistest.Wait(t, "the primary notices", func() bool { return primary.Online() == 0 })
+	status, d = doctor(t, []string{primary.URL()})
+	assert.Equal(t, exitUnusable, status)
+	assert.Equal(t, []string{"min-replicas"}, d.ids())
+	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "&*", "+@all", "-config", "-info")
+	_, d = doctor(t, []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked")
+	assert.Equal(t, []string{"min-replicas"}, d.ids(), "it shows when a lock is tried")
+}

@@ -1,0 +1,72 @@
+// Package help has the verbs that tell about the others: help, man, completion and version.
+package help
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// Commands declares these verbs. all returns the verbs of the program, with these among them.
+func Commands(all func() []*cli.Command) []*cli.Command {
+	return []*cli.Command{completion(), man(all), version(), help(all), complete(all)}
+}
+
+func help(all func() []*cli.Command) *cli.Command {
+	return &cli.Command{
+		Name: "help", Summary: "tell about a command",
+		Args:  "[COMMAND]",
+		About: []cli.Block{cli.Para("Prints what redimutex COMMAND -h prints. Without COMMAND, it lists the commands.")},
+		Notes: []cli.Section{cli.Ends(cli.Item("0", "printed"), cli.Item("2", "there is no such command"), cli.WriteFails)},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			switch len(in.Words) {
+			case 0:
+				cli.Overview(t.Out, all())
+				return cli.OK, nil
+			case 1:
+				c := cli.Find(all(), in.Words[0])
+				if c == nil || c.Summary == "" {
+					return 0, cli.Unknown(all(), in.Words[0])
+				}
+				c.Help(t.Out)
+				return cli.OK, nil
+			}
+			return 0, cli.Usagef("name one command; there are %d words", len(in.Words))
+		},
+	}
+}
+
+func version() *cli.Command {
+	return &cli.Command{
+		Name: "version", Summary: "print the version",
+		About: []cli.Block{cli.Para("Prints the version of redimutex, of Go, and the system it was built for. redimutex -v does the same.")},
+		Notes: []cli.Section{cli.Ends(cli.Item("0", "printed"), cli.Item("2", "wrong usage"), cli.WriteFails)},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			if err := cli.NoWords(in); err != nil {
+				return 0, err
+			}
+			fmt.Fprintf(t.Out, "redimutex %s, %s, %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return cli.OK, nil
+		},
+	}
+}
+
+// moduleVersion is the version of the module, or the commit of a build from a working tree.
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of unknown version"
+	}
+	version := info.Main.Version
+	if version == "" || version == "(devel)" {
+		version = "(devel)"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				version += " " + s.Value
+			}
+		}
+	}
+	return version
+}

@@ -1,0 +1,209 @@
+package help
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// What a shell is told to complete with.
+const (
+	kindWords   = "words"   // those that are listed
+	kindFiles   = "files"   // names of files
+	kindCommand = "command" // another command line, behind --
+)
+
+// A candidate is a word that could stand on the line, and what it means.
+type candidate struct{ word, text string }
+
+var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
+
+// completions returns what the last word of a line could become.
+func completions(all []*cli.Command, words []string) (kind string, list []candidate) {
+	for len(words) > 1 && assignment.MatchString(words[0]) {
+		words = words[1:]
+	}
+	if len(words) < 2 {
+		return kindWords, nil
+	}
+	words = words[1:] // redimutex
+	last := words[len(words)-1]
+	if len(words) == 1 || words[0] == "help" && len(words) == 2 && !strings.HasPrefix(last, "-") {
+		for _, c := range all {
+			if c.Summary != "" {
+				list = append(list, candidate{c.Name, c.Summary})
+			}
+		}
+		if len(words) == 1 {
+			list = append(list, candidate{"-h", "list the commands"})
+		}
+		return kindWords, only(list, last)
+	}
+	if c := cli.Find(all, words[0]); c != nil && c.Summary != "" {
+		return newPosition(c, words[1:]).completions()
+	}
+	return kindWords, nil
+}
+
+// only returns those candidates that begin as the word does. Flags are for somebody who has begun one.
+func only(list []candidate, word string) (fit []candidate) {
+	for _, c := range list {
+		if strings.HasPrefix(c.word, word) && (word != "" || !strings.HasPrefix(c.word, "-") || c.word == "--") {
+			fit = append(fit, c)
+		}
+	}
+	return fit
+}
+
+// A position is a place in the arguments of a command.
+type position struct {
+	*cli.Command
+	word     string       // which is being written
+	before   string       // -flag= in front of it
+	takes    *cli.Flag    // whose value the word is; nil: it is none
+	operands []string     // the words before it that belong to no flag
+	urls     servers.URLs // of -redis
+	dashes   bool         // it is behind --
+}
+
+func newPosition(c *cli.Command, words []string) *position {
+	p := &position{Command: c, word: words[len(words)-1]}
+	for _, word := range words[:len(words)-1] {
+		f := c.Flag(word)
+		name, value, assigned := strings.Cut(word, "=")
+		switch {
+		case p.dashes:
+		case p.takes != nil:
+			p.note(p.takes, word)
+			p.takes = nil
+		case f != nil && assigned:
+			p.note(f, value)
+		case f != nil && f.Arg != "":
+			p.takes = f
+		case word == "--":
+			p.dashes = true
+		case f == nil && !strings.HasPrefix(name, "-"):
+			p.operands = append(p.operands, word)
+		}
+	}
+	if f := c.Flag(p.word); f != nil && f.Arg != "" && p.takes == nil && !p.dashes {
+		if name, value, assigned := strings.Cut(p.word, "="); assigned {
+			p.takes, p.before, p.word = f, name+"=", value
+		}
+	}
+	return p
+}
+
+// note keeps the URLs of the servers.
+func (p *position) note(f *cli.Flag, value string) {
+	if f.Arg == "URL" {
+		p.urls = append(p.urls, value)
+	}
+}
+
+func (p *position) completions() (kind string, list []candidate) {
+	switch {
+	case p.dashes && p.Runs:
+		return kindCommand, nil
+	case p.takes != nil:
+		return p.values()
+	case p.dashes:
+		return kindWords, nil
+	case strings.HasPrefix(p.word, "-"):
+		return kindWords, only(p.flagNames(), p.word)
+	case len(p.operands) == 0 || p.Keys < 0:
+		return kindWords, p.operandWords()
+	case p.Runs:
+		return kindWords, only([]candidate{{"--", "the command follows"}}, p.word)
+	}
+	return kindWords, nil
+}
+
+// values returns what the value of a flag could be.
+func (p *position) values() (kind string, list []candidate) {
+	switch v := p.takes.Value.(type) {
+	case *servers.URLs:
+		list = urlFiles(p.word)
+	case cli.Completer:
+		values, files := v.Complete(p.word)
+		if files {
+			return kindFiles, nil
+		}
+		for _, value := range values {
+			list = append(list, candidate{value, ""})
+		}
+	}
+	for i := range list {
+		list[i].word = p.before + list[i].word
+	}
+	return kindWords, list
+}
+
+// flagNames returns the flags, with as many dashes as the word has.
+func (p *position) flagNames() (list []candidate) {
+	dash := "-"
+	if strings.HasPrefix(p.word, "--") {
+		dash = "--"
+	}
+	for _, f := range p.Shown() {
+		for _, name := range f.Names {
+			list = append(list, candidate{dash + name, sentence(f.Text)})
+		}
+	}
+	list = append(list, candidate{dash + "h", "tell more"})
+	if p.Runs {
+		list = append(list, candidate{"--", "the command follows"})
+	}
+	return list
+}
+
+// operandWords returns what could stand in the place of an operand.
+func (p *position) operandWords() (list []candidate) {
+	if p.Keys != 0 {
+		for _, key := range lockKeys(p.urls, p.word) {
+			if !slices.Contains(p.operands, key) {
+				list = append(list, candidate{key, ""})
+			}
+		}
+	}
+	for _, word := range p.Words {
+		list = append(list, candidate{word, ""})
+	}
+	return only(list, p.word)
+}
+
+// urlFiles completes @FILE.
+func urlFiles(word string) (list []candidate) {
+	name, ok := strings.CutPrefix(word, "@")
+	if !ok {
+		return nil
+	}
+	folder, start := filepath.Split(name)
+	entries, _ := os.ReadDir(cmp.Or(folder, "."))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), start) || start == "" && strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := "@" + folder + e.Name()
+		if e.IsDir() {
+			path += "/"
+		}
+		list = append(list, candidate{path, ""})
+	}
+	return list
+}
+
+// sentence returns the first sentence of a text, without its full stop.
+func sentence(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	for _, end := range []string{". ", ": ", "; "} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	return strings.TrimSuffix(text, ".")
+}

@@ -1,0 +1,271 @@
+// Package list is the verb that lists the locks on the servers.
+package list
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+// Command declares the verb.
+func Command() *cli.Command {
+	l := &listing{seen: make(map[string]bool)}
+	var given servers.URLs
+	var asJSON bool
+	order := "key"
+	sorted := &cli.Flag{
+		Names: []string{"sort"}, Arg: "BY", Value: cli.Choice(&order, "key", "ttl", "age", "waiters"),
+		Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`,
+	}
+	return &cli.Command{
+		Name: "list", Summary: "list the locks on the servers",
+		Args: "[PATTERN]",
+		About: []cli.Block{
+			cli.Para(`Lists the locks on the server: who holds each, since when, for how long if it is not renewed, and
+				how many wait. It changes nothing and shows no tokens.`),
+			cli.Para(`PATTERN is a pattern of Redis: * is anything, ? is one character, [ab] is one of these. Quote
+				it, or the shell takes it for files. Without it, list looks at all keys.`),
+		},
+		Flags: []*cli.Flag{
+			servers.Flag(&given, ""),
+			sorted,
+			{
+				Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least"),
+				Text: `List N locks at most: with -sort the first N of all in that order; without it, the first N
+					that are found, and then it stops. Default: no limit`,
+			},
+			{Names: []string{"all"}, Value: cli.Switch(&l.all), Text: `List also what does not look like a lock, but may be one:
+				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, locks (a list, each as
+				redimutex show -json has it, but without queue and queue_looked_ms), and errors, a list with
+				address and error of each server that failed.`},
+		},
+		Notes: []cli.Section{
+			{Title: "WHAT IS LISTED", Blocks: []cli.Block{
+				cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
+					or a fence beside it. If the token looks like that of another library, the owner is (foreign).
+					That is a guess: a digest or a random id in a cache has the same form. Locks that last for some
+					milliseconds come and go while list looks, so it may miss them.`),
+				cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
+					the command.`),
+				cli.Item("AGE", "Known if the lock was taken with fencing, as redimutex run does; see redimutex show -h."),
+				cli.Item("TTL", "When the lock ends if it is not renewed."),
+				cli.Item("WAITERS", "Those that wait in the queue, with -queue or WithQueue. A waiter that polls leaves no trace on the server."),
+				cli.Item("SERVERS", `With several servers: how many of them have the same holder. A majority is enough. A lock
+					that a minority has is held by nobody: it is being taken or given up, or was lost.`),
+				cli.Para("In a cluster, list looks at the node of the URL and no other: call it for each primary. show and break want the node that serves KEY."),
+			}},
+			{Title: "WHAT IT COSTS THE SERVER", Blocks: []cli.Block{
+				cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
+					took. So it never has more than half of the server's time; a million keys take some ten seconds.
+					It reads 40 bytes of strings that expire (300 bytes with -all, of all strings), and nothing of
+					other keys.`),
+				cli.Para(`A user that may only read needs: scan, pttl, getrange, exists, get, zcard, zrange, time, and if
+					possible pubsub|numsub and dbsize.`),
+			}},
+			{Title: "EXAMPLES", Blocks: []cli.Block{
+				cli.Example("", "redimutex list 'billing:*'"),
+				cli.Example("The three locks that are held for longest:", "redimutex list -sort age -limit 3"),
+				cli.Example("Which locks end within a second, if nobody renews them?",
+					"redimutex list -json | jq -r '.locks[] | select(.ttl_ms < 1000) | .key'"),
+			}},
+			cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
+				cli.Item("2", "wrong usage"),
+				cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
+				cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then")),
+		},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			var err error
+			if l.pattern, err = onePattern(in.Words); err != nil {
+				return 0, err
+			}
+			if l.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
+				return 0, err
+			}
+			defer l.nodes.Close()
+			l.whole = sorted.Given
+			return l.list(t, order, asJSON), nil
+		},
+	}
+}
+
+// list searches, and prints what it has found.
+func (l *listing) list(t *cli.Terminal, order string, asJSON bool) int {
+	signals := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // as those of a shell's background job are
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+	by := l.run(signals, newTicker(t.Err))
+	r := l.inventory()
+	r.Complete = r.Complete && by == nil
+	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
+		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(errors.Join(l.errs...)))
+		return cli.Unavailable
+	}
+	r.arrange(order, l.limit)
+	if asJSON {
+		cli.PrintJSON(t.Out, r)
+	} else {
+		r.print(t.Out, len(l.nodes))
+	}
+	r.warn(t.Err, by)
+	if n, ok := by.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return cli.OK
+}
+
+// onePattern returns the pattern among the words that are not flags, or "" for all keys.
+func onePattern(words []string) (string, error) {
+	if len(words) == 0 {
+		return "", nil
+	}
+	if len(words) > 1 {
+		return "", cli.Usagef("there has to be one PATTERN at most, and there are %d words that are not flags; quote a pattern, or the shell makes files of it", len(words))
+	}
+	if cli.IsURL(words[0]) {
+		return "", errors.New("there is a URL in the place of PATTERN; write -redis in front of it")
+	}
+	return words[0], nil
+}
+
+// orders are those of -sort. What is not known, or never ends, comes last.
+var orders = map[string]func(a, b *entry) int{
+	"key":     func(a, b *entry) int { return 0 },
+	"ttl":     func(a, b *entry) int { return cmp.Compare(uint64(a.shown().TTL), uint64(b.shown().TTL)) },
+	"age":     func(a, b *entry) int { return cmp.Compare(b.shown().Age, a.shown().Age) },
+	"waiters": func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) },
+}
+
+// arrange puts the locks in order, and leaves out those behind the limit.
+func (r *inventory) arrange(order string, limit int) {
+	slices.SortFunc(r.Locks, func(a, b *entry) int {
+		return cmp.Or(orders[order](a, b), strings.Compare(a.Key, b.Key))
+	})
+	r.found = len(r.Locks)
+	if limit > 0 && r.found > limit {
+		r.Locks, r.limited, r.Complete = r.Locks[:limit], true, false
+	}
+}
+
+// An entry is a lock in the list.
+type entry struct {
+	Key string `json:"key"`
+	sight.Sight
+	Agree   int            `json:"agree"`
+	Unsure  bool           `json:"unsure"`
+	Servers []sight.Server `json:"servers"`
+
+	lock *sight.Lock
+}
+
+func newEntry(l *sight.Lock) *entry {
+	return &entry{Key: l.Key, Sight: l.Sight, Agree: l.Agree, Unsure: l.Unsure, Servers: l.Servers, lock: l}
+}
+
+// shown is what the list tells of a lock: that of the majority, or else of the holder that most have.
+func (r *entry) shown() sight.Sight {
+	if r.Held {
+		return r.Sight
+	}
+	most, _ := sight.Prevailing(r.lock.Views)
+	s := sight.See(most)
+	s.Fence, s.Waiting = r.Fence, r.Waiting
+	return s
+}
+
+// An inventory is what list has found.
+type inventory struct {
+	Complete bool        `json:"complete"`
+	Locks    []*entry    `json:"locks"`
+	Errors   []listError `json:"errors"`
+
+	limited bool
+	found   int // locks, with those behind the limit
+	seen    int // keys that were looked at
+	refused int // those of them that may not be read
+}
+
+type listError struct {
+	Address string `json:"address"`
+	Error   string `json:"error"`
+}
+
+// maxOwner is how much of a label fits into the table.
+const maxOwner = 48
+
+// print shows the list to people.
+func (r *inventory) print(w io.Writer, servers int) {
+	if len(r.Locks) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	heads := []string{"KEY", "OWNER", "AGE", "TTL", "FENCE", "WAITERS"}
+	if servers > 1 {
+		heads = append(heads, "SERVERS")
+	}
+	fmt.Fprintln(table, strings.Join(heads, "\t"))
+	for _, l := range r.Locks {
+		s := l.shown()
+		owner := []rune(cmp.Or(s.Owner, "-"))
+		if s.Foreign {
+			owner = []rune("(foreign)")
+		}
+		if len(owner) > maxOwner {
+			owner = append(owner[:maxOwner-3], []rune("...")...)
+		}
+		cells := []string{cli.Printable(l.Key), string(owner), cellTime(s.Age, "-"), cellTime(s.TTL, "never"), "-", fmt.Sprint(s.Waiting)}
+		if s.Fence > 0 {
+			cells[4] = fmt.Sprint(s.Fence)
+		}
+		if servers > 1 {
+			cells = append(cells, fmt.Sprintf("%d/%d", l.Agree, servers))
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	table.Flush() //nolint:errcheck // nowhere to say so
+}
+
+// cellTime writes a number of milliseconds; none is what a negative one stands for.
+func cellTime(ms int64, none string) string {
+	if ms < 0 {
+		return none
+	}
+	return cli.Brief(time.Duration(ms) * time.Millisecond).String()
+}
+
+// warn says what is missing in the list.
+func (r *inventory) warn(w io.Writer, by os.Signal) {
+	switch {
+	case by != nil:
+		fmt.Fprintf(w, "redimutex: interrupted after %s: the list is incomplete\n", cli.Count(r.seen, "key"))
+	case r.limited && r.found > len(r.Locks):
+		fmt.Fprintf(w, "redimutex: these are %d of %s, as -limit says\n", len(r.Locks), cli.Count(r.found, "lock"))
+	case r.limited:
+		fmt.Fprintf(w, "redimutex: stopped after %s, as -limit says: there may be more\n", cli.Count(len(r.Locks), "lock"))
+	case len(r.Locks) == 0:
+		fmt.Fprintf(w, "redimutex: there is no lock among %s\n", cli.Count(r.seen, "key"))
+	}
+	for _, e := range r.Errors {
+		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Address, e.Error)
+	}
+	if r.refused > 0 {
+		fmt.Fprintf(w, "redimutex: this user may not read %s, which the list leaves out\n", cli.Count(r.refused, "key"))
+	}
+}

@@ -1,0 +1,45 @@
+package list
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
+	c := redistest.StartCluster(t)
+	owner := c.Owner("job")
+	mine, other := c.Nodes[owner], c.Nodes[(owner+1)%len(c.Nodes)]
+	mine.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	clitest.Enqueue(t, mine, "job", "web-2", false)
+
+	clitest.Enqueue(t, mine, "job", "web-3", true)
+	_, out, _ := clitest.Call("show", "-redis", mine.URL(), "job")
+	assert.Regexp(t, `\n  2\. web-3, for [0-9.]+m?s\n$`, out, "it may listen at another node")
+
+	lines, _ := listed(t, "-redis", mine.URL())
+	assert.Equal(t, []string{"job"}, keysOf(lines))
+	lines, stderr := listed(t, "-redis", other.URL())
+	assert.Empty(t, lines)
+	assert.Contains(t, stderr, "there is no lock among 0 keys")
+
+	for _, verb := range []string{"show", "break"} {
+		args := []string{verb, "-redis", other.URL(), "job"}
+		if verb == "break" {
+			args = append(args, "-yes")
+		}
+		status, _, stderr := clitest.Call(args...)
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, mine.Addr(), "where it is")
+		assert.Contains(t, stderr, "another one serves KEY; name that one")
+	}
+	status, _, stderr := clitest.Call("break", "-yes", "-redis", mine.URL(), "job")
+	require.Equal(t, cli.OK, status, stderr)
+	assert.Contains(t, mine.Get("job"), " web-2", "handed over")
+}

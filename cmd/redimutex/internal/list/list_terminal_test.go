@@ -1,0 +1,24 @@
+//go:build linux
+
+package list
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "page", "cached")
+	url, stalled := stall(t, s, "SCAN", 1)
+	y := clitest.Operator(t, s, "list -redis "+url)
+	<-stalled
+	y.Says("0 keys, 0 locks; Ctrl-C prints what is found")
+	y.Type(clitest.CtrlC)
+	assert.Equal(t, 130, y.Status())
+	assert.Contains(t, y.Out(), "the list is incomplete")
+}

@@ -1,0 +1,258 @@
+package list
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// listed calls redimutex list and returns the lines of the table, with single spaces.
+func listed(t *testing.T, args ...string) (lines []string, stderr string) {
+	t.Helper()
+	status, out, stderr := clitest.Call(append([]string{"list"}, args...)...)
+	assert.Equal(t, cli.OK, status, stderr)
+	for line := range strings.Lines(out) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines, stderr
+}
+
+// keysOf returns the first column of a table.
+func keysOf(lines []string) (keys []string) {
+	for _, line := range lines[1:] {
+		key, _, _ := strings.Cut(line, " ")
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// inventoryOf calls redimutex list -json.
+func inventoryOf(t *testing.T, args ...string) *inventory {
+	t.Helper()
+	status, out, stderr := clitest.Call(append([]string{"list", "-json"}, args...)...)
+	require.Equal(t, cli.OK, status, stderr)
+	r := new(inventory)
+	require.NoError(t, json.Unmarshal([]byte(out), r), out)
+	return r
+}
+
+func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "b:job", redimutex.WithOwner("web-1 pid 7"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
+	m.Lock()
+	defer m.Unlock()
+	clitest.Enqueue(t, s, "b:job", "db-1", false)
+	s.Do("SET", "a:foreign", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 600000)
+	s.Do("SET", "c:label\x1b[2J", uuid.NewString()+" "+strings.Repeat("long ", 20), "PX", 60000)
+	s.Do("SET", "session:1", "somebody's data", "PX", 60000)
+	s.Do("SET", "page", "9HrBA1BqmdGOBrF8xKmY4g==")
+
+	lines, stderr := listed(t, "-redis", s.URL())
+	assert.Empty(t, stderr)
+	require.Len(t, lines, 4)
+	assert.Equal(t, "KEY OWNER AGE TTL FENCE WAITERS", lines[0])
+	assert.Regexp(t, `^a:foreign \(foreign\) - (10m0s|9m\d+s) - 0$`, lines[1])
+	assert.Regexp(t, `^b:job web-1 pid 7 [0-9.]+m?s [0-9.m]+s \d+ 1$`, lines[2])
+	assert.Regexp(t, `^c:label \[2J long (long )+(l|lo|lon|long)?\.\.\. - [0-9.m]+s - 0$`, lines[3])
+	for _, secret := range []string{"9HrBA1", m.Lease().Token()[:36]} {
+		assert.NotContains(t, strings.Join(lines, ""), secret)
+	}
+
+	lines, _ = listed(t, "b:*", "-redis", s.URL())
+	assert.Equal(t, []string{"b:job"}, keysOf(lines))
+
+	status, out, stderr := clitest.Call("list", "nothing*", "-redis", s.URL())
+	assert.Equal(t, cli.OK, status)
+	assert.Empty(t, out)
+	assert.Equal(t, "redimutex: there is no lock among 0 keys\n", stderr)
+
+	r := inventoryOf(t, "-redis", s.URL())
+	assert.True(t, r.Complete)
+	require.Len(t, r.Locks, 3)
+	assert.True(t, r.Locks[0].Foreign)
+	assert.False(t, r.Locks[1].Foreign)
+	assert.Equal(t, "web-1 pid 7", r.Locks[1].Owner)
+	assert.Equal(t, 1, r.Locks[1].Waiting)
+	assert.Equal(t, m.Lease().Fence(), r.Locks[1].Fence)
+	assert.NotEmpty(t, r.Locks[2].Owner)
+
+	status, out, _ = clitest.Call("list", "-json", "-redis", s.URL())
+	assert.Equal(t, cli.OK, status)
+	assert.NotContains(t, out, `"queue`, "the help says so")
+	assert.Contains(t, out, `"agree":1`)
+}
+
+func TestOneIsNotPlural(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "text", "value")
+	_, stderr := listed(t, "-redis", s.URL())
+	assert.Equal(t, "redimutex: there is no lock among 1 key\n", stderr)
+}
+
+func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "by hand", "worker 7", "PX", 60000)
+	s.Do("SET", "left behind", uuid.NewString())
+	s.Do("SET", "page", strings.Repeat("x", 301), "PX", 60000)
+	s.Do("SETNX", "setnx", "1")
+	assert.Empty(t, inventoryOf(t, "-redis", s.URL()).Locks)
+	lines, _ := listed(t, "-redis", s.URL(), "-all")
+	require.Len(t, lines, 4)
+	assert.Regexp(t, `^by hand \(foreign\) - [0-9.m]+s - 0$`, lines[1])
+	assert.Equal(t, "left behind - - never - 0", lines[2])
+	assert.Equal(t, "setnx (foreign) - never - 0", lines[3], "a lock made by SETNX has no TTL, and may have any value")
+}
+
+func TestListIsSortedAsWanted(t *testing.T) {
+	s := redistest.Start(t)
+	for _, l := range []struct {
+		key     string
+		ttl     time.Duration
+		fencing bool
+		waiters int
+	}{{"d", time.Minute, true, 0}, {"a", 3 * time.Minute, false, 2}, {"c", 2 * time.Minute, true, 1}, {"b", 4 * time.Minute, false, 0}} {
+		opts := []redimutex.Option{redimutex.WithTTL(l.ttl)}
+		if l.fencing {
+			opts = append(opts, redimutex.WithFencing())
+		}
+		m := redimutex.New(s.Pool(), l.key, opts...)
+		m.Lock()
+		defer m.Unlock()
+		for i := range l.waiters {
+			clitest.Enqueue(t, s, l.key, fmt.Sprint(i), false)
+		}
+	}
+	for order, want := range map[string][]string{
+		"key": {"a", "b", "c", "d"}, "ttl": {"d", "c", "a", "b"}, "age": {"d", "c", "a", "b"}, "waiters": {"a", "c", "b", "d"},
+	} {
+		lines, _ := listed(t, "-redis", s.URL(), "-sort", order)
+		assert.Equal(t, want, keysOf(lines), order)
+	}
+	lines, stderr := listed(t, "-redis", s.URL(), "-limit", "2")
+	assert.Len(t, keysOf(lines), 2)
+	assert.Equal(t, "redimutex: stopped after 2 locks, as -limit says: there may be more\n", stderr)
+	for i := range 3000 { // more than one step
+		s.Do("SET", fmt.Sprint("late:", i), uuid.NewString(), "PX", 3600000-i)
+	}
+	lines, stderr = listed(t, "-redis", s.URL(), "-limit", "3", "-sort", "ttl")
+	assert.Equal(t, []string{"d", "c", "a"}, keysOf(lines), "the first of all in that order, not of those that were found first")
+	assert.Equal(t, "redimutex: these are 3 of 3004 locks, as -limit says\n", stderr)
+	assert.False(t, inventoryOf(t, "-redis", s.URL(), "-limit", "2").Complete)
+}
+
+func TestListTellsHowManyServersAgree(t *testing.T) {
+	var urls []string
+	var all []*redistest.Server
+	for range 3 {
+		s := redistest.Start(t)
+		all = append(all, s)
+		urls = append(urls, "-redis", s.URL())
+	}
+	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
+	for i, s := range all {
+		s.Do("SET", "whole", x, "PX", 60000)
+		if i > 0 {
+			s.Do("SET", "most", x, "PX", 60000)
+		}
+		s.Do("SET", "split", []string{x, y, y}[i], "PX", 60000)
+	}
+	all[0].Do("SET", "one", x, "PX", 60000)
+	tail := func(line string) string { return line[strings.LastIndex(line, " ")+1:] }
+	lines, stderr := listed(t, urls...)
+	assert.Empty(t, stderr)
+	assert.Equal(t, []string{"most", "one", "split", "whole"}, keysOf(lines))
+	for i, want := range []string{"2/3", "1/3", "2/3", "3/3"} {
+		assert.Equal(t, want, tail(lines[i+1]))
+	}
+	assert.Contains(t, lines[3], "split y", "the holder that a majority has")
+
+	r := inventoryOf(t, urls...)
+	require.Len(t, r.Locks, 4)
+	assert.False(t, r.Locks[1].Held)
+	assert.Equal(t, 1, r.Locks[1].Agree)
+	assert.Equal(t, "x", r.Locks[1].Servers[0].Owner)
+
+	all[0].Kill()
+	lines, stderr = listed(t, urls...)
+	assert.Equal(t, []string{"most", "split", "whole"}, keysOf(lines))
+	assert.Contains(t, stderr, all[0].Addr())
+	assert.Contains(t, stderr, "locks that only this server has are missing")
+	r = inventoryOf(t, urls...)
+	assert.False(t, r.Complete)
+	require.Len(t, r.Errors, 1)
+	assert.Equal(t, all[0].Addr(), r.Errors[0].Address)
+
+	all[1].Kill()
+	status, out, stderr := clitest.Call(append([]string{"list"}, urls...)...)
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Empty(t, out)
+	assert.Contains(t, stderr, all[1].Addr())
+}
+
+func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
+	s := redistest.Real(t, "--enable-debug-command", "yes")
+	s.Do("DEBUG", "POPULATE", 20000, "session", 100)
+	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
+	m := s.Monitor()
+	lines, _ := listed(t, "-redis", s.URL())
+	assert.Equal(t, []string{"job"}, keysOf(lines))
+	scans := 0
+	for _, line := range m.Lines() {
+		assert.NotRegexp(t, `(?i)\] "(keys|eval|evalsha|set|del|sort)"`, line)
+		if strings.Contains(line, `] "SCAN"`) {
+			scans++
+		}
+	}
+	assert.Greater(t, scans, 20)
+	assert.Len(t, m.Executed("GET", "job"), 1)
+}
+
+func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
+	s := redistest.Real(t)
+	for _, key := range []string{"lock:a", "secret"} {
+		s.Do("SET", key, uuid.NewString(), "PX", 60000)
+	}
+	// What the help says that is needed.
+	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
+		"+scan", "+pttl", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
+	lines, stderr := listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
+	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
+	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
+
+	s.Do("ACL", "SETUSER", "reader", "-scan")
+	status, _, stderr := clitest.Call("list", "-redis", "redis://reader:hunter2@"+s.Addr())
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "NOPERM")
+	assert.NotContains(t, stderr, "hunter2")
+}
+
+func TestListUsageIsExplained(t *testing.T) {
+	for want, args := range map[string][]string{
+		"write key, ttl, age or waiters":      {"list", "-sort", "size"},
+		"write a number of locks, 1 at least": {"list", "-limit", "0"},
+		"there are 2 words that are not":      {"list", "a", "b"},
+		"a URL in the place of PATTERN":       {"list", "redis://:hunter2@host"},
+	} {
+		status, out, stderr := clitest.Call(args...)
+		assert.Equal(t, cli.UsageError, status)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, want)
+		assert.NotContains(t, stderr, "hunter2")
+	}
+	status, out, _ := clitest.Call("list", "-h")
+	assert.Equal(t, cli.OK, status)
+	for line := range strings.Lines(out) {
+		assert.LessOrEqual(t, len(line), 81, line)
+	}
+}

@@ -1,0 +1,14 @@
+package list
+
+import (
+	"testing"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/breaklock"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/show"
+)
+
+func TestMain(m *testing.M) {
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), show.Command(), breaklock.Command()} })
+}

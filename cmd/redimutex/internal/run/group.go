@@ -1,0 +1,157 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package run
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"unsafe"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// A group is the process group in which the command runs.
+type group struct {
+	id     int // of the group and of its first process
+	states chan syscall.WaitStatus
+	tty    int  // the controlling terminal; -1 if there is none
+	wants  bool // the command should have it whenever we do
+	lent   bool // we have given it to the command
+}
+
+// startGroup starts the command in a group of its own. At a terminal that is ours, the group takes
+// our place there, so that the command can read, and Ctrl-C reaches it. In the middle of a pipeline
+// that would take the terminal away from the others, so there it waits until the command reads.
+func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
+	g := &group{tty: openTerminal(), states: make(chan syscall.WaitStatus, 16)}
+	cmd := exec.Cmd{
+		Path: j.path, Args: j.command, Env: env,
+		Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	g.wants = isTerminal(0) && isTerminal(1)
+	g.lent = g.wants && g.foreground() == syscall.Getpgrp()
+	if g.lent {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, g.tty
+	}
+	tether(cmd.SysProcAttr)
+	if err := cmd.Start(); err != nil {
+		g.release()
+		return nil, err
+	}
+	g.id = cmd.Process.Pid
+	// From now on we may take the terminal back without being stopped. Before, the command would have
+	// inherited this.
+	signal.Ignore(syscall.SIGTTOU)
+	go g.wait()
+	return g, nil
+}
+
+// wait reports when the first process is stopped, and when it has ended. It takes the place of
+// exec.Cmd.Wait, which does not tell the former. It waits for all that are our children: as PID 1 of a
+// container we inherit the orphans, which would stay zombies.
+func (g *group) wait() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR: //nolint:errorlint // the bare number
+		case err != nil:
+			return // there are no more
+		case pid == g.id:
+			g.states <- status
+		}
+	}
+}
+
+// end sends a signal to the whole group. A stopped process has to be woken up to deal with it.
+func (g *group) end(s syscall.Signal) {
+	syscall.Kill(-g.id, s) //nolint:errcheck // the group may have ended
+	if s == syscall.SIGTERM {
+		syscall.Kill(-g.id, syscall.SIGCONT) //nolint:errcheck // likewise
+	}
+}
+
+// pass passes a signal on. Being continued by a shell may mean to be in the foreground again.
+func (g *group) pass(s os.Signal) {
+	if s == syscall.SIGCONT && g.wants {
+		g.takeTerminal()
+	}
+	g.end(s.(syscall.Signal)) //nolint:forcetypeassert // on Unix all are
+}
+
+// alive reports whether anything is left of the group. What is dead and was not waited for is not.
+func (g *group) alive() bool {
+	if syscall.Kill(-g.id, 0) == syscall.ESRCH { //nolint:errorlint // the bare number
+		return false
+	}
+	living, known := livingMembers(g.id)
+	return living || !known
+}
+
+// hasTerminal reports whether there is a terminal from which we could be stopped.
+func (g *group) hasTerminal() bool { return g.tty >= 0 }
+
+// takeTerminal gives the terminal to the group if it is ours, and reports whether the group has it.
+func (g *group) takeTerminal() bool {
+	switch g.foreground() {
+	case g.id:
+		return true
+	case syscall.Getpgrp():
+		g.lent = g.setForeground(g.id)
+		return g.lent
+	}
+	return false
+}
+
+// returnTerminal takes the terminal back.
+func (g *group) returnTerminal() {
+	if g.lent && g.foreground() == g.id {
+		g.setForeground(syscall.Getpgrp())
+	}
+	g.lent = false
+}
+
+// release returns the terminal when all is over.
+func (g *group) release() {
+	if g.id != 0 {
+		g.returnTerminal()
+	}
+	if g.tty >= 0 {
+		syscall.Close(g.tty) //nolint:errcheck // nothing was written
+	}
+}
+
+func openTerminal() int {
+	fd, err := syscall.Open("/dev/tty", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+func isTerminal(fd int) bool {
+	var group int32
+	return ioctl(fd, syscall.TIOCGPGRP, &group)
+}
+
+// foreground returns the group that has the terminal; -1 if there is none.
+func (g *group) foreground() int {
+	var group int32
+	if g.tty < 0 || !ioctl(g.tty, syscall.TIOCGPGRP, &group) {
+		return -1
+	}
+	return int(group)
+}
+
+func (g *group) setForeground(id int) bool {
+	group := int32(id) //nolint:gosec // a process number
+	return ioctl(g.tty, syscall.TIOCSPGRP, &group)
+}
+
+func ioctl(fd int, request uintptr, group *int32) bool {
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(group)))
+	return errno == 0
+}

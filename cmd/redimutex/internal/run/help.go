@@ -1,0 +1,65 @@
+package run
+
+import "github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+
+// sections is what the help says behind the flags.
+func sections() []cli.Section {
+	return []cli.Section{
+		{Blocks: []cli.Block{cli.Para("Flags may stand behind KEY as well. -- ends them.")}},
+		{Title: "EXAMPLES", Blocks: []cli.Block{
+			cli.Example("A cron job that is due on several machines, and runs on one of them:",
+				"* * * * *  redimutex run -n -q -E 0 -min-hold 50s report -- /opt/report"),
+			cli.Example("One deploy at a time; give up after ten minutes:",
+				"redimutex run -redis @/etc/redis.url -w 10m deploy -- ./deploy.sh web"),
+			cli.Example("Redlock over three servers:",
+				"redimutex run -redis redis://a -redis redis://b -redis redis://c \\\n  import -- ./import"),
+			cli.Example("A line of the shell:", "redimutex run import -- sh -c './load && ./index'"),
+			cli.Example("Who holds it?", "redimutex show deploy"),
+		}},
+		{Title: "WHILE WAITING", Blocks: []cli.Block{cli.Para(`One line on stderr says for whom, and another one, if -n or -w
+			ends the wait, who holds the lock then. INT, TERM, HUP and QUIT end the wait and leave nothing behind. A server
+			that can't be reached at the start is an error at once. If it fails later, while we wait, we go on trying until
+			-w is over. If the holder is a redimutex run that runs us, the wait would never end, so we say so and exit as
+			with -n.`)}},
+		{Title: "WHILE COMMAND RUNS", Blocks: []cli.Block{
+			cli.Para(`It has our stdin, a process group of its own and, at a terminal, the foreground. HUP, INT, QUIT, TERM,
+				USR1, USR2, WINCH, CONT and TSTP are passed on to the group. Signals that we were started to ignore stay
+				ignored in COMMAND. The lock is released when COMMAND itself ends; what it has left in the background runs
+				on without the lock. As PID 1 of a container we reap orphans.`),
+			cli.Para(`If the lock is lost, one line on stderr says why, and the whole group is ended, with all that COMMAND
+				has started in it:`),
+			cli.Sub("renewals fail", "TERM one -grace before the lock ends, KILL when it ends"),
+			cli.Sub("the key is deleted or taken", "TERM at once, KILL after -grace"),
+			cli.Para("The exit status is that of COMMAND then too: 143 or 137, if it did not catch TERM."),
+			cli.Para(`Ctrl-Z stops COMMAND and redimutex, so nothing renews the lock. If the lock is over before you continue
+				them, COMMAND is killed before it runs on.`),
+			cli.Para(`A program that hangs in the kernel may finish one last write after the lock is over. Let the storage refuse
+				writes with a $REDIMUTEX_FENCE that is lower than the highest it has seen.`),
+		}},
+		{Title: "IF REDIMUTEX ITSELF IS KILLED OR STOPPED", Blocks: []cli.Block{
+			cli.Para(`KILL: Linux kills COMMAND as well, but not what COMMAND has started; other systems kill nothing. The lock
+				ends one -ttl later at the latest. A setuid command such as sudo or su outlives a killed redimutex, because
+				it has another user: write sudo redimutex run KEY -- COMMAND, not redimutex run KEY -- sudo COMMAND.`),
+			cli.Para(`STOP: a stopped redimutex renews nothing and can stop nobody. The lock ends, the next holder gets it, and
+				COMMAND runs on beside it until redimutex continues and kills it. Stop COMMAND alone instead: it
+				keeps its lock. What protects the data is a fence.`),
+		}},
+		{Title: "ENVIRONMENT OF COMMAND", Blocks: []cli.Block{
+			cli.Item("REDIMUTEX_KEY", "KEY"),
+			cli.Item("REDIMUTEX_FENCE", "a number that is higher for every hold of KEY"),
+			cli.Item("REDIMUTEX_URL", `the servers that we use, so that a redimutex in COMMAND uses the same. It has no users
+				and passwords; what -redis @FILE or @FILE in $REDIMUTEX_URL names stays the name of the file`),
+			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, for those inside it"),
+			cli.Item("REDIS_URL", "unchanged, because it belongs to your program and not to us"),
+			cli.Para(`ps(1) shows a password in -redis to everybody on the machine. Put it into $REDIMUTEX_URL or a file
+				instead. A redimutex in COMMAND gets it only from the file.`),
+		}},
+		cli.Ends(cli.Para("That of COMMAND, or 128+N if signal N ended it. Else:"),
+			cli.Sub("1", "somebody else holds the lock (-n, -w), or a redimutex run around us; -E changes it"),
+			cli.Sub("2", "wrong usage"),
+			cli.Sub("69", "the server can't be reached, or refuses us; stderr says why"),
+			cli.Sub("126", "COMMAND can't be run"),
+			cli.Sub("127", "there is no COMMAND"),
+			cli.Sub("128+N", "signal N ended the wait for the lock")),
+	}
+}

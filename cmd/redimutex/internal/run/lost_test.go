@@ -1,0 +1,136 @@
+//go:build unix
+
+package run
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// deaf is a script that does not end by TERM, and neither does the process that it starts.
+const deaf = `trap 'echo "TERM $(date +%s%N)"' TERM
+sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' &
+echo "[$$]"
+` + endless
+
+func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "1.5", "-grace", "0.7", "job", "--", "sh", "-c", deaf)
+	p.Says("ready")
+	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	s.Do("DEL", "job")
+	assert.Equal(t, 137, p.Status())
+	assert.Contains(t, p.Out(), "TERM ")
+	for _, pid := range p.Printed() {
+		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
+	}
+	assert.Equal(t, "redimutex: the lock \"job\" was lost: its key was deleted, or the server lost its data; "+
+		"the command is sent TERM, and KILL in 700ms\n", p.Notes())
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "2", "job", "--", "sh", "-c", `trap "echo tidied up; exit 5" TERM; `+endless)
+	p.Says("ready")
+	s.Do("SET", "job", "somebody else", "PX", 60000)
+	assert.Equal(t, 5, p.Status())
+	assert.Contains(t, p.Out(), "tidied up")
+	assert.Contains(t, p.Notes(), "somebody else has overwritten its key")
+	assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), p.Notes())
+	assert.Equal(t, "somebody else", s.Get("job"), "the other's lock is left alone")
+}
+
+func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c",
+		`sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`)
+	p.Says("ready")
+	s.Do("DEL", "job")
+	assert.Equal(t, 143, p.Status(), "the command itself ends by TERM")
+	pids := p.Printed()
+	require.Len(t, pids, 1)
+	redistest.Wait(t, "the end of the process that ignores TERM", func() bool { return clitest.Gone(pids[0]) })
+}
+
+func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
+	s := redistest.Real(t)
+	const ttl = 3 * time.Second
+	p := clitest.Launch(t, s, "run", "-ttl", ttl.String(), "-grace", "1.2", "job", "--", "sh", "-c", deaf)
+	p.Says("ready")
+	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	s.Pause()
+	paused := time.Now()
+	assert.Equal(t, 137, p.Status())
+	died := time.Now()
+	s.Resume()
+	for _, pid := range p.Printed() {
+		assert.True(t, clitest.Gone(pid), "the whole group is dead before redimutex ends")
+	}
+	// The last renewal was sent before the pause, so the validity ended by then. How late our look at the
+	// end may be depends on the machine.
+	assert.Less(t, died.Sub(paused), ttl+2*time.Second)
+	_, stamp, found := strings.Cut(p.Out(), "TERM ")
+	require.True(t, found, "TERM comes first")
+	stamp, _, _ = strings.Cut(stamp, "\n")
+	ns, err := strconv.ParseInt(stamp, 10, 64)
+	require.NoError(t, err)
+	assert.Greater(t, died.Sub(time.Unix(0, ns)), 600*time.Millisecond, "and leaves half of the grace at the very least")
+	assert.Contains(t, p.Notes(), "can't be renewed, "+s.Addr()+": no answer")
+	assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), p.Notes())
+}
+
+func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
+	s := redistest.Real(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "1", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
+	p.Says("ready")
+	s.Pause()
+	resume := time.Now().Add(2500 * time.Millisecond)
+	redistest.Wait(t, "a renewal to fail", func() bool { return time.Now().After(resume) })
+	s.Resume()
+	token := s.Get("job")
+	later := time.Now().Add(5 * time.Second)
+	redistest.Wait(t, "the end of the first TTL", func() bool { return time.Now().After(later) })
+	assert.Equal(t, token, s.Get("job"))
+	p.Signal(syscall.SIGUSR1)
+	assert.Equal(t, 42, p.Status())
+	assert.Empty(t, p.Notes())
+}
+
+// A redimutex that was stopped can't end the command in time. It makes up for that when it wakes up.
+func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
+	p.Says("ready")
+	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	p.Signal(syscall.SIGSTOP)
+	redistest.Wait(t, "the end of the TTL", func() bool { return s.Get("job") == "" })
+	p.Signal(syscall.SIGCONT)
+	assert.Equal(t, 137, p.Status())
+	assert.Contains(t, p.Notes(), `the lock "job" was lost: it expired`)
+	for _, pid := range p.Printed() {
+		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
+	}
+}
+
+// Killing in time must not wait for somebody who does not read our stderr.
+func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Prepare(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
+	full := fullPipe(t)
+	out := p.Cmd.Stdout
+	p.Cmd.Stderr = full
+	p.Start()
+	redistest.Wait(t, "the command", func() bool { return strings.Contains(p.Read(out), "ready") })
+	s.Do("DEL", "job")
+	assert.Equal(t, 137, p.Status())
+}

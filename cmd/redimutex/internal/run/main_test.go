@@ -1,0 +1,13 @@
+package run
+
+import (
+	"testing"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/show"
+)
+
+func TestMain(m *testing.M) {
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), show.Command()} })
+}

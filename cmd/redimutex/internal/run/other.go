@@ -1,0 +1,16 @@
+//go:build !linux && !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
+
+package run
+
+import (
+	"fmt"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// run says that it can't: without process groups and signals a command could not be ended in time
+// when its lock is lost.
+func (j *job) run(t *cli.Terminal) int {
+	fmt.Fprintln(t.Err, "redimutex: run needs process groups and signals as Unix has them; it does not work on this system")
+	return cli.Failure
+}

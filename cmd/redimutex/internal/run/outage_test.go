@@ -1,0 +1,122 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// fullPipe returns the end of a pipe to which nothing can be written any more.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	var ends [2]int
+	require.NoError(t, syscall.Pipe(ends[:]))
+	require.NoError(t, syscall.SetNonblock(ends[1], true))
+	for chunk := make([]byte, 4096); ; {
+		if n, err := syscall.Write(ends[1], chunk); n <= 0 || err != nil {
+			break
+		}
+	}
+	for chunk := make([]byte, 1); ; {
+		if n, err := syscall.Write(ends[1], chunk); n <= 0 || err != nil {
+			break
+		}
+	}
+	require.NoError(t, syscall.SetNonblock(ends[1], false))
+	reader, writer := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+	t.Cleanup(func() { reader.Close(); writer.Close() })
+	return writer
+}
+
+func TestUnreachableServerIsToldAtOnce(t *testing.T) {
+	addr := redistest.FreeAddr(t)
+	socket := t.TempDir() + "/no.socket"
+	for url, shown := range map[string]string{
+		"redis://someone:hunter2@" + addr: addr,
+		"unix://:hunter2@" + socket:       socket,
+	} {
+		for _, args := range [][]string{
+			{"run", "-redis", url, "job", "--", "echo", "ran"},
+			{"run", "-n", "-redis", url, "job", "--", "echo", "ran"},
+			{"run", "-w", "60", "-redis", url, "job", "--", "echo", "ran"},
+			{"show", "-redis", url, "job"},
+		} {
+			status, out, stderr := clitest.Run(t, nil, args...)
+			assert.Equal(t, cli.Unavailable, status)
+			assert.Empty(t, out)
+			assert.Contains(t, stderr, shown)
+			assert.NotContains(t, stderr, "hunter2")
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		}
+	}
+}
+
+func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
+	s := redistest.Real(t)
+	s.Pause()
+	defer s.Resume()
+	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, s.Addr()+": no answer")
+}
+
+func TestServerThatRefusesIsQuoted(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("HSET", "job", "field", "value")
+	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "WRONGTYPE")
+
+	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+pttl", "+ping")
+	p := clitest.Prepare(t, nil, "run", "other", "--", "true")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL=redis://reader:hunter2@"+s.Addr())
+	p.Start()
+	assert.Equal(t, cli.Unavailable, p.Status())
+	assert.Contains(t, p.Notes(), "NOPERM")
+	status, _, stderr = clitest.Run(t, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
+	assert.Equal(t, 1, status, stderr)
+
+	s.Do("CONFIG", "SET", "requirepass", "hunter2")
+	status, _, stderr = clitest.Run(t, s, "run", "other", "--", "true")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "NOAUTH")
+	assert.Contains(t, stderr, "redis://user:password@host")
+	status, _, stderr = clitest.Run(t, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "WRONGPASS")
+	assert.NotContains(t, stderr, "hunter")
+}
+
+func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
+	p.Warns("waiting for")
+	s.Kill()
+	p.Warns("still waiting")
+	s.Restart()
+	assert.Equal(t, 0, p.Status())
+	assert.Equal(t, "ran\n", p.Out())
+	assert.Equal(t, 2, strings.Count(p.Notes(), "\n"), "one line for the holder, one for the failure: %s", p.Notes())
+	assert.Contains(t, p.Notes(), s.Addr())
+}
+
+func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "-w", "3", "job", "--", "echo", "ran")
+	p.Warns("waiting for")
+	s.Kill()
+	assert.Equal(t, cli.Unavailable, p.Status())
+	assert.Empty(t, p.Out())
+}

@@ -1,0 +1,53 @@
+//go:build unix
+
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
+	s := redistest.Start(t)
+	order := filepath.Join(t.TempDir(), "order")
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	var line []*clitest.Process
+	for i := range 4 {
+		line = append(line, clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
+		redistest.Wait(t, "the waiter is in the queue", func() bool {
+			n, err := redis.Int(s.Do("ZCARD", server.QueueKey("job")), nil)
+			require.NoError(t, err)
+			return n == i+1
+		})
+	}
+	holder.Signal(15)
+	for _, p := range line {
+		assert.Equal(t, 0, p.Status(), p.Err())
+	}
+	ran, err := os.ReadFile(order)
+	require.NoError(t, err)
+	assert.Equal(t, "0\n1\n2\n3\n", string(ran))
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
+	s := redistest.Start(t)
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "1", "job", "--", "sh", "-c", "sleep 1.5; echo done")
+	next.Warns("\n")
+	holder.Signal(15)
+	assert.Equal(t, 0, next.Status(), "what the release handed over was extended and renewed: %s", next.Err())
+	assert.Equal(t, "done\n", next.Out())
+}

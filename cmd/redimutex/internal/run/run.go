@@ -1,0 +1,153 @@
+// Package run is the verb that runs a command while it holds a lock.
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// A job is what one redimutex run is asked to do.
+type job struct {
+	key       string
+	command   []string
+	path      string // where the command is
+	urls      servers.URLs
+	servers   servers.Set
+	ttl       time.Duration
+	minHold   time.Duration
+	grace     time.Duration
+	wait      time.Duration // 0: without limit
+	once      bool          // try once, do not wait
+	queue     bool
+	conflict  int // exit status when somebody else holds the lock
+	owner     string
+	arguments bool // the owner's label shows those of the command
+	quiet     bool
+}
+
+const (
+	defaultTTL   = 10 * time.Second
+	minTTL       = 100 * time.Millisecond
+	defaultGrace = 5 * time.Second // a quarter of the TTL, if that is less
+)
+
+// Command declares the verb.
+func Command() *cli.Command {
+	j := &job{ttl: defaultTTL, conflict: cli.Failure}
+	wait := &cli.Flag{
+		Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
+		Text: "Wait so long at most. 0 is the same as -n. Default: as long as it takes",
+	}
+	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
+		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
+	return &cli.Command{
+		Name: "run", Summary: "run a command while holding a lock",
+		Args: "KEY -- COMMAND [ARGUMENTS]", Keys: 1, Runs: true,
+		About: []cli.Block{cli.Para(`Runs COMMAND while holding the lock KEY, as flock(1) does, but for all machines
+			that use the same Redis. At most one of them runs its command at a time. The exit status is that of COMMAND.`)},
+		Flags: []*cli.Flag{
+			servers.Flag(&j.urls, `A majority of independent servers decides then. URL is
+				redis://[[user]:password@]host[:port][/db], the same with rediss:// for TLS, or unix:///path/to/socket.`),
+			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if somebody else holds the lock, exit at once."},
+			wait,
+			{
+				Names: []string{"E", "conflict-exit-code"}, Arg: "N", Value: cli.Number(&j.conflict, 0, 255, "a number from 0 to 255"),
+				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`,
+			},
+			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
+				use this flag, instead of asking again and again.`},
+			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
+				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
+			grace,
+			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for so long, even if
+				COMMAND ends before; not if it could not be started. For a job that must not run twice although the clocks of the
+				machines differ by almost that. Default: 0`},
+			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `What others see that wait for the lock.
+				Default: host, pid and the name of the command`},
+			{Names: []string{"owner-args"}, Value: cli.Switch(&j.arguments), Text: `Show the arguments of COMMAND in the default
+				label as well. Everybody who may read the server sees them. Passwords in URLs and after words such
+				as password= are masked; others are not.`},
+			{Names: []string{"q", "quiet"}, Value: cli.Switch(&j.quiet), Text: "Do not say on stderr that we wait or give up, and who holds the lock."},
+		},
+		Notes: sections(),
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			if err := j.check(in, wait.Given, grace.Given); err != nil {
+				return 0, err
+			}
+			var err error
+			if j.path, err = exec.LookPath(j.command[0]); err != nil {
+				return cannotRun(t, j.command, err), nil
+			}
+			return j.run(t), nil
+		},
+	}
+}
+
+// check takes the operands in, and says what is wrong with them or with the flags.
+func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
+	if j.key, err = cli.OneKey(in.Words); err != nil {
+		return err
+	}
+	j.command = in.Behind
+	switch {
+	case len(j.command) == 0 || j.command[0] == "":
+		return errors.New("there is no command after --; write redimutex run KEY -- COMMAND")
+	case j.once && waits:
+		return errors.New("-n and -w exclude each other: -n does not wait at all")
+	}
+	if j.wait == 0 && waits {
+		j.once = true // as flock does
+	}
+	if err := j.setGrace(j.grace, graced); err != nil {
+		return err
+	}
+	j.owner = j.label()
+	j.servers, err = servers.Find(j.urls, servers.NodeTimeout(j.ttl))
+	return err
+}
+
+// setGrace checks the times against each other.
+func (j *job) setGrace(grace time.Duration, given bool) error {
+	if j.ttl < minTTL {
+		return cli.Usagef("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
+	}
+	if !given {
+		grace = min(defaultGrace, j.ttl/4)
+	}
+	if grace > j.ttl/2 {
+		return cli.Usagef("-grace %v: may be half of -ttl at most, which is %v, so that a renewal that fails once can be repeated before the command is stopped",
+			grace, j.ttl/2)
+	}
+	j.grace = grace
+	return nil
+}
+
+// cannotRun prints why the command can't be started, and returns the status that a shell would.
+func cannotRun(t *cli.Terminal, command []string, err error) int {
+	status := cli.CannotRun
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		status = cli.NotFound
+	}
+	var number syscall.Errno
+	reason := err
+	switch {
+	case errors.As(err, &number):
+		reason = number
+	case errors.Is(err, exec.ErrNotFound):
+		reason = errors.New("there is no such command in the folders of $PATH")
+	}
+	hint := ""
+	if line := command[0]; len(command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line {
+		hint = "; for a line of the shell write: sh -c " + cli.Quote(command)
+	}
+	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
+	return status
+}

@@ -1,0 +1,261 @@
+//go:build unix
+
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestOneCommandAtATimeRuns(t *testing.T) {
+	s := redistest.Start(t)
+	counter := filepath.Join(t.TempDir(), "counter")
+	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
+	// The gap between reading and writing loses updates when two of these run at once.
+	script := fmt.Sprintf(`read n <%[1]s; sleep 0.01; echo $((n+1)) >%[1]s`, counter)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 5 {
+				status, _, stderr := clitest.Run(t, s, "run", "job", "--", "sh", "-c", script)
+				assert.Equal(t, 0, status, stderr)
+			}
+		})
+	}
+	all.Wait()
+	n, err := os.ReadFile(counter)
+	require.NoError(t, err)
+	assert.Equal(t, "20\n", string(n))
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestExitStatusIsThatOfTheCommand(t *testing.T) {
+	s := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte("text"), 0o600))
+	for name, c := range map[string]struct {
+		command []string
+		status  int
+	}{
+		"success":               {[]string{"true"}, 0},
+		"failure":               {[]string{"sh", "-c", "exit 7"}, 7},
+		"highest":               {[]string{"sh", "-c", "exit 255"}, 255},
+		"died of TERM":          {[]string{"sh", "-c", "kill -TERM $$"}, 143},
+		"died of KILL":          {[]string{"sh", "-c", "kill -KILL $$"}, 137},
+		"missing in the PATH":   {[]string{"there-is-no-such-command"}, 127},
+		"missing file":          {[]string{file + "-missing"}, 127},
+		"not executable":        {[]string{file}, 126},
+		"a folder":              {[]string{t.TempDir()}, 126},
+		"a -- of the command's": {[]string{"sh", "-c", `test "$1" = -- && exit 9`, "sh", "--"}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := "job " + name
+			status, out, stderr := clitest.Run(t, s, append([]string{"run", key, "--"}, c.command...)...)
+			assert.Equal(t, c.status, status, stderr)
+			assert.Empty(t, out)
+			if c.status == 126 || c.status == 127 {
+				assert.Contains(t, stderr, fmt.Sprintf("%q", c.command[0]))
+				assert.Equal(t, 1, strings.Count(stderr, "\n"))
+			} else {
+				assert.Empty(t, stderr)
+			}
+			assert.NotContains(t, s.Keys(), key, "the lock is released, whatever became of the command")
+		})
+	}
+}
+
+func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "somebody else")
+	const held = "held by an unknown owner, with a key that never expires\n"
+	const waits, is = "redimutex: waiting for \"job\", " + held, "redimutex: \"job\" is " + held
+	for name, c := range map[string]struct {
+		flags  []string
+		status int
+		words  string
+	}{
+		"-n":                        {[]string{"-n"}, 1, is},
+		"-nonblock":                 {[]string{"-nonblock"}, 1, is},
+		"--nonblock":                {[]string{"--nonblock"}, 1, is},
+		"-n -E":                     {[]string{"-n", "-E", "42"}, 42, is},
+		"-n -E 0":                   {[]string{"-n", "-E", "0"}, 0, is},
+		"-n -conflict-exit-code":    {[]string{"-n", "-conflict-exit-code=43"}, 43, is},
+		"-n, quietly":               {[]string{"-n", "-q"}, 1, ""},
+		"-w in seconds":             {[]string{"-w", "0.2"}, 1, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-w as a duration":          {[]string{"-w", "200ms", "-E", "44"}, 44, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-wait":                     {[]string{"-wait", "0.2"}, 1, waits + "redimutex: gave up \"job\" after 200ms, " + held},
+		"-w 0 is -n, as with flock": {[]string{"-w", "0"}, 1, is},
+		"-w shorter than a try":     {[]string{"-w", "1ns"}, 1, waits + "redimutex: gave up \"job\" after 1ns, " + held},
+		"-w, quietly":               {[]string{"-q", "-w", "0.2"}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, out, stderr := clitest.Run(t, s, append(append([]string{"run"}, c.flags...), "job", "--", "echo", "ran")...)
+			assert.Equal(t, c.status, status)
+			assert.Empty(t, out, "the command must not run")
+			assert.Equal(t, c.words, stderr, "who holds the lock")
+			assert.Equal(t, "somebody else", s.Get("job"))
+		})
+	}
+}
+
+// Who holds it at the end counts, and not at the beginning.
+func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	p := clitest.Launch(t, s, "run", "-w", "1", "job", "--", "true")
+	p.Warns("held by web-1")
+	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d480 web-2", "PX", 60000)
+	assert.Equal(t, 1, p.Status())
+	assert.Contains(t, p.Err(), "gave up \"job\" after 1s, held by web-2\n")
+}
+
+func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "somebody else")
+	for _, args := range [][]string{
+		{"run", "-n", "-E", "9", "job", "--", "true"},
+		{"run", "job", "-n", "-E", "9", "--", "true"},
+		{"run", "-E", "9", "job", "-n", "--", "true"},
+		{"run", "-redis", s.URL(), "job", "-nonblock", "-E=9", "-ttl", "5", "--", "true"},
+	} {
+		status, _, stderr := clitest.Run(t, s, args...)
+		assert.Equal(t, 9, status, "%v: %s", args, stderr)
+	}
+}
+
+func TestWaitSaysInOneLineForWhom(t *testing.T) {
+	s := redistest.Start(t)
+	holder := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	waiter := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
+	waiter.Warns("\n")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	want := fmt.Sprintf("redimutex: waiting for \"job\", held by %s pid %d: sh\n", host, holder.Cmd.Process.Pid)
+	assert.Equal(t, want, waiter.Err())
+	holder.Signal(15)
+	assert.Equal(t, 0, waiter.Status())
+	assert.Equal(t, "ran\n", waiter.Out())
+	assert.Equal(t, want, waiter.Err(), "no line for each try")
+	assert.Empty(t, holder.Notes())
+}
+
+func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b]0;evil\x07\nredimutex: all is well", "PX", 60000)
+	_, _, stderr := clitest.Run(t, s, "run", "-w", "0.1", "job", "--", "true")
+	assert.Contains(t, stderr, "redimutex: waiting for \"job\", held by  ]0;evil  redimutex: all is well\n")
+	assert.NotContains(t, stderr, "\x1b")
+	assert.Equal(t, 2, strings.Count(stderr, "\n"), stderr)
+	_, out, _ := clitest.Run(t, s, "show", "job")
+	assert.NotContains(t, out, "\x1b")
+	assert.Equal(t, 1, strings.Count(out, "\n"))
+}
+
+func TestCommandHasOurStdinAndKnowsItsLock(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Prepare(t, s, "run", "job", "--", "sh", "-c", `cat; echo "$REDIMUTEX_KEY"; echo "$REDIMUTEX_FENCE"`)
+	p.Cmd.Stdin = strings.NewReader("one\ntwo\n")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_FENCE=of an outer lock", "REDIMUTEX_KEY=outer")
+	p.Start()
+	require.Equal(t, 0, p.Status(), p.Err())
+	lines := strings.Split(p.Out(), "\n")
+	require.Len(t, lines, 5)
+	assert.Equal(t, []string{"one", "two", "job"}, lines[:3])
+	_, second, _ := clitest.Run(t, s, "run", "job", "--", "sh", "-c", `echo "$REDIMUTEX_FENCE"`)
+	first, err := redis.Int64([]byte(lines[3]), nil)
+	require.NoError(t, err)
+	next, err := redis.Int64([]byte(strings.TrimSpace(second)), nil)
+	require.NoError(t, err)
+	assert.Greater(t, next, first, "the fence rises")
+}
+
+func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
+	s := redistest.Start(t)
+	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "60", "job", "--", "false")
+	require.Equal(t, 1, status, stderr)
+	ms, err := redis.Int64(s.Do("PTTL", "job"), nil)
+	require.NoError(t, err)
+	left := time.Duration(ms) * time.Millisecond
+	assert.Greater(t, left, 15*time.Second, "the TTL alone would be 10 s")
+	assert.LessOrEqual(t, left, time.Minute)
+	status, out, _ := clitest.Run(t, s, "run", "-n", "-E", "9", "job", "--", "echo", "ran")
+	assert.Equal(t, 9, status)
+	assert.Empty(t, out)
+}
+
+// Then no machine would run the job at all.
+func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
+	s := redistest.Start(t)
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o700))
+	file := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(file, []byte{1, 2, 3}, 0o700))
+	for command, want := range map[string]int{"there-is-no-such-command": 127, broken: 127, file: 126} {
+		for _, queue := range []string{"-q", "-queue"} {
+			status, _, stderr := clitest.Run(t, s, "run", queue, "-min-hold", "60", "job", "--", command)
+			assert.Equal(t, want, status, stderr)
+			assert.NotContains(t, s.Keys(), "job", "%s %s", queue, command)
+		}
+	}
+}
+
+func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"exit 3")
+	assert.Equal(t, 3, p.Status())
+	left := p.Printed()
+	require.Len(t, left, 1)
+	assert.False(t, clitest.Gone(left[0]))
+	kill(t, left[0])
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestSeveralServersAreARedlock(t *testing.T) {
+	servers := []*redistest.Server{redistest.Real(t), redistest.Real(t), redistest.Real(t)}
+	var flags []string
+	for _, s := range servers {
+		flags = append(flags, "-redis", s.URL())
+	}
+	held := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "job", "--", "sh", "-c", "echo ready; sleep 1000")...)
+	held.Says("ready")
+	conflict := append(append([]string{"run", "-n", "-E", "9"}, flags...), "job", "--", "true")
+	status, _, stderr := clitest.Run(t, nil, conflict...)
+	assert.Equal(t, 9, status, stderr)
+	status, out, _ := clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
+	assert.Equal(t, 0, status)
+	assert.Equal(t, 4, strings.Count(out, "\n"), out)
+
+	servers[0].Kill()
+	status, _, stderr = clitest.Run(t, nil, conflict...)
+	assert.Equal(t, 9, status, stderr)
+	held.Signal(15)
+	assert.Equal(t, 143, held.Status())
+	status, out, _ = clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
+	assert.Equal(t, 1, status)
+	assert.Contains(t, out, servers[0].Addr()+": connect: connection refused")
+
+	servers[1].Kill()
+	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
+		status, _, stderr = clitest.Run(t, nil, args...)
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, servers[0].Addr())
+		assert.Contains(t, stderr, servers[1].Addr())
+		assert.Equal(t, 1, strings.Count(stderr, "\n"))
+	}
+}

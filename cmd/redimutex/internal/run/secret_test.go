@@ -1,0 +1,173 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestPasswordShowsUpNowhere(t *testing.T) {
+	const password = "hunter2"
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "someone", "on", ">"+password, "~*", "&*", "+@all")
+	url := "redis://someone:" + password + "@" + s.Addr()
+	file := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(file, []byte("# the server\n"+url+"\n"), 0o600))
+	for name, c := range map[string]struct {
+		flags []string
+		env   string
+		want  string // what the command finds
+	}{
+		"REDIMUTEX_URL":             {nil, "REDIMUTEX_URL=" + url, "REDIMUTEX_URL=redis://" + s.Addr() + "\n"},
+		"a file":                    {[]string{"-redis", "@" + file}, "", ""},
+		"a file in the environment": {nil, "REDIMUTEX_URL=@" + file, "REDIMUTEX_URL=@" + file + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append(append([]string{"run"}, c.flags...), "job", "--", "sh", "-c", "env; echo ready; sleep 1000")
+			p := clitest.Prepare(t, nil, args...)
+			p.Cmd.Env = append(p.Cmd.Env, c.env)
+			p.Start()
+			p.Says("ready\n")
+			waiter := clitest.Prepare(t, nil, append(append([]string{"run", "-w", "0.2"}, c.flags...), "job", "--", "true")...)
+			waiter.Cmd.Env = append(waiter.Cmd.Env, c.env)
+			waiter.Start()
+			assert.Equal(t, 1, waiter.Status(), waiter.Err())
+			if clitest.Exists("/proc/self/cmdline") {
+				line, err := os.ReadFile("/proc/" + strconv.Itoa(p.Cmd.Process.Pid) + "/cmdline")
+				require.NoError(t, err)
+				assert.NotContains(t, string(line), password, "ps shows it")
+			}
+			assert.NotContains(t, s.Get("job"), password)
+			p.Signal(15)
+			assert.Equal(t, 143, p.Status())
+			assert.Contains(t, p.Out(), c.want)
+			for _, text := range []string{p.Out(), p.Err(), waiter.Out(), waiter.Err()} {
+				assert.NotContains(t, text, password)
+			}
+		})
+	}
+}
+
+func TestEnvironmentOfTheProgramItselfIsLeftAlone(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Prepare(t, nil, "run", "job", "--", "sh", "-c", `echo "$REDIS_URL"; echo "$REDIMUTEX_URL"; echo "$REDIMUTEX_KEY"`)
+	p.Cmd.Env = append(p.Cmd.Env, "REDIS_URL="+s.URL())
+	p.Start()
+	assert.Equal(t, 0, p.Status(), p.Err())
+	assert.Equal(t, s.URL()+"\n"+s.URL()+"\njob\n", p.Out())
+}
+
+func TestCommandGetsTheServersThatWeUse(t *testing.T) {
+	s, other := redistest.Start(t), redistest.Start(t)
+	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "urls"), []byte(s.URL()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "two urls"), []byte("redis://:hunter2@"+s.Addr()), 0o600))
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"a flag goes before the environment": {[]string{"-redis", s.URL()}, s.URL()},
+		"a file is found from any folder":    {[]string{"-redis", "@urls"}, "@" + filepath.Join(dir, "urls")},
+		"the environment":                    {nil, other.URL()},
+	} {
+		p := clitest.Prepare(t, other, append(append([]string{"run"}, c.flags...), "job", "--", "sh", "-c", `echo "$REDIMUTEX_URL"`)...)
+		p.Cmd.Dir = dir
+		p.Start()
+		assert.Equal(t, 0, p.Status(), p.Err())
+		assert.Equal(t, c.want+"\n", p.Out(), name)
+	}
+	t.Chdir(dir)
+	nodes, err := servers.Find(servers.URLs{"@two urls"}, servers.QuickTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, s.URL(), nodes.Child(), "a file whose name a list can't have")
+	nodes, err = servers.Find(nil, servers.QuickTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, "redis://127.0.0.1:6379", nodes.Child(), "the default is told as well")
+
+	self, err := os.Executable()
+	require.NoError(t, err)
+	_, out, stderr := clitest.Run(t, other, "run", "-redis", s.URL(), "job", "--", self, "show", "job")
+	assert.Contains(t, out, "job: held by", stderr)
+}
+
+func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for name, inner := range map[string][]string{
+		"its child":      {self, "run", "outer", "--", "echo", "ran"},
+		"with a limit":   {self, "run", "-w", "60", "outer", "--", "echo", "ran"},
+		"in the queue":   {self, "run", "-queue", "outer", "--", "echo", "ran"},
+		"its grandchild": {self, "run", "another", "--", self, "run", "outer", "--", "echo", "ran"},
+	} {
+		status, out, stderr := clitest.Run(t, s, append([]string{"run", "outer", "--"}, inner...)...)
+		assert.Equal(t, 1, status, name)
+		assert.Empty(t, out)
+		assert.Contains(t, stderr, "which runs this command: the wait would never end", name)
+		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	}
+	// Another holder of a lock that an ancestor has had is waited for.
+	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	p := clitest.Prepare(t, s, "run", "-w", "0.2", "outer", "--", "true")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 13:outer")
+	p.Start()
+	assert.Equal(t, 1, p.Status())
+	assert.Contains(t, p.Err(), "waiting for \"outer\", held by web-1")
+}
+
+func TestRunInsideARunFindsTheSameServer(t *testing.T) {
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	status, out, stderr := clitest.Run(t, s, "run", "outer", "--", self, "run", "outer", "-n", "-E", "9", "--", "echo", "ran")
+	assert.Equal(t, 9, status, stderr)
+	assert.Empty(t, out)
+}
+
+func TestEnvironmentOfTheCommand(t *testing.T) {
+	t.Setenv(servers.EnvURL, "redis://u:p@h/2,rediss://:p@i:7000 unix://u:p@/s?db=1")
+	nodes, err := servers.Find(nil, servers.QuickTimeout)
+	require.NoError(t, err)
+	env := []string{"A=1", "REDIMUTEX_URL=redis://:p@another", "REDIMUTEX_KEY=x", "REDIS_URL=redis://:p@h", "REDIMUTEX_HOLDS=3:outer"}
+	assert.Equal(t, []string{
+		"A=1", "REDIS_URL=redis://:p@h", "REDIMUTEX_URL=redis://h/2,rediss://i:7000,unix:///s?db=1",
+		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", "REDIMUTEX_HOLDS=3:outer 7:my+job",
+	}, environment(env, &job{key: "my job", servers: nodes}, 7))
+}
+
+func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	start := host + " pid " + strconv.Itoa(os.Getpid()) + ": "
+	for command, want := range map[string]string{
+		"backup.sh orders":                          "backup.sh orders",
+		"psql postgres://me:hunter2@db/orders -c x": "psql postgres://***@db/orders -c x",
+		"mysql --password=hunter2 orders":           "mysql --password=*** orders",
+		"env API_TOKEN=hunter2 x":                   "env API_TOKEN=*** x",
+		"a\nb\x1b[0m\x00c\xff":                      "a b [0m c?",
+	} {
+		assert.Equal(t, start+want, (&job{arguments: true, command: strings.Split(command, " ")}).label())
+	}
+	for _, command := range [][]string{{"/usr/bin/curl", "-u", "bob:hunter2"}, {"curl", "--token", "yyy"}} {
+		assert.Equal(t, start+"curl", (&job{command: command}).label(), "arguments are shown on request only")
+	}
+	long := (&job{arguments: true, command: []string{strings.Repeat("ü", 300)}}).label()
+	assert.LessOrEqual(t, len(long), maxLabel)
+	assert.Greater(t, len(long), maxLabel-4)
+	assert.True(t, strings.HasSuffix(long, "ü..."), long)
+	assert.Equal(t, "me", (&job{owner: "me", command: []string{"x"}}).label())
+}

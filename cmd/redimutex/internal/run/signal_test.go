@@ -1,0 +1,161 @@
+//go:build unix
+
+package run
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
+// endless is the end of a script that goes on until a signal or its trap ends it.
+const endless = `echo ready; while :; do sleep 0.02; done`
+
+func TestSignalsArePassedOnToTheCommand(t *testing.T) {
+	s := redistest.Start(t)
+	for name, number := range map[string]syscall.Signal{
+		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
+		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := clitest.Launch(t, s, "run", name, "--", "sh", "-c", `trap "echo caught; exit 42" `+name+"; "+endless)
+			p.Says("ready")
+			p.Signal(number)
+			assert.Equal(t, 42, p.Status())
+			assert.Equal(t, "ready\ncaught\n", p.Out())
+			assert.Empty(t, p.Notes())
+			assert.NotContains(t, s.Keys(), name)
+		})
+	}
+}
+
+func TestSignalsReachTheWholeGroup(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"echo ready; wait")
+	p.Says("ready")
+	p.Signal(syscall.SIGTERM)
+	assert.Equal(t, 143, p.Status())
+	for _, pid := range p.Printed() {
+		redistest.Wait(t, "the end of the process in the background", func() bool { return clitest.Gone(pid) })
+	}
+}
+
+func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
+	s := redistest.Start(t)
+	for _, number := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		t.Run(number.String(), func(t *testing.T) {
+			t.Parallel()
+			key := number.String()
+			s.Do("SET", key, "somebody else")
+			p := clitest.Launch(t, s, "run", key, "--", "echo", "ran")
+			p.Warns("waiting for")
+			p.Signal(number)
+			assert.Equal(t, 128+int(number), p.Status())
+			assert.Empty(t, p.Out())
+			assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), "nothing but that it waits")
+			assert.Equal(t, "somebody else", s.Get(key))
+			s.Do("DEL", key)
+			assert.NotContains(t, s.Keys(), key)
+		})
+	}
+}
+
+// The try that is under way when the signal comes is executed by the server later, or not at all.
+func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
+	s := redistest.Real(t)
+	for round := range 5 {
+		key := fmt.Sprintf("job %d", round)
+		s.Do("SET", key, "somebody else")
+		p := clitest.Launch(t, s, "run", "-ttl", "5", key, "--", "echo", "ran")
+		p.Warns("waiting for")
+		s.Do("DEL", key)
+		s.Pause()
+		p.Signal(syscall.SIGTERM)
+		status := p.Status()
+		s.Resume()
+		if status == 0 {
+			continue // it had the lock before the signal, and ran
+		}
+		assert.Equal(t, 143, status)
+		assert.Empty(t, p.Out())
+	}
+	assert.NotContains(t, strings.Join(s.Keys(), ", "), "job")
+}
+
+func TestOtherSignalsDoNotEndTheWait(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
+	p.Warns("waiting for")
+	for _, number := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT} {
+		p.Signal(number)
+	}
+	s.Do("DEL", "job")
+	assert.Equal(t, 0, p.Status())
+	assert.Equal(t, "ran\n", p.Out())
+}
+
+// nohup works by having its command ignore HUP.
+func TestSignalThatOurParentIgnoresStaysIgnored(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Prepare(t, s, "run", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
+	p.Cmd = wrapped(p.Cmd, `trap "" HUP; exec "$@"`)
+	p.Start()
+	p.Says("ready")
+	p.Signal(syscall.SIGHUP)
+	p.Signal(syscall.SIGUSR1)
+	assert.Equal(t, 42, p.Status())
+}
+
+// wrapped runs a command by a script.
+func wrapped(c *exec.Cmd, script string) *exec.Cmd {
+	w := exec.Command("sh", append([]string{"-c", script, "sh"}, c.Args...)...)
+	w.Env, w.Stdout, w.Stderr, w.SysProcAttr = c.Env, c.Stdout, c.Stderr, c.SysProcAttr
+	return w
+}
+
+func TestCommandDiesWithUsOnLinux(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills the command when redimutex is killed")
+	}
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", `echo "[$$]"; `+endless)
+	p.Says("ready")
+	p.Signal(syscall.SIGKILL)
+	p.Status()
+	for _, pid := range p.Printed() {
+		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(pid) })
+	}
+	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
+}
+
+func TestStoppedCommandKeepsTheLock(t *testing.T) {
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
+	p.Says("ready")
+	pid := p.Printed()[0]
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	token := s.Get("job")
+	renewed := time.Now().Add(2 * time.Second)
+	redistest.Wait(t, "two times the TTL", func() bool { return time.Now().After(renewed) })
+	assert.Equal(t, token, s.Get("job"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	p.Signal(syscall.SIGUSR1)
+	assert.Equal(t, 42, p.Status())
+}

@@ -1,0 +1,68 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/redimutex/redimutex"
+)
+
+// Connect opens a connection to each server, which the pools then keep. The first one may take
+// longer than a command should. It fails if there is no majority.
+func (s Set) Connect(ctx context.Context) error {
+	answers := make(chan redimutex.NodeError, len(s))
+	for i, n := range s {
+		go func() { answers <- redimutex.NodeError{Node: i, Err: n.Dial(ctx)} }()
+	}
+	var errs []error
+	for reached := 0; reached <= len(s)/2; {
+		e := <-answers
+		if e.Err == nil {
+			reached++
+			continue
+		}
+		if errs = append(errs, e); TooMany(len(errs), len(s)) && reached+len(errs) == len(s) {
+			return errors.Join(errs...)
+		}
+	}
+	return nil
+}
+
+// Dial opens a connection to the server, which the pool then keeps. It ends with ctx, also where a
+// server accepts connections and says nothing.
+func (n Node) Dial(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		c, err := n.Pool.GetContext(ctx)
+		if err == nil {
+			err = c.Close()
+		}
+		done <- n.dialled(err)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return n.dialled(ErrSilent)
+	}
+}
+
+// What servers that say nothing get instead of their words.
+var (
+	ErrSilent    = errors.New("no answer in time")
+	ErrHandshake = errors.New("no answer to the TLS handshake: there is no TLS at this port, or the server hangs")
+)
+
+// dialled says of an error of dialling what TLS may have to do with it.
+func (n Node) dialled(err error) error {
+	var op *net.OpError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case err == nil || !n.TLS:
+	case errors.As(err, &op) && op.Op == "dial": // there is not even a connection
+	case errors.Is(err, ErrSilent), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return ErrHandshake
+	}
+	return err
+}

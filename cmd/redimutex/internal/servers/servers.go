@@ -1,0 +1,207 @@
+// Package servers finds the servers that a verb is to use, connects to them, and says in words why they
+// fail. No password leaves it.
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	neturl "net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// URLs is the flag -redis, which may be repeated. It takes everything, because the flag package
+// would repeat in its error what it does not take, password and all.
+type URLs []string
+
+func (u *URLs) String() string { return "" }
+
+// Set implements flag.Value.
+func (u *URLs) Set(s string) error {
+	*u = append(*u, s)
+	return nil
+}
+
+// Flag declares -redis. text is what a verb has to say of it besides.
+func Flag(u *URLs, text string) *cli.Flag {
+	return &cli.Flag{Names: []string{"redis"}, Arg: "URL", Value: u, Text: `The server; repeat it for Redlock. ` + text + `
+		-redis @FILE reads the URLs from a file. Default: $REDIMUTEX_URL (several with commas or spaces, or
+		@FILE), else $REDIS_URL, else redis://127.0.0.1:6379`}
+}
+
+// The variables that name the servers.
+const (
+	EnvURL     = "REDIMUTEX_URL"
+	EnvAppURL  = "REDIS_URL"
+	defaultURL = "redis://127.0.0.1:6379"
+)
+
+// A Node is one server: its pool, and its address as it may be shown.
+type Node struct {
+	Address string
+	Pool    *redis.Pool
+	Private bool // nobody can listen on the way: TLS, or a connection within this machine
+	TLS     bool
+	child   string // how a command that we run finds it; it has no password
+}
+
+// A Set is one server, or several independent ones for Redlock.
+type Set []Node
+
+// NodeTimeout is that of the library for a TTL.
+func NodeTimeout(ttl time.Duration) time.Duration { return max(ttl/20, 50*time.Millisecond) }
+
+// Verbs that have no TTL of their own use what the library has by default.
+const (
+	DialTimeout  = 5 * time.Second        // for the first connection to a server
+	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
+	slowTimeout  = 3 * time.Second        // nobody should have to wait longer for TLS or AUTH to fail, whatever the TTL
+	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
+)
+
+// Find returns the servers of -redis, or else of the environment, or else the one on this
+// machine. node is the node timeout; TLS and AUTH may take as long.
+func Find(given URLs, node time.Duration) (Set, error) {
+	source := "-redis"
+	if len(given) == 0 {
+		for _, source = range []string{EnvURL, EnvAppURL} {
+			if given = split(os.Getenv(source)); len(given) > 0 {
+				break
+			}
+		}
+	}
+	if len(given) == 0 {
+		given = URLs{defaultURL}
+	}
+	var nodes Set
+	for _, raw := range given {
+		list, file := []string{raw}, ""
+		if name, ok := strings.CutPrefix(raw, "@"); ok {
+			var err error
+			if list, err = readURLs(name); err != nil {
+				return nil, cli.Usagef("%s: %w", source, err)
+			}
+			file = reference(name)
+		}
+		for _, raw := range list {
+			n, err := newNode(raw, min(max(node, QuickTimeout), slowTimeout))
+			if err != nil {
+				return nil, cli.Usagef("%s: %s", source, strings.TrimPrefix(err.Error(), "redimutex: "))
+			}
+			if file != "" {
+				n.child = file
+			}
+			for _, other := range nodes {
+				if other.Address == n.Address {
+					return nil, cli.Usagef("%s: %s is named twice; Redlock needs independent servers", source, n.Address)
+				}
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+// Child is the list of URLs for a command that we run: a redimutex inside it finds the same servers. A
+// password comes along only as the name of the file that it is in; without one, such a server refuses
+// the command loudly, while no list at all would have it lock on another server in silence.
+func (s Set) Child() string {
+	var list []string
+	for i, n := range s {
+		if i == 0 || n.child != s[i-1].child {
+			list = append(list, n.child)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// reference is the file as a list may name it from any folder; "" if its name would break the list.
+func reference(name string) string {
+	path, err := filepath.Abs(name)
+	if err != nil || len(split(path)) != 1 || split(path)[0] != path {
+		return ""
+	}
+	return "@" + path
+}
+
+// split takes a list of URLs apart. A comma or space that belongs to a password is percent-encoded.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+}
+
+// readURLs returns the URLs in a file, without the lines that begin with #.
+func readURLs(name string) ([]string, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			list = append(list, split(line)...)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("there is no URL in the file %s", name)
+	}
+	return list, nil
+}
+
+func newNode(raw string, patience time.Duration) (Node, error) {
+	pool, err := redimutex.NewPool(raw, redis.DialTLSHandshakeTimeout(patience),
+		redis.DialReadTimeout(patience), redis.DialWriteTimeout(patience))
+	if err != nil {
+		return Node{}, err
+	}
+	u, err := neturl.Parse(raw)
+	if err != nil { // NewPool has parsed it before
+		return Node{}, errors.New("the Redis URL is not valid")
+	}
+	n := Node{Pool: pool, TLS: u.Scheme == "rediss"}
+	u.User = nil
+	n.child = u.String()
+	if u.Scheme == "unix" {
+		n.Address, n.Private = u.Path, true
+		return n, nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = "6379"
+	}
+	n.Address = net.JoinHostPort(u.Hostname(), port)
+	n.Private = n.TLS || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	return n, nil
+}
+
+// Pools returns the pools of the servers.
+func (s Set) Pools() []redimutex.Pool {
+	pools := make([]redimutex.Pool, len(s))
+	for i, n := range s {
+		pools[i] = n.Pool
+	}
+	return pools
+}
+
+// Close closes the connections that are idle.
+func (s Set) Close() {
+	for _, n := range s {
+		n.Pool.Close() //nolint:errcheck // it always returns nil
+	}
+}
+
+// Addresses are those of all servers.
+func (s Set) Addresses() string {
+	all := make([]string, len(s))
+	for i, n := range s {
+		all[i] = n.Address
+	}
+	return strings.Join(all, ", ")
+}

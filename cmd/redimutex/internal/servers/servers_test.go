@@ -1,0 +1,105 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+)
+
+func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
+	for _, raw := range clitest.MalformedURLs {
+		before, after, _ := strings.Cut(raw, "hunter2")
+		f.Add(before, after)
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if raw := before + "hunter2" + after; !strings.HasPrefix(raw, "@") {
+			if _, err := Find(URLs{raw}, QuickTimeout); err != nil && strings.Contains(err.Error(), "hunter2") &&
+				!strings.Contains(err.Error(), "is named twice") {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+		if nodes, err := Find(URLs{"redis://:hunter2@host", before + "hunter2@" + after}, QuickTimeout); err == nil && strings.Contains(nodes.Child(), "hunter2@") {
+			t.Errorf("%q and %q leave %q", before, after, nodes.Child())
+		}
+	})
+}
+
+func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "urls")
+	require.NoError(t, os.WriteFile(file, []byte("# three\nredis://f1\n\n redis://f2, redis://f3:7000\n"), 0o600))
+	for name, c := range map[string]struct {
+		flags        URLs
+		ours, theirs string
+		want         string
+	}{
+		"nothing":        {nil, "", "", "127.0.0.1:6379"},
+		"theirs":         {nil, "", "redis://app", "app:6379"},
+		"ours":           {nil, "redis://a", "redis://app", "a:6379"},
+		"ours is a list": {nil, "redis://a,rediss://b:1 redis://[::1]", "", "a:6379, b:1, [::1]:6379"},
+		"ours is a file": {nil, "@" + file, "", "f1:6379, f2:6379, f3:7000"},
+		"flags":          {URLs{"redis://x/1", "unix:///y?db=2"}, "redis://a", "redis://app", "x:6379, /y"},
+		"flag is a file": {URLs{"@" + file}, "redis://a", "", "f1:6379, f2:6379, f3:7000"},
+	} {
+		t.Setenv(EnvURL, c.ours)
+		t.Setenv(EnvAppURL, c.theirs)
+		nodes, err := Find(c.flags, QuickTimeout)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, nodes.Addresses(), name)
+	}
+}
+
+func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
+	for want, given := range map[string]URLs{
+		"127.0.0.1:7000 is named twice": {"redis://127.0.0.1:7000", "redis://127.0.0.1:7000/1"},
+		"no URL in the file":            {"@" + empty},
+		"no such file":                  {"@" + empty + "-missing"},
+	} {
+		_, err := Find(given, QuickTimeout)
+		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, "-redis")
+	}
+	t.Setenv(EnvURL, "nonsense")
+	_, err := Find(nil, QuickTimeout)
+	assert.ErrorContains(t, err, EnvURL)
+}
+
+func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"ERR invalid expire time in 'set' command script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:20.":                   "ERR invalid expire time in 'set' command",
+		"OOM command not allowed when used memory > 'maxmemory'. script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:1.":     "OOM command not allowed when used memory > 'maxmemory'.",
+		"ERR Error running script (call to f_2fd4e1c67a2d28fced849ee1bb76e7391b93eb12): @user_script:9: @user_script: 9: -OOM not allowed": "OOM not allowed",
+		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
+	} {
+		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))
+	}
+}
+
+func TestTLSToAPlainPortIsNamedSoon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // as silent as a Redis that waits for the end of a line
+	require.NoError(t, err)
+	defer l.Close()
+	nodes, err := Find(URLs{"rediss://" + l.Addr().String()}, QuickTimeout)
+	require.NoError(t, err)
+	defer nodes.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), DialTimeout)
+	defer cancel()
+	began := time.Now()
+	err = nodes.Connect(ctx)
+	assert.Less(t, time.Since(began), 3*time.Second, "the node timeout is 500 ms")
+	assert.Contains(t, nodes.Explain(err), "no answer to the TLS handshake: there is no TLS at this port")
+	assert.Contains(t, nodes.Explain(err), "redis:// is for servers without TLS")
+}

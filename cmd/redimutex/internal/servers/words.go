@@ -1,0 +1,107 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// Explain says in one sentence which servers failed and why, and what to do about it.
+func (s Set) Explain(err error) string {
+	hint := ""
+	for _, n := range NodeErrors(err) {
+		hint = advice(n.Err)
+	}
+	return cli.Printable(s.Failures(err) + hint)
+}
+
+// Failures says which servers failed and why.
+func (s Set) Failures(err error) string {
+	var words []string
+	for _, n := range NodeErrors(err) {
+		words = append(words, s[n.Node].Address+": "+Words(n.Err))
+	}
+	if len(words) == 0 {
+		words = append(words, s.Addresses()+": "+strings.TrimPrefix(err.Error(), "redimutex: "))
+	}
+	return strings.Join(words, "; ")
+}
+
+// Words is what an error of a server says, for people.
+func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
+
+// advice says what to do about the error of a server.
+func advice(err error) string {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		if errors.Is(err, ErrHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
+			return " (redis:// is for servers without TLS)"
+		}
+		return " (does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another)"
+	}
+	code, _, _ := strings.Cut(string(said), " ")
+	switch code {
+	case "NOAUTH", "WRONGPASS":
+		return " (give user and password as in redis://user:password@host, by " + EnvURL + " or -redis @FILE)"
+	case "WRONGTYPE":
+		return " (something that is not a lock has the name of this KEY)"
+	case "MOVED":
+		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
+	}
+	if strings.Contains(string(said), "number of arguments for 'auth'") {
+		return " (a server before Redis 6 knows no users: write redis://:password@host)"
+	}
+	return ""
+}
+
+// What servers add to their words when a script fails: where in it, which helps nobody. Before
+// Redis 7 it stands in front.
+var (
+	scriptBehind = regexp.MustCompile(`,? ?script: [0-9a-f]{40}, on @\S+`)
+	scriptBefore = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*-?`)
+)
+
+// Shortened takes out of an error what is shown already, or what nobody needs to know.
+func Shortened(err error) error {
+	var timeout interface{ Timeout() bool }
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return ErrSilent
+	}
+	var said redis.Error
+	if errors.As(err, &said) {
+		words := scriptBefore.ReplaceAllString(string(said), "")
+		return redis.Error(strings.TrimSpace(scriptBehind.ReplaceAllString(words, "")))
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// NodeErrors returns all NodeErrors in the tree of err.
+func NodeErrors(err error) []redimutex.NodeError {
+	switch e := err.(type) { //nolint:errorlint // we walk the tree ourselves
+	case redimutex.NodeError:
+		return []redimutex.NodeError{e}
+	case interface{ Unwrap() []error }:
+		var all []redimutex.NodeError
+		for _, err := range e.Unwrap() {
+			all = append(all, NodeErrors(err)...)
+		}
+		return all
+	case interface{ Unwrap() error }:
+		return NodeErrors(e.Unwrap())
+	}
+	return nil
+}
+
+// TooMany reports whether so many servers of n failed that the others are no majority.
+func TooMany(failed, n int) bool { return failed > (n-1)/2 }

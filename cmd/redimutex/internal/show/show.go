@@ -1,0 +1,83 @@
+// Package show is the verb that shows who holds a lock.
+package show
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+const exitFree = 1
+
+// Command declares the verb.
+func Command() *cli.Command {
+	var given servers.URLs
+	var asJSON bool
+	return &cli.Command{
+		Name: "show", Summary: "show who holds a lock",
+		Args: "KEY", Keys: 1,
+		About: []cli.Block{cli.Para(`Shows who holds the lock KEY, since when, for how long if it is not renewed, and
+			who waits. It changes nothing. It does not show the token of the holder, because a token is all
+			that somebody needs to release the lock.`)},
+		Flags: []*cli.Flag{
+			servers.Flag(&given, ""),
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, owner ("" if unknown),
+				foreign (the token is of another library), ttl_ms (-1: the key never expires), age_ms (-1:
+				unknown), fence (0: none is known), waiting, queue (a list with owner, waiting_ms and listening of
+				each, null if unknown; the first 100), queue_looked_ms (since a waiter last looked; -1:
+				unknown), agree (how many servers have the same holder), unsure (it may be held: the servers
+				that did not answer would decide), and servers, a list with address, the same, and error of each.`},
+		},
+		Notes: []cli.Section{
+			{Blocks: []cli.Block{
+				cli.Para("With several servers a lock is held if a majority has the same holder. The view of each server follows."),
+				cli.Sub("age", `Known if locks of this KEY are taken with fencing, as redimutex run does: the fence tells
+					it. If some are and some are not, it may be the age of an earlier hold.`),
+				cli.Sub("waiting", `Those that wait with -queue or WithQueue, in order. A waiter that polls leaves no trace on
+					the server.`),
+			}},
+			{Title: "EXAMPLES", Blocks: []cli.Block{
+				cli.Example("", "redimutex show nightly-backup"),
+				cli.Example("Wait until it is free, without taking it:", "while redimutex show nightly-backup; do sleep 1; done"),
+			}},
+			cli.Ends(cli.Item("0", "held"), cli.Item("1", "free"), cli.Item("2", "wrong usage"),
+				cli.Item("69", `too few servers can be reached, and stderr says why; or they disagree so that those
+					that did not answer would decide`), cli.WriteFails),
+		},
+		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+			key, err := cli.OneKey(in.Words)
+			if err != nil {
+				return 0, err
+			}
+			nodes, err := servers.Find(given, servers.QuickTimeout)
+			if err != nil {
+				return 0, err
+			}
+			defer nodes.Close()
+			return show(t, nodes, key, asJSON), nil
+		},
+	}
+}
+
+func show(t *cli.Terminal, nodes servers.Set, key string, asJSON bool) int {
+	r, err := sight.Look(context.Background(), nodes, key)
+	if err != nil {
+		fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
+		return cli.Unavailable
+	}
+	if asJSON {
+		cli.PrintJSON(t.Out, r)
+	} else {
+		r.Print(t.Out)
+	}
+	switch {
+	case r.Held:
+		return cli.OK
+	case r.Unsure:
+		return cli.Unavailable
+	}
+	return exitFree
+}

@@ -1,0 +1,130 @@
+package show
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
+	s := redistest.Start(t)
+	status, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
+	assert.Equal(t, exitFree, status)
+	assert.Equal(t, "job: free\n", out)
+	assert.Empty(t, stderr)
+
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1 pid 7: backup"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
+	m.Lock()
+	defer m.Unlock()
+	status, out, _ = clitest.Call("show", "job", "-redis", s.URL())
+	assert.Equal(t, cli.OK, status)
+	assert.Regexp(t, `^job: held by web-1 pid 7: backup, age [0-9.ms]+, for another [0-9.ms]+, fence \d+\n$`, out)
+	uuid, _, _ := strings.Cut(m.Lease().Token(), " ")
+	assert.NotContains(t, out, uuid)
+
+	status, out, _ = clitest.Call("show", "-json", "-redis", s.URL(), "job")
+	assert.Equal(t, cli.OK, status)
+	assert.NotContains(t, out, uuid)
+	var v sight.Lock
+	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	assert.True(t, v.Held)
+	assert.Equal(t, "web-1 pid 7: backup", v.Owner)
+	assert.Equal(t, m.Lease().Fence(), v.Fence)
+	assert.Positive(t, v.TTL)
+	require.Len(t, v.Servers, 1)
+	assert.Equal(t, s.Addr(), v.Servers[0].Address)
+}
+
+func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", "secret-token of somebody")
+	for _, args := range [][]string{{"show", "job"}, {"show", "-json", "job"}} {
+		status, out, _ := clitest.Call(append(args, "-redis", s.URL())...)
+		assert.Equal(t, cli.OK, status)
+		assert.NotContains(t, out, "secret")
+	}
+	_, out, _ := clitest.Call("show", "job", "-redis", s.URL())
+	assert.Equal(t, "job: held by an unknown owner of another library, with a key that never expires, age unknown\n", out)
+}
+
+func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
+	m.Lock()
+	defer m.Unlock()
+	clitest.Enqueue(t, s, "job", "db-1 import\x1b[2J", false)
+	clitest.Enqueue(t, s, "job", "db-2", true)
+	_, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `^job: held by web-1, age [0-9.]+m?s, for another [0-9.m]+s, fence \d+, 2 waiting in the queue
+  1\. db-1 import \[2J, for [0-9.]+m?s
+  2\. db-2, for [0-9.]+m?s, does not listen: dead, or connecting again
+$`, out)
+
+	_, out, _ = clitest.Call("show", "-json", "-redis", s.URL(), "job")
+	var v sight.Lock
+	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	assert.GreaterOrEqual(t, v.Age, int64(0))
+	assert.Equal(t, 1, v.Agree)
+	assert.Equal(t, 2, v.Waiting)
+	require.Len(t, v.Queue, 2)
+	assert.Equal(t, "db-2", v.Queue[1].Owner)
+	assert.True(t, *v.Queue[0].Listening)
+	assert.False(t, *v.Queue[1].Listening)
+	assert.NotContains(t, out, "channel")
+}
+
+func TestShowTellsWhenTheAgeIsUnknown(t *testing.T) {
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"))
+	m.Lock()
+	defer m.Unlock()
+	_, out, _ := clitest.Call("show", "-redis", s.URL(), "job")
+	assert.Contains(t, out, "held by web-1, age unknown, for another ")
+	_, out, _ = clitest.Call("show", "-json", "-redis", s.URL(), "job")
+	assert.Contains(t, out, `"age_ms":-1`)
+}
+
+func TestShowTellsWhichServersDisagree(t *testing.T) {
+	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
+	flags := []string{"-redis", a.URL(), "-redis", b.URL(), "-redis", c.URL()}
+	token := uuid.NewString() + " web-1"
+	a.Do("SET", "job", token, "PX", 60000)
+	status, out, _ := clitest.Call(append([]string{"show", "job"}, flags...)...)
+	assert.Equal(t, exitFree, status)
+	assert.Contains(t, out, "job: free\n  1 of 3 servers have a holder, which is no majority: ")
+	assert.Contains(t, out, a.Addr()+": held by web-1")
+	assert.Contains(t, out, b.Addr()+": free")
+
+	c.Kill() // it may have known the holder, too
+	status, out, _ = clitest.Call(append([]string{"show", "job"}, flags...)...)
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, out, "job: perhaps held: ")
+
+	b.Do("SET", "job", token, "PX", 60000)
+	status, out, _ = clitest.Call(append([]string{"show", "-json", "job"}, flags...)...)
+	assert.Equal(t, cli.OK, status)
+	var v sight.Lock
+	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	assert.True(t, v.Held)
+	assert.Equal(t, 2, v.Agree)
+	assert.NotEmpty(t, v.Servers[2].Error)
+
+	b.Kill()
+	status, out, stderr := clitest.Call(append([]string{"show", "job"}, flags...)...)
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Empty(t, out)
+	assert.Contains(t, stderr, b.Addr())
+	assert.Contains(t, stderr, c.Addr())
+}

@@ -1,0 +1,106 @@
+package sight
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// String is the lock in words.
+func (s Sight) String() string {
+	var words []string
+	if s.Held {
+		owner := s.Owner
+		if s.Foreign {
+			owner = "an unknown owner of another library"
+		}
+		words = append(words, cli.HeldBy(owner, time.Duration(s.TTL)))
+		age := "unknown"
+		if s.Age >= 0 {
+			age = cli.Brief(time.Duration(s.Age) * time.Millisecond).String()
+		}
+		words = append(words, "age "+age)
+		if s.TTL >= 0 {
+			words = append(words, fmt.Sprintf("for another %v", cli.Brief(time.Duration(s.TTL)*time.Millisecond)))
+		}
+		if s.Fence > 0 {
+			words = append(words, fmt.Sprintf("fence %d", s.Fence))
+		}
+	} else {
+		words = append(words, "free")
+	}
+	if s.Waiting > 0 {
+		words = append(words, fmt.Sprintf("%d waiting in the queue", s.Waiting))
+	}
+	return strings.Join(words, ", ")
+}
+
+// Print shows the lock to people.
+func (r *Lock) Print(w io.Writer) {
+	what := r.Sight.String()
+	if r.Unsure {
+		what = "perhaps held: the servers that did not answer would decide"
+	}
+	fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Key), what)
+	for i, q := range r.Queue {
+		fmt.Fprintf(w, "  %d. %s\n", i+1, q)
+	}
+	if more := r.Waiting - len(r.Queue); more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+	if looked := time.Duration(r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
+		fmt.Fprintf(w, "  nobody in the queue has looked at the lock for %v: they hang or are dead\n", cli.Brief(looked))
+	}
+	if len(r.Servers) == 1 {
+		return
+	}
+	if !r.Held && !r.Unsure && r.Agree > 0 {
+		fmt.Fprintf(w, "  %d of %d servers have a holder, which is no majority: the lock is being taken or given up, or was lost\n", r.Agree, len(r.Servers))
+	}
+	for _, s := range r.Servers {
+		what := s.Sight.String()
+		if s.Error != "" {
+			what = s.Error
+		}
+		fmt.Fprintf(w, "  %s: %s\n", s.Address, what)
+	}
+}
+
+// silentQueue is after how long waiters are suspected that look once a second when they live.
+const silentQueue = 5 * time.Second
+
+func (q Waiter) String() string {
+	s := q.Owner
+	if s == "" {
+		s = "an unknown owner"
+	}
+	if q.Since >= 0 {
+		s += fmt.Sprintf(", for %v", cli.Brief(time.Duration(q.Since)*time.Millisecond))
+	}
+	if q.Listening != nil && !*q.Listening {
+		s += ", does not listen: dead, or connecting again"
+	}
+	return s
+}
+
+// Holder is how the holder is called.
+func (s Sight) Holder() string {
+	switch {
+	case s.Owner != "":
+		return s.Owner
+	case s.Foreign:
+		return "an unknown owner of another library"
+	}
+	return "an unknown owner"
+}
+
+// InWords is the state in a few words.
+func (s Sight) InWords() string {
+	if s.Held {
+		return "held by " + s.Holder()
+	}
+	return "free"
+}

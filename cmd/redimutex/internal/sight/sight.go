@@ -1,0 +1,236 @@
+// Package sight is what several servers together say about a lock, for the verbs that look.
+package sight
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Sight is what is known about a lock, by one server or by all of them together.
+type Sight struct {
+	Held    bool   `json:"held"`
+	Owner   string `json:"owner"`
+	Foreign bool   `json:"foreign"`
+	TTL     int64  `json:"ttl_ms"`
+	Age     int64  `json:"age_ms"`
+	Fence   int64  `json:"fence"`
+	Waiting int    `json:"waiting"`
+}
+
+// A Server is what one of them says.
+type Server struct {
+	Address string `json:"address"`
+	Sight
+	Error string `json:"error,omitempty"`
+}
+
+// A Waiter is one in the queue.
+type Waiter struct {
+	Owner     string `json:"owner"`
+	Since     int64  `json:"waiting_ms"`
+	Listening *bool  `json:"listening"` // nil if unknown
+}
+
+// A Lock is what all servers say.
+type Lock struct {
+	Key string `json:"key"`
+	Sight
+	Agree   int      `json:"agree"`  // how many servers have the same holder, at most
+	Unsure  bool     `json:"unsure"` // not held, unless those who did not answer say so
+	Queue   []Waiter `json:"queue"`
+	Looked  int64    `json:"queue_looked_ms"`
+	Servers []Server `json:"servers"`
+
+	Views []inspect.View `json:"-"` // with the tokens, which nobody else gets to see
+	errs  []error        // of the servers that can't say anything
+}
+
+// Look asks all servers at once about one lock and its first hundred waiters. It fails if there is no
+// majority that answers.
+func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
+	all, err := LookAll(ctx, nodes, []string{key}, 100)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], all[0].Failure()
+}
+
+// LookAll looks at many locks and so many of their waiters. It fails if there is no majority of
+// servers that answers; what concerns one key alone is the failure of its Lock. It takes one look's time
+// once there are connections.
+func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int) ([]*Lock, error) {
+	type answer struct {
+		node  int
+		views []inspect.View
+		err   error
+	}
+	answers := make(chan answer, len(nodes))
+	for i, n := range nodes {
+		go func() {
+			views, err := LookAt(ctx, n, server.New(n.Pool), keys, waiters)
+			answers <- answer{i, views, err}
+		}()
+	}
+	all := make([]*Lock, len(keys))
+	for i, key := range keys {
+		all[i] = New(key, len(nodes))
+	}
+	errs := []error{redimutex.ErrUnavailable}
+	for range nodes {
+		a := <-answers
+		if a.err != nil {
+			errs = append(errs, redimutex.NodeError{Node: a.node, Err: a.err})
+		}
+		for i, r := range all {
+			v := inspect.View{Err: a.err}
+			if a.err == nil {
+				v = a.views[i]
+			}
+			r.Take(a.node, nodes[a.node].Address, v)
+		}
+	}
+	if servers.TooMany(len(errs)-1, len(nodes)) {
+		return nil, errors.Join(errs...)
+	}
+	for _, r := range all {
+		r.Conclude()
+	}
+	return all, nil
+}
+
+// LookAt looks at locks on one server. It may take longer to connect than for the look itself.
+func LookAt(ctx context.Context, n servers.Node, s *server.Server, keys []string, waiters int) ([]inspect.View, error) {
+	dialling, cancel := context.WithTimeout(ctx, servers.DialTimeout)
+	defer cancel()
+	if err := n.Dial(dialling); err != nil {
+		return nil, err
+	}
+	return inspect.Look(ctx, s, keys, waiters, servers.LookTimeout)
+}
+
+// New returns a Lock about which no server has said anything yet.
+func New(key string, nodes int) *Lock {
+	return &Lock{Key: key, Servers: make([]Server, nodes), Views: make([]inspect.View, nodes)}
+}
+
+// Take notes what one server says.
+func (r *Lock) Take(node int, address string, v inspect.View) {
+	s := &r.Servers[node]
+	s.Address = address
+	if v.Err != nil {
+		s.Error = servers.Words(v.Err)
+		r.errs = append(r.errs, redimutex.NodeError{Node: node, Err: v.Err})
+		v = inspect.View{}
+	}
+	r.Views[node], s.Sight = v, See(v)
+}
+
+// Failure returns why too few servers can say something about this key, or nil.
+func (r *Lock) Failure() error {
+	if !servers.TooMany(len(r.errs), len(r.Views)) {
+		return nil
+	}
+	return errors.Join(append([]error{redimutex.ErrUnavailable}, r.errs...)...)
+}
+
+// Conclude makes one picture of what all servers have said. The order of the queue is that of the
+// server where it is longest.
+func (r *Lock) Conclude() {
+	r.Sight = Majority(r.Views)
+	_, r.Agree = Prevailing(r.Views)
+	r.Unsure = !r.Held && r.Agree > 0 && !servers.TooMany(len(r.Views)-r.Agree-len(r.errs), len(r.Views))
+	longest := inspect.View{}
+	for _, v := range r.Views {
+		if v.Waiting > longest.Waiting {
+			longest = v
+		}
+	}
+	r.Looked = inMillis(longest.Looked)
+	r.Queue = make([]Waiter, 0, len(longest.Queue))
+	for _, w := range longest.Queue {
+		s := Waiter{Owner: cli.Printable(w.Owner), Since: inMillis(w.Since)}
+		if w.Presence != inspect.PresenceUnknown {
+			listens := w.Presence == inspect.Listening
+			s.Listening = &listens
+		}
+		r.Queue = append(r.Queue, s)
+	}
+}
+
+// See leaves the token out of a view.
+func See(v inspect.View) Sight {
+	left := v.Left.Milliseconds()
+	if v.Left < 0 {
+		left = -1
+	}
+	foreign := v.Held && inspect.KindOf(v.Holder) != inspect.Ours
+	return Sight{v.Held, cli.Printable(server.Owner(v.Holder)), foreign, left, inMillis(v.Age), v.Fence, v.Waiting}
+}
+
+// inMillis is a time as JSON has it: -1 if it is unknown, which is 0 in a View.
+func inMillis(d time.Duration) int64 {
+	if d <= 0 {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
+// Prevailing returns the view of the holder that most servers have, and how many they are; 0 if
+// the lock is free on all of them.
+func Prevailing(views []inspect.View) (most inspect.View, servers int) {
+	for _, v := range views {
+		same := 0
+		for _, other := range views {
+			if v.Held && other.Held && other.Holder == v.Holder {
+				same++
+			}
+		}
+		if same > servers {
+			most, servers = v, same
+		}
+	}
+	return most, servers
+}
+
+// Majority is what the servers say together. The lock lasts as long as a majority of them has it, and
+// is as old as the server says that gave it last.
+func Majority(views []inspect.View) Sight {
+	all := Sight{Age: -1}
+	for _, v := range views {
+		all.Fence = max(all.Fence, v.Fence)
+		all.Waiting = max(all.Waiting, v.Waiting)
+	}
+	need := len(views)/2 + 1
+	most, servers := Prevailing(views)
+	if servers < need {
+		return all
+	}
+	fence, waiting, age := all.Fence, all.Waiting, int64(-1)
+	for _, v := range views {
+		if !v.Held || v.Holder != most.Holder {
+			continue
+		}
+		longer := 0
+		for _, other := range views {
+			if other.Held && other.Holder == v.Holder && (other.Left < 0 || v.Left >= 0 && other.Left >= v.Left) {
+				longer++
+			}
+		}
+		s := See(v)
+		if s.Age >= 0 && (age < 0 || s.Age < age) {
+			age = s.Age
+		}
+		if longer >= need && (!all.Held || s.TTL < 0 || all.TTL >= 0 && s.TTL > all.TTL) {
+			all = s
+		}
+	}
+	all.Fence, all.Waiting, all.Age = fence, waiting, age
+	return all
+}

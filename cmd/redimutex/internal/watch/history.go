@@ -1,0 +1,214 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+// A happening is what must have happened to a lock between two looks.
+type happening struct {
+	Kind  string `json:"event"`
+	Owner string `json:"owner"` // who holds it now
+	From  string `json:"from"`  // who held it before
+
+	at   time.Time
+	text string
+}
+
+// What can happen; the help says how each is told.
+const (
+	firstHeld  = "held"
+	firstFree  = "free"
+	acquired   = "acquired"
+	handedOver = "handed over"
+	released   = "released"
+	expired    = "expired"
+	vanished   = "gone"
+	cameWent   = "came, went"
+	unreadable = "unreadable"
+)
+
+const (
+	rateWindow  = 10 * time.Second
+	keptEvents  = 5
+	clockMargin = 5 * time.Millisecond // a TTL is told in milliseconds, and a look takes time as well
+)
+
+// A history is what has been seen of one lock. The times of looks are given, so that it can be tried
+// without waiting.
+type history struct {
+	lock   *sight.Lock // the last look, also if it failed
+	token  string      // of the holder at the last look that did not; "" if there was none
+	last   sight.Sight // what that look saw
+	fences []int64     // the last one of each server
+	seen   time.Time   // when that was; zero before the first
+	broken bool        // a look has failed since
+	error  string      // why the last look failed, or ""
+
+	began time.Time     // the first look
+	since time.Time     // the first look that saw it as it is
+	prior time.Time     // the look before, which saw it otherwise; zero if there was none
+	scale time.Duration // the longest time that was seen to be left of this hold
+
+	handovers []time.Time // in the last rateWindow
+	events    []happening // the last ones, oldest first
+}
+
+// look takes in what a survey says, and returns what has happened since the one before.
+func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []happening) {
+	h.lock = r
+	if h.began.IsZero() {
+		h.began = at
+	}
+	if r.Failure() != nil {
+		news = h.fail(r, at, serversGone)
+	} else {
+		news = h.compare(r, at)
+		h.remember(r)
+		most, _ := sight.Prevailing(r.Views)
+		h.token = ""
+		if r.Held {
+			h.token = most.Holder
+		}
+		h.last, h.seen, h.broken, h.error = r.Sight, at, false, ""
+		h.scale = max(h.scale, h.left(at))
+	}
+	h.events = append(h.events, news...)
+	h.events = h.events[max(len(h.events)-keptEvents, 0):]
+	for len(h.handovers) > 0 && at.Sub(h.handovers[0]) > rateWindow {
+		h.handovers = h.handovers[1:]
+	}
+	return news
+}
+
+// fail notes a look that failed. That servers are gone is told once for all locks; here is told what
+// concerns this one alone.
+func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []happening) {
+	reason := ""
+	for _, s := range r.Servers {
+		if s.Error != "" {
+			reason = s.Error
+		}
+	}
+	if !serversGone && reason != h.error {
+		news = append(news, happening{Kind: unreadable, at: at, text: "can't be read: " + reason})
+	}
+	h.broken, h.error = true, reason
+	return news
+}
+
+// compare tells what must have happened since the last look that did not fail.
+func (h *history) compare(r *sight.Lock, at time.Time) (news []happening) {
+	most, _ := sight.Prevailing(r.Views)
+	was, is := h.last, r.Sight
+	same := was.Held == is.Held && (!is.Held || h.token == most.Holder)
+	moved := h.fenced(r)
+	add := func(kind, owner, from, text string) {
+		news = append(news, happening{kind, owner, from, at, text})
+	}
+	switch {
+	case h.seen.IsZero(), h.broken && !same:
+		if is.Held {
+			add(firstHeld, is.Owner, "", "held by "+is.Holder()+withFence(is))
+		} else {
+			add(firstFree, "", "", "free")
+		}
+	case same && moved && !is.Held:
+		add(cameWent, "", "", fmt.Sprintf("came and went: its fence is %d now", is.Fence))
+	case same:
+	case !was.Held:
+		add(acquired, is.Owner, "", "acquired by "+is.Holder()+withFence(is))
+	case !is.Held:
+		kind, text := h.ending(at)
+		add(kind, "", was.Owner, text)
+	default:
+		if kind, text := h.ending(at); kind == expired {
+			add(kind, "", was.Owner, text)
+			add(acquired, is.Owner, "", "acquired by "+is.Holder()+withFence(is))
+		} else {
+			add(handedOver, is.Owner, was.Owner, "handed over from "+was.Holder()+" to "+is.Holder()+withFence(is))
+		}
+	}
+	if (!same && is.Held || same && moved) && !h.seen.IsZero() && !h.broken {
+		h.handovers = append(h.handovers, at)
+	}
+	if !same || h.seen.IsZero() {
+		h.prior = h.seen
+		if h.broken {
+			h.prior = time.Time{}
+		}
+		h.since, h.scale = at, 0
+	}
+	return news
+}
+
+// fenced reports whether a majority of servers has given a new fence. One alone proves nothing: it may have
+// been away.
+func (h *history) fenced(r *sight.Lock) bool {
+	risen := 0
+	for i, v := range r.Views {
+		if i < len(h.fences) && h.fences[i] > 0 && v.Fence > h.fences[i] {
+			risen++
+		}
+	}
+	return risen > len(r.Views)/2
+}
+
+func (h *history) remember(r *sight.Lock) {
+	h.fences = slices.Grow(h.fences, len(r.Views))[:len(r.Views)]
+	for i, v := range r.Views {
+		h.fences[i] = max(h.fences[i], v.Fence)
+	}
+}
+
+// ending tells how the last hold has ended. Whether a key was deleted by its holder or by somebody
+// else leaves no trace. That it expired is said if nobody has renewed it when that was due.
+func (h *history) ending(at time.Time) (kind, text string) {
+	who, left := h.last.Holder(), h.left(h.seen)
+	after := ""
+	if age, known := h.age(at); known {
+		after = fmt.Sprintf(" after %v", cli.Brief(age))
+	}
+	switch ran := at.Sub(h.seen); {
+	case h.last.TTL < 0 || left > ran+clockMargin:
+		return released, "released by " + who + after
+	case left < h.scale/2:
+		return expired, "expired, was held by " + who + after
+	}
+	return vanished, "gone: released by " + who + ", or expired"
+}
+
+// left is what is left of the hold. The server said it at the last look.
+func (h *history) left(now time.Time) time.Duration {
+	return max(time.Duration(h.last.TTL)*time.Millisecond-now.Sub(h.seen), 0)
+}
+
+// age is for how long the lock has been as it is. If it is not known, it is at least so long.
+func (h *history) age(now time.Time) (age time.Duration, known bool) {
+	age, known = max(now.Sub(h.since), 0), !h.prior.IsZero()
+	if h.last.Held && h.last.Age >= 0 {
+		told := time.Duration(h.last.Age)*time.Millisecond + now.Sub(h.seen)
+		if !known || told < now.Sub(h.prior) { // else it is that of the fence of an earlier holder
+			return told, true
+		}
+	}
+	return age, known
+}
+
+// rate is how many hand-overs were seen in a second.
+func (h *history) rate(now time.Time) float64 {
+	window := min(max(now.Sub(h.began), time.Second), rateWindow)
+	return float64(len(h.handovers)) / window.Seconds()
+}
+
+// withFence is what is said of the fence of a lock.
+func withFence(s sight.Sight) string {
+	if s.Fence == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", fence %d", s.Fence)
+}

@@ -1,0 +1,189 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A lookout looks at locks on all servers again and again. Every server is asked for all of them at
+// once, and is not asked again before it has answered.
+type lookout struct {
+	keys     []string
+	nodes    servers.Set
+	interval time.Duration
+	posts    []post
+	answers  chan answer // has room for one of each server, so that nobody has to wait for a late one
+	rounds   int
+}
+
+// A post is one server, as the lookout knows it.
+type post struct {
+	server *server.Server
+	busy   bool // it has not answered yet
+	heard  time.Time
+	views  []inspect.View
+	err    error
+}
+
+type answer struct {
+	node, round int
+	views       []inspect.View
+	err         error
+}
+
+// A survey is what all servers have said in one look.
+type survey struct {
+	at    time.Time
+	locks []*sight.Lock
+	down  map[string]string // the servers that say nothing at all, and why
+	gone  bool              // they are too many
+}
+
+func newLookout(keys []string, nodes servers.Set, interval time.Duration) *lookout {
+	l := &lookout{keys: keys, nodes: nodes, interval: interval, answers: make(chan answer, len(nodes))}
+	for _, n := range nodes {
+		l.posts = append(l.posts, post{server: server.New(n.Pool)})
+	}
+	return l
+}
+
+// start looks until ctx ends. The first survey may take as long as connections may take to be made.
+func (l *lookout) start(ctx context.Context) <-chan *survey {
+	surveys := make(chan *survey)
+	go func() {
+		next := time.NewTicker(l.interval)
+		defer next.Stop()
+		patience := servers.DialTimeout
+		for ctx.Err() == nil {
+			s := l.look(ctx, patience)
+			select {
+			case surveys <- s:
+			case <-ctx.Done():
+				return
+			}
+			patience = l.interval
+			select {
+			case <-next.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return surveys
+}
+
+// look asks the servers that are not being asked, and takes what has been answered when all of them
+// have answered or patience is over.
+func (l *lookout) look(ctx context.Context, patience time.Duration) *survey {
+	l.rounds++
+	asked := 0
+	for i := range l.posts {
+		p := &l.posts[i]
+		if p.busy {
+			continue
+		}
+		p.busy = true
+		asked++
+		round := l.rounds
+		go func() {
+			views, err := sight.LookAt(ctx, l.nodes[i], p.server, l.keys, 0)
+			l.answers <- answer{i, round, views, err}
+		}()
+	}
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
+	for asked > 0 || len(l.answers) > 0 {
+		select {
+		case a := <-l.answers:
+			p := &l.posts[a.node]
+			p.busy, p.heard, p.views, p.err = false, time.Now(), a.views, a.err
+			if a.round == l.rounds {
+				asked--
+			}
+			continue
+		case <-enough.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	return l.conclude(time.Now())
+}
+
+// stale is after how long the last answer of a server says nothing about now.
+func (l *lookout) stale() time.Duration { return max(2*time.Second, 3*l.interval) }
+
+func (l *lookout) conclude(now time.Time) *survey {
+	s := &survey{at: now, down: make(map[string]string)}
+	errs := make([]error, len(l.posts))
+	for i, p := range l.posts {
+		if errs[i] = p.err; now.Sub(p.heard) > l.stale() {
+			errs[i] = servers.ErrSilent
+		}
+		if errs[i] != nil {
+			s.down[l.nodes[i].Address] = servers.Words(errs[i])
+		}
+	}
+	s.gone = servers.TooMany(len(s.down), len(l.nodes))
+	for k, key := range l.keys {
+		r := sight.New(key, len(l.nodes))
+		for i, p := range l.posts {
+			v := inspect.View{Err: errs[i]}
+			if errs[i] == nil {
+				v = aged(p.views[k], now.Sub(p.heard))
+			}
+			r.Take(i, l.nodes[i].Address, v)
+		}
+		r.Conclude()
+		s.locks = append(s.locks, r)
+	}
+	return s
+}
+
+// aged is a view as it is some time later, if nothing has happened since.
+func aged(v inspect.View, d time.Duration) inspect.View {
+	if v.Left > 0 {
+		v.Left = max(v.Left-d, 0)
+	}
+	if v.Age > 0 {
+		v.Age += d
+	}
+	return v
+}
+
+// unknown returns the first lock about which too few servers say something, or nil.
+func (s *survey) unknown() *sight.Lock {
+	for _, r := range s.locks {
+		if r.Failure() != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// failure returns why too few servers say something about a lock, or nil.
+func (s *survey) failure() error {
+	if r := s.unknown(); r != nil {
+		return r.Failure()
+	}
+	return nil
+}
+
+// free reports whether a majority says of each lock that nobody holds it.
+func (s *survey) free() bool {
+	for _, r := range s.locks {
+		saying := 0
+		for i, v := range r.Views {
+			if !v.Held && r.Servers[i].Error == "" {
+				saying++
+			}
+		}
+		if saying <= len(r.Views)/2 {
+			return false
+		}
+	}
+	return true
+}

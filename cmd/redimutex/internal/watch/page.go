@@ -1,0 +1,195 @@
+package watch
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+// A page is the picture of a vigil at a terminal.
+type page struct {
+	*chronicle
+	screen *screen
+	title  string
+}
+
+// frameTime is the time between two pictures. The servers are not asked for each.
+const frameTime = 100 * time.Millisecond
+
+func newPage(w io.Writer, v *vigil, c *chronicle, style cli.Style) *page {
+	p := &page{chronicle: c, screen: newScreen(w, style)}
+	p.title = fmt.Sprintf("every %v on %s", v.interval, v.nodes.Addresses())
+	return p
+}
+
+func (p *page) survey(s *survey) {
+	p.take(s)
+	p.frame(s.at)
+}
+
+func (p *page) frame(now time.Time) {
+	if len(p.histories) > 0 && p.histories[0].lock != nil { // there is something to be shown
+		width, height := p.screen.size()
+		p.screen.draw(p.rows(now, width, height))
+	}
+}
+
+func (p *page) suspensions() <-chan os.Signal { return p.screen.suspensions() }
+func (p *page) suspend()                      { p.screen.suspend() }
+func (p *page) end()                          { p.screen.end() }
+
+// A piece is a part of a row in one colour.
+type piece struct{ text, colour string }
+
+type row []piece
+
+// rows is the picture for a terminal of that size.
+func (p *page) rows(now time.Time, width, height int) []row {
+	rows := []row{{{"redimutex watch", cli.Strong}, {"  " + now.Format(time.TimeOnly) + "  " + p.title, cli.Dim}}}
+	for _, address := range slices.Sorted(maps.Keys(p.down)) {
+		o := p.down[address]
+		rows = append(rows, row{{fmt.Sprintf("%s: %s, for %v", address, o.reason, inTenths(now.Sub(o.since))), cli.Red}})
+	}
+	var blocks [][]row
+	used := len(rows)
+	for _, h := range p.histories {
+		b := h.block(now, width, p.screen.style)
+		blocks = append(blocks, b)
+		used += 1 + len(b)
+	}
+	events := min(max((height-used)/max(len(blocks), 1), 0), keptEvents)
+	for i, b := range blocks {
+		rows = append(append(rows, row{}), b...)
+		h := p.histories[i]
+		for k := len(h.events) - 1; k >= max(len(h.events)-events, 0); k-- { // the last one on top
+			e := h.events[k]
+			rows = append(rows, row{{"  " + e.at.Format(time.TimeOnly) + " " + e.text, cli.Dim}})
+		}
+	}
+	if len(rows) > height && height > 1 {
+		rows = append(rows[:height-1], row{{"there is more than fits; make the window higher", cli.Red}})
+	}
+	return rows
+}
+
+// block shows one lock, without its events.
+func (h *history) block(now time.Time, width int, st cli.Style) []row {
+	key := piece{cli.Printable(h.lock.Key), cli.Strong}
+	if h.seen.IsZero() || h.broken {
+		rows := []row{{key, {"  unknown: " + h.error, cli.Red}}}
+		if !h.seen.IsZero() {
+			rows = append(rows, row{{fmt.Sprintf("  %v ago it was %s", inTenths(now.Sub(h.seen)), h.last.InWords()), cli.Dim}})
+		}
+		return rows
+	}
+	age, known := h.age(now)
+	lasted := "for " + inTenths(age)
+	if !known {
+		lasted = "for at least " + inTenths(age)
+	}
+	rows := []row{{key, {"  " + h.last.InWords(), ""}, {", " + lasted, cli.Dim}}}
+	switch {
+	case h.last.Held && h.last.TTL < 0:
+		rows = append(rows, row{{"  it never expires", cli.Red}})
+	case h.last.Held:
+		rows = append(rows, h.bar(now, width, st))
+	}
+	rows = append(rows, row{{"  " + h.facts(now), cli.Dim}})
+	return append(rows, h.dissent()...)
+}
+
+// bar shows what is left of the hold.
+func (h *history) bar(now time.Time, width int, st cli.Style) row {
+	left := h.left(now)
+	text := " " + inTenths(left) + " left"
+	size := min(max(width-len("  12.3s left "), 10), 40)
+	full, colour := 0, cli.Blue
+	if h.scale > 0 {
+		full = min(int(int64(size)*int64(left)/int64(h.scale)), size)
+	}
+	if left < h.scale/3 {
+		colour = cli.Red // it should have been renewed long ago
+	}
+	return row{{"  ", ""}, {strings.Repeat(st.Full(), full), colour}, {strings.Repeat(st.None(), size-full), cli.Dim}, {text, ""}}
+}
+
+// inTenths is a time of which people see the end.
+func inTenths(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Truncate(time.Second).String()
+}
+
+// facts are the numbers beside the bar.
+func (h *history) facts(now time.Time) string {
+	facts := []string{fmt.Sprintf("%d waiting", h.last.Waiting)}
+	if rate := h.rate(now); rate > 0 {
+		facts = append(facts, fmt.Sprintf("%.1f hand-overs/s at least", rate))
+	}
+	if h.last.Fence > 0 {
+		facts = append(facts, fmt.Sprintf("fence %d", h.last.Fence))
+	}
+	return strings.Join(facts, ", ")
+}
+
+// dissent shows how many of several servers agree, and those that don't.
+func (h *history) dissent() (rows []row) {
+	all := len(h.lock.Servers)
+	if all == 1 {
+		return nil
+	}
+	most, agree := sight.Prevailing(h.lock.Views)
+	if !h.last.Held {
+		agree = 0
+		for i, v := range h.lock.Views {
+			if !v.Held && h.lock.Servers[i].Error == "" {
+				agree++
+			}
+		}
+	}
+	for i, s := range h.lock.Servers {
+		v := h.lock.Views[i]
+		switch {
+		case s.Error != "":
+			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Address, s.Error), cli.Red}})
+		case v.Held != h.last.Held, v.Held && v.Holder != most.Holder:
+			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Address, s.InWords()), cli.Red}})
+		}
+	}
+	return append([]row{{{fmt.Sprintf("  %d of %d servers agree", agree, all), cli.Dim}}}, rows...)
+}
+
+// paint is the row in at most so many columns. A text that is cut ends with three dots.
+func (r row) paint(width int, st cli.Style) string {
+	var b strings.Builder
+	length := 0
+	for _, s := range r {
+		length += utf8.RuneCountInString(s.text)
+	}
+	left := width
+	cut := length > width
+	if cut {
+		left = max(width-3, 0)
+	}
+	for _, s := range r {
+		text := []rune(s.text)
+		text = text[:min(len(text), left)]
+		left -= len(text)
+		if len(text) > 0 {
+			b.WriteString(st.Paint(s.colour, string(text)))
+		}
+	}
+	if cut {
+		b.WriteString("..."[:min(3, width)])
+	}
+	return b.String()
+}

@@ -1,0 +1,78 @@
+package watch
+
+import (
+	"io"
+	"strings"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// A screen is a terminal of which we use all. What it showed before is back when we are done.
+type screen struct {
+	w     io.Writer
+	style cli.Style
+	on    bool
+	rows  []row  // of the last picture
+	shown string // what was written for it
+}
+
+// What terminals have understood since xterm: the other screen, no cursor, no line breaks by themselves.
+const (
+	screenOn  = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	screenOff = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+)
+
+func newScreen(w io.Writer, style cli.Style) *screen { return &screen{w: w, style: style} }
+
+// size is how many columns and rows there are.
+func (s *screen) size() (width, height int) {
+	return cli.Size(s.w)
+}
+
+// draw shows a picture in the place of the last.
+func (s *screen) draw(rows []row) {
+	width, height := s.size()
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i, r := range rows[:min(len(rows), height)] {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(r.paint(width, s.style) + "\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	s.rows = rows
+	if b.String() == s.shown && s.on {
+		return
+	}
+	s.shown = b.String()
+	if !s.on {
+		s.on = true
+		s.write(screenOn)
+	}
+	s.write(s.shown)
+}
+
+// leave gives the screen back.
+func (s *screen) leave() {
+	if s.on {
+		s.on = false
+		s.write(screenOff)
+	}
+}
+
+// end leaves the last picture where the next prompt comes: whoever has ended us may have seen what was wanted.
+func (s *screen) end() {
+	if !s.on {
+		return
+	}
+	s.leave()
+	width, _ := s.size()
+	for _, r := range s.rows {
+		s.write(r.paint(width, s.style) + "\n")
+	}
+}
+
+func (s *screen) write(text string) {
+	io.WriteString(s.w, text) //nolint:errcheck // nowhere to say so
+}

@@ -1,0 +1,156 @@
+package watch
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+)
+
+// A show is how a vigil tells what it sees.
+type show interface {
+	survey(s *survey)
+	frame(now time.Time)           // draws again what changes by itself
+	suspensions() <-chan os.Signal // tells that somebody wants to stop us for a while
+	suspend()                      // does that
+	end()
+}
+
+func (v *vigil) newShow(w io.Writer) show {
+	c := newChronicle(v.keys)
+	if style := cli.StyleOf(w); style.Terminal && !v.asJSON {
+		return newPage(w, v, c, style)
+	}
+	return &lines{w: w, asJSON: v.asJSON, chronicle: c}
+}
+
+// A chronicle is what has been seen of all locks and servers.
+type chronicle struct {
+	histories []*history
+	down      map[string]outage // the servers that say nothing
+	gone      bool              // they are too many
+}
+
+// An outage is since when a server says nothing, and why.
+type outage struct {
+	since  time.Time
+	reason string
+}
+
+func newChronicle(keys []string) *chronicle {
+	c := &chronicle{down: make(map[string]outage)}
+	for range keys {
+		c.histories = append(c.histories, new(history))
+	}
+	return c
+}
+
+// take takes a survey in. It returns what has happened to each lock, and to the servers.
+func (c *chronicle) take(s *survey) (news [][]happening, servers []string) {
+	for _, address := range slices.Sorted(maps.Keys(s.down)) {
+		o, known := c.down[address]
+		if !known {
+			o.since = s.at
+		}
+		if reason := s.down[address]; reason != o.reason {
+			servers = append(servers, address+": "+reason)
+			o.reason = reason
+		}
+		c.down[address] = o
+	}
+	for _, address := range slices.Sorted(maps.Keys(c.down)) {
+		if _, still := s.down[address]; !still {
+			servers = append(servers, fmt.Sprintf("%s: answers again, after %v", address, cli.Brief(s.at.Sub(c.down[address].since))))
+			delete(c.down, address)
+		}
+	}
+	c.gone = s.gone
+	for i, r := range s.locks {
+		news = append(news, c.histories[i].look(r, s.at, s.gone))
+	}
+	return news, servers
+}
+
+// lines tell what happens line by line: for a log, or as JSON for a script.
+type lines struct {
+	w io.Writer
+	*chronicle
+	asJSON bool
+}
+
+// stamp is the form of a time in a line.
+const stamp = "2006-01-02T15:04:05.000Z07:00"
+
+// A lookLine is what one look saw of one lock.
+type lookLine struct {
+	Time  string `json:"time"`
+	Key   string `json:"key"`
+	Known bool   `json:"known"`
+	Error string `json:"error,omitempty"`
+	sight.Sight
+	Agree     int            `json:"agree"`
+	Handovers float64        `json:"handovers_per_s"`
+	Events    []happening    `json:"events"`
+	Servers   []sight.Server `json:"servers"`
+}
+
+func (l *lines) survey(s *survey) {
+	waiting := make([]int, len(l.histories))
+	for i, h := range l.histories {
+		waiting[i] = h.last.Waiting
+	}
+	news, servers := l.take(s)
+	at := s.at.Format(stamp)
+	if l.asJSON {
+		for i, h := range l.histories {
+			cli.PrintJSON(l.w, h.line(at, news[i]))
+		}
+		return
+	}
+	for _, text := range servers {
+		fmt.Fprintf(l.w, "%s %s\n", at, text)
+	}
+	for i, h := range l.histories {
+		for _, e := range news[i] {
+			fmt.Fprintf(l.w, "%s %s: %s%s\n", at, cli.Printable(h.lock.Key), e.text, waitingText(h.last.Waiting))
+		}
+		if len(news[i]) == 0 && !h.broken && h.last.Waiting != waiting[i] {
+			fmt.Fprintf(l.w, "%s %s: %d waiting\n", at, cli.Printable(h.lock.Key), h.last.Waiting)
+		}
+	}
+}
+
+// waitingText is what a line says of those who wait.
+func waitingText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d waiting", n)
+}
+
+// line is the look at at as JSON.
+func (h *history) line(at string, news []happening) lookLine {
+	line := lookLine{
+		Time: at, Key: h.lock.Key, Known: !h.broken, Error: h.error, Sight: sight.Sight{Age: -1},
+		Agree: h.lock.Agree, Events: append([]happening{}, news...), Servers: h.lock.Servers,
+	}
+	if line.Known {
+		line.Sight = h.last
+		line.Handovers = math.Round(h.rate(h.seen)*100) / 100
+		if age, known := h.age(h.seen); known && h.last.Held {
+			line.Age = age.Milliseconds()
+		}
+	}
+	return line
+}
+
+func (l *lines) frame(time.Time)               {}
+func (l *lines) suspensions() <-chan os.Signal { return nil }
+func (l *lines) suspend()                      {}
+func (l *lines) end()                          {}

@@ -1,0 +1,172 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Search goes through the keys of one server and picks out the locks, some hundred keys at a time,
+// so that it can be stopped, and slowed down, whenever its user wants. Of each value it reads no
+// more than the beginning. As with SCAN, a key that exists all the time is found; one that comes or
+// goes meanwhile may be.
+type Search struct {
+	Passed  int  // keys that the server has gone through, about
+	Total   int  // keys on the server, about; 0 if unknown
+	Seen    int  // those that are strings of the pattern, and were looked at
+	Refused int  // those of them that the user may not read
+	Done    bool // there are no more
+
+	server  *server.Server
+	pattern string
+	all     bool
+	cursor  string
+	untyped bool // the server does not know SCAN with TYPE, which came with Redis 6
+}
+
+// searchCount is how many keys one step looks at, about. It takes the server a fraction of a millisecond.
+const searchCount = 500
+
+// The beginning of a value that tells what it is.
+const (
+	tokenStart = 41  // one more than the longest form that KindOf knows
+	labelled   = 300 // no token that somebody wrote on purpose is longer
+)
+
+// Find begins a Search. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
+// whose value is a token of a known form, or that has a queue or a fence counter. With all it is any
+// string that is not longer than 300 bytes, whether it expires or not.
+func Find(s *server.Server, pattern string, all bool) *Search {
+	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
+}
+
+// Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
+// fails, the Search stands where it stood.
+func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
+	next := *f // Run may give up on the func, which then goes on with what nobody reads
+	var found []string
+	err = f.server.Run(ctx, timeout, f.pattern, func(ses *server.Session) (err error) {
+		found, err = next.step(ses)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	*f = next
+	return found, nil
+}
+
+func (f *Search) step(ses *server.Session) (locks []string, err error) {
+	if f.Passed == 0 {
+		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // not everybody may know
+			f.Total = reply
+		}
+	}
+	keys, err := f.scan(ses)
+	if err != nil {
+		return nil, err
+	}
+	f.Passed += searchCount
+	f.Seen += len(keys)
+	keys = slices.DeleteFunc(keys, server.Reserved)
+
+	ttls, err := each(ses, keys, func(key string) []any { return []any{"PTTL", key} })
+	if err != nil {
+		return nil, err
+	}
+	keys = f.keep(keys, ttls, func(_ string, reply any) bool {
+		ttl, _ := redis.Int64(reply, nil)
+		return ttl > 0 || f.all && ttl == -1
+	})
+	return f.sort(ses, keys)
+}
+
+// sort returns those keys that are locks by what their values and their siblings tell.
+func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err error) {
+	end := tokenStart - 1
+	if f.all {
+		end = labelled
+	}
+	values, err := each(ses, keys, func(key string) []any { return []any{"GETRANGE", key, 0, end} })
+	if err != nil {
+		return nil, err
+	}
+	var doubtful []string
+	for i, value := range values {
+		v, err := redis.String(value, refusal(value))
+		switch {
+		case err != nil:
+			f.refused(err)
+		case KindOf(v) != NoToken, f.all && len(v) <= labelled:
+			locks = append(locks, keys[i])
+		default:
+			doubtful = append(doubtful, keys[i])
+		}
+	}
+	siblings, err := each(ses, doubtful, func(key string) []any { return []any{"EXISTS", server.FenceKey(key), server.QueueKey(key)} })
+	if err != nil {
+		return nil, err
+	}
+	return append(locks, f.keep(doubtful, siblings, func(_ string, reply any) bool {
+		n, _ := redis.Int(reply, nil)
+		return n > 0
+	})...), nil
+}
+
+// scan returns the next keys.
+func (f *Search) scan(ses *server.Session) (keys []string, err error) {
+	args := []any{f.cursor, "COUNT", searchCount}
+	if f.pattern != "" {
+		args = append(args, "MATCH", f.pattern)
+	}
+	if !f.untyped {
+		args = append(args, "TYPE", "string")
+	}
+	reply, err := redis.Values(ses.Do("SCAN", args...))
+	var said redis.Error
+	if !f.untyped && errors.As(err, &said) && strings.HasPrefix(string(said), "ERR syntax error") {
+		f.untyped = true // what is no string is refused by GETRANGE later
+		return f.scan(ses)
+	}
+	if err == nil {
+		_, err = redis.Scan(reply, &f.cursor, &keys)
+	}
+	f.Done = f.cursor == "0"
+	return keys, err
+}
+
+// keep returns those keys whose reply is wanted.
+func (f *Search) keep(keys []string, replies []any, wanted func(key string, reply any) bool) (kept []string) {
+	for i, key := range keys {
+		if err := refusal(replies[i]); err != nil {
+			f.refused(err)
+		} else if wanted(key, replies[i]) {
+			kept = append(kept, key)
+		}
+	}
+	return kept
+}
+
+func (f *Search) refused(err error) {
+	if !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		f.Refused++
+	}
+}
+
+// each asks the same about many keys, in one round trip.
+func each(ses *server.Session, keys []string, command func(key string) []any) (replies []any, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	commands := make([][]any, len(keys))
+	for i, key := range keys {
+		commands[i] = command(key)
+	}
+	return ses.Pipeline(commands)
+}

@@ -1,0 +1,160 @@
+package inspect_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// search finds all locks of a server, in order.
+func search(t *testing.T, node *server.Server, pattern string, all bool) (locks []string, f *inspect.Search) {
+	t.Helper()
+	f = inspect.Find(node, pattern, all)
+	for !f.Done {
+		found, err := f.Next(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		locks = append(locks, found...)
+	}
+	slices.Sort(locks)
+	return slices.Compact(locks), f
+}
+
+func TestKindOfATokenIsKnownByItsForm(t *testing.T) {
+	t.Parallel()
+	for token, want := range map[string]inspect.Kind{
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479":             inspect.Ours,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1 pid 7": inspect.Ours,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479 0123":        inspect.Ours, // the first 41 bytes of a longer one
+		"f47ac10b-58cc-1372-a567-0e02b2c3d479":             inspect.Foreign,
+		"f47ac10b-58cc-1372-a567-0e02b2c3d479 web-1":       inspect.NoToken,
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479:1":           inspect.NoToken,
+		"urn:uuid:f47ac10b-58cc-4372-a567-0e02b2c3d479":    inspect.NoToken,
+		"{f47ac10b-58cc-4372-a567-0e02b2c3d479}":           inspect.NoToken,
+		"9HrBA1BqmdGOBrF8xKmY4g==":                         inspect.Foreign, // 16 bytes in base64
+		"9HrBA1BqmdGOBrF8xKmY4gAA":                         inspect.NoToken,
+		"9HrBA1BqmdGOBrF8xKmY4g":                           inspect.Foreign, // without padding
+		"pending-review-by-boss":                           inspect.NoToken, // 22 bytes that are no 16
+		"0cc175b9c0f1b6a831c399e269772661":                 inspect.Foreign,
+		"86f7e437faa5a7fce15d1ddcb9eaeaea377667b8":         inspect.Foreign,
+		"86f7e437faa5a7fce15d1ddcb9eaeaea377667bx":         inspect.NoToken,
+		"": inspect.NoToken, "1": inspect.NoToken, "a cached page": inspect.NoToken, "{\"json\": true, \"of\": \"some\"}": inspect.NoToken,
+	} {
+		assert.Equal(t, want, inspect.KindOf(token), token)
+	}
+}
+
+func TestSearchFindsLocksAndNothingElse(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	c := s.Pool().Get()
+	defer c.Close()
+	for i := range 1500 {
+		require.NoError(t, c.Send("SET", fmt.Sprint("page:", i), "a cached page", "PX", 60000))
+	}
+	_, err := c.Do("")
+	require.NoError(t, err)
+	s.Do("SET", "for ever", uuid.NewString())
+	s.Do("SETNX", "by SETNX", "worker 9")
+	s.Do("HSET", "hash", "field", "value")
+	s.Do("SET", "long", strings.Repeat("x", 1000), "PX", 60000)
+	grant(s, "lock:ours", tokenA)
+	s.Do("SET", "lock:plain", tokenC, "PX", 60000)
+	s.Do("SET", "lock:redsync", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 60000)
+	s.Do("SET", "lock:by hand", "worker 7", "PX", 60000)
+	enqueue(s, "lock:by hand", tokenB, "channel")
+	s.Do("SET", "fenced by hand", "worker 8", "PX", 60000)
+	s.Do("SET", server.FenceKey("fenced by hand"), 1, "PX", 60000)
+
+	want := []string{"fenced by hand", "lock:by hand", "lock:ours", "lock:plain", "lock:redsync"}
+	locks, f := search(t, node, "", false)
+	assert.Equal(t, want, locks)
+	assert.Greater(t, f.Seen, 1500)
+	assert.Zero(t, f.Refused)
+
+	locks, _ = search(t, node, "lock:*", false)
+	assert.Equal(t, want[1:], locks)
+
+	locks, _ = search(t, node, "", true)
+	assert.Len(t, locks, 1500+len(want)+2)
+	assert.Contains(t, locks, "for ever")
+	assert.Contains(t, locks, "by SETNX", "a lock made by hand has no TTL")
+	assert.NotContains(t, locks, "long")
+}
+
+func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
+	s := redistest.Start(t)
+	keys := []string{"a", "{a}", "{a}b", "b{a}", "}", "a}", "{}", "{a}:fence", "{1}:fence:a.", "a:fence"}
+	s.Do("SET", "redimutex:guard", tokenA, "PX", 60000)
+	for _, key := range keys {
+		s.Do("SET", server.FenceKey(key), "f47ac10b-58cc-4372-a567-0e02b2c3d479", "PX", 60000)
+	}
+	locks, _ := search(t, server.New(s.Pool()), "", true)
+	assert.Empty(t, locks)
+}
+
+func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
+	s := redistest.Real(t, "--enable-debug-command", "yes")
+	const keys = 20000
+	s.Do("DEBUG", "POPULATE", keys, "session", 5000)
+	s.Do("SET", "job", tokenA, "PX", 60000)
+	m := s.Monitor()
+	locks, f := search(t, server.New(s.Pool()), "", false)
+	assert.Equal(t, []string{"job"}, locks)
+	assert.GreaterOrEqual(t, f.Seen, keys)
+	scans := 0
+	for _, line := range m.Lines() {
+		assert.NotRegexp(t, `(?i)\] "(keys|eval|evalsha|sort|set|del)"`, line)
+		if strings.Contains(line, `] "SCAN"`) {
+			scans++
+			assert.Contains(t, line, `"COUNT" "500"`)
+		}
+	}
+	assert.GreaterOrEqual(t, scans, keys/600)
+	assert.LessOrEqual(t, len(m.Executed("GETRANGE", "job")), 2)
+	assert.Empty(t, m.Executed("GETRANGE", "session:1"), "values of keys that never expire are not looked at")
+}
+
+func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
+	s := redistest.Real(t)
+	for _, key := range []string{"lock:a", "lock:b", "secret"} {
+		s.Do("SET", key, tokenA, "PX", 60000)
+	}
+	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~lock:*", "-@all", "+scan", "+pttl", "+getrange", "+exists")
+	p := s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))
+	locks, f := search(t, server.New(p), "", false)
+	assert.Equal(t, []string{"lock:a", "lock:b"}, locks)
+	assert.Equal(t, 1, f.Refused)
+
+	s.Do("ACL", "SETUSER", "reader", "-scan")
+	_, err := inspect.Find(server.New(p), "", false).Next(t.Context(), 10*time.Second)
+	assert.ErrorContains(t, err, "NOPERM")
+}
+
+// Servers before Redis 6 know no types in SCAN.
+func TestSearchDoesWithoutTypes(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "job", tokenA, "PX", 60000)
+	s.Do("HSET", "hash", "field", "value")
+	s.Do("PEXPIRE", "hash", 60000)
+	b := redistest.NewBetween(s.Pool())
+	b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+		if command == "SCAN" && slices.Contains(args, any("TYPE")) {
+			return nil, redis.Error("ERR syntax error")
+		}
+		return run()
+	})
+	locks, f := search(t, server.New(b), "", false)
+	assert.Equal(t, []string{"job"}, locks)
+	assert.Zero(t, f.Refused, "a key of another type is not one that we may not read")
+}

@@ -1,0 +1,151 @@
+// Package inspect looks at what stands on a server: locks with their holders and queues, and the locks
+// among all keys. It changes nothing.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A View is what one server has to say about a lock. The zero View is of one that is free, and times
+// that can't be told are 0: those that can be are more.
+type View struct {
+	Held    bool
+	Holder  string        // the token
+	Left    time.Duration // what is left of its TTL; negative when the key has none
+	Fence   int64         // the last fence that was given for the key; 0 if none is known
+	Age     time.Duration // since the lock was given to its holder; see hold
+	Waiting int           // how many are in the queue
+	Looked  time.Duration // since any of them last looked at the queue
+	Queue   []Waiter      // the first of them, in order
+	Err     error         // what the server said instead, if this key is no lock or may not be read
+}
+
+// Look looks at locks, and at so many waiters of each, without changing anything. It takes one
+// round trip, and a second one to see which waiters listen. What concerns one key alone is the
+// Err of its View. It uses plain commands, so that it works for a user who may only read. They are not
+// atomic: the time may be that of a holder that came just after the one whose token it is.
+//
+// On a cluster that the pool knows as one, each key costs round trips of its own.
+func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
+	deadline := time.Now().Add(timeout)
+	all := make([]View, 0, len(keys))
+	for len(all) < len(keys) {
+		rest := keys[len(all):]
+		var views []View // Run may give up on f, which then writes what nobody reads
+		err := s.Run(ctx, time.Until(deadline), rest[0], func(ses *server.Session) (err error) {
+			some := rest
+			if ses.Pinned() {
+				some = rest[:1]
+			}
+			views, err = look(ses, some, waiters)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, views...)
+	}
+	return all, nil
+}
+
+// perKey is how many commands tell all about one key.
+const perKey = 6
+
+// look looks at locks over one connection.
+func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
+	commands := make([][]any, 0, 1+perKey*len(keys))
+	commands = append(commands, []any{"TIME"})
+	for _, key := range keys {
+		queue := server.QueueKey(key)
+		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", server.FenceKey(key)},
+			[]any{"ZCARD", queue}, []any{"ZRANGE", queue, -1, -1, "WITHSCORES"}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"})
+		if waiters <= 0 {
+			commands[len(commands)-1] = []any{"ZRANGE", queue, 1, 0}
+		}
+	}
+	replies, err := ses.Pipeline(commands)
+	if err != nil {
+		return nil, err
+	}
+	now := clockOf(replies[0])
+	views := make([]View, len(keys))
+	var channels []string
+	for i := range views {
+		channels = append(channels, views[i].read(replies[1+i*perKey:][:perKey], now)...)
+	}
+	if len(channels) == 0 {
+		return views, nil
+	}
+	return views, meet(ses, views, channels)
+}
+
+// clockOf reads the reply to TIME, in µs; 0 if we may not know it.
+func clockOf(reply any) int64 {
+	v, err := redis.Int64s(reply, nil)
+	if err != nil || len(v) != 2 {
+		return 0
+	}
+	return v[0]*1e6 + v[1]
+}
+
+// read takes in the replies about one key, and returns the channels on which its waiters listen. What
+// the user may not see besides the lock itself is unknown, and the rest is still of use.
+func (v *View) read(replies []any, now int64) (channels []string) {
+	holder, err := redis.String(replies[0], refusal(replies[0]))
+	if v.Held = err == nil; !v.Held && !errors.Is(err, redis.ErrNil) {
+		v.Err = err
+		return nil
+	}
+	if v.Held {
+		left, err := redis.Int64(replies[1], refusal(replies[1]))
+		switch {
+		case err != nil:
+			v.Err = err
+			return nil
+		case left == -2: // it has expired in between
+			v.Held = false
+		default:
+			v.Holder, v.Left = holder, time.Duration(left)*time.Millisecond
+		}
+	}
+	fence := replies[2]
+	if refusal(fence) == nil {
+		if v.Fence, err = redis.Int64(fence, nil); err != nil && !errors.Is(err, redis.ErrNil) {
+			v.Err = err
+			return nil
+		}
+	}
+	if v.Held {
+		v.Age = hold(v.Fence, now)
+	}
+	v.readQueue(replies[3:], now)
+	return v.channels()
+}
+
+// hold tells since when a lock is held from the last fence that was given: that is the server's clock at the
+// time, except when the clock was set back, or was behind that of another server of a Redlock. A
+// holder without fencing leaves no trace of when it came. If it shares the key with others that use
+// it, this is the time since the last of those came: an upper
+// bound. It is 0 if it is not known.
+func hold(fence, now int64) time.Duration {
+	const skew, year = int64(time.Second / time.Microsecond), int64(365 * 24 * time.Hour / time.Microsecond)
+	age := now - fence
+	if now == 0 || fence == 0 || age < -skew || age > year {
+		return 0
+	}
+	return time.Duration(max(age, 1)) * time.Microsecond
+}
+
+// refusal returns the error of the server that stands in the place of a reply, or nil.
+func refusal(reply any) error {
+	if e, ok := reply.(redis.Error); ok {
+		return e
+	}
+	return nil
+}

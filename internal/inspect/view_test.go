@@ -1,0 +1,255 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	see := func(key string) inspect.View {
+		t.Helper()
+		v, err := look(node, key)
+		require.NoError(t, err)
+		return v
+	}
+	assert.Equal(t, inspect.View{}, see("free"))
+
+	s.Do("SET", "held", "token", "PX", 60000)
+	s.Do("SET", server.FenceKey("held"), 42)
+	v := see("held")
+	assert.True(t, v.Held)
+	assert.Equal(t, "token", v.Holder)
+	assert.Equal(t, int64(42), v.Fence)
+	assert.Positive(t, v.Left)
+	assert.LessOrEqual(t, v.Left, time.Minute)
+
+	s.Do("SET", "for ever", "")
+	v = see("for ever")
+	assert.True(t, v.Held, "an empty token is one")
+	assert.Negative(t, v.Left)
+
+	s.Do("SET", server.FenceKey("odd"), "not a number")
+	_, err := look(node, "odd")
+	assert.Error(t, err)
+	s.Do("HSET", "hash", "field", "value")
+	_, err = look(node, "hash")
+	assert.ErrorContains(t, err, "WRONGTYPE")
+}
+
+func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
+	s := redistest.Real(t)
+	s.Do("SET", "job", "token", "PX", 60000)
+	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~job", "+get", "+pttl")
+	p := s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))
+	v, err := look(server.New(p), "job")
+	require.NoError(t, err)
+	assert.Equal(t, "token", v.Holder)
+}
+
+func TestInspectEndsWithItsTimeout(t *testing.T) {
+	s := redistest.Real(t)
+	node := server.New(s.Pool())
+	_, err := look(node, "job")
+	require.NoError(t, err)
+	s.Pause()
+	defer s.Resume()
+	began := time.Now()
+	_, err = inspect.Look(t.Context(), node, []string{"job"}, 1, 50*time.Millisecond)
+	assert.True(t, server.TimedOut(err), err)
+	assert.Less(t, time.Since(began), 10*time.Second)
+}
+
+// listen makes a process that listens on channel, until it is closed.
+func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
+	t.Helper()
+	c, err := redis.Dial("tcp", s.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	_, err = c.Do("SUBSCRIBE", channel)
+	require.NoError(t, err)
+	return func() { c.Close() }
+}
+
+// since is a moment of some time ago on the server's clock, which is ours.
+func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
+
+// grant gives a lock to the token, with a fence.
+func grant(s *redistest.Server, key, token string) {
+	s.Do("SET", key, token, "PX", 60000)
+	s.Do("SET", server.FenceKey(key), ago(time.Millisecond), "PX", 60000)
+}
+
+// enqueue puts a waiter into the queue of a lock, behind those that are there.
+func enqueue(s *redistest.Server, key, token, channel string) {
+	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" 1 150 "+token)
+}
+
+// looked marks when a waiter has last looked at the queue.
+func looked(s *redistest.Server, key string, d time.Duration) {
+	s.Do("ZADD", server.QueueKey(key), strconv.FormatInt(ago(d)+4e15, 10), "*")
+}
+
+// look looks at one lock and a hundred of its waiters.
+func look(node *server.Server, key string) (inspect.View, error) {
+	views, err := inspect.Look(context.Background(), node, []string{key}, 100, 10*time.Second)
+	if err != nil {
+		return inspect.View{}, err
+	}
+	return views[0], views[0].Err
+}
+
+const (
+	tokenA = "f47ac10b-58cc-4372-a567-0e02b2c3d479 a"
+	tokenB = "f47ac10b-58cc-4372-a567-0e02b2c3d480 b: nightly backup"
+	tokenC = "f47ac10b-58cc-4372-a567-0e02b2c3d481"
+)
+
+func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	closed := listen(t, s, "channel-c")
+	grant(s, "job", tokenA)
+	enqueue(s, "job", tokenB, "channel-b")
+	enqueue(s, "job", tokenC, "channel-c")
+	looked(s, "job", 3*time.Second)
+	listen(t, s, "channel-b")
+	v, err := look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, 2, v.Waiting)
+	require.Len(t, v.Queue, 2)
+	assert.Equal(t, "b: nightly backup", v.Queue[0].Owner)
+	assert.Empty(t, v.Queue[1].Owner)
+	assert.GreaterOrEqual(t, v.Queue[0].Since, v.Queue[1].Since, "in order of arrival")
+	assert.Positive(t, v.Queue[1].Since)
+	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
+	assert.Equal(t, inspect.Listening, v.Queue[1].Presence)
+	assert.Positive(t, v.Age)
+	assert.GreaterOrEqual(t, v.Looked, 3*time.Second)
+	assert.Less(t, v.Looked, time.Minute)
+
+	closed()
+	redistest.Wait(t, "the server knows that the second waiter is gone", func() bool {
+		v, err = look(node, "job")
+		require.NoError(t, err)
+		return v.Queue[1].Presence == inspect.Absent
+	})
+	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
+
+	views, err := inspect.Look(t.Context(), node, []string{"free", "job", "job"}, 1, 10*time.Second)
+	require.NoError(t, err)
+	assert.False(t, views[0].Held)
+	assert.Equal(t, 2, views[1].Waiting)
+	assert.Len(t, views[1].Queue, 1, "as many as were asked for")
+	assert.Equal(t, inspect.Listening, views[2].Queue[0].Presence)
+	views, err = inspect.Look(t.Context(), node, []string{"job"}, 0, 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, 2, views[0].Waiting)
+	assert.Empty(t, views[0].Queue)
+}
+
+func TestMarkOfTheLastLookIsNoWaiter(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	looked(s, "job", time.Second)
+	v, err := look(node, "job")
+	require.NoError(t, err)
+	assert.Zero(t, v.Waiting)
+	assert.Empty(t, v.Queue)
+	assert.GreaterOrEqual(t, v.Looked, time.Second)
+	enqueue(s, "job", tokenB, "channel-b")
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, 1, v.Waiting)
+	require.Len(t, v.Queue, 1)
+	assert.Equal(t, "b: nightly backup", v.Queue[0].Owner)
+	s.Do("ZREM", server.QueueKey("job"), "*")
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, 1, v.Waiting, "a queue without a mark")
+	assert.Zero(t, v.Looked)
+}
+
+func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	age := func(key string) time.Duration {
+		t.Helper()
+		v, err := look(node, key)
+		require.NoError(t, err)
+		return v.Age
+	}
+	grant(s, "fenced", tokenA)
+	assert.Positive(t, age("fenced"))
+	assert.Less(t, age("fenced"), time.Minute)
+
+	s.Do("DEL", "fenced")
+	assert.Zero(t, age("fenced"), "nobody holds it")
+
+	s.Do("SET", "plain", tokenA, "PX", 60000)
+	assert.Zero(t, age("plain"))
+
+	s.Do("SET", "counted", "token", "PX", 60000)
+	s.Do("SET", server.FenceKey("counted"), 42)
+	assert.Zero(t, age("counted"), "a counter that is no time")
+	s.Do("SET", server.FenceKey("counted"), time.Now().Add(time.Hour).UnixMicro())
+	assert.Zero(t, age("counted"), "a clock that was set back")
+}
+
+func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
+	s := redistest.Real(t)
+	node := server.New(s.Pool())
+	var keys []string
+	for i := range 50 {
+		keys = append(keys, fmt.Sprint("k", i))
+		grant(s, keys[i], fmt.Sprint(tokenA, i))
+		enqueue(s, keys[i], fmt.Sprint(tokenB, i), fmt.Sprint("channel-", i%5))
+	}
+	s.Do("HSET", "hash", "field", "value")
+	m := s.Monitor()
+	views, err := inspect.Look(t.Context(), node, append(keys, "hash"), 10, 10*time.Second)
+	require.NoError(t, err)
+	for i := range keys {
+		assert.Equal(t, fmt.Sprint(tokenA, i), views[i].Holder)
+		require.NoError(t, views[i].Err)
+		assert.Equal(t, inspect.Absent, views[i].Queue[0].Presence)
+	}
+	require.ErrorContains(t, views[50].Err, "WRONGTYPE", "one key that is no lock does not hide the others")
+	numsub := m.Executed("PUBSUB", "NUMSUB")
+	require.Len(t, numsub, 1)
+	assert.Equal(t, 5, strings.Count(numsub[0], "channel-"), "each channel once")
+	for _, line := range m.Lines() {
+		assert.NotRegexp(t, `(?i)\] "(set|del|eval|evalsha|zadd|pexpire|keys)"`, line)
+	}
+}
+
+func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
+	s := redistest.Real(t)
+	grant(s, "job", tokenA)
+	enqueue(s, "job", tokenB, "channel")
+	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~*", "resetchannels", "-@all", "+get", "+pttl", "+zcard", "+zrange", "+time")
+	reader := server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x")))
+	v, err := look(reader, "job")
+	require.NoError(t, err)
+	assert.Positive(t, v.Age)
+	require.Len(t, v.Queue, 1)
+	assert.Equal(t, inspect.PresenceUnknown, v.Queue[0].Presence, "without PUBSUB NUMSUB")
+	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub", "-time")
+	v, err = look(reader, "job")
+	require.NoError(t, err)
+	assert.Zero(t, v.Age, "without TIME")
+	assert.Equal(t, inspect.Absent, v.Queue[0].Presence)
+}
