@@ -13,7 +13,7 @@ import (
 
 var errNoMessage = errors.New("what was published did not arrive on another connection")
 
-// queue plays the two sides of a hand-over: a holder, and a waiter who is called by a message.
+// queue plays the two sides of a hand-over: a holder, and a waiter that is called by a message.
 func (t *trial) queue() error {
 	channel := "redimutex:" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -34,36 +34,25 @@ func (t *trial) queue() error {
 		return err
 	}
 	t.fresh()
-	holder, waiter := t.request(), t.request()
+	holder, waiter := t.lockTry(), t.lockTry()
 	holder.Queue, waiter.Queue = true, true
-	holder.Claim, waiter.Claim = commandLimit, commandLimit
-	waiter.Channel, waiter.Waiter = channel, waiter.Token
+	waiter.Ticket = server.Ticket{Name: waiter.Token, Channel: channel, Claim: commandLimit, Rejoin: true}
+	end := func(t *server.Try) server.Release { return server.Release{Lock: t.Lock, Queue: true, Ticket: t.Ticket} }
+	unaware := server.Release{Lock: holder.Lock}
 	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // then it expires
 	return first(
 		t.acquires(holder, server.Done),
 		t.acquires(waiter, server.Held),
-		t.releases(holder), // hands the lock to the waiter
+		t.releases(end(holder)), // hands the lock to the waiter
 		func() error { return hear(conn) },
-		t.releases(waiter),
-		// A holder who does not know of the queue leaves it to the waiter to find the lock free.
+		t.releases(end(waiter)),
+		// A holder that does not know of the queue leaves it to the waiter to find the lock free.
 		t.acquires(holder, server.Done),
 		t.acquires(waiter, server.Held),
-		func() error {
-			plain := *holder
-			plain.Queue = false
-			return must(server.Done, t.server.Release(&plain))
-		},
+		t.releases(unaware),
 		t.acquires(waiter, server.Done),
-		t.releases(waiter),
+		t.releases(end(waiter)),
 	)
-}
-
-func (t *trial) acquires(r *server.Request, want server.Verdict) func() error {
-	return func() error { return must(want, t.server.Acquire(r)) }
-}
-
-func (t *trial) releases(r *server.Request) func() error {
-	return func() error { return must(server.Done, t.server.Release(r)) }
 }
 
 // hear waits for a message.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -17,11 +18,11 @@ import (
 type grant struct{ feature, disorder, rules string }
 
 var grants = []grant{
-	{"lock", "cannot-lock", "~KEY* +set +get +del +pexpire +pttl +time +eval +evalsha +ping"},
-	{"fencing", "cannot-fence", "~{KEY*}:fence"},
-	{"queue", "cannot-queue", "~{KEY*}:queue ~{KEY*}:fence &redimutex:* +exists +zadd +zrem +zrange +zcard +zpopmin +publish +subscribe"},
+	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
+	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
+	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +get +role +zadd +zrem +zrange +zpopmin +zscore +publish +subscribe"},
 	{"replicas", "cannot-wait", "+wait"},
-	{"guard", "cannot-guard", "~redimutex:guard"},
+	{"guard", "cannot-guard", "~redimutex:guard +get"},
 }
 
 const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is gone after that
@@ -157,8 +158,25 @@ func title(feature string) string {
 // fresh lets what follows use another key.
 func (t *trial) fresh() { t.key = t.prefix + uuid.NewString() }
 
-func (t *trial) request() *server.Request {
-	return &server.Request{Key: t.key, Token: uuid.NewString(), TTL: trialTTL, Timeout: commandLimit}
+// lockTry is a try for the lock with a token of its own.
+func (t *trial) lockTry() *server.Try {
+	return &server.Try{Lock: server.Lock{Key: t.key, Token: uuid.NewString(), Timeout: commandLimit}, TTL: trialTTL}
+}
+
+func (t *trial) acquires(try *server.Try, want server.Verdict) func() error {
+	return func() error { return must(want, t.server.Acquire(context.Background(), try)) }
+}
+
+func (t *trial) releases(r server.Release) func() error {
+	return func() error { return must(server.Done, t.server.Release(context.Background(), &r)) }
+}
+
+func (t *trial) extends(l server.Lock) func() error {
+	return func() (err error) {
+		x := &server.Extension{Lock: l, TTL: trialTTL}
+		t.server.Extend(context.Background(), []*server.Extension{x}, func(_ int, r server.Reply) { err = must(server.Done, r) })
+		return err
+	}
 }
 
 var errNotOurs = errors.New("somebody else has a lock with a random name: several servers seem to be behind this address")
@@ -186,19 +204,17 @@ func first(steps ...func() error) error {
 
 // lock takes a lock in both ways, renews it and gives it back in both ways.
 func (t *trial) lock() error {
-	quick, scripted := t.request(), t.request()
-	quick.Plain = true
-	keep := *scripted
-	keep.Keep = time.Millisecond
+	scripted, quick := t.lockTry(), t.lockTry()
+	quick.Plain = true // once a script has worked
 	return first(
 		func() error { _, err := t.do("PING"); return err },
 		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
-		func() error { return must(server.Done, t.server.Acquire(quick)) },
-		func() error { return must(server.Held, t.server.Acquire(scripted)) }, // asks for the holder
-		func() error { return must(server.Done, t.server.Release(quick)) },
-		func() error { return must(server.Done, t.server.Acquire(scripted)) },
-		func() error { return must(server.Done, t.server.Extend([]*server.Request{scripted})[0]) },
-		func() error { return must(server.Done, t.server.Release(&keep)) },
+		t.acquires(scripted, server.Done),
+		t.acquires(quick, server.Held), // asks for the holder
+		t.extends(scripted.Lock),
+		t.releases(server.Release{Lock: scripted.Lock}),
+		t.acquires(quick, server.Done),
+		t.releases(server.Release{Lock: quick.Lock, Keep: time.Millisecond}),
 	)
 }
 
@@ -206,13 +222,13 @@ func (t *trial) lock() error {
 // an hour, so it is removed.
 func (t *trial) fence() error {
 	t.fresh()
-	r := t.request()
-	r.Fencing = true
+	r := t.lockTry()
+	r.Fences = 1
 	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
 	return first(
-		func() error { return must(server.Done, t.server.Acquire(r)) },
-		func() error { return must(server.Done, t.server.Raise(r, 1)) },
-		func() error { return must(server.Done, t.server.Release(r)) },
+		t.acquires(r, server.Done),
+		func() error { return must(server.Done, t.server.Raise(context.Background(), r.Lock, 1, trialTTL)) },
+		t.releases(server.Release{Lock: r.Lock, Fencing: true}),
 	)
 }
 
@@ -223,12 +239,9 @@ func (t *trial) replicate() error {
 		_, err := t.do("WAIT", 0, 1)
 		return err
 	}
-	r := t.request()
-	r.Replicas, r.ReplicaTimeout = t.replicas, commandLimit
-	return first(
-		func() error { return must(server.Done, t.server.Acquire(r)) },
-		func() error { return must(server.Done, t.server.Release(r)) },
-	)
+	r := t.lockTry()
+	r.Replicas = server.Replicas{N: t.replicas, Timeout: commandLimit}
+	return first(t.acquires(r, server.Done), t.releases(server.Release{Lock: r.Lock}))
 }
 
 // guard tries the key of the restart guard, without leaving one on servers whose clients do not use

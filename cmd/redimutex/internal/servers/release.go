@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -21,7 +22,10 @@ const (
 func (n Node) Release(key, token string, ttl time.Duration, queue bool) (Release, error) {
 	s := server.New(n.Pool)
 	defer s.Close(0)
-	reply := s.Release(&server.Request{Key: key, Token: token, TTL: max(ttl, time.Second), Timeout: LookTimeout, Queue: queue})
+	reply := s.Release(context.Background(), &server.Release{
+		Lock:  server.Lock{Key: key, Token: token, Timeout: LookTimeout},
+		Queue: queue, Until: time.Now().Add(max(ttl, time.Second)),
+	})
 	switch reply.Verdict {
 	case server.Done:
 		return Deleted, nil
