@@ -31,7 +31,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	defer client.Close()
 	go client.Mutex("lock:job").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
 	redistest.Wait(t, "somebody waits", func() bool {
-		n, _ := redis.Int(s.Do("ZCARD", "{lock:job}:queue"), nil)
+		n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{lock:job}", 0, 3e15), nil)
 		return n == 1
 	})
 	url := "redis://looks:hunter2@" + s.Addr()

@@ -2,6 +2,7 @@ package redisurl
 
 import (
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,15 +17,13 @@ func (t *Target) Mask(err error) error {
 	if t.password == "" || !errors.As(err, &said) {
 		return err
 	}
-	words := string(said)
-	for _, form := range []string{t.password, strings.Trim(strconv.Quote(t.password), `"`)} {
-		for _, mark := range []string{"'", `"`, "`"} {
-			words = strings.ReplaceAll(words, mark+form+mark, mark+"***"+mark)
-			words = strings.ReplaceAll(words, " "+form+mark, " ***"+mark) // at the end of a command
-		}
-	}
+	mask := strings.NewReplacer(t.password, "***", strings.Trim(strconv.Quote(t.password), `"`), "***")
+	words := quoted.ReplaceAllStringFunc(string(said), mask.Replace)
 	if words == string(said) {
 		return err
 	}
 	return redis.Error(words)
 }
+
+// quoted is what stands between quotes.
+var quoted = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"|` + "`[^`]*`")

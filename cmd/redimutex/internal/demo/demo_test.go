@@ -124,7 +124,7 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 				return
 			default:
 			}
-			c.Do("EVAL", "local keys = redis.call('KEYS', 'redimutex:demo:*') for _, k in ipairs(keys) do redis.call('DEL', k) end", 0)
+			c.Do("EVAL", "local keys = redis.call('KEYS', 'demo:*') for _, k in ipairs(keys) do redis.call('DEL', k) end", 0)
 		}
 	})
 	status := p.end(t)

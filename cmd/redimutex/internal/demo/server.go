@@ -31,7 +31,7 @@ func (e *serverError) Error() string { return e.words }
 // openDemoServer opens the servers at given, or an embedded one if there are none, and makes sure
 // that a lock can be had there.
 func openDemoServer(ctx context.Context, given servers.URLs) (*demoServer, error) {
-	s := &demoServer{urls: given, key: "redimutex:demo:" + strings.ToLower(rand.Text()[:8])}
+	s := &demoServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
 	if len(given) == 0 {
 		s.embedded = miniredis.NewMiniRedis()
 		s.embedded.ClockTTL(true) // else nothing expires

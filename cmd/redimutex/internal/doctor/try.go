@@ -20,7 +20,7 @@ type grant struct{ feature, disorder, rules string }
 var grants = []grant{
 	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
 	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
-	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +get +role +zadd +zrem +zrange +zpopmin +zscore +publish +subscribe"},
+	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zpopmin +zscore +publish +subscribe"},
 	{"replicas", "cannot-wait", "+wait"},
 	{"guard", "cannot-guard", "~redimutex:guard +get"},
 }

@@ -41,6 +41,9 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 
 	for _, g := range grants {
 		for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
+			if rule == "+getrange" || rule == "+role" {
+				continue // all works without, and less well
+			}
 			s.Do("ACL", user(rule)...)
 			status, d := doctor(t, urls, args...)
 			assert.Equal(t, exitUnusable, status, rule)

@@ -38,7 +38,7 @@ func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
 	p.Says(" job: released by web-1: backup after ")
 	s.Do("SET", "other", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b[31mx\n")
 	p.Says(" other: acquired by  [31mx \n")
-	s.Do("ZADD", "{other}:queue", 1, "channel 0 0 token")
+	s.Do("ZADD", "redimutex:queue:{other}", 1, "channel 0 1 token")
 	p.Says(" other: 1 waiting\n")
 	p.Signal(syscall.SIGINT)
 	assert.Equal(t, 130, p.Status())
