@@ -25,8 +25,8 @@ lint: ## run the linters of .golangci.yml
 fuzz: ## fuzz URLs, keys, options and arguments, each for TIME=1m
 	for target in $$(grep -ho '^func Fuzz[A-Za-z]*' *_test.go | cut -c 6-); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) . || exit 1; done
-	for target in $$(grep -ho '^func Fuzz[A-Za-z]*' cmd/redimutex/*_test.go | cut -c 6-); do \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) ./cmd/redimutex || exit 1; done
+	for target in $$(grep -ho '^func Fuzz[A-Za-z]*' cmd/redimutex/internal/servers/*_test.go | cut -c 6-); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) ./cmd/redimutex/internal/servers || exit 1; done
 
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem .

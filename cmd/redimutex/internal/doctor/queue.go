@@ -34,6 +34,12 @@ func (t *trial) queue() error {
 		return err
 	}
 	t.fresh()
+	// Nor does it fail where it may not take a waiter out.
+	for _, command := range [][]any{{"ZREM", server.QueueKey(t.key), "nobody"}, {"ZPOPMIN", server.QueueKey(t.key)}} {
+		if _, err := t.do(command[0].(string), command[1:]...); err != nil {
+			return err
+		}
+	}
 	holder, waiter := t.lockTry(), t.lockTry()
 	holder.Queue, waiter.Queue = true, true
 	waiter.Ticket = server.Ticket{Name: waiter.Token, Channel: channel, Claim: commandLimit, Rejoin: true}

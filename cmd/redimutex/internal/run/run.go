@@ -12,6 +12,7 @@ import (
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A job is what one redimutex run is asked to do.
@@ -98,6 +99,8 @@ func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
 	}
 	j.command = in.Behind
 	switch {
+	case server.Reserved(j.key):
+		return errors.New("a name that begins with redimutex: belongs to what stands beside locks; choose another KEY")
 	case len(j.command) == 0 || j.command[0] == "":
 		return errors.New("there is no command after --; write redimutex run KEY -- COMMAND")
 	case j.once && waits:
