@@ -20,13 +20,17 @@ type opContext struct {
 
 func (c *opContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// Value answers punctual.Undo with the command that takes back the one that was interrupted.
+// Value answers punctual.Undo with the command that takes back the one that was interrupted; and punctual.Caller, because a
+// connection watches its last ctx until it has another, and this one is made for the next operation by then.
 func (c *opContext) Value(key any) any {
-	if key == any(punctual.Undo) {
+	switch key {
+	case any(punctual.Undo):
 		if !c.undoes {
 			return nil
 		}
 		return undoPlain(&c.op.try)
+	case punctual.Caller:
+		return c.Context
 	}
 	return c.Context.Value(key)
 }

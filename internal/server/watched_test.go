@@ -1,0 +1,39 @@
+package server_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
+// the caller's: the ctx of an operation belongs to somebody else by then. The race detector sees it if not.
+func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
+	r := redistest.Start(t)
+	d := punctual.NewDialer("tcp", r.Addr())
+	pool := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
+	t.Cleanup(func() { pool.Close() })
+	s := server.New(pool)
+	defer s.Close(time.Second)
+	var all sync.WaitGroup
+	for _, key := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			for range 200 {
+				ctx, cancel := context.WithCancel(t.Context())
+				h := &server.Try{Lock: server.Lock{Key: key, Token: "x", Timeout: time.Minute}, TTL: time.Minute}
+				require.Equal(t, server.Done, s.Acquire(ctx, h).Verdict)
+				require.Equal(t, server.Done, s.Release(ctx, &server.Release{Lock: h.Lock}).Verdict)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
