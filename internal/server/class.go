@@ -21,6 +21,8 @@ var permanentTexts = []string{
 	"after non deterministic commands",           // lua-replicate-commands no
 	"The user executing the script can't",        // ACL, Redis 7.0
 	"ACL failure in script",                      // Redis 7.2, Valkey
+	"unauthenticated multibulk length",           // NOAUTH, to a command of more than ten words
+	"unauthenticated bulk length",                // NOAUTH, to a script that is sent for the first time
 	"without any password configured",            // AUTH
 	"but no password is set",                     // AUTH, before Redis 6
 	"invalid password",                           // AUTH, before Redis 6
