@@ -22,6 +22,8 @@ var permanentTexts = []string{
 	"turning on single commands replication",     // the same, at redis.set_repl
 	"The user executing the script can't",        // ACL, Redis 7.0
 	"ACL failure in script",                      // Redis 7.2, Valkey
+	"unauthenticated multibulk length",           // NOAUTH, to a command of more than ten words
+	"unauthenticated bulk length",                // NOAUTH, to a script that is sent for the first time
 	"without any password configured",            // AUTH
 	"but no password is set",                     // AUTH, before Redis 6
 	"invalid password",                           // AUTH, before Redis 6

@@ -31,6 +31,8 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 		"ERR unknown command 'EVALSHA', with args beginning with: ",
 		"ERR unknown command `TIME`, with args beginning with: ",
 		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 3b2c, on @user_script:5.",
+		"ERR Protocol error: unauthenticated multibulk length",
+		"ERR Protocol error: unauthenticated bulk length",
 		"ERR Client sent AUTH, but no password is set",
 		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
 		"ERR invalid password",

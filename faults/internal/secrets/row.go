@@ -129,8 +129,8 @@ func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 }
 
 // permissions are those of docs/security.md for locks with fences and queues.
-const permissions = "~lock:* +set +get +del +pexpire +pttl +time +eval +evalsha +ping ~{lock:*}:fence ~{lock:*}:queue &redimutex:* " +
-	"+publish +subscribe +exists +zadd +zrem +zrange +zpopmin +zcard"
+const permissions = "~lock:* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping ~redimutex:fence:{lock:*} ~redimutex:queue:{lock:*} " +
+	"&redimutex:* +get +publish +subscribe +role +zadd +zrem +zrange +zpopmin +zscore"
 
 // restricted uses locks as a user who may do no more than he must, and is refused what he may not.
 func restricted(ctx context.Context, t testing.TB, y *tally) {

@@ -68,7 +68,7 @@ var refusals = []*refusal{
 		strike: wrongType,
 	},
 	{
-		name: "unknown command", class: forGood, words: regexp.MustCompile("unknown command"), cold: true,
+		name: "unknown command", class: forGood, words: regexp.MustCompile("unknown command|no Lua scripting"), cold: true,
 		strike: elsewhere("--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "", "--rename-command", "SET", ""),
 	},
 	{

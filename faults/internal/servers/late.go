@@ -67,7 +67,7 @@ func lateReplies(r *run) {
 					if err != nil {
 						held++
 					} else {
-						wins = append(wins, m.String())
+						wins = append(wins, m.Key())
 					}
 				})
 			}

@@ -16,6 +16,8 @@ type Config struct {
 
 	Renew, Fencing, Guard, Queue, Multiplex bool
 
+	Foreign bool // the pools are none that the library knows to keep deadlines
+
 	Weather Weather
 	Plant   Plant
 	Beyond  bool // more than the library promises to withstand: it is not judged

@@ -23,6 +23,7 @@ type conn struct {
 	inbox   []item
 	wake    chan struct{}
 	pending int           // replies that are owed
+	dead    bool          // nothing more arrives there; protected by server.mu
 	kind    uint64        // of the last message
 	fresh   bool          // nothing was sent yet
 	sent    time.Duration // when the last message arrives there
@@ -127,7 +128,10 @@ func (c *conn) Flush() error {
 	}
 	batch := c.outbox
 	c.outbox = nil
-	c.kind = kindOf(batch[0])
+	c.kind = 0
+	for _, args := range batch {
+		c.kind += kindOf(args)
+	}
 	dice := c.link.dice(c.kind)
 	arrives := w.now() + c.link.delay(dice)
 	if c.fresh {
@@ -156,14 +160,14 @@ func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
 		s.backlog = append(s.backlog, func() { c.arrive(batch, broken, lostBefore) })
 		return
 	}
-	if s.down || c.boot != s.boots || lostBefore {
+	if c.dead || s.down || c.boot != s.boots || lostBefore {
+		c.dead = true
 		w.note("conn", c.link.client, s.number, "message lost")
 		c.breakSoon()
 		return
 	}
-	for _, args := range batch {
-		reply := s.execute(c, args)
-		w.note("server", s.number, c.link.client, summary(args, reply))
+	for i, reply := range s.executeAll(c, batch) {
+		w.note("server", s.number, c.link.client, summary(batch[i], reply))
 		var err error
 		if e, ok := reply.(redis.Error); ok {
 			reply, err = nil, e
@@ -200,11 +204,20 @@ func (c *conn) Receive() (any, error) { return c.ReceiveWithTimeout(c.limit) }
 
 // ReceiveWithTimeout waits for the next reply. As with redigo, no reply in time breaks the connection.
 func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	if d <= 0 {
+		return c.receive(nil, forever)
+	}
+	return c.receive(nil, c.link.world.now()+d)
+}
+
+const forever = time.Duration(1 << 62)
+
+// receive waits for the next reply until done is closed, or until the moment end.
+func (c *conn) receive(done <-chan struct{}, end time.Duration) (any, error) {
 	w := c.link.world
-	end := time.Duration(1 << 62)
-	if d > 0 {
+	if end < forever {
 		// Commands that have the same deadline miss it one after the other.
-		end = w.reserve(w.now() + d + c.link.turn(c.last()))
+		end = w.reserve(end + c.link.turn(c.last()))
 		defer w.free(end)
 	}
 	for {
@@ -226,6 +239,11 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 			c.fail(os.ErrDeadlineExceeded)
 			c.Close()
 			return nil, os.ErrDeadlineExceeded
+		case over(done):
+			c.mu.Unlock()
+			c.fail(errClosed)
+			c.Close()
+			return nil, errClosed
 		case len(c.inbox) > 0:
 			next = min(end, c.inbox[0].at)
 		}
@@ -234,8 +252,18 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 		select {
 		case <-timer.C:
 		case <-c.wake:
+		case <-done:
 		}
 		timer.Stop()
+	}
+}
+
+func over(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -47,10 +47,13 @@ func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	add(w.Queue, redimutex.WithQueue)
 	var all []redimutex.Pool
 	for _, p := range pools {
-		if w.Multiplex {
+		switch {
+		case w.Multiplex:
 			all = append(all, redimutex.Multiplex(p, 1))
-		} else {
+		case w.Foreign:
 			all = append(all, p)
+		default:
+			all = append(all, punctualPool{p})
 		}
 	}
 	return redimutex.NewClient(all, options...)

@@ -57,27 +57,52 @@ func newState() *lua.LState {
 		l.Call(1, 0)
 	}
 	module := l.NewTable()
-	l.SetFuncs(module, map[string]lua.LGFunction{"call": call, "pcall": call, "error_reply": errorReply})
+	l.SetFuncs(module, map[string]lua.LGFunction{"call": call, "pcall": pcall, "error_reply": errorReply, "set_repl": setRepl})
+	for i, name := range []string{"REPL_NONE", "REPL_AOF", "REPL_SLAVE", "REPL_ALL"} {
+		module.RawSetString(name, lua.LNumber(i))
+	}
 	l.SetGlobal("redis", module)
 	return l
 }
 
-// call is redis.call of the scripts. Errors end the script; ours check before they write.
+// call is redis.call of the scripts. Errors end the script.
 func call(l *lua.LState) int {
+	reply := command(l)
+	if err, failed := reply.(redis.Error); failed {
+		l.RaiseError("%s", string(err))
+	}
+	l.Push(toLua(l, reply))
+	return 1
+}
+
+// pcall is redis.pcall: the script sees errors.
+func pcall(l *lua.LState) int {
+	l.Push(toLua(l, command(l)))
+	return 1
+}
+
+// command runs the command that is on the stack.
+func command(l *lua.LState) any {
 	args := make([]string, l.GetTop())
 	for i := range args {
 		args[i] = lua.LVAsString(l.Get(i + 1))
 	}
-	l.Push(toLua(l, interpreter.server.execute(nil, args)))
-	return 1
+	return interpreter.server.execute(nil, args)
 }
 
 func errorReply(l *lua.LState) int {
-	t := l.NewTable()
-	t.RawSetString("err", l.Get(1))
-	l.Push(t)
+	l.Push(failure(l, lua.LVAsString(l.Get(1))))
 	return 1
 }
+
+func failure(l *lua.LState, text string) *lua.LTable {
+	t := l.NewTable()
+	t.RawSetString("err", lua.LString(text))
+	return t
+}
+
+// setRepl says what goes to replicas. There are none here.
+func setRepl(*lua.LState) int { return 0 }
 
 // eval runs a script that was loaded. args is what follows the script in the command.
 func (s *server) eval(hash string, args []string) any {
@@ -122,7 +147,7 @@ func toLua(l *lua.LState, reply any) lua.LValue {
 		t.RawSetString("ok", lua.LString(v))
 		return t
 	case redis.Error:
-		l.RaiseError("%s", string(v))
+		return failure(l, string(v))
 	case []any:
 		t := l.CreateTable(len(v), 0)
 		for _, e := range v {

@@ -135,6 +135,7 @@ func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		{Name: "redimutex, 1 server, fixed lease, fences", Servers: 1, Fencing: true},
 		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
 		{Name: "redimutex, 1 server, multiplexed", Servers: 1, Renew: true, Multiplex: true},
+		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
 		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
 		{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
 		{Name: "redimutex, 5 servers, queue", Servers: 5, Renew: true, Queue: true},
@@ -155,7 +156,7 @@ func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
 		res.Figures = append(res.Figures, f)
 	}
-	return res, draw(&res, s, configs[4], reports[4], "Five servers in a storm, and the leases of six workers")
+	return res, draw(&res, s, configs[5], reports[5], "Five servers in a storm, and the leases of six workers")
 }
 
 // table runs the Configs, and begins the result with the notes.

@@ -26,6 +26,8 @@ func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
 		{Name: "renewed", Servers: 1, Renew: true},
 		{Name: "fixed", Servers: 5},
 		{Name: "renewed by five", Servers: 5, Renew: true, Fencing: true},
+		{Name: "foreign pool", Servers: 1, Renew: true, Foreign: true},
+		{Name: "foreign pools", Servers: 5, Renew: true, Fencing: true, Foreign: true},
 	} {
 		c.Seed, c.Want, c.Weather = 1, 1500, rough
 		r := run(t, c)
@@ -45,12 +47,13 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 	assert.Zero(t, healthy.Prolonged, healthy.First)
 	for name, bug := range map[string]Plant{
 		"without comparing": {
-			From: "if holder ~= ARGV[1] then\n  return -1\nend\nif KEYS[2] then",
-			To:   "if KEYS[2] then",
+			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			To:   "if not holder then\nreturn 0\nend\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
 		},
 		"creating the key again": {
-			From: "if not holder then\n  return 0\nend\nif holder ~=",
-			To:   "if not holder then\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return 1\nend\nif holder ~=",
+			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			To: "if not holder then\nredis.call('SET', lock, token, 'PX', ARGV[2])\nreturn 1\nend\nreturn -1\nend\n" +
+				"if KEYS[2] then\nredis.pcall('PEXPIRE'",
 		},
 	} {
 		c.Plant = bug
@@ -63,7 +66,10 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 1000, Servers: 1, Renew: true, Weather: rough,
-		Plant: Plant{From: "if holder == ARGV[1] then\n  return redis.call('DEL'", To: "if holder then\n  return redis.call('DEL'"},
+		Plant: Plant{
+			From: "if holder ~= token then\nreturn (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\ngiveBack",
+			To:   "if not holder then\nreturn 0\nend\nif KEYS[2] then\ngiveBack",
+		},
 	})
 	assert.NotZero(t, r.Overlaps)
 }
@@ -71,7 +77,7 @@ func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
 func TestCheckerFindsFenceThatDoesNotRise(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 500, Servers: 1, Fencing: true, Weather: rough,
-		Plant: Plant{From: "math.max((redis.call('GET', KEYS[2]) or 0) + 1, now)", To: "5"},
+		Plant: Plant{From: "math.max(last + 1, now)", To: "5"},
 	})
 	assert.NotZero(t, r.Inverted)
 	assert.NotZero(t, r.Stale)
@@ -80,7 +86,7 @@ func TestCheckerFindsFenceThatDoesNotRise(t *testing.T) {
 // The other bugs are planted in the Go code: in a copy of the file, of which a second program is built.
 func TestCheckerFindsBugsInTheQuorum(t *testing.T) {
 	for name, bug := range map[string]struct{ from, to string }{
-		"validity from the time of the reply": {"return sent.Add(ttl - Drift(ttl)), fence", "return time.Now().Add(ttl - Drift(ttl)), fence"},
+		"validity from the time of the reply": {"return sent, sent.Add(ttl - Drift(ttl)), fence", "return sent, time.Now().Add(ttl - Drift(ttl)), fence"},
 		"a quorum of N/2":                     {"need: n/2 + 1", "need: n / 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
+// of it can outlast its context. It is also what makes a seed give the same trace: the workers that the library has for all
+// other pools wait until the very moment of a deadline, and in virtual time who is first there is drawn by lot.
+type punctualPool struct{ *redis.Pool }
+
+// Punctual marks it.
+func (punctualPool) Punctual() {}
+
+// Dial makes a connection for a subscription.
+func (p punctualPool) Dial() (redis.Conn, error) { return p.Pool.Dial() }
+
+// DoContext is that of internal/punctual: it ends with ctx, and then writes its Undo behind it, if it has one.
+func (c *conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
+	end, err := c.bound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if command != "" {
+		if err := c.Send(command, args...); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	owed := c.pending
+	c.mu.Unlock()
+	all := make([]any, owed)
+	for i := range all {
+		all[i], err = c.receive(ctx.Done(), end)
+		var refused redis.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && command == "":
+			all[i] = refused
+		case !errors.As(err, &refused):
+			return nil, c.explain(ctx, err)
+		}
+	}
+	if command == "" {
+		return all, nil
+	}
+	return all[owed-1], err
+}
+
+// ReceiveContext waits for the next reply until ctx ends.
+func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
+	end, err := c.bound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.receive(ctx.Done(), end)
+	return reply, c.explain(ctx, err)
+}
+
+// bound returns until when an operation may last.
+func (c *conn) bound(ctx context.Context) (time.Duration, error) {
+	w := c.link.world
+	deadline, ok := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case !ok:
+		return w.now() + c.limit, nil
+	case !time.Now().Before(deadline):
+		return 0, context.DeadlineExceeded
+	}
+	return deadline.Sub(w.began), nil
+}
+
+// explain returns the error of an operation, and has the server undo what ctx has cut short.
+func (c *conn) explain(ctx context.Context, err error) error {
+	var refused redis.Error
+	if err == nil || errors.As(err, &refused) {
+		return err
+	}
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if undo, _ := ctx.Value(punctual.Undo).([]any); len(undo) > 0 && (late || ctx.Err() != nil) {
+		c.write(undo)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case late:
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// write sends a last command, whose reply nobody waits for.
+func (c *conn) write(command []any) {
+	words := make([]string, len(command))
+	for i, a := range command {
+		words[i] = word(a)
+	}
+	w := c.link.world
+	c.mu.Lock()
+	c.sent = max(w.now()+c.link.delay(c.link.dice(kindOf(words))), c.sent+1)
+	arrives := c.sent
+	c.mu.Unlock()
+	w.at(arrives, func() { c.arrive([][]string{words}, true, false) })
+}
