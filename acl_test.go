@@ -248,7 +248,7 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
-	for _, pattern := range []string{"*_test.go", "cmd/redimutex/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "cmd/redimutex/*_test.go", "cmd/redimutex/internal/*/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range files {

@@ -68,8 +68,8 @@
 //
 // Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by
 // [errors.As]. With an error from a Lock method the lock is not held. [Mutex.Lock] has no error to
-// return: it repeats what time can mend, for ever, and panics where time can't. What time can't mend is a
-// list (a password, a permission, a key of another type, a server without scripts); whatever is not on it passes.
+// return: it tries again, for ever, after errors that pass, and panics at those that stay. Those are a list (a
+// password, a permission, a key of another type, a server without scripts); whatever is not on it passes.
 //
 // # Goroutines
 //

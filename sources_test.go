@@ -1,10 +1,13 @@
 package redimutex_test
 
 import (
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,4 +60,62 @@ func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
 		}
 	}
 	assert.GreaterOrEqual(t, rows, 20)
+}
+
+func TestPageOfArchitectureShowsTheImportsThatThereAre(t *testing.T) {
+	shown := make(map[string][]string)
+	for line := range strings.Lines(between(t, read(t, "docs/architecture.md"), "```mermaid\ngraph TD\n", "```")) {
+		from, to, _ := strings.Cut(strings.TrimSpace(line), " --> ")
+		from, _, _ = strings.Cut(from, "[")
+		shown[from] = nil
+		if to != "" {
+			shown[from] = strings.Split(to, " & ")
+			slices.Sort(shown[from])
+		}
+	}
+	folders, err := filepath.Glob("internal/*")
+	require.NoError(t, err)
+	for _, folder := range append(folders, ".", "cacheaside", "debughttp") {
+		name := strings.Replace(filepath.Base(folder), ".", "root", 1)
+		if name == "redistest" || name == "machine" { // for tests and for the benchmarks
+			continue
+		}
+		to, ok := shown[name]
+		assert.True(t, ok, "%s is not shown", name)
+		assert.Equal(t, imports(t, folder), to, name)
+	}
+}
+
+// imports returns which other packages of ours the one in a folder imports, as the page calls them.
+func imports(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			if path == "github.com/redimutex/redimutex" {
+				names = append(names, "root")
+			} else if rest, ok := strings.CutPrefix(path, "github.com/redimutex/redimutex/internal/"); ok {
+				names = append(names, rest)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func TestPageOfArchitectureNamesFilesThatExist(t *testing.T) {
+	found := regexp.MustCompile("`(\\w+/[\\w*]+\\.(?:go|lua))`").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	assert.NotEmpty(t, found)
+	for _, m := range found {
+		files, err := filepath.Glob(filepath.Join("internal", strings.Replace(m[1], "lua/", "server/lua/", 1)))
+		require.NoError(t, err)
+		assert.NotEmpty(t, files, m[1])
+	}
 }
