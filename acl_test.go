@@ -208,7 +208,7 @@ func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	const name = "lock:queued"
 	open := func() *redimutex.Mutex {
-		return newMutex(t, pool, name, redimutex.WithTTL(aclTTL), redimutex.WithQueue(), redimutex.WithFencing())
+		return newMutex(t, pool, name, redimutex.WithTTL(aclTTL), redimutex.WithQueue())
 	}
 	if err := open().LockContext(t.Context(), time.Minute); err != nil {
 		return err
