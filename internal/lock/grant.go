@@ -29,6 +29,7 @@ type Grant struct {
 	hold   atomic.Pointer[Hold] // the present one; nil while parked
 
 	longest atomic.Int64                  // the longest TTL that was asked for
+	open    atomic.Int64                  // how long after it was won an extension of the holder's may be executed
 	renewal atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
 
 	// For the holds that follow; see park.go.
@@ -158,6 +159,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	now := time.Now()
+	g.open.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))
 	x.Shorten = int64(ttl) < g.longest.Load()
 	if x.Shorten {
 		x.Deadline = now.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
@@ -248,8 +250,8 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 	if next != nil {
 		next.prequeued(released, f)
 	}
-	if r.Keep > 0 && renewing { // which may raise the expiry again
-		r.Open = time.Now().Add(g.terms.bound())
+	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
+		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
 		g.engine.quorum.Undo(&r, g.won)
 	}
 	return f

@@ -28,9 +28,15 @@ func (g *Grant) spent() bool {
 	return g.over.Load() || g.extended.Load() || g.engine.closed.Load()
 }
 
+// inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
+// still while the machine sleeps, and nobody may have noticed yet that the lease is over.
+func (g *Grant) inTime(now time.Time) bool {
+	return now.Before(g.until) && now.Round(0).Before(g.until.Round(0))
+}
+
 // usable reports whether a hold with these terms can have the grant.
 func (g *Grant) usable(t *Terms, now time.Time) bool {
-	return !g.spent() && now.Before(g.until) && (g.terms == t || *g.terms == *t)
+	return !g.spent() && g.inTime(now) && (g.terms == t || *g.terms == *t)
 }
 
 // park ends h and leaves the grant to the next hold, if there is time for one. The caller has the turn, which
@@ -40,7 +46,7 @@ func (g *Grant) park(h *Hold) bool {
 		return false
 	}
 	now := time.Now()
-	if !now.Before(g.until) || g.spent() {
+	if !g.inTime(now) || g.spent() {
 		return false
 	}
 	h.end(keepalive.Unlocked)

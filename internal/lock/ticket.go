@@ -27,6 +27,7 @@ type ticket struct {
 	waiter *wakeup.Waiter
 
 	shown  bool      // the last try had the ticket with it
+	asked  bool      // some try had
 	queued bool      // a server has said that it is queued
 	looked time.Time // just before the last look that found it queued
 	drops  uint64    // of the hub, then
@@ -67,6 +68,7 @@ func (x *ticket) serves(t *Terms) bool { return x.terms == t || *x.terms == *t }
 func (x *ticket) present(t *server.Try) {
 	hub := x.engine.hub()
 	if x.shown = hub.Listening(); x.shown {
+		x.asked = true
 		t.Ticket, x.drops = x.place, hub.Drops()
 	}
 }
@@ -90,8 +92,8 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	case several:
 		return x
 	}
-	if f.Kind != quorum.Lapsed && x.queued {
-		x.undo() // or the lock would be handed to a name that nobody answers to
+	if f.Kind != quorum.Lapsed && (x.queued || x.shown && x.place.Rejoin) {
+		x.undo() // or the lock would be handed to a name that nobody answers to; a first try undoes itself
 	}
 	next := x.key.newTicket(x.terms)
 	next.every, next.gap = x.every, x.gap
@@ -198,7 +200,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 // the ticket out of its queue, and several do so at the release.
 func (x *ticket) leave(g *Grant) {
 	x.waiter.Leave()
-	if g == nil && (x.shown || x.queued) {
+	if g == nil && (x.asked || x.queued) {
 		x.undo()
 	}
 }

@@ -32,8 +32,8 @@ type Failure struct {
 	Gap  time.Duration // since anybody looked at that server's queue before; the longest of all
 	Sent time.Time     // just before the first of the servers was asked
 
-	// Open is set by a try that some servers have not answered: until then they may still queue its
-	// ticket. A vote that they give late they take back by themselves.
+	// Open is set by a try that some servers have not answered, or whose answer was lost: until then they
+	// may still queue its ticket. A vote that they give late they take back by themselves.
 	Open time.Time
 }
 

@@ -131,6 +131,9 @@ func (v *votes) lost() *Failure {
 func (v *votes) failure(kind Kind) *Failure {
 	f := &Failure{Kind: kind}
 	for i, reply := range v.replies {
+		if v.in[i] && reply.Open.After(f.Open) {
+			f.Open = reply.Open
+		}
 		switch {
 		case !v.in[i] && reply.Err == nil:
 			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})

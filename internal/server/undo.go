@@ -28,6 +28,16 @@ type undoID struct{ key, token, ticket string }
 type undo struct {
 	Release
 	next time.Time // when to try
+	kept time.Time // with Keep: when the lock is to expire
+}
+
+// now is the release as it is to be sent now.
+func (u *undo) now() *Release {
+	r := u.Release
+	if r.Keep > 0 {
+		r.Keep = max(time.Until(u.kept), time.Millisecond)
+	}
+	return &r
 }
 
 // maxPending bounds the memory that a dead node costs. What is dropped expires by itself.
@@ -52,8 +62,8 @@ func (s *Server) Undo(r *Release) {
 	if u.Until.IsZero() {
 		u.Until = u.next.Add(defaultUndo)
 	}
-	if end := u.next.Add(u.Keep); u.Until.Before(end) {
-		u.Until = end
+	if u.kept = u.next.Add(u.Keep); u.Until.Before(u.kept) {
+		u.Until = u.kept
 	}
 	s.nodes.of(r.Key).undos.add(u)
 }
@@ -201,7 +211,7 @@ func (a *undoing) do(op *operation) Reply {
 	defer func() { ses.close() }()
 	op.sending()
 	replies := make([]Reply, len(a.batch))
-	lay := func(i int) (script, []any) { return op.args.release(&a.batch[i].Release, ses.pinned) }
+	lay := func(i int) (script, []any) { return op.args.release(a.batch[i].now(), ses.pinned) }
 	err = ses.evalAll(len(a.batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
 	if err != nil {
 		return Reply{Err: err}
@@ -209,7 +219,7 @@ func (a *undoing) do(op *operation) Reply {
 	for i := range replies {
 		// What the first round trip could not settle goes to where it has to.
 		if err := replies[i].Err; noScript(err) || moved(err) {
-			replies[i] = ses.releaseAgain(&a.batch[i].Release)
+			replies[i] = ses.releaseAgain(a.batch[i].now())
 		}
 	}
 	a.replies = replies
@@ -238,7 +248,7 @@ func (w *undoer) settle(u *undo, reply Reply) {
 		return // it was asked for again meanwhile
 	}
 	switch over := !reply.Sent.Before(u.Open); {
-	case reply.Verdict == Done, reply.Verdict == Failed, over && !u.Doubt:
+	case reply.Verdict == Done && u.Keep == 0, reply.Verdict == Failed, over && !u.Doubt:
 		delete(w.pending, id)
 	case over:
 		// What the node finds in its buffers, it executes before a command that we send when it has answered one.

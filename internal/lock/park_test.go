@@ -1,0 +1,46 @@
+package lock
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// earlier returns t with a wall reading that is d earlier, and the same monotonic one. That is how a time
+// looks that was taken before the machine slept for d.
+func earlier(t time.Time, d time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t)) // a flag, 33 bits of seconds, 30 bits of nanoseconds
+	nanos := (*wall<<1>>31)*1e9 + *wall&(1<<30-1) - uint64(d)
+	*wall = 1<<63 | nanos/1e9<<30 | nanos%1e9
+	return t
+}
+
+// slept begins a hold that was given before the machine slept for a minute, which no timer has seen yet.
+func slept(t *testing.T, e *Engine, terms *Terms, h *Hold) *Grant {
+	k := e.ref("k", nil)
+	require.True(t, k.fifo.TryAcquire())
+	now := time.Now()
+	g := newGrant(k, terms, "token", nil, quorum.Grant{At: earlier(now, time.Minute), Sent: now, Until: now.Add(9 * time.Second)}, 0, h)
+	require.NotNil(t, g)
+	return g
+}
+
+func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
+	e := newEngine(t, redistest.Start(t))
+	terms := terms
+	terms.Reuse = 4 * time.Second
+	h := &Hold{Observer: quiet{}}
+	g := slept(t, e, &terms, h)
+	assert.False(t, g.usable(&terms, time.Now()))
+	r, _ := h.Release(t.Context())
+	assert.Equal(t, keepalive.Deleted, r, "the server was asked")
+	assert.Nil(t, g.key.parked.Load())
+	forgotten(t, e)
+}

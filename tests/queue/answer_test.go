@@ -1,0 +1,101 @@
+package queue_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// outside is a pool that a test has come between, with a way to subscribe beside it.
+type outside struct {
+	*redistest.Between
+	real *redis.Pool
+}
+
+func (o outside) Dial() (redis.Conn, error) { return o.real.Dial() }
+
+// The first try is made before the waiter can be woken; the second keeps the place that the first had.
+func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", key, "foreign", "PX", 60000)
+	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+	var mu sync.Mutex
+	places := make(map[any]bool)
+	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
+		reply, err := run()
+		if command != "EVALSHA" || len(args) < 15 || args[10] == "" || err != nil {
+			return reply, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		places[args[10]] = true
+		if len(places) == 1 {
+			return nil, redistest.ErrCut
+		}
+		return reply, err
+	})
+	m := newMutex(t, pool)
+	got := make(chan error, 1)
+	go func() { got <- m.LockContext(t.Context(), 0) }()
+	redistest.Wait(t, "it has taken another place", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(places) > 1
+	})
+	waitTickets(t, s, 1)
+	s.Do("DEL", key)
+	require.NoError(t, <-got)
+	unlock(t, m)
+}
+
+// The place is given up at once, and once more when no server can take the try for timely any more.
+func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	knows := newMutex(t, s.Pool()) // has the server know the scripts
+	knows.Lock()
+	unlock(t, knows)
+	s.Do("SET", key, "foreign", "PX", 60000)
+	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var once, undone sync.Once
+	left := make(chan struct{})
+	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
+		if command != "EVALSHA" || len(args) < 12 || args[10] == "" {
+			return run()
+		}
+		if len(args) < 15 { // leaves the queue
+			reply, err := run()
+			if err == nil {
+				undone.Do(func() { close(left) })
+			}
+			return reply, err
+		}
+		once.Do(func() {
+			close(caught)
+			<-release
+			defer close(executed)
+			run() //nolint:errcheck // nobody hears of it
+		})
+		return nil, redistest.ErrCut
+	})
+	m := newMutex(t, pool, redimutex.WithNodeTimeout(3*time.Second))
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- m.LockContext(ctx, 0) }()
+	<-caught
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
+	<-left
+	close(release)
+	<-executed
+	waitTickets(t, s, 0)
+}
