@@ -1,7 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -172,6 +175,10 @@ func (w *undoer) due() (batch []*undo, wait time.Duration, last bool) {
 		w.pending = nil
 		return nil, 0, true
 	}
+	// Always in the same order, so that what goes wrong here can be replayed.
+	slices.SortFunc(batch, func(a, b *undo) int {
+		return cmp.Or(strings.Compare(a.Token, b.Token), strings.Compare(a.Ticket.Name, b.Ticket.Name))
+	})
 	return batch, max(next.Sub(now), time.Millisecond), w.closed
 }
 

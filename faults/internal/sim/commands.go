@@ -13,24 +13,6 @@ import (
 // status is a reply such as OK.
 type status string
 
-// executeAll runs the commands of one message, and returns the replies in their order. The library takes
-// scripts that share a message from a map, in an order that no seed decides. They concern different tokens, and
-// nothing comes between them, so here they run in the order of their arguments. The caller holds s.mu.
-func (s *server) executeAll(c *conn, batch [][]string) []any {
-	order := make([]int, len(batch))
-	for i := range order {
-		order[i] = i
-	}
-	if !slices.ContainsFunc(batch, func(args []string) bool { return args[0] != "EVALSHA" }) {
-		slices.SortStableFunc(order, func(i, j int) int { return slices.Compare(batch[i], batch[j]) })
-	}
-	replies := make([]any, len(batch))
-	for _, i := range order {
-		replies[i] = s.execute(c, batch[i])
-	}
-	return replies
-}
-
 // execute runs a command, as far as locks need it. The caller holds s.mu.
 func (s *server) execute(c *conn, args []string) any {
 	switch strings.ToUpper(args[0]) {

@@ -166,8 +166,9 @@ func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
 		c.breakSoon()
 		return
 	}
-	for i, reply := range s.executeAll(c, batch) {
-		w.note("server", s.number, c.link.client, summary(batch[i], reply))
+	for _, args := range batch {
+		reply := s.execute(c, args)
+		w.note("server", s.number, c.link.client, summary(args, reply))
 		var err error
 		if e, ok := reply.(redis.Error); ok {
 			reply, err = nil, e
