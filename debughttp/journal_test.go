@@ -40,7 +40,7 @@ func TestTroubleOutlivesAFloodOfEvents(t *testing.T) {
 			assert.False(t, e.At.After(l.Events[i].At), "the newest comes first")
 			assert.False(t, e.Trouble)
 		}
-		assert.ElementsMatch(t, []string{"lost bad", "renewal failed bad", "release failed bad"}, steps(l.Trouble))
+		assert.ElementsMatch(t, []string{"lost bad", "release failed bad"}, steps(l.Trouble))
 		for _, e := range l.Trouble {
 			assert.Equal(t, "lease lost: deleted", e.Error)
 			assert.True(t, e.Trouble)
