@@ -80,7 +80,7 @@ func TestNoTokenIsLogged(t *testing.T) {
 				"deleted":  func() { s.Do("DEL", "deleted") },
 				"taken":    func() { s.Do("SET", "taken", "0d9a4e26-8a3f-4b0e-9a43-26f1b7a4c111 somebody") },
 				"no lock":  func() { s.Do("DEL", "no lock"); s.Do("LPUSH", "no lock", "x") },
-				"no fence": func() { s.Do("SET", "{no fence}:fence", "x") },
+				"no fence": func() { s.Do("SET", "redimutex:fence:{no fence}", "x") },
 			} {
 				hold(t.Context(), c.Mutex(key), rival.Mutex(key), ears, harm)
 			}

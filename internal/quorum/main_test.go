@@ -54,6 +54,7 @@ func (silentConn) Receive() (reply any, err error) { return nil, os.ErrDeadlineE
 func (c silentConn) ReceiveWithTimeout(time.Duration) (any, error) {
 	return c.Receive()
 }
+
 func (c silentConn) DoWithTimeout(time.Duration, string, ...any) (any, error) {
 	return c.Receive()
 }
