@@ -46,3 +46,17 @@ func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
 		})
 	}
 }
+
+func TestQueueIsGoneWithTheLastHoldAlsoWhereThatIsLeftToExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	require.NoError(t, holder.LockContext(t.Context(), 0))
+	m := newMutex(t, s.Pool(), redimutex.WithMinHold(200*time.Millisecond))
+	got := startWaiting(t, s, m, 1)
+	unlock(t, holder)
+	require.NoError(t, <-got)
+	unlock(t, m)
+	redistest.Wait(t, "the lock has expired", func() bool { return s.Get(key) == "" })
+	require.Empty(t, s.Keys())
+}

@@ -39,6 +39,7 @@ if ARGV[3] ~= '0' then
   giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
 end
 if ARGV[2] ~= '0' then
+  leave(queue, member) -- the mark, if it is alone there
   return redis.call('PEXPIRE', lock, ARGV[2])
 end
 local time = redis.call('TIME')

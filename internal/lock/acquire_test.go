@@ -1,0 +1,170 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// touchy is an Observer that panics where it is told to.
+type touchy struct{ at string }
+
+func (o touchy) Traced() bool { return true }
+
+func (o touchy) step(name string) {
+	if o.at == name {
+		panic(name)
+	}
+}
+
+func (o touchy) Waiting(context.Context)                             { o.step("Waiting") }
+func (o touchy) Tried(context.Context, int, time.Duration, *Failure) { o.step("Tried") }
+func (o touchy) Unavailable(*quorum.Failure)                         { o.step("Unavailable") }
+func (o touchy) Renewed(time.Time, *quorum.Failure)                  {}
+func (o touchy) Lost(keepalive.Reason)                               {}
+
+func queueEmpty(t testing.TB, s *redistest.Server) {
+	t.Helper()
+	redistest.Wait(t, "nobody is in the queue", func() bool { return s.Do("EXISTS", server.QueueKey("k")) == int64(0) })
+}
+
+func TestCallThatPanicsLeavesNeitherTurnNorTicketNorKey(t *testing.T) {
+	s := redistest.Start(t)
+	e := newEngine(t, s)
+	for _, queue := range []bool{false, true} {
+		terms := terms
+		terms.Queue = queue
+		for _, at := range []string{"Waiting", "Tried", "Pause in line", "Pause"} {
+			t.Run(at, func(t *testing.T) {
+				s.Do("SET", "k", "foreign", "PX", 60000)
+				c := call(terms)
+				var k *Key
+				switch at {
+				case "Waiting", "Pause in line":
+					k = e.ref("k", nil)
+					require.True(t, k.fifo.TryAcquire())
+				}
+				if at == "Pause in line" {
+					c.MaxTries = 3
+				}
+				if at == "Pause" || at == "Pause in line" {
+					c.Pause = func(int) time.Duration { panic("Pause") }
+				}
+				assert.Panics(t, func() { e.Lock(t.Context(), c, &Hold{Observer: touchy{at}}) })
+				if k != nil {
+					k.pass()
+					k.unref()
+				}
+				forgotten(t, e)
+				queueEmpty(t, s)
+				s.Do("DEL", "k")
+				h, _ := lock(t, e, call(terms))
+				h.Release(t.Context())
+				forgotten(t, e)
+			})
+		}
+	}
+}
+
+func TestCallThatEndsAnywhereLeavesNoKey(t *testing.T) {
+	s := redistest.Start(t)
+	e := newEngine(t, s)
+	terms := terms
+	terms.Queue, terms.Reuse = true, 20*time.Millisecond
+	for i := range 60 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 4 {
+				h := &Hold{Observer: quiet{}}
+				if e.Lock(ctx, call(terms), h).Failure == nil {
+					h.Release(ctx)
+				}
+			}
+		}()
+		h := &Hold{Observer: quiet{}}
+		if e.Lock(ctx, call(terms), h).Failure == nil {
+			time.AfterFunc(time.Duration(i)*50*time.Microsecond, cancel)
+			h.Release(ctx)
+		}
+		<-done
+		cancel()
+	}
+	forgotten(t, e)
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+// A release that queues the next waiter may find that it has gone by the time it has the answer.
+func TestPlaceThatNobodyInheritsIsGivenUp(t *testing.T) {
+	s := redistest.Start(t)
+	e := newEngine(t, s)
+	terms := terms
+	terms.Queue = true
+	e.hub().Join("keeps it up")
+	require.True(t, e.hub().Listen(t.Context()))
+	h, r := lock(t, e, call(terms))
+	w := r.Key.fifo.Join(&terms)
+	g := h.grant
+	rel := g.release()
+	x := g.prequeue(&rel)
+	require.NotNil(t, x)
+	released, f := e.quorum.Release(t.Context(), &rel, g.won)
+	require.Nil(t, f)
+	require.NotZero(t, released.Arrived)
+	g.lease.End()
+	x.prequeued(released, f)
+	require.NotNil(t, r.Key.parked.Load())
+	r.Key.pass()
+	<-w.Granted()
+	r.Key.cancel(w) // it has the turn, and does not want it
+	assert.Nil(t, r.Key.parked.Load())
+	r.Key.unref()
+	forgotten(t, e)
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+func TestTryThatDoesNotWaitDoesNotInheritAPlace(t *testing.T) {
+	s := redistest.Start(t)
+	e := newEngine(t, s)
+	terms := terms
+	terms.Queue = true
+	k := e.ref("k", nil)
+	x := k.newTicket(&terms)
+	x.queued = true
+	s.Do("ZADD", server.QueueKey("k"), 1, x.place.Channel+" 0 1000 "+x.place.Name)
+	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
+	k.parked.Store(&parcel{ticket: x})
+	c := call(terms)
+	c.Once = true
+	h := &Hold{Observer: quiet{}}
+	if e.Lock(t.Context(), c, h).Failure == nil {
+		h.Release(t.Context())
+	}
+	assert.Nil(t, k.parked.Load())
+	k.unref()
+	forgotten(t, e)
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+func TestLockAfterCloseFailsAlsoOnAKeyThatWasKnown(t *testing.T) {
+	e := newEngine(t, redistest.Start(t))
+	h, r := lock(t, e, call(terms))
+	e.Close(time.Second)
+	c := call(terms)
+	c.Hint = r.Key
+	again := e.Lock(t.Context(), c, &Hold{Observer: quiet{}})
+	require.NotNil(t, again.Failure)
+	assert.Equal(t, Closed, again.Failure.Kind)
+	reason, _ := h.Release(t.Context())
+	assert.Equal(t, keepalive.Closed, reason)
+	forgotten(t, e)
+}
