@@ -33,7 +33,7 @@ func TestAPoolIsPunctualOnlyByTheMethodsOfADialer(t *testing.T) {
 		"limits":        {DialContext: d.DialContext, Wait: true, MaxActive: 1, IdleTimeout: 1, MaxConnLifetime: 1},
 		"and Dial":      {DialContext: d.DialContext, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "localhost:1") }},
 		"embedded":      {DialContext: embedding{d}.DialContext}, // the compiler takes the method of the field
-		"by expression": {DialContext: func() func(context.Context) (redis.Conn, error) { return (&*d).DialContext }()},
+		"by expression": {DialContext: func() func(context.Context) (redis.Conn, error) { e := d; return e.DialContext }()},
 	} {
 		assert.True(t, punctual.Pool(p), name)
 	}
