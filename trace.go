@@ -18,7 +18,7 @@ type Trace struct {
 	Attempt  func(Event) // a try has failed; Err says why
 	Acquired func(Event) // a lock was acquired
 	GaveUp   func(Event) // a call has ended without the lock; Err says why
-	Renewed  func(Event) // a renewal has succeeded, or failed with Err
+	Renewed  func(Event) // a renewal has succeeded, or failed with Err; what shows a loss is told by Lost alone
 	Released func(Event) // a lock was unlocked; Err if that did not work
 	Lost     func(Event) // a lease was lost; Err says why
 }

@@ -86,8 +86,10 @@ func (e *Engine) Close(d time.Duration) {
 	e.keeper.Close()
 	disposing.Wait()
 	e.background.Wait()
-	e.hub().Close(d)
+	var closing sync.WaitGroup
+	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)
+	closing.Wait()
 }
 
 // spawn runs f in the background, or reports that it is too late for that.
