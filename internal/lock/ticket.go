@@ -32,6 +32,7 @@ type ticket struct {
 	looked time.Time // just before the last look that found it queued
 	drops  uint64    // of the hub, then
 	open   time.Time // a server may yet queue it until then
+	doubt  bool      // or even later: a release carries no deadline
 
 	every time.Duration // between two looks
 	gap   time.Duration // smoothed: between looks of all waiters together
@@ -211,7 +212,7 @@ func (x *ticket) withdraw() { x.leave(nil) }
 // undo takes the ticket out of the queues, and gives back what it was given there.
 func (x *ticket) undo() {
 	r := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
-	r.Ticket, r.Open = x.place, x.open
+	r.Ticket, r.Open, r.Doubt = x.place, x.open, x.doubt
 	x.engine.quorum.Undo(&r, quorum.Grant{})
 }
 
@@ -241,7 +242,7 @@ func (x *ticket) prequeued(r quorum.Released, f *quorum.Failure) {
 	case f == nil:
 		x.waiter.Leave() // there was no room for it
 	default: // it may be in the queue, or be put there yet
-		x.open = time.Now().Add(x.terms.bound())
+		x.open, x.doubt = time.Now().Add(x.terms.bound()), true
 		x.waiter.Leave()
 		x.undo()
 	}
