@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+// Here workers do what else the library lets them do with a lock: they extend leases, to more and to less, give up
+// waiting for that, and unlock while it is under way; and they use Mutexes with other options for the same key.
+
+// mixed is a locker that uses one of several Mutexes of a Client each time.
+type mixed struct {
+	ours
+	random  *rand.Rand
+	mutexes []*redimutex.Mutex
+	terms   []time.Duration // their TTLs
+	term    time.Duration   // of the present hold
+}
+
+func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
+	m := &mixed{ours: ours{world: w}, random: w.stream("mixed", worker)}
+	add := func(ttl time.Duration, opts ...redimutex.Option) {
+		m.mutexes = append(m.mutexes, client.Mutex(key, append(opts, redimutex.WithTTL(ttl))...))
+		m.terms = append(m.terms, ttl)
+	}
+	add(ttl)
+	add(ttl, redimutex.WithLeaseReuse(ttl/3))
+	add(ttl, redimutex.WithLeaseReuse(ttl/3)) // the same by value
+	add(2*ttl, redimutex.WithLeaseReuse(ttl/2))
+	add(2*ttl, redimutex.WithoutRenewal())
+	add(ttl, redimutex.WithMinHold(ttl/10))
+	return m
+}
+
+func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
+	i := m.random.IntN(len(m.mutexes))
+	m.mutex, m.term = m.mutexes[i], m.terms[i]
+	h := m.ours.lock(ctx, blocking)
+	if h == nil {
+		return nil
+	}
+	h.until, h.lasts, h.longest = nil, m.lease.Until, m.term
+	return h
+}
+
+// extend has the lease extended a few times within about d, and more often than not does not wait for the outcome.
+func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
+	if random.IntN(3) > 0 {
+		return
+	}
+	lease := m.lease
+	for range 1 + random.IntN(3) {
+		m.world.sleep(exponential(random, d/4))
+		to := between(random, ttl/8, ttl)
+		if random.IntN(2) == 0 {
+			to = between(random, ttl, 4*ttl)
+		}
+		m.world.judge.extends(h, to)
+		ctx, cancel := context.WithCancel(context.Background())
+		patience := between(random, time.Microsecond, nodeTimeout)
+		switch random.IntN(3) {
+		case 0:
+			_ = lease.Extend(ctx, to) //nolint:errcheck // what is lost the judge sees
+			cancel()
+		case 1:
+			m.world.at(m.world.now()+patience, cancel)
+			_ = lease.Extend(ctx, to) //nolint:errcheck // the same
+		default:
+			m.world.at(m.world.now()+1, func() {
+				_ = lease.Extend(ctx, to) //nolint:errcheck // the same
+				cancel()
+			})
+		}
+	}
+}
+
+// extends takes in that the lease of h is about to be extended.
+func (j *judge) extends(h *hold, to time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.shortened = h.shortened || to < h.longest
+	h.longest = max(h.longest, to)
+}
+
+// unrulies are the Configs of row 24.
+func unrulies() []Config {
+	all := []Config{
+		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true},
+		{Name: "redimutex, 1 server, fixed lease, fences", Servers: 1, Fencing: true},
+		{Name: "redimutex, 1 server, foreign clients", Servers: 1, Renew: true, Strangers: true},
+		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "redimutex, 1 server, queue, listeners at a replica", Servers: 1, Renew: true, Queue: true, Astray: true},
+		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Fencing: true, Foreign: true},
+		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true},
+		{Name: "redimutex, 3 servers, queue", Servers: 3, Renew: true, Queue: true},
+	}
+	for i := range all {
+		all[i].Mixed, all[i].Weather = true, unruly
+	}
+	return all
+}
+
+// disorder is row 24.
+func disorder(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := unrulies()
+	res, reports, err := table(ctx, s, 1500, 125000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
+		f = alsoBroken(f, r.Revived, "leases revived")
+		f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
+		f = alsoBroken(f, r.Cut, "leases cut short although nobody shortened them")
+		res.Figures = append(res.Figures, f)
+	}
+	return res, nil
+}
