@@ -18,6 +18,7 @@ type Config struct {
 
 	Foreign   bool // the pools are none that the library knows to keep deadlines
 	Mixed     bool // Mutexes of several options share the key, and leases are extended; see mixed.go
+	Shorten   bool // and shortened
 	Strangers bool // two of the workers use no library; one server
 	Astray    bool // some listeners sit at a replica, and can't know it
 
