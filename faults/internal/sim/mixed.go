@@ -59,19 +59,18 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 		if random.IntN(2) == 0 {
 			to = between(random, ttl, 4*ttl)
 		}
-		to = m.world.judge.extends(h, to)
 		ctx, cancel := context.WithCancel(context.Background())
 		patience := exponential(random, nodeTimeout/5)
 		switch random.IntN(3) {
 		case 0:
-			_ = lease.Extend(ctx, to) //nolint:errcheck // what is lost the judge sees
+			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // what is lost the judge sees
 			cancel()
 		case 1:
 			m.world.at(m.world.now()+patience, cancel)
-			_ = lease.Extend(ctx, to) //nolint:errcheck // the same
+			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
 		default:
 			m.world.at(m.world.now()+between(random, 1, ttl/10), func() { // perhaps when the next hold has begun
-				_ = lease.Extend(ctx, to) //nolint:errcheck // the same
+				_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
 				cancel()
 			})
 		}
