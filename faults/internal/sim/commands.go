@@ -26,7 +26,11 @@ func (s *server) execute(c *conn, args []string) any {
 		s.known[hash] = true
 		return s.eval(hash, args[2:])
 	case "SUBSCRIBE":
-		s.subscribed[args[1]] = append(s.subscribed[args[1]], c)
+		at := s.subscribed
+		if c.astray {
+			at = s.astray
+		}
+		at[args[1]] = append(at[args[1]], c)
 		return []any{"subscribe", args[1], int64(1)}
 	case "UNSUBSCRIBE":
 		s.hangUp(c)
@@ -40,8 +44,16 @@ func (s *server) execute(c *conn, args []string) any {
 		for _, listener := range s.subscribed[args[1]] {
 			listener.deliver([]any{"message", args[1], args[2]}, nil)
 		}
+		for _, listener := range s.astray[args[1]] {
+			if !s.unsent {
+				listener.deliver([]any{"message", args[1], args[2]}, nil)
+			}
+		}
 		return int64(len(s.subscribed[args[1]]))
 	case "ROLE":
+		if c.astray {
+			return redis.Error("NOPERM this user has no permissions to run the 'role' command")
+		}
 		return []any{"master", int64(0), []any{}}
 	case "ECHO":
 		return args[1]
@@ -197,9 +209,11 @@ func (z *sortedSet) remove(name string) int {
 }
 
 func (s *server) listens(c *conn) bool {
-	for _, all := range s.subscribed {
-		if slices.Contains(all, c) {
-			return true
+	for _, at := range []map[string][]*conn{s.subscribed, s.astray} {
+		for _, all := range at {
+			if slices.Contains(all, c) {
+				return true
+			}
 		}
 	}
 	return false
@@ -207,12 +221,14 @@ func (s *server) listens(c *conn) bool {
 
 // hangUp ends the subscriptions of a connection. The caller holds s.mu.
 func (s *server) hangUp(c *conn) {
-	for channel, all := range s.subscribed {
-		all = slices.DeleteFunc(slices.Clone(all), func(other *conn) bool { return other == c })
-		if len(all) == 0 {
-			delete(s.subscribed, channel)
-		} else {
-			s.subscribed[channel] = all
+	for _, at := range []map[string][]*conn{s.subscribed, s.astray} {
+		for channel, all := range at {
+			all = slices.DeleteFunc(slices.Clone(all), func(other *conn) bool { return other == c })
+			if len(all) == 0 {
+				delete(at, channel)
+			} else {
+				at[channel] = all
+			}
 		}
 	}
 }

@@ -16,7 +16,11 @@ type Config struct {
 
 	Renew, Fencing, Guard, Queue, Multiplex bool
 
-	Foreign bool // the pools are none that the library knows to keep deadlines
+	Foreign   bool // the pools are none that the library knows to keep deadlines
+	Mixed     bool // Mutexes of several options share the key, and leases are extended; see mixed.go
+	Shorten   bool // and shortened
+	Strangers bool // two of the workers use no library; one server
+	Astray    bool // some listeners sit at a replica, and can't know it
 
 	Weather Weather
 	Plant   Plant
@@ -31,12 +35,14 @@ type Weather struct {
 	Slewed  bool          // they are corrected, as NTP does it, and are never off by more than a millisecond
 	Offset  time.Duration // and are off by up to this
 	Slow    float64       // share of the messages that take long, up to two TTLs
+	Late    float64       // share of those that take up to two node timeouts
 	Break   float64       // share of the exchanges that end with a broken connection
 	Calm    time.Duration // mean time between two faults of a server, and of a link
 	Hang    int           // weights of the faults of a server: it hangs,
 	Crash   int           // it is down and comes back with its data,
 	Amnesia int           // without them,
-	Jump    int           // its clock jumps ahead by a TTL
+	Jump    int           // its clock jumps ahead by a TTL,
+	Back    int           // its clock is set back by up to 3 s
 	Cut     bool          // links between a client and a server are cut and heal
 	Long    float64       // share of the holds that last about as long as a lease
 	Pause   float64       // share of the holds in which the holder is paused, up to three TTLs
@@ -50,6 +56,7 @@ type Plant struct{ From, To string }
 type Report struct {
 	Episodes, Acquired, Renewed, Lost int
 	Overlaps, Revived, Inverted       int // what must not be; Inverted: a fence is not higher than an earlier one
+	Cut                               int // leases that came to end sooner although nobody shortened them; must not be either
 	Prolonged                         int // leases that were renewed although another had got the lock; must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
@@ -85,6 +92,7 @@ func (r *Report) add(o *Report) {
 	r.Revived += o.Revived
 	r.Inverted += o.Inverted
 	r.Prolonged += o.Prolonged
+	r.Cut += o.Cut
 	r.Writes += o.Writes
 	r.Refused += o.Refused
 	r.Stale += o.Stale

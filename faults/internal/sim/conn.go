@@ -26,6 +26,7 @@ type conn struct {
 	dead    bool          // nothing more arrives there; protected by server.mu
 	kind    uint64        // of the last message
 	fresh   bool          // nothing was sent yet
+	astray  bool          // it is to a replica
 	sent    time.Duration // when the last message arrives there
 	heard   time.Duration // when the last reply arrives here
 	err     error
@@ -45,7 +46,7 @@ var (
 
 // dial makes a connection. The time that takes is added to that of the first message: two who dial at
 // the same moment could not be told apart, and what happens next would hang on who is first.
-func dial(l *link, limit time.Duration) (redis.Conn, error) {
+func dial(l *link, limit time.Duration) (*conn, error) {
 	s := l.world.servers[l.server]
 	s.mu.Lock()
 	defer s.mu.Unlock()

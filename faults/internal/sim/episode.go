@@ -80,8 +80,13 @@ func (w *world) populate() (stop func()) {
 		for k := range each {
 			number := i*each + k
 			var l locker = &ours{world: w, mutex: client.Mutex(key)}
-			if w.Library == "redsync" {
+			switch {
+			case w.Library == "redsync":
 				l = w.newTheirs(number, pools)
+			case w.Strangers && k > 0 && i > 0:
+				l = &stranger{world: w, random: w.stream("stranger", number), pool: pools[0]}
+			case w.Mixed:
+				l = w.newMixed(number, client)
 			}
 			worker := &worker{world: w, number: number, random: w.stream("worker", number), locker: l}
 			all.Go(worker.run)

@@ -24,19 +24,24 @@ type judge struct {
 
 // A hold is one hold of the lock, as its holder sees it.
 type hold struct {
-	worker  int
-	token   string
-	fence   int64
-	fenced  bool
-	wanted  time.Duration
-	granted time.Duration
-	dead    bool // was seen to be invalid
-	died    time.Duration
-	clash   bool // another lease was valid when it began
-	valid   func() bool
-	until   func() time.Time // nil where leases are not renewed
-	rival   time.Duration    // when another got the lock although this lease was valid; 0: nobody did
-	gone    map[int]bool     // servers on which its key has expired
+	worker    int
+	token     string
+	fence     int64
+	fenced    bool
+	began     time.Duration // when it was asked for
+	wanted    time.Duration // when a server was first asked for its token, or later: when it was asked for
+	granted   time.Duration
+	dead      bool // was seen to be invalid
+	died      time.Duration
+	clash     bool // another lease was valid when it began
+	valid     func() bool
+	until     func() time.Time // nil where leases are not renewed
+	longest   time.Duration    // the longest TTL that it was extended to; 0: it never is
+	shortened bool             // somebody has asked for less
+	lasts     func() time.Time // nil where leases are not extended
+	seen      time.Time        // what that was
+	rival     time.Duration    // when another got the lock although this lease was valid; 0: nobody did
+	gone      map[int]bool     // servers on which its key has expired
 }
 
 type granted struct {
@@ -86,7 +91,7 @@ func (j *judge) acquired(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	h.granted = j.world.now()
-	h.wanted = j.wanted[h.token]
+	h.wanted = max(j.wanted[h.token], h.began)
 	j.report.Acquired++
 	j.look()
 	for _, other := range j.alive {
@@ -129,6 +134,13 @@ func (j *judge) look() {
 		if h.rival > 0 && h.until != nil && h.until().Add(-lasts).Sub(j.world.began) > h.rival {
 			j.wrong(&j.report.Prolonged, "the lease of worker %d was renewed although another had got the lock meanwhile", h.worker)
 			h.rival = 0
+		}
+		if h.lasts != nil && valid {
+			until := h.lasts()
+			if until.Before(h.seen) && !h.shortened && h.valid() {
+				j.wrong(&j.report.Cut, "the lease of worker %d came to end %v sooner, and nobody had shortened it", h.worker, h.seen.Sub(until))
+			}
+			h.seen = until
 		}
 		h.dead = !valid
 	}

@@ -36,6 +36,7 @@ const (
 	closing = 1 << (60 + iota)
 	breaking
 	replying
+	subscribing
 )
 
 // dice draws for a message of the given kind that is sent now. The numbers hang on that alone, and not on
@@ -62,6 +63,9 @@ func (l *link) delay(r *rand.Rand) time.Duration {
 	d := 50*time.Microsecond + exponential(r, 300*time.Microsecond)
 	if r.Float64() < l.world.Weather.Slow {
 		d = between(r, time.Millisecond, 2*ttl)
+	}
+	if late := l.world.Weather.Late; late > 0 && r.Float64() < late {
+		d = max(d, between(r, time.Millisecond, 2*nodeTimeout))
 	}
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()

@@ -20,7 +20,13 @@ func (w *world) pools(client int) []*redis.Pool {
 	var pools []*redis.Pool
 	for i := range w.servers {
 		l := w.links[client][i]
-		pools = append(pools, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return dial(l, nodeTimeout) }})
+		pools = append(pools, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) {
+			c, err := dial(l, nodeTimeout)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		}})
 	}
 	return pools
 }
@@ -46,14 +52,14 @@ func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	add(w.Guard, redimutex.WithRestartGuard)
 	add(w.Queue, redimutex.WithQueue)
 	var all []redimutex.Pool
-	for _, p := range pools {
+	for i, p := range pools {
 		switch {
 		case w.Multiplex:
 			all = append(all, redimutex.Multiplex(p, 1))
 		case w.Foreign:
 			all = append(all, p)
 		default:
-			all = append(all, punctualPool{p})
+			all = append(all, punctualPool{p, w.links[client][i]})
 		}
 	}
 	return redimutex.NewClient(all, options...)

@@ -101,8 +101,11 @@ func failure(l *lua.LState, text string) *lua.LTable {
 	return t
 }
 
-// setRepl says what goes to replicas. There are none here.
-func setRepl(*lua.LState) int { return 0 }
+// setRepl says whether what follows goes to the replicas.
+func setRepl(l *lua.LState) int {
+	interpreter.server.unsent = lua.LVAsNumber(l.Get(1)) == 0
+	return 0
+}
 
 // eval runs a script that was loaded. args is what follows the script in the command.
 func (s *server) eval(hash string, args []string) any {
@@ -113,7 +116,7 @@ func (s *server) eval(hash string, args []string) any {
 	in := &interpreter
 	in.Lock()
 	defer in.Unlock()
-	in.server = s
+	in.server, s.unsent = s, false
 	l := in.state
 	l.SetGlobal("KEYS", list(l, args[1:1+keys]))
 	l.SetGlobal("ARGV", list(l, args[1+keys:]))

@@ -14,13 +14,23 @@ import (
 // A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
 // of it can outlast its context. It is also what makes a seed give the same trace: the workers that the library has for all
 // other pools wait until the very moment of a deadline, and in virtual time who is first there is drawn by lot.
-type punctualPool struct{ *redis.Pool }
+type punctualPool struct {
+	*redis.Pool
+	link *link
+}
 
 // Punctual marks it.
 func (punctualPool) Punctual() {}
 
 // Dial makes a connection for a subscription.
-func (p punctualPool) Dial() (redis.Conn, error) { return p.Pool.Dial() }
+func (p punctualPool) Dial() (redis.Conn, error) {
+	c, err := dial(p.link, nodeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	c.astray = p.link.world.Astray && p.link.dice(subscribing).IntN(2) == 0
+	return c, nil
+}
 
 // DoContext is that of internal/punctual: it ends with ctx, and then writes its Undo behind it, if it has one.
 func (c *conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {

@@ -31,6 +31,11 @@ func Rows() []evidence.Row {
 			ID: 7, Name: "sim-revival", Fault: "simulation: renewal after expiry", Must: "never revives",
 			Short: 5 * time.Second, Long: 30 * time.Second, Run: revival,
 		},
+		{
+			ID: 24, Name: "sim-mixed",
+			Fault: "simulation: extensions (longer, shorter, abandoned), mixed options on one key, foreign clients, commands that overtake each other, clock steps back",
+			Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute, Run: disorder,
+		},
 	}
 }
 
@@ -49,6 +54,11 @@ var (
 	forgetful = Weather{
 		Drift: .009, Slow: .005, Break: .005, Calm: time.Second,
 		Hang: 1, Crash: 1, Amnesia: 4, Long: .2, Pause: .05, Cancel: .02,
+	}
+	// Commands of one client overtake each other, and clocks are set back.
+	unruly = Weather{
+		Drift: .009, Offset: time.Second, Slow: .01, Late: .05, Break: .005, Calm: time.Second,
+		Hang: 3, Crash: 1, Back: 3, Cut: true, Long: .1, Pause: .02, Cancel: .05,
 	}
 	jumping = Weather{
 		Drift: .009, Slow: .005, Break: .005, Calm: 2 * time.Second,

@@ -26,6 +26,8 @@ type server struct {
 	backlog    []func() // what has arrived while it hangs
 	conns      []*conn  // that are open, in the order of their making
 	subscribed map[string][]*conn
+	astray     map[string][]*conn // to a replica
+	unsent     bool               // what the script that runs does is not for the replicas
 }
 
 // A value is a string or a sorted set.
@@ -38,7 +40,7 @@ type value struct {
 const bubbleYear = 1_000_000_000_000_000
 
 func newServer(w *world, number int) *server {
-	s := &server{world: w, number: number, faults: w.stream("server", number), subscribed: make(map[string][]*conn)}
+	s := &server{world: w, number: number, faults: w.stream("server", number), subscribed: make(map[string][]*conn), astray: make(map[string][]*conn)}
 	s.rate = 1 + w.Weather.Drift*(2*s.faults.Float64()-1)
 	if w.Weather.Slewed {
 		s.phase = between(s.faults, 0, 2*slew)
@@ -74,7 +76,7 @@ func (s *server) clock() int64 {
 // plan makes the next fault happen.
 func (s *server) plan() {
 	w := s.world.Weather
-	all := w.Hang + w.Crash + w.Amnesia + w.Jump
+	all := w.Hang + w.Crash + w.Amnesia + w.Jump + w.Back
 	if all == 0 {
 		return
 	}
@@ -91,8 +93,11 @@ func (s *server) plan() {
 			s.crash(lasts, true)
 		case kind < w.Hang+w.Crash+w.Amnesia:
 			s.crash(lasts/4, false)
-		default:
+		case kind < w.Hang+w.Crash+w.Amnesia+w.Jump:
 			s.jump(ttl)
+			s.plan()
+		default:
+			s.jump(-between(s.faults, ttl/20, 3*time.Second))
 			s.plan()
 		}
 	})
@@ -135,6 +140,7 @@ func (s *server) crash(d time.Duration, keep bool) {
 	broken := s.conns
 	s.conns = nil
 	clear(s.subscribed)
+	clear(s.astray)
 	if !keep {
 		s.forget()
 	}
@@ -152,7 +158,7 @@ func (s *server) crash(d time.Duration, keep bool) {
 	})
 }
 
-// jump sets the clock ahead.
+// jump sets the clock ahead, or back.
 func (s *server) jump(d time.Duration) {
 	w := s.world
 	w.note("server", s.number, 0, "jumps")

@@ -42,11 +42,12 @@ func (w *worker) once() {
 		timer := time.AfterFunc(patience, cancel)
 		defer timer.Stop()
 	}
+	began := w.world.now()
 	h := w.locker.lock(ctx, blocking)
 	if h == nil {
 		return
 	}
-	h.worker = w.number
+	h.worker, h.began = w.number, began
 	w.world.judge.acquired(h)
 	w.world.note("worker", w.number, 0, "acquired")
 	w.work(h)
@@ -66,6 +67,9 @@ func (w *worker) work(h *hold) {
 	paused := w.random.Float64() < weather.Pause
 	if h.valid() {
 		judge.write(h)
+	}
+	if o, ok := w.locker.(*mixed); ok {
+		o.extend(w.random, h, length)
 	}
 	switch {
 	case paused:

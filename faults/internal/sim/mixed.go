@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+// Here workers do what else the library lets them do with a lock: they extend leases, to more and to less, give up
+// waiting for that, and unlock while it is under way; and they use Mutexes with other options for the same key.
+
+// mixed is a locker that uses one of several Mutexes of a Client each time.
+type mixed struct {
+	ours
+	random  *rand.Rand
+	mutexes []*redimutex.Mutex
+	terms   []time.Duration // their TTLs
+	term    time.Duration   // of the present hold
+}
+
+func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
+	m := &mixed{ours: ours{world: w}, random: w.stream("mixed", worker)}
+	add := func(ttl time.Duration, opts ...redimutex.Option) {
+		m.mutexes = append(m.mutexes, client.Mutex(key, append(opts, redimutex.WithTTL(ttl))...))
+		m.terms = append(m.terms, ttl)
+	}
+	add(ttl)
+	add(ttl, redimutex.WithLeaseReuse(ttl/3))
+	add(ttl, redimutex.WithLeaseReuse(ttl/3)) // the same by value
+	add(2*ttl, redimutex.WithLeaseReuse(ttl/2))
+	add(2*ttl, redimutex.WithoutRenewal())
+	add(ttl, redimutex.WithMinHold(ttl/10))
+	return m
+}
+
+func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
+	i := m.random.IntN(len(m.mutexes))
+	m.mutex, m.term = m.mutexes[i], m.terms[i]
+	h := m.ours.lock(ctx, blocking)
+	if h == nil {
+		return nil
+	}
+	h.until, h.lasts, h.longest = nil, m.lease.Until, m.term
+	return h
+}
+
+// extend has the lease extended a few times within about d, and more often than not does not wait for the outcome.
+func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
+	if random.IntN(3) > 0 {
+		return
+	}
+	lease := m.lease
+	for range 1 + random.IntN(3) {
+		m.world.sleep(exponential(random, min(d/4, nodeTimeout/5)))
+		to := between(random, ttl/8, ttl)
+		if random.IntN(2) == 0 {
+			to = between(random, ttl, 4*ttl)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		patience := exponential(random, nodeTimeout/5)
+		switch random.IntN(3) {
+		case 0:
+			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // what is lost the judge sees
+			cancel()
+		case 1:
+			m.world.at(m.world.now()+patience, cancel)
+			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
+		default:
+			m.world.at(m.world.now()+between(random, 1, ttl/10), func() { // perhaps when the next hold has begun
+				_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
+				cancel()
+			})
+		}
+	}
+	if left := time.Until(lease.Until()); left > 0 && random.IntN(3) == 0 {
+		m.world.sleep(between(random, 1, left+ttl/4)) // to have use of it
+	}
+}
+
+// extends takes in that the lease of h is about to be extended, and returns to what.
+func (j *judge) extends(h *hold, to time.Duration) time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.world.Shorten {
+		to = max(to, h.longest)
+	}
+	h.shortened = h.shortened || to < h.longest
+	h.longest = max(h.longest, to)
+	return to
+}
+
+// unrulies are the Configs of row 24. A shortening that is late is recognized by the server's clock. If that is set back
+// just while it is under way, it counts as in time, and the lease may be shorter than its holder knows: more than
+// the guarantee covers. So where clocks are set back leases are not shortened, but for one Config that is not judged.
+func unrulies() []Config {
+	all := []Config{
+		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true, Shorten: true},
+		{Name: "redimutex, 1 server, fixed lease", Servers: 1, Shorten: true},
+		{Name: "redimutex, 1 server, foreign clients", Servers: 1, Renew: true, Shorten: true, Strangers: true},
+		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Fencing: true, Shorten: true, Foreign: true},
+		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true, Shorten: true},
+		{Name: "redimutex, 1 server, fences, clocks set back", Servers: 1, Renew: true, Fencing: true},
+		{Name: "redimutex, 1 server, queue, fences, clocks set back", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "redimutex, 1 server, queue, listeners at a replica, clocks set back", Servers: 1, Renew: true, Queue: true, Astray: true},
+		{Name: "redimutex, 3 servers, queue, clocks set back", Servers: 3, Renew: true, Queue: true},
+		{Name: "redimutex, 1 server, shortened while clocks are set back", Servers: 1, Renew: true, Fencing: true, Shorten: true, Beyond: true},
+		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
+	}
+	for i := range all {
+		all[i].Mixed, all[i].Weather = true, unruly
+		if all[i].Shorten && !all[i].Beyond {
+			all[i].Weather.Back = 0
+		}
+	}
+	return all
+}
+
+// disorder is row 24.
+func disorder(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := unrulies()
+	res, reports, err := table(ctx, s, 1200, 112000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
+		f = alsoBroken(f, r.Revived, "leases revived")
+		f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
+		f = alsoBroken(f, r.Cut, "leases cut short although nobody shortened them")
+		res.Figures = append(res.Figures, f)
+	}
+	return res, nil
+}

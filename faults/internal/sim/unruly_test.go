@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// disorderly is a Config of row 24, in a weather in which a bug shows soon.
+func disorderly(c Config) Config {
+	c.Name, c.Seed, c.Mixed, c.Weather = "planted", 1, true, unruly
+	c.Weather.Late, c.Weather.Long = .2, .4
+	if c.Shorten {
+		c.Weather.Back = 0
+	}
+	return c
+}
+
+func TestCheckerFindsNothingInHealthyExtensions(t *testing.T) {
+	for _, c := range unrulies() {
+		if c.Library == "redsync" || c.Beyond {
+			continue
+		}
+		name := c.Name
+		c = disorderly(c)
+		c.Want = 600
+		r := run(t, c)
+		assert.Zero(t, r.Overlaps+r.Revived+r.Inverted+r.Cut, "%s: %s", name, r.First)
+	}
+}
+
+// An extension that was overtaken takes back what a later one gave.
+func TestCheckerFindsExtensionThatLowersTheExpiry(t *testing.T) {
+	r := run(t, disorderly(Config{Servers: 1, Want: 5000, Plant: Plant{
+		From: "if ARGV[4] == '1' or redis.call('PTTL', lock) < tonumber(ARGV[2]) then", To: "if true then",
+	}}))
+	assert.NotZero(t, r.Overlaps)
+	t.Log(r.Overlaps, r.First)
+}
+
+// A waiter that listens at a replica is handed the lock, and so is the next one.
+func TestCheckerFindsReplicatedMessages(t *testing.T) {
+	r := run(t, disorderly(Config{Servers: 1, Want: 2000, Renew: true, Queue: true, Astray: true, Plant: Plant{
+		From: "redis.set_repl(redis.REPL_NONE)", To: "",
+	}}))
+	assert.NotZero(t, r.Overlaps)
+	t.Log(r.Overlaps, r.First)
+}
+
+func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
+	for name, bug := range map[string]struct {
+		shorten        bool
+		file, from, to string
+		found          func(*Report) int
+	}{
+		"a shortening that may yet be executed does not limit the lease": {
+			true, "keepalive/limit.go", "if !x.lifted(sent) {", "if false {",
+			func(r *Report) int { return r.Overlaps },
+		},
+		"fences of reuse that no server has reserved": {
+			false, "lock/terms.go", "return max(t.Reuse.Microseconds(), 1)", "return 1",
+			func(r *Report) int { return r.Inverted },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := mutant(t, "../../../internal/"+bug.file, bug.from, bug.to)
+			r, err := Run(t.Context(), program, disorderly(Config{Servers: 1, Want: 6000, Renew: true, Fencing: true, Shorten: bug.shorten}), nil)
+			require.NoError(t, err)
+			assert.NotZero(t, bug.found(r))
+			t.Log(bug.found(r), r.First)
+		})
+	}
+}
