@@ -73,7 +73,8 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		{"mixed", mixed, nil, punctual},
 		{
 			"mixed minhold",
-			[][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced, redimutex.WithMinHold(3 * time.Millisecond)}}, nil, punctual,
+			[][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced, redimutex.WithMinHold(3 * time.Millisecond)}},
+			nil, punctual,
 		},
 		{"kill pubsub", all, cmd("CLIENT", "KILL", "TYPE", "pubsub"), punctual},
 		{"kill normal", mixed, cmd("CLIENT", "KILL", "TYPE", "normal"), punctual},
