@@ -17,13 +17,13 @@ func (s Set) Connect(ctx context.Context) error {
 	}
 	var errs []error
 	for reached := 0; reached <= len(s)/2; {
-		e := <-answers
-		if e.Err == nil {
-			reached++
-			continue
-		}
-		if errs = append(errs, e); TooMany(len(errs), len(s)) && reached+len(errs) == len(s) {
+		if reached+len(errs) == len(s) {
 			return errors.Join(errs...)
+		}
+		if e := <-answers; e.Err == nil {
+			reached++
+		} else {
+			errs = append(errs, e)
 		}
 	}
 	return nil
