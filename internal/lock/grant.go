@@ -172,10 +172,10 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 		g.lease.Shortened(outcome.Open)
 	}
 	f := outcome.Failure
-	if f == nil {
-		if !x.Shorten {
-			g.lease.Extended(outcome.Sent, outcome.Until, ttl)
-		}
+	if f == nil && !x.Shorten {
+		g.lease.Extended(outcome.Sent, outcome.Until, ttl)
+	}
+	if f == nil || x.Shorten && !outcome.Open.IsZero() { // it may come yet: renewals ask for no more than it leaves
 		g.lease.Ask(ttl)
 	}
 	if !g.lose(f) && !h.ended() {
