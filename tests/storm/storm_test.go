@@ -104,11 +104,13 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 
 func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 	s := redistest.Real(t)
-	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, node, queue, fenced)
+	// After Close there is no second try, so none may be late for the machine.
+	patient := redimutex.WithNodeTimeout(30 * time.Second)
+	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, patient, queue, fenced)
 	defer stay.Close()
 	b := newBook(t)
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-		cs := clients(t, 2, func() []redimutex.Pool { return []redimutex.Pool{newPool(s)} }, ttl, node)
+		cs := clients(t, 2, func() []redimutex.Pool { return []redimutex.Pool{newPool(s)} }, ttl, patient)
 		var w sync.WaitGroup
 		for _, c := range cs {
 			w.Go(func() { time.Sleep(rand.N(30 * time.Millisecond)); c.Close() })
