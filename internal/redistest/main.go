@@ -26,7 +26,7 @@ type Role struct {
 const patience = 30 * time.Second
 
 // testsAtOnce is how many tests run at once for each processor.
-const testsAtOnce = 4
+const testsAtOnce = 2
 
 // Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they
 // leave a goroutine behind that does not end within half a minute. It does not return.
