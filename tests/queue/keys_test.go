@@ -86,7 +86,7 @@ func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
 func TestWithoutTheQueueNothingOfItIsThere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := locktest.Mutex(t, s.Pool(), "k")
+	m := locktest.Mutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(4*slow)) // nothing is tried twice
 	m.Lock()
 	m.Unlock()
 	commands := []string{"set", "evalsha", "zadd", "zpopmin", "zcard", "publish", "subscribe", "time"}

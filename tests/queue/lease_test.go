@@ -148,9 +148,9 @@ func TestReplicasHaveALockThatWasHandedOver(t *testing.T) {
 func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const ttl = 500 * time.Millisecond
+	const ttl = 2 * time.Second
 	start := time.Now()
-	m := handed(t, s, redimutex.WithRestartGuard(), redimutex.WithTTL(ttl))
+	m := handed(t, s, redimutex.WithRestartGuard(), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
 	assert.GreaterOrEqual(t, time.Since(start), ttl-20*time.Millisecond)
 	m.Unlock()
 	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())

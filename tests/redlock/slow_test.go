@@ -67,7 +67,6 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 }
 
 func TestASlowServerIsAskedForTheLockWhenAnotherIsDead(t *testing.T) {
-	t.Parallel()
 	slowBesideDead(t, false, func(m *redimutex.Mutex) error {
 		err := m.TryLockContext(context.Background())
 		if err == nil {
@@ -78,12 +77,10 @@ func TestASlowServerIsAskedForTheLockWhenAnotherIsDead(t *testing.T) {
 }
 
 func TestASlowServerIsAskedForAnExtensionWhenAnotherIsDead(t *testing.T) {
-	t.Parallel()
 	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.Lease().Extend(context.Background(), 2*time.Minute) })
 }
 
 func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
-	t.Parallel()
 	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.UnlockContext(context.Background()) })
 }
 
