@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -69,7 +70,7 @@ func race(b *testing.B, pairs int, ours, other func()) {
 			timed(ours, &mine)
 		}
 	}
-	a, c := quantile(mine, 0.5), quantile(theirs, 0.5)
+	a, c := locktest.Quantile(mine, 0.5), locktest.Quantile(theirs, 0.5)
 	b.ReportMetric(float64(a), "ns/pair")
 	b.ReportMetric(float64(c), "bare-ns/pair")
 	b.ReportMetric(float64(c)/float64(a), "ratio")
@@ -248,4 +249,32 @@ func BenchmarkIdle(b *testing.B) {
 			runtime.KeepAlive(mutexes)
 		})
 	}
+}
+
+// BenchmarkTrace is a pair of Lock and Unlock that needs no server, because the process has kept the lease:
+// so it is the fastest path, where whatever a Trace costs would show first. "none" is what everybody pays
+// for the possibility; "unset" is a Trace without functions; the others tell each lock and each unlock.
+func BenchmarkTrace(b *testing.B) {
+	nop := func(redimutex.Event) {}
+	told := &redimutex.Trace{Acquired: nop, Released: nop, GaveUp: nop, Lost: nop, Renewed: nop, Waiting: nop, Attempt: nop}
+	pairs := func(b *testing.B, observers int, opts ...redimutex.Option) {
+		opts = append(opts, redimutex.WithTTL(2*time.Hour), redimutex.WithLeaseReuse(time.Hour/2))
+		client := newClient(b, []redimutex.Pool{redistest.Start(b).Pool()}, opts...)
+		for range observers {
+			defer client.Observe(told)()
+		}
+		m := client.Mutex("k")
+		m.Lock()
+		m.Unlock() //nolint:staticcheck // so that the lease is there
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Lock()
+			m.Unlock() //nolint:staticcheck // the pair is what is measured
+		}
+	}
+	b.Run("none", func(b *testing.B) { pairs(b, 0) })
+	b.Run("unset", func(b *testing.B) { pairs(b, 0, redimutex.WithTrace(&redimutex.Trace{})) })
+	b.Run("set", func(b *testing.B) { pairs(b, 0, redimutex.WithTrace(told)) })
+	b.Run("observed", func(b *testing.B) { pairs(b, 1) })
+	b.Run("observed-twice", func(b *testing.B) { pairs(b, 2) })
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex"
@@ -256,4 +258,26 @@ func ExampleWithRestartGuard() {
 	// Output:
 	// at once: false
 	// a TTL later: true
+}
+
+// Many goroutines over two connections.
+func ExampleMultiplex() {
+	shared := redimutex.Multiplex(redisPool(), 2)
+	defer shared.Close()
+	client := redimutex.NewClient([]redimutex.Pool{shared})
+	defer client.Close()
+
+	var group sync.WaitGroup
+	var paid atomic.Int64
+	for invoice := range 100 {
+		group.Go(func() {
+			mu := client.Mutex(fmt.Sprintf("invoice:%d", invoice))
+			mu.Lock()
+			defer mu.Unlock()
+			paid.Add(1)
+		})
+	}
+	group.Wait()
+	fmt.Println("paid:", paid.Load())
+	// Output: paid: 100
 }

@@ -59,7 +59,7 @@ func TestExtendRefusesWhatCannotBe(t *testing.T) {
 		assert.ErrorContains(t, l.Extend(t.Context(), ttl), ttl.String())
 	}
 	assert.Equal(t, until, l.Until(), "nothing has changed")
-	assert.True(t, exists(t, s, "k"))
+	assert.True(t, s.Exists("k"))
 	cause := errors.New("no longer wanted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -67,7 +67,7 @@ func TestExtendRefusesWhatCannotBe(t *testing.T) {
 
 	m.Unlock()
 	assert.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrUnlocked)
-	assert.False(t, exists(t, s, "k"), "an extension never re-creates a key")
+	assert.False(t, s.Exists("k"), "an extension never re-creates a key")
 }
 
 func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
@@ -142,7 +142,7 @@ func TestExtendFindsALoss(t *testing.T) {
 		}
 		assert.True(t, ended(l.Done()))
 		if reason == redimutex.Taken {
-			assert.Greater(t, pttl(t, s, "k"), 10*time.Second, "the other's TTL is not touched")
+			assert.Greater(t, s.PTTL("k"), 10*time.Second, "the other's TTL is not touched")
 		}
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	}
@@ -162,7 +162,7 @@ func TestShorteningOfUnknownOutcomeCounts(t *testing.T) {
 	err := l.Extend(t.Context(), 5*time.Second)
 	pool.Set(nil)
 	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	assert.LessOrEqual(t, time.Until(l.Until()), pttl(t, s, "k"))
+	assert.LessOrEqual(t, time.Until(l.Until()), s.PTTL("k"))
 	assert.NoError(t, m.UnlockContext(t.Context()))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 )
 
 // embedded starts a server in this process: fuzzing is too fast for anything else.
@@ -29,7 +30,7 @@ func embedded(f *testing.F) (*miniredis.Miniredis, *redis.Pool) {
 // that are not those of another.
 func FuzzKey(f *testing.F) {
 	m, pool := embedded(f)
-	for _, key := range oddKeys[:len(oddKeys)-1] {
+	for _, key := range locktest.OddKeys[:len(locktest.OddKeys)-1] {
 		f.Add(key, false)
 		f.Add(key, true)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -138,7 +139,7 @@ func TestEndedContextLocksNothing(t *testing.T) {
 		assert.ErrorIs(t, err, cause)
 		assert.ErrorIs(t, err, context.Canceled)
 	}
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 }
 
 // The ctx ends after the server has granted the lock, and before LockContext hears of it.
@@ -158,7 +159,7 @@ func TestCancellationWinsTies(t *testing.T) {
 		granted := false
 		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			reply, err := run()
-			if !granted && exists(t, s, "k") {
+			if !granted && s.Exists("k") {
 				granted = true
 				cancel(cause)
 			}
@@ -168,7 +169,7 @@ func TestCancellationWinsTies(t *testing.T) {
 		assert.ErrorIs(t, err, cause)
 		assert.Nil(t, m.Lease())
 		pool.Set(nil)
-		redistest.Wait(t, "the win to be given back", func() bool { return !exists(t, s, "k") })
+		redistest.Wait(t, "the win to be given back", func() bool { return !s.Exists("k") })
 		assert.True(t, granted)
 		require.NoError(t, m.TryLockContext(t.Context()), "and the lock is in order")
 		m.Unlock()
@@ -230,3 +231,52 @@ func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 
 // Whatever moment Close hits, a LockContext that fails leaves no key.
 // The pool of a program that has just started, or been idle, has no connection left.
+
+func TestUnlockStopsWaitingWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(30*time.Second))
+	m.Lock()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	answer := make(chan struct{})
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		cancel(cause)
+		<-answer
+		return run()
+	})
+	err := m.UnlockContext(ctx)
+	assert.ErrorIs(t, err, cause)
+	assert.Nil(t, m.Lease())
+	pool.Set(nil)
+	close(answer)
+	redistest.Wait(t, "the release to go on in the background", func() bool { return !s.Exists("k") })
+}
+
+func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	m := newMutex(t, s.Pool(), "k")
+	require.NoError(t, m.LockContext(ctx, 0))
+	cancel()
+	require.NoError(t, m.UnlockContext(ctx))
+	assert.False(t, s.Exists("k"))
+}
+
+func TestUnlockOverAColdPoolWithACancelledContextDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", s.Addr())
+	}} // MaxIdle is 0, so every command dials
+	m := newMutex(t, pool, "k")
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, m.LockContext(ctx, 0))
+		cancel()
+		require.NoError(t, m.UnlockContext(ctx))
+		assert.False(t, s.Exists("k"))
+	}
+}

@@ -202,11 +202,11 @@ func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
 func TestUnlockOfAnUnlockedMutexPanics(t *testing.T) {
 	t.Parallel()
 	m := newMutex(t, redistest.Start(t).Pool(), "k")
-	assert.ErrorIs(t, panicOf(t, m.Unlock), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, panicOf(m.Unlock), redimutex.ErrUnlocked)
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
 	m.Lock()
 	m.Unlock()
-	assert.ErrorIs(t, panicOf(t, m.Unlock), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, panicOf(m.Unlock), redimutex.ErrUnlocked)
 	require.True(t, m.TryLock())
 	m.Unlock()
 }
@@ -244,7 +244,7 @@ func TestAnyGoroutineMayUnlock(t *testing.T) {
 		m.Unlock()
 	}()
 	<-done
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 	assert.Nil(t, m.Lease())
 }
 

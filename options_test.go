@@ -57,7 +57,7 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 			with(redimutex.WithTTL(time.Second))() // allowed
 			continue
 		}
-		assert.ErrorContains(t, panicOf(t, f), "redimutex: "+sentence)
+		assert.ErrorContains(t, panicOf(f), "redimutex: "+sentence)
 	}
 }
 
@@ -67,9 +67,9 @@ func with2(option func() redimutex.Option) func() { return func() { option() } }
 func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, []redimutex.Pool{&redis.Pool{}}, redimutex.WithPollInterval(time.Second))
-	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("") }), "empty")
-	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
-	assert.ErrorContains(t, panicOf(t, func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithPollInterval(1s)")
+	assert.ErrorContains(t, panicOf(func() { client.Mutex("") }), "empty")
+	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
+	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithPollInterval(1s)")
 }
 
 func TestSmallestTTLWorks(t *testing.T) {
@@ -145,6 +145,17 @@ func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
 	}
 }
 
+func TestTenTriesWithGrowingDelaysGiveUpAfterFourAndAHalfSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		m := newMutex(t, pool, "k", redimutex.WithBackoff(redimutex.Linear(100*time.Millisecond)), redimutex.WithMaxAttempts(10))
+		began := time.Now()
+		require.ErrorIs(t, m.LockContext(t.Context(), 0), redimutex.ErrLocked)
+		assert.Equal(t, 4500*time.Millisecond, time.Since(began), "100 ms, 200 ms and so on, to 900 ms")
+	})
+}
+
 func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
@@ -154,7 +165,7 @@ func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
 		began := time.Now()
 		for _, lock := range []func() error{
 			func() error { return client.Mutex("k").LockContext(t.Context(), 0) },
-			func() error { return panicOf(t, client.Mutex("k").Lock) },
+			func() error { return panicOf(client.Mutex("k").Lock) },
 		} {
 			assert.ErrorIs(t, lock(), redimutex.ErrLocked)
 		}
@@ -171,12 +182,12 @@ func TestOptionsOfAMutexComeOnTopOfTheClients(t *testing.T) {
 	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithOwner("client"))
 	m := client.Mutex("a", redimutex.WithTTL(time.Hour))
 	m.Lock()
-	assert.Greater(t, pttl(t, s, "a"), 59*time.Minute)
+	assert.Greater(t, s.PTTL("a"), 59*time.Minute)
 	assert.Contains(t, s.Get("a"), " client")
 	m.Unlock()
 	m = client.Mutex("b")
 	m.Lock()
-	assert.LessOrEqual(t, pttl(t, s, "b"), time.Minute)
+	assert.LessOrEqual(t, s.PTTL("b"), time.Minute)
 	m.Unlock()
 }
 

@@ -5,9 +5,11 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +40,123 @@ func TestReadmeLinksToFilesThatExist(t *testing.T) {
 		}
 		_, err := os.Stat(link[1])
 		assert.NoError(t, err)
+	}
+}
+
+// tests returns the names of all tests of this module, with the folders that they stand in.
+func tests(t *testing.T) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
+			found[m[1]] = append(found[m[1]], filepath.Dir(path))
+		}
+		return err
+	}))
+	return found
+}
+
+func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
+	tests := tests(t)
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/source-systems.md")) {
+		cells := strings.Split(strings.ReplaceAll(line, `\|`, "\x00"), "|")
+		if len(cells) != 6 || !strings.Contains(cells[3], "`") {
+			continue
+		}
+		rows++
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+			if strings.HasPrefix(m[1], "examples/") {
+				assert.DirExists(t, m[1])
+			} else {
+				assert.Contains(t, tests, m[1], "is on the page, and no test")
+			}
+		}
+		for _, m := range regexp.MustCompile("`go test -run '?([^' ]+)'? ([^`]+)`").FindAllStringSubmatch(cells[4], -1) {
+			for pattern := range strings.SplitSeq(m[1], "\x00") {
+				assert.True(t, slices.ContainsFunc(strings.Fields(m[2]), func(folder string) bool {
+					for name, folders := range tests {
+						if slices.Contains(folders, filepath.Clean(folder)) && strings.Contains(name, pattern) {
+							return true
+						}
+					}
+					return false
+				}), "%s finds nothing for %q", m[0], pattern)
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, rows, 20)
+}
+
+func TestSecurityPageNamesTestsThatExist(t *testing.T) {
+	tests := tests(t)
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "docs/security.md"), -1)
+	assert.NotEmpty(t, names)
+	for _, name := range names {
+		assert.Contains(t, tests, name[1])
+	}
+}
+
+func TestPageOfArchitectureShowsTheImportsThatThereAre(t *testing.T) {
+	shown := make(map[string][]string)
+	for line := range strings.Lines(between(t, read(t, "docs/architecture.md"), "```mermaid\ngraph TD\n", "```")) {
+		from, to, _ := strings.Cut(strings.TrimSpace(line), " --> ")
+		from, _, _ = strings.Cut(from, "[")
+		shown[from] = nil
+		if to != "" {
+			shown[from] = strings.Split(to, " & ")
+			slices.Sort(shown[from])
+		}
+	}
+	folders, err := filepath.Glob("internal/*")
+	require.NoError(t, err)
+	for _, folder := range append(folders, ".", "cacheaside", "debughttp") {
+		name := strings.Replace(filepath.Base(folder), ".", "root", 1)
+		if name == "redistest" || name == "locktest" || name == "machine" { // for tests and for the benchmarks
+			continue
+		}
+		to, ok := shown[name]
+		assert.True(t, ok, "%s is not shown", name)
+		assert.Equal(t, imports(t, folder), to, name)
+	}
+}
+
+// imports returns which other packages of ours the one in a folder imports, as the page calls them.
+func imports(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			if path == "github.com/redimutex/redimutex" {
+				names = append(names, "root")
+			} else if rest, ok := strings.CutPrefix(path, "github.com/redimutex/redimutex/internal/"); ok {
+				names = append(names, rest)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func TestPageOfArchitectureNamesFilesThatExist(t *testing.T) {
+	found := regexp.MustCompile("`(\\w+/[\\w*]+\\.(?:go|lua))`").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	assert.NotEmpty(t, found)
+	for _, m := range found {
+		files, err := filepath.Glob(filepath.Join("internal", strings.Replace(m[1], "lua/", "server/lua/", 1)))
+		require.NoError(t, err)
+		assert.NotEmpty(t, files, m[1])
 	}
 }
 

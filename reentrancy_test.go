@@ -43,14 +43,14 @@ func TestNestedDoRunsInsideTheSameHold(t *testing.T) {
 	}
 	err := m.Do(t.Context(), func(ctx context.Context) error { return nest(ctx, m) })
 	require.EqualError(t, err, "from the innermost")
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 	assert.Nil(t, m.Lease())
 	assert.EqualValues(t, 1, client.Stats().Acquired)
 	assert.EqualValues(t, 1, client.Stats().Released)
 	require.NoError(t, m.TryDo(t.Context(), func(ctx context.Context) error {
 		return m.TryDo(ctx, func(context.Context) error { return nil })
 	}))
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 }
 
 func TestOutermostReleasesWhenAllInsideHaveReturned(t *testing.T) {
@@ -67,7 +67,7 @@ func TestOutermostReleasesWhenAllInsideHaveReturned(t *testing.T) {
 						inside <- struct{}{}
 						<-leave
 						assert.NoError(t, ctx.Err())
-						assert.True(t, exists(t, s, "k"))
+						assert.True(t, s.Exists("k"))
 						return nil
 					}))
 				})
@@ -83,14 +83,14 @@ func TestOutermostReleasesWhenAllInsideHaveReturned(t *testing.T) {
 	for range 3 {
 		// Were the outermost not waiting, it would have been through by the time of these round trips.
 		for range 20 {
-			assert.True(t, exists(t, s, "k"))
+			assert.True(t, s.Exists("k"))
 		}
 		assert.Empty(t, outer)
 		leave <- struct{}{}
 	}
 	require.NoError(t, <-outer)
 	group.Wait()
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 }
 
 func TestContextOfAnotherCallIsOutside(t *testing.T) {
@@ -126,7 +126,7 @@ func TestContextOfAnotherCallIsOutside(t *testing.T) {
 		assert.ErrorIs(t, m.TryLockContext(ctx), redimutex.ErrLocked, "only Do and TryDo nest")
 		assert.ErrorIs(t, reentrant(t, s).Mutex("k").TryDo(ctx, never), redimutex.ErrLocked, "another Client")
 		return client.Mutex("another key").Do(ctx, func(context.Context) error {
-			assert.True(t, exists(t, s, "another key"), "another key is another lock")
+			assert.True(t, s.Exists("another key"), "another key is another lock")
 			return nil
 		})
 	}))
@@ -165,7 +165,7 @@ func TestLostLeaseCancelsTheNestedToo(t *testing.T) {
 		})
 	})
 	require.ErrorIs(t, err, redimutex.ErrLost)
-	assert.False(t, exists(t, s, "k"), "nothing is locked again with a ctx that has ended")
+	assert.False(t, s.Exists("k"), "nothing is locked again with a ctx that has ended")
 }
 
 // Values survive context.WithoutCancel, the end of the hold does not: such a ctx must not enter either.
@@ -203,20 +203,20 @@ func TestPanicInsideReleasesOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := reentrant(t, s).Mutex("k")
-	assert.EqualError(t, panicOf(t, func() {
+	assert.EqualError(t, panicOf(func() {
 		_ = m.Do(t.Context(), func(ctx context.Context) error {
 			return m.Do(ctx, func(context.Context) error { panic("inside") })
 		})
 	}), "inside")
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
-		assert.EqualError(t, panicOf(t, func() {
+		assert.EqualError(t, panicOf(func() {
 			_ = m.Do(ctx, func(context.Context) error { panic("caught inside") })
 		}), "caught inside")
-		assert.True(t, exists(t, s, "k"), "the outer one still holds")
+		assert.True(t, s.Exists("k"), "the outer one still holds")
 		return nil
 	}))
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 }
 
 // A ctx that is kept for longer than the hold is outside again.
@@ -232,8 +232,8 @@ func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 	err := m.Do(kept, func(context.Context) error { t.Error("entered a hold that is over"); return nil })
 	require.ErrorIs(t, err, redimutex.ErrUnlocked)
 	require.NoError(t, m.Do(context.WithoutCancel(kept), func(ctx context.Context) error {
-		assert.True(t, exists(t, s, "k"), "it is a hold of its own")
+		assert.True(t, s.Exists("k"), "it is a hold of its own")
 		return nil
 	}))
-	assert.False(t, exists(t, s, "k"))
+	assert.False(t, s.Exists("k"))
 }

@@ -1,8 +1,6 @@
 package redimutex_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,65 +76,34 @@ func TestStatsOfContentionAndFailure(t *testing.T) {
 	})
 }
 
-func TestTraceTellsWhatHappens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, pool := redistest.Virtual(t)
-		type told struct {
-			what  string
-			event redimutex.Event
-		}
-		var mu sync.Mutex // the functions are called on several goroutines
-		var events []told
-		tell := func(what string) func(redimutex.Event) {
-			return func(e redimutex.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				events = append(events, told{what, e})
-			}
-		}
-		m := newMutex(t, pool, "k", redimutex.WithOwner("me"), redimutex.WithTTL(9*time.Second), redimutex.WithTrace(&redimutex.Trace{
-			Attempt: tell("attempt"), Acquired: tell("acquired"), Renewed: tell("renewed"), Released: tell("released"), Lost: tell("lost"),
-		}))
-		require.NoError(t, server.Set("k", "foreign"))
-		server.SetTTL("k", 40*time.Millisecond)
-		m.Lock()
-		l := m.Lease()
-		time.Sleep(4 * time.Second)
-		server.Del("k")
-		<-l.Done()
-		synctest.Wait()
-		assert.Error(t, m.UnlockContext(t.Context()))
+func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
+	t.Parallel()
+	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
+	m := client.Mutex("k")
+	m.Lock()
+	m.Unlock()
+	assert.Equal(t, []int64{0, 0, 0}, client.Stats().Errors)
 
-		mu.Lock()
-		defer mu.Unlock()
-		var names []string
-		for _, e := range events {
-			names = append(names, e.what)
-			assert.Equal(t, "k", e.event.Key)
-			assert.Equal(t, "me", e.event.Owner)
-		}
-		require.Equal(t, []string{"attempt", "acquired", "renewed", "lost", "released"}, names, "one loss is told once")
-		assert.ErrorIs(t, events[0].event.Err, redimutex.ErrLocked)
-		assert.Equal(t, 1, events[0].event.Attempt)
-		assert.Equal(t, 2, events[1].event.Attempt)
-		assert.GreaterOrEqual(t, events[1].event.Wait, 50*time.Millisecond)
-		assert.Equal(t, "renewed", names[2])
-		assert.NoError(t, events[2].event.Err)
-		assert.True(t, events[2].event.Until.After(events[1].event.Until))
-		assert.InDelta(t, 3*time.Second, events[2].event.Held, float64(200*time.Millisecond))
-		for _, e := range events[3:] {
-			assert.ErrorIs(t, e.event.Err, redimutex.ErrLost)
-		}
-	})
+	b.Kill()
+	counted := func(n int64) func() bool { return func() bool { return client.Stats().Errors[1] >= n } }
+	m.Lock()
+	redistest.Wait(t, "the failed try", counted(1)) // a majority does not wait for it
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	redistest.Wait(t, "the failed extension", counted(2))
+	m.Unlock()
+	redistest.Wait(t, "the failed release", counted(3))
+	failed := client.Stats().Errors
+	assert.Zero(t, failed[0])
+	assert.GreaterOrEqual(t, failed[1], int64(3), "and the first release, if it was still under way")
+	assert.Zero(t, failed[2])
 }
 
-func TestTraceWithoutFunctionsIsFine(t *testing.T) {
+func TestACallerThatGivesUpIsNoErrorOfAServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithTrace(&redimutex.Trace{}))
-	m.Lock()
-	assert.Error(t, newMutex(t, s.Pool(), "k", redimutex.WithTrace(&redimutex.Trace{})).TryLockContext(t.Context()))
-	require.NoError(t, m.Lease().Extend(context.Background(), time.Minute))
-	s.Do("DEL", "k")
-	assert.Error(t, m.UnlockContext(t.Context()))
+	client := newClient(t, []redimutex.Pool{s.Pool()})
+	s.Do("SET", "k", "foreign", "PX", 60_000)
+	require.ErrorIs(t, client.Mutex("k").LockContext(t.Context(), 20*time.Millisecond), redimutex.ErrLocked)
+	assert.Equal(t, []int64{0}, client.Stats().Errors)
 }

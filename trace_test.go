@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -113,7 +114,7 @@ func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
 func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
 	var d diary
 	c.Observe(d.trace())
 	m := c.Mutex("k")
@@ -122,7 +123,7 @@ func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 	m.Lock() // in the same tenure
 	l := m.Lease()
 	s.Do("DEL", "k")
-	require.ErrorIs(t, l.Extend(t.Context(), long), redimutex.ErrLost)
+	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
 	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	steps, events := d.take()
 	require.Equal(t, []string{"acquired k", "released k", "acquired k", "lost k", "released k"}, steps)
@@ -168,7 +169,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
 	m := c.Mutex("k")
 	m.Lock()
 	require.Len(t, c.Locks(), 1)
@@ -176,4 +177,67 @@ func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
 	m.Unlock()
 	require.Len(t, c.Locks(), 1)
 	assert.True(t, c.Locks()[0].Idle)
+}
+
+func TestTraceTellsWhatHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		type told struct {
+			what  string
+			event redimutex.Event
+		}
+		var mu sync.Mutex // the functions are called on several goroutines
+		var events []told
+		tell := func(what string) func(redimutex.Event) {
+			return func(e redimutex.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				events = append(events, told{what, e})
+			}
+		}
+		m := newMutex(t, pool, "k", redimutex.WithOwner("me"), redimutex.WithTTL(9*time.Second), redimutex.WithTrace(&redimutex.Trace{
+			Attempt: tell("attempt"), Acquired: tell("acquired"), Renewed: tell("renewed"), Released: tell("released"), Lost: tell("lost"),
+		}))
+		require.NoError(t, server.Set("k", "foreign"))
+		server.SetTTL("k", 40*time.Millisecond)
+		m.Lock()
+		l := m.Lease()
+		time.Sleep(4 * time.Second)
+		server.Del("k")
+		<-l.Done()
+		synctest.Wait()
+		assert.Error(t, m.UnlockContext(t.Context()))
+
+		mu.Lock()
+		defer mu.Unlock()
+		var names []string
+		for _, e := range events {
+			names = append(names, e.what)
+			assert.Equal(t, "k", e.event.Key)
+			assert.Equal(t, "me", e.event.Owner)
+		}
+		require.Equal(t, []string{"attempt", "acquired", "renewed", "lost", "released"}, names, "one loss is told once")
+		assert.ErrorIs(t, events[0].event.Err, redimutex.ErrLocked)
+		assert.Equal(t, 1, events[0].event.Attempt)
+		assert.Equal(t, 2, events[1].event.Attempt)
+		assert.GreaterOrEqual(t, events[1].event.Wait, 50*time.Millisecond)
+		assert.Equal(t, "renewed", names[2])
+		assert.NoError(t, events[2].event.Err)
+		assert.True(t, events[2].event.Until.After(events[1].event.Until))
+		assert.InDelta(t, 3*time.Second, events[2].event.Held, float64(200*time.Millisecond))
+		for _, e := range events[3:] {
+			assert.ErrorIs(t, e.event.Err, redimutex.ErrLost)
+		}
+	})
+}
+
+func TestTraceWithoutFunctionsIsFine(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTrace(&redimutex.Trace{}))
+	m.Lock()
+	assert.Error(t, newMutex(t, s.Pool(), "k", redimutex.WithTrace(&redimutex.Trace{})).TryLockContext(t.Context()))
+	require.NoError(t, m.Lease().Extend(context.Background(), time.Minute))
+	s.Do("DEL", "k")
+	assert.Error(t, m.UnlockContext(t.Context()))
 }

@@ -15,6 +15,7 @@ import (
 )
 
 func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, args := range [][]string{
 		{"list"},

@@ -16,6 +16,7 @@ import (
 )
 
 func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"there is no KEY":                                    {"run", "--", "true"},
 		"write: redimutex run job -- true":                   {"run", "job", "true"},
@@ -64,6 +65,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"run", "show", "version", "help", "list", "break", "watch", "doctor", "demo", "man", "completion"} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
 			status, out, stderr := clitest.Call(verb, flag)
@@ -91,6 +93,7 @@ func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
 }
 
 func TestHelpOfAVerbIsWhatItsFlagPrints(t *testing.T) {
+	t.Parallel()
 	for _, c := range commands() {
 		if c.Summary == "" {
 			continue
@@ -108,6 +111,7 @@ func TestHelpOfAVerbIsWhatItsFlagPrints(t *testing.T) {
 }
 
 func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
+	t.Parallel()
 	_, want, _ := clitest.Call("version")
 	for _, flag := range []string{"-v", "--version", "-version", "-V"} {
 		status, out, stderr := clitest.Call(flag)
@@ -117,6 +121,7 @@ func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
 }
 
 func TestCommandLineInOneWordIsExplained(t *testing.T) {
+	t.Parallel()
 	status, _, stderr := clitest.Call("run", "job", "--", "echo a; echo b")
 	assert.Equal(t, cli.NotFound, status)
 	assert.Contains(t, stderr, `for a line of the shell write: sh -c 'echo a; echo b'`)
@@ -126,6 +131,7 @@ func TestCommandLineInOneWordIsExplained(t *testing.T) {
 }
 
 func TestTwoDashesEndTheFlags(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, args := range [][]string{
 		{"show", "-redis", s.URL(), "--", "-json"}, {"show", "--redis", s.URL(), "--", "-json"}, {"show", "--redis=" + s.URL(), "--", "-json"},
@@ -137,6 +143,7 @@ func TestTwoDashesEndTheFlags(t *testing.T) {
 
 // What a killed or stopped redimutex means is said where somebody looks for it.
 func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
+	t.Parallel()
 	_, out, _ := clitest.Call("run", "-h")
 	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: Linux kills COMMAND"} {
 		assert.Contains(t, out, words)
@@ -144,6 +151,7 @@ func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
 }
 
 func TestVersionNamesGoAndTheSystem(t *testing.T) {
+	t.Parallel()
 	status, out, stderr := clitest.Call("version")
 	assert.Equal(t, cli.OK, status)
 	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, out)
@@ -151,6 +159,7 @@ func TestVersionNamesGoAndTheSystem(t *testing.T) {
 }
 
 func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "url")
 	for _, raw := range clitest.MalformedURLs {
 		calls := [][]string{

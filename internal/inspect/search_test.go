@@ -55,6 +55,7 @@ func TestKindOfATokenIsKnownByItsForm(t *testing.T) {
 }
 
 func TestSearchFindsLocksAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	c := s.Pool().Get()
@@ -93,6 +94,7 @@ func TestSearchFindsLocksAndNothingElse(t *testing.T) {
 }
 
 func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	keys := []string{"a", "{a}", "{a}b", "b{a}", "}", "a}", "{}", "{a}:fence", "{1}:fence:a.", "a:fence"}
 	s.Do("SET", "redimutex:guard", tokenA, "PX", 60000)
@@ -104,6 +106,7 @@ func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
 }
 
 func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, "--enable-debug-command", "yes")
 	const keys = 20000
 	s.Do("DEBUG", "POPULATE", keys, "session", 5000)
@@ -126,6 +129,7 @@ func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
 }
 
 func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "lock:b", "secret"} {
 		s.Do("SET", key, tokenA, "PX", 60000)
@@ -143,6 +147,7 @@ func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
 
 // Servers before Redis 6 know no types in SCAN.
 func TestSearchDoesWithoutTypes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", tokenA, "PX", 60000)
 	s.Do("HSET", "hash", "field", "value")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	see := func(key string) inspect.View {
@@ -51,6 +52,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 }
 
 func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~job", "+get", "+pttl")
@@ -61,6 +63,7 @@ func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
 }
 
 func TestInspectEndsWithItsTimeout(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	node := server.New(s.Pool())
 	_, err := look(node, "job")
@@ -119,6 +122,7 @@ const (
 )
 
 func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	closed := listen(t, s, "channel-c")
@@ -162,6 +166,7 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 }
 
 func TestMarkOfTheLastLookIsNoWaiter(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	looked(s, "job", time.Second)
@@ -184,6 +189,7 @@ func TestMarkOfTheLastLookIsNoWaiter(t *testing.T) {
 }
 
 func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	age := func(key string) time.Duration {
@@ -210,6 +216,7 @@ func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 }
 
 func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	node := server.New(s.Pool())
 	var keys []string
@@ -237,6 +244,7 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 }
 
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel")

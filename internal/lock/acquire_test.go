@@ -37,6 +37,7 @@ func queueEmpty(t testing.TB, s *redistest.Server) {
 }
 
 func TestCallThatPanicsLeavesNeitherTurnNorTicketNorKey(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := newEngine(t, s)
 	for _, queue := range []bool{false, true} {
@@ -75,6 +76,7 @@ func TestCallThatPanicsLeavesNeitherTurnNorTicketNorKey(t *testing.T) {
 }
 
 func TestCallThatEndsAnywhereLeavesNoKey(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := newEngine(t, s)
 	terms := terms
@@ -105,6 +107,7 @@ func TestCallThatEndsAnywhereLeavesNoKey(t *testing.T) {
 
 // A release that queues the next waiter may find that it has gone by the time it has the answer.
 func TestPlaceThatNobodyInheritsIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := newEngine(t, s)
 	terms := terms
@@ -133,6 +136,7 @@ func TestPlaceThatNobodyInheritsIsGivenUp(t *testing.T) {
 }
 
 func TestTryThatDoesNotWaitDoesNotInheritAPlace(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	e := newEngine(t, s)
 	terms := terms
@@ -156,6 +160,7 @@ func TestTryThatDoesNotWaitDoesNotInheritAPlace(t *testing.T) {
 }
 
 func TestLockAfterCloseFailsAlsoOnAKeyThatWasKnown(t *testing.T) {
+	t.Parallel()
 	e := newEngine(t, redistest.Start(t))
 	h, r := lock(t, e, call(terms))
 	e.Close(time.Second)

@@ -33,6 +33,7 @@ func slept(t *testing.T, e *Engine, terms *Terms, h *Hold) *Grant {
 }
 
 func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
+	t.Parallel()
 	e := newEngine(t, redistest.Start(t))
 	terms := terms
 	terms.Reuse = 4 * time.Second

@@ -21,6 +21,7 @@ import (
 )
 
 func TestALateReplyIsThrownAwayAndTheConnectionKept(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -80,6 +81,7 @@ func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
 }
 
 func TestAPipelineHasADeadlineForEachReply(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		c := get(t, share(t, w.pool(), 1))
@@ -99,6 +101,7 @@ func TestAPipelineHasADeadlineForEachReply(t *testing.T) {
 }
 
 func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -142,6 +145,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 }
 
 func TestAContextEndsTheWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		c := get(t, share(t, w.pool(), 1))
@@ -164,6 +168,7 @@ func TestAContextEndsTheWait(t *testing.T) {
 }
 
 func TestACommandWithoutATimeoutEndsAllTheSame(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		c := get(t, share(t, w.pool(), 1))
@@ -176,6 +181,7 @@ func TestACommandWithoutATimeoutEndsAllTheSame(t *testing.T) {
 }
 
 func TestWhatIsCancelledIsUndone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)

@@ -27,6 +27,7 @@ func works(p *mux.Pool) bool {
 }
 
 func TestABrokenConnectionFailsWhatWasUnderWayAndIsReplaced(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -55,6 +56,7 @@ func TestABrokenConnectionFailsWhatWasUnderWayAndIsReplaced(t *testing.T) {
 }
 
 func TestASilentConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -75,6 +77,7 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 }
 
 func TestASlowServerKeepsItsConnections(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -93,6 +96,7 @@ func TestASlowServerKeepsItsConnections(t *testing.T) {
 }
 
 func TestOthersAreUsedWhileOneConnectionIsSilent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 2)
@@ -114,6 +118,7 @@ func TestOthersAreUsedWhileOneConnectionIsSilent(t *testing.T) {
 }
 
 func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
@@ -143,6 +148,7 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 }
 
 func TestWaitingForADialEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		slow := w.pool()
@@ -165,6 +171,7 @@ func TestWaitingForADialEndsWithTheContext(t *testing.T) {
 }
 
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := mux.New(w.pool(), 2)
@@ -193,6 +200,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)

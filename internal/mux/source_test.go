@@ -18,6 +18,7 @@ import (
 type lender struct{ *redis.Pool }
 
 func TestABorrowedConnectionIsGivenBackInOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		pool := w.pool()
@@ -50,6 +51,7 @@ func TestABorrowedConnectionIsGivenBackInOrder(t *testing.T) {
 }
 
 func TestABorrowedConnectionThatIsSilentIsGivenUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		pool := w.pool()

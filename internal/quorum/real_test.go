@@ -74,6 +74,7 @@ func TestPausedServersDoNotPileUpGoroutines(t *testing.T) {
 }
 
 func TestRealServersThatPauseInTurnNeverMakeOurOwnReleaseStandInOurWay(t *testing.T) {
+	t.Parallel()
 	servers, q := five(t)
 	var tail *quorum.Tail
 	for i := range 100 {
@@ -93,6 +94,7 @@ func TestRealServersThatPauseInTurnNeverMakeOurOwnReleaseStandInOurWay(t *testin
 
 // One of three is down, which is known at once, and one is slow: it is asked all the same.
 func TestARealServerThatIsDownLeavesTheOthersTheirMajority(t *testing.T) {
+	t.Parallel()
 	dead := redistest.FreeAddr(t)
 	down := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }}
 	a, b := redistest.Start(t), redistest.Start(t)

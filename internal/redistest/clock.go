@@ -3,11 +3,14 @@ package redistest
 import (
 	_ "embed"
 	encoding "encoding/binary"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,19 +98,37 @@ func (c *Clock) write(d time.Duration) {
 	}
 }
 
-// buildClock builds the library that a server with a clock of its own loads, and returns its path.
-func buildClock(t testing.TB, dir string) string {
-	t.Helper()
+// clockLibrary is the library that a server with a clock of its own loads. It is built once.
+var clockLibrary = sync.OnceValues(func() ([]byte, error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("needs gcc on the PATH: a clock that can be set has to be compiled")
+		return nil, errors.New("needs gcc on the PATH: a clock that can be set has to be compiled")
 	}
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shiftingClock, 0o600); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if out, err := exec.Command(gcc, "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
-		t.Skipf("needs a gcc that can build a library for the clock: %v: %s", err, out)
+		return nil, fmt.Errorf("needs a gcc that can build a library for the clock: %w: %s", err, out)
+	}
+	return os.ReadFile(library)
+})
+
+// buildClock puts the library into a folder, and returns its path.
+func buildClock(t testing.TB, dir string) string {
+	t.Helper()
+	content, err := clockLibrary()
+	if err != nil {
+		t.Skip(err)
+	}
+	library := filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(library, content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return library
 }

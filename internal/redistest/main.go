@@ -1,10 +1,13 @@
 package redistest
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,6 +25,9 @@ type Role struct {
 // such as a clean-up, which ends with the TTL at the latest.
 const patience = 30 * time.Second
 
+// testsAtOnce is how many tests run at once for each processor.
+const testsAtOnce = 2
+
 // Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they
 // leave a goroutine behind that does not end within half a minute. It does not return.
 func Main(m *testing.M, roles ...Role) {
@@ -30,8 +36,11 @@ func Main(m *testing.M, roles ...Role) {
 			os.Exit(r.Run(value))
 		}
 	}
+	together()
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
+	keepSpares()
 	code := m.Run()
+	endSpares()
 	if code == 0 {
 		if err := leftover(); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests: %v\n", err)
@@ -39,6 +48,17 @@ func Main(m *testing.M, roles ...Role) {
 		}
 	}
 	os.Exit(code)
+}
+
+// together lets more tests run at once than there are processors, unless the command line says how many: most of
+// them wait most of the time.
+func together() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", strconv.Itoa(testsAtOnce*runtime.GOMAXPROCS(0))) //nolint:errcheck // it is a number
+	}
 }
 
 // leftover returns what still runs when patience is over.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,10 @@ type Server struct {
 	addr string
 	args []string
 	dir  string
+
+	settings string      // those of the start, if another test may have the server afterwards
+	paused   atomic.Bool // by Pause
+	line     line
 
 	config string   // path of a configuration file, if the server needs one
 	env    []string // what its environment has beside ours
@@ -58,7 +63,9 @@ func Start(t testing.TB) *Server {
 	}
 	m := miniredis.RunT(t)
 	m.ClockTTL(true)
-	return &Server{t: t, addr: m.Addr(), mini: m}
+	s := &Server{t: t, addr: m.Addr(), mini: m}
+	t.Cleanup(s.line.hangUp)
+	return s
 }
 
 // Real starts a real server with extra arguments, such as "--maxmemory", "1mb". It skips the test
@@ -68,11 +75,19 @@ func Real(t testing.TB, args ...string) *Server {
 	if !Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
 	}
-	s := &Server{t: t, dir: t.TempDir(), args: args}
-	t.Cleanup(s.Kill)
+	if len(args) == 0 {
+		if s := spare(t); s != nil {
+			return s
+		}
+	}
+	s := &Server{t: t, dir: folder(t), args: args}
+	t.Cleanup(s.retire)
 	for range 10 { // another process may take the port between our look and the start
 		s.addr = FreeAddr(t)
 		if s.start() == nil {
+			if len(args) == 0 {
+				s.remember()
+			}
 			return s
 		}
 	}
@@ -97,7 +112,7 @@ func FreeAddr(t testing.TB) string {
 }
 
 func (s *Server) start() error {
-	args := []string{"-c", `"$@" >redis.log 2>&1 & echo $!; cat >/dev/null; kill -9 $!`, "guard"}
+	args := []string{"-c", `"$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
 	s.guard.Env = append(os.Environ(), s.env...)
@@ -182,6 +197,7 @@ func (s *Server) Kill() {
 // without persistence comes back empty.
 func (s *Server) Restart() {
 	s.t.Helper()
+	s.settings = "" // it may have what it has read from its folder
 	s.Kill()
 	if s.mini != nil {
 		s.mini.FlushAll()
@@ -202,10 +218,16 @@ func (s *Server) Restart() {
 
 // Pause stops the server in its tracks, as SIGSTOP does: connections stay open and nobody
 // answers. It needs a real server.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() {
+	s.paused.Store(true)
+	s.signal(syscall.SIGSTOP)
+}
 
 // Resume lets a paused server go on.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+func (s *Server) Resume() {
+	s.signal(syscall.SIGCONT)
+	s.paused.Store(false)
+}
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
@@ -225,21 +247,6 @@ func (s *Server) Pool(opts ...redis.DialOption) *redis.Pool {
 	return p
 }
 
-// Do runs a command on a connection of its own and fails the test if that fails.
-func (s *Server) Do(command string, args ...any) any {
-	s.t.Helper()
-	c, err := redis.Dial("tcp", s.addr, redis.DialReadTimeout(10*time.Second))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close()
-	reply, err := c.Do(command, args...)
-	if err != nil {
-		s.t.Fatalf("%s: %v", command, err)
-	}
-	return reply
-}
-
 // Get returns the value of a string key, or "".
 func (s *Server) Get(key string) string {
 	s.t.Helper()
@@ -255,4 +262,17 @@ func (s *Server) Keys() []string {
 		s.t.Fatal(err)
 	}
 	return names
+}
+
+// Exists reports whether key is on the server.
+func (s *Server) Exists(key string) bool {
+	s.t.Helper()
+	return s.Do("EXISTS", key) == int64(1)
+}
+
+// PTTL returns what is left of the TTL of key; negative where it has none or does not exist.
+func (s *Server) PTTL(key string) time.Duration {
+	s.t.Helper()
+	ms, _ := s.Do("PTTL", key).(int64)
+	return time.Duration(ms) * time.Millisecond
 }

@@ -6,12 +6,15 @@ import (
 )
 
 // Wait waits until ok returns true, and fails the test if that takes more than half a minute,
-// which is far longer than anything should take on a slow machine.
+// which is far longer than anything should take on a slow machine. It looks less often the longer it takes.
 func Wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	const first, last = 500 * time.Microsecond, 10 * time.Millisecond
+	end := time.Now().Add(30 * time.Second)
+	for pause := first; !ok(); pause = min(pause*5/4, last) {
 		if time.Now().After(end) {
 			t.Fatalf("waited for half a minute, and still not: %s", what)
 		}
+		time.Sleep(pause)
 	}
 }

@@ -129,6 +129,7 @@ func ensnared(t *testing.T, test func(t *testing.T, s *server.Server, call func(
 }
 
 func TestEveryOperationEndsWithinItsBoundWhateverThePoolDoes(t *testing.T) {
+	t.Parallel()
 	ensnared(t, func(t *testing.T, _ *server.Server, call func(context.Context, *hold) error) {
 		for range 3 {
 			began := time.Now()
@@ -141,6 +142,7 @@ func TestEveryOperationEndsWithinItsBoundWhateverThePoolDoes(t *testing.T) {
 }
 
 func TestEveryOperationEndsWithTheContextOfItsCaller(t *testing.T) {
+	t.Parallel()
 	ensnared(t, func(t *testing.T, _ *server.Server, call func(context.Context, *hold) error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(10*time.Millisecond, cancel)
@@ -164,6 +166,7 @@ func TestEveryOperationEndsWithTheContextOfItsCaller(t *testing.T) {
 }
 
 func TestOperationsThatAreStuckAreFew(t *testing.T) {
+	t.Parallel()
 	for _, callers := range []int{1, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			_, pool := redistest.Virtual(t)
@@ -192,6 +195,7 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 }
 
 func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		b := redistest.NewBetween(pool)
@@ -220,6 +224,7 @@ func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
 
 // A reply that nobody waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			warm := request("k")
@@ -256,6 +261,7 @@ func TestALateWinIsGivenBack(t *testing.T) {
 }
 
 func TestATryThatWasNotSentInTimeNeverIs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		b := redistest.NewBetween(pool)
@@ -283,6 +289,7 @@ func (p slowPool) Get() redis.Conn {
 }
 
 func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -308,12 +315,14 @@ func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
 }
 
 func TestAnErrorOfTheCallersContextIsNotAnAnswerOfTheServer(t *testing.T) {
+	t.Parallel()
 	assert.False(t, server.Permanent(context.Canceled))
 	assert.False(t, server.TimedOut(context.DeadlineExceeded))
 	assert.False(t, server.TimedOut(errors.New("EOF")))
 }
 
 func TestWorkersEndByThemselves(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		s := server.New(pool) // and nobody closes it

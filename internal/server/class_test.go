@@ -17,6 +17,7 @@ import (
 )
 
 func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
+	t.Parallel()
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
 	for _, text := range []string{
 		"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -94,6 +95,7 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 
 // What real servers say, to each of the operations.
 func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, words string
 		args        []string
@@ -170,6 +172,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 }
 
 func TestAFullServerStillReleases(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
@@ -181,6 +184,7 @@ func TestAFullServerStillReleases(t *testing.T) {
 }
 
 func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
@@ -209,6 +213,7 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 }
 
 func TestTheWordsOfAProxyPassWithTime(t *testing.T) {
+	t.Parallel()
 	for _, words := range []string{"No route to host", "Host is down", "Network is unreachable", "Broken pipe", "Operation timed out"} {
 		assert.False(t, server.Permanent(redis.Error("ERR "+words)), words)
 	}

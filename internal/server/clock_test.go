@@ -62,6 +62,7 @@ func holdUp(b *redistest.Between, d time.Duration) {
 }
 
 func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			if skew != 0 {
@@ -90,6 +91,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 }
 
 func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q)) // so that the script is known
@@ -106,6 +108,7 @@ func TestALateTryIsNotTheSilenceOfTheServer(t *testing.T) {
 }
 
 func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -123,6 +126,7 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 // A try in time is not refused, whatever the delay before and after: what we take for the deadline
 // on the server's clock is less than the true one by no more than the fastest answer took.
 func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for range 200 {
 			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -143,6 +147,7 @@ func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
 // The deadline that a try carries is never later than ours, and earlier by no more than the fastest
 // of all answers took.
 func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		fastest := time.Hour
 		for _, rtt := range []time.Duration{80, 200, 10, 4, 300, 100} {
@@ -167,6 +172,7 @@ func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 }
 
 func TestTheServersClockIsAskedOnce(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		var c counter
 		b.Set(c.count)
@@ -184,6 +190,7 @@ func TestTheServersClockIsAskedOnce(t *testing.T) {
 
 // The server's clock is set, forwards or backwards: at most one try is refused, and repeated at once.
 func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			var c counter
@@ -225,6 +232,7 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 // When the clock goes backwards, nothing tells us before the next reply. From then on late tries
 // are refused again.
 func TestLateTriesAreRefusedAfterAClockWentBack(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -247,6 +255,7 @@ func TestLateTriesAreRefusedAfterAClockWentBack(t *testing.T) {
 // The first try of all does not know the server's clock, and a server that does not tell gets no
 // command that it could execute late.
 func TestWithoutAClockNothingIsTried(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for _, reply := range []any{nil, []any{int64(1)}, []any{[]byte("x"), []byte("y")}, redis.Error("LOADING")} {
 			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
@@ -268,6 +277,7 @@ func TestWithoutAClockNothingIsTried(t *testing.T) {
 }
 
 func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for _, reply := range []any{nil, "OK", []byte("1"), []any{}, []any{int64(1)}, []any{nil, int64(3)}, []any{"x", "y", "z"}} {
 			b.Set(func(run func() (any, error), command string, args []any) (any, error) {
@@ -282,6 +292,7 @@ func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
 }
 
 func TestARealServerThatWakesUpLateGrantsNothing(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		r := redistest.Real(t)
 		s := open(t, r.Pool())
@@ -314,6 +325,7 @@ func sweptThen(t *testing.T, s *server.Server, q *hold) (got server.Reply) {
 }
 
 func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	monitor := s.Monitor()
 	srv := server.New(s.Pool())

@@ -73,6 +73,7 @@ func holdMany(t *testing.T, c *redistest.Cluster, s *server.Server, n int) (all 
 }
 
 func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	monitor := c.Nodes[1].Monitor()
 	s := open(t, newClusterPool(c))
@@ -130,6 +131,7 @@ func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
 }
 
 func TestUndosOnAHealthyNodeDoNotWaitForAHungOne(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	s := open(t, newClusterPool(c))
 	all, hung := holdMany(t, c, s, 600)
@@ -157,6 +159,7 @@ func TestUndosOnAHealthyNodeDoNotWaitForAHungOne(t *testing.T) {
 }
 
 func TestTheLimitOfANodeIsItsOwn(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	s := open(t, newClusterPool(c))
 	all, hung := holdMany(t, c, s, 60)
@@ -181,6 +184,7 @@ func TestTheLimitOfANodeIsItsOwn(t *testing.T) {
 }
 
 func TestAMovedKeyIsFollowed(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	var moves atomic.Bool
 	s := open(t, wrapper{r.Pool(), func(conn redis.Conn) redis.Conn {

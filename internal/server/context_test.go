@@ -25,6 +25,7 @@ func waitingPool(t *testing.T, s *redistest.Server) *redis.Pool {
 }
 
 func TestWaitingForAConnectionEndsWithTheOperation(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := waitingPool(t, s)
 	srv := server.New(p)
@@ -44,6 +45,7 @@ func TestWaitingForAConnectionEndsWithTheOperation(t *testing.T) {
 }
 
 func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var kept context.Context
 	p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {

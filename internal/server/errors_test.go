@@ -21,6 +21,7 @@ import (
 )
 
 func TestAServerThatCantRunTheScriptsIsRefusedInOneSentence(t *testing.T) {
+	t.Parallel()
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
 	for _, words := range []string{
 		"ERR unknown command 'EVALSHA', with args beginning with: 'c34f', '1', 'k', ",
@@ -52,6 +53,7 @@ func TestAServerThatCantRunTheScriptsIsRefusedInOneSentence(t *testing.T) {
 }
 
 func TestARealServerWithoutLuaIsRefused(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
 	s := open(t, r.Pool())
 	q := request("k")
@@ -66,6 +68,7 @@ func TestARealServerWithoutLuaIsRefused(t *testing.T) {
 }
 
 func TestTheFirstTryOfAServerIsAScript(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		var c counter
 		b.Set(c.count)
@@ -80,6 +83,7 @@ func TestTheFirstTryOfAServerIsAScript(t *testing.T) {
 }
 
 func TestNoErrorTellsAPassword(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	_, badURL := redis.DialURL("redis://:" + secret + "%zz@localhost")
 	require.ErrorContains(t, badURL, secret, "what this is about")
@@ -112,6 +116,7 @@ func TestNoErrorTellsAPassword(t *testing.T) {
 
 // redigo keeps a connection that said so, and hands it out again and again.
 func TestAConnectionToADemotedServerIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	d := punctual.NewDialer("tcp", r.Addr())
 	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
@@ -157,6 +162,7 @@ func TestAConnectionToADemotedServerIsNotUsedAgain(t *testing.T) {
 }
 
 func TestAConnectionWithoutTimeoutsIsNotUsedAgainEither(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	pool := r.Pool()
 	s := open(t, wrapper{pool, func(c redis.Conn) redis.Conn { return struct{ redis.Conn }{c} }})
@@ -171,6 +177,7 @@ func TestAConnectionWithoutTimeoutsIsNotUsedAgainEither(t *testing.T) {
 
 // The primary was demoted between the two: what the script said counts.
 func TestTheScriptsOwnErrorCountsBeforeThatOfWait(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))

@@ -15,6 +15,7 @@ import (
 
 // An extension by Shorten that is late on its connection comes after one that was sent later.
 func TestALateExtensionTakesNothingBack(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -35,6 +36,7 @@ func TestALateExtensionTakesNothingBack(t *testing.T) {
 }
 
 func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	slow, quick := request("slow"), request("quick")
@@ -60,6 +62,7 @@ func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
 }
 
 func TestAnExtensionOfUnknownOutcomeSaysUntilWhenItMayBeExecuted(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -76,6 +79,7 @@ func TestAnExtensionOfUnknownOutcomeSaysUntilWhenItMayBeExecuted(t *testing.T) {
 }
 
 func TestTheRoundTripIsKnown(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		assert.Zero(t, s.RTT())
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {

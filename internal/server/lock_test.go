@@ -12,6 +12,7 @@ import (
 )
 
 func TestEveryReplyToATry(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	first, second := request("k"), request("k")
 
@@ -43,6 +44,7 @@ func TestEveryReplyToATry(t *testing.T) {
 }
 
 func TestEveryReplyToAPlainTry(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	first, second := request("k"), request("k")
 	first.Plain, second.Plain = true, true
@@ -55,6 +57,7 @@ func TestEveryReplyToAPlainTry(t *testing.T) {
 }
 
 func TestEveryReplyToARelease(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	q := request("k")
 	assert.Equal(t, server.Missing, release(s, q).Verdict)
@@ -69,6 +72,7 @@ func TestEveryReplyToARelease(t *testing.T) {
 }
 
 func TestAReleaseThatKeepsTheLockLetsItExpire(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	q := request("k")
 	q.Keep = 20 * time.Second
@@ -85,6 +89,7 @@ func TestAReleaseThatKeepsTheLockLetsItExpire(t *testing.T) {
 }
 
 func TestEveryReplyToAnExtension(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	q := request("k")
 	assert.Equal(t, server.Missing, one(s, q).Verdict)
@@ -109,6 +114,7 @@ func TestEveryReplyToAnExtension(t *testing.T) {
 }
 
 func TestABatchGetsAReplyForEachLease(t *testing.T) {
+	t.Parallel()
 	_, s := start(t)
 	var batch []*hold
 	var want []server.Verdict
@@ -133,6 +139,7 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 }
 
 func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	r.Do("RPUSH", "list", "element")
 	q := request("list")
@@ -152,6 +159,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 
 // Some keys of a batch may be wrong; that must not spoil the others.
 func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	good, bad := request("good"), request("bad")
 	done(t, acquire(s, good))
@@ -164,6 +172,7 @@ func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
 }
 
 func TestForgottenScriptsAreSentAgain(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	forget := func() { r.Do("SCRIPT", "FLUSH") }
 	var batch []*hold
@@ -191,6 +200,7 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 }
 
 func TestKeysAndTokensAreBinarySafe(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
 		q := request(key)
@@ -205,6 +215,7 @@ func TestKeysAndTokensAreBinarySafe(t *testing.T) {
 }
 
 func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {
+	t.Parallel()
 	id := "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 	for token, want := range map[string]string{
 		id + server.OwnerMark + "host 1": "host 1",

@@ -30,6 +30,7 @@ func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
 }
 
 func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	for name, pool := range punctualPools(t, r) {
 		t.Run(name, func(t *testing.T) {
@@ -40,6 +41,7 @@ func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
 }
 
 func TestAPunctualOperationEndsWithItsBoundAndWithItsCaller(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	for name, pool := range punctualPools(t, r) {
 		for verb, call := range verbs {

@@ -69,6 +69,7 @@ func members(r *redistest.Server, key string) []string {
 }
 
 func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	heard := listen(t, r, "here")
 	holder := queued("k")
@@ -105,6 +106,7 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 }
 
 func TestAMessageTellsNoTime(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	heard := listen(t, r, "here")
 	holder, next := queued("k"), waiting("k", "a name", "here")
@@ -115,6 +117,7 @@ func TestAMessageTellsNoTime(t *testing.T) {
 }
 
 func TestAWaiterThatLetItsGrantLapseIsTold(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	listen(t, r, "here")
 	holder, slow, next := queued("k"), waiting("k", "slow", "here"), waiting("k", "next", "here")
@@ -137,6 +140,7 @@ func TestAWaiterThatLetItsGrantLapseIsTold(t *testing.T) {
 }
 
 func TestAFreeLockIsHandedToWhoWaitsAndNotToWhoComesBy(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	listen(t, r, "here")
 	holder, first := queued("k"), waiting("k", "first", "here")
@@ -160,6 +164,7 @@ func TestAFreeLockIsHandedToWhoWaitsAndNotToWhoComesBy(t *testing.T) {
 }
 
 func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
+	t.Parallel()
 	_, s := start(t)
 	holder := queued("k")
 	done(t, acquire(s, holder))
@@ -176,6 +181,7 @@ func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
 }
 
 func TestAReleaseQueuesTheNextOfItsProcess(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	heard := listen(t, r, "here")
 	holder := queued("k")
@@ -199,6 +205,7 @@ func TestAReleaseQueuesTheNextOfItsProcess(t *testing.T) {
 }
 
 func TestAReleaseThatKeepsTheLockLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	listen(t, r, "here")
 	holder, other := queued("k"), waiting("k", "other", "here")
@@ -212,6 +219,7 @@ func TestAReleaseThatKeepsTheLockLeavesTheQueue(t *testing.T) {
 }
 
 func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	for _, queue := range []bool{false, true} {
 		q := request("k")
@@ -234,6 +242,7 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 
 // A script that fails halfway would leave the lock locked, or the waiter called and without it.
 func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	listen(t, r, "here")
@@ -264,6 +273,7 @@ func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
 
 // Who listens at a replica would take the lock for its own while the primary, which counted nobody, gives it to the next.
 func TestAMessageIsHeardWhereItIsCountedAlone(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	s := open(t, primary.Pool())
 	stray := listen(t, replicas[0], "stray")
@@ -280,6 +290,7 @@ func TestAMessageIsHeardWhereItIsCountedAlone(t *testing.T) {
 
 // The lock is written before anybody is told.
 func TestALockIsHandedOverBeforeItsWaiterIsTold(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	listen(t, r, "here")
@@ -298,6 +309,7 @@ func TestALockIsHandedOverBeforeItsWaiterIsTold(t *testing.T) {
 }
 
 func TestAPollThatFailedCostsNoPlace(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	b := redistest.NewBetween(r.Pool())
 	s := open(t, b)

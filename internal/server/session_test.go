@@ -27,6 +27,7 @@ type wrapper struct {
 func (w wrapper) Get() redis.Conn { return w.wrap(w.pool.Get()) }
 
 func TestConnectionsWithoutTimeoutsWork(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return struct{ redis.Conn }{c} }})
 	everything(t, s)
@@ -132,6 +133,7 @@ func (c *boundConn) Send(command string, args ...any) error {
 }
 
 func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t) // an embedded one says that it serves all slots
 	var log bindings
 	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return &boundConn{c, &log, -1} }})
@@ -143,6 +145,7 @@ func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
 }
 
 func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return unboundConn{c} }})
 	failed(t, acquire(s, request("k")))
@@ -168,6 +171,7 @@ func (p contextPool) GetContext(ctx context.Context) (redis.Conn, error) {
 }
 
 func TestThePoolIsToldTheDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		q := request("k")
@@ -188,6 +192,7 @@ func TestThePoolIsToldTheDeadline(t *testing.T) {
 
 // The pool may wait for the end of the context, ask for its error before or after, or pass it on.
 func TestWaitingForAConnectionEndsAtTheDeadline(t *testing.T) {
+	t.Parallel()
 	for name, wait := range map[string]func(context.Context) error{
 		"Done": func(ctx context.Context) error {
 			<-ctx.Done()
@@ -221,6 +226,7 @@ func TestWaitingForAConnectionEndsAtTheDeadline(t *testing.T) {
 
 // What one operation left of its context must not leak into the next.
 func TestADeadlineBelongsToOneOperation(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		var kept []context.Context
@@ -254,6 +260,7 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 }
 
 func TestAnExhaustedPoolPassesWithTime(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	pool := r.Pool()
 	pool.MaxActive = 1

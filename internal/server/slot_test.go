@@ -14,6 +14,7 @@ import (
 )
 
 func TestSlotsAreThoseOfTheClusterSpecification(t *testing.T) {
+	t.Parallel()
 	for key, want := range map[string]uint16{
 		"123456789": 12739, // 0x31C3, the check value of the specification
 		"foo":       12182,
@@ -43,6 +44,7 @@ func randomKey() string {
 }
 
 func TestSlotsAreThoseOfARealCluster(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t, "--cluster-enabled", "yes")
 	c := r.Pool().Get()
 	defer c.Close()
@@ -58,12 +60,14 @@ func TestSlotsAreThoseOfARealCluster(t *testing.T) {
 }
 
 func TestSiblingsReadAsOneWouldGuess(t *testing.T) {
+	t.Parallel()
 	assert.Equal(t, "redimutex:fence:{job}", server.FenceKey("job"))
 	assert.Equal(t, "redimutex:queue:{job}", server.QueueKey("job"))
 	assert.Equal(t, "redimutex:fence::{user}:job", server.FenceKey("{user}:job"))
 }
 
 func TestNoLockMayHaveTheNameOfASibling(t *testing.T) {
+	t.Parallel()
 	for range 1000 {
 		key := randomKey()
 		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key)} {
@@ -75,6 +79,7 @@ func TestNoLockMayHaveTheNameOfASibling(t *testing.T) {
 }
 
 func TestDifferentKeysHaveDifferentSiblings(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]string)
 	for range 20_000 {
 		key := randomKey()

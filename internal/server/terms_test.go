@@ -29,6 +29,7 @@ func take(t *testing.T, s *server.Server, key string) int64 {
 }
 
 func TestFencesRiseWhateverIsLost(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	other := open(t, r.Pool())
 	last := int64(0)
@@ -58,6 +59,7 @@ func TestFencesRiseWhateverIsLost(t *testing.T) {
 }
 
 func TestAFenceCounterExpires(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	take(t, s, "k")
 	left := pttl(t, r, server.FenceKey("k"))
@@ -69,6 +71,7 @@ func TestAFenceCounterExpires(t *testing.T) {
 }
 
 func TestAHeldLockGivesNoFence(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	first, second := request("k"), request("k")
 	first.Fences, second.Fences = 1, 1
@@ -82,6 +85,7 @@ func TestAHeldLockGivesNoFence(t *testing.T) {
 }
 
 func TestRaiseLiftsTheCounterAndNeverLowersIt(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	q := request("k")
 	for _, c := range []struct{ to, want int64 }{{5, 5}, {3, 5}, {5, 5}, {1 << 52, 1 << 52}, {6, 1 << 52}} {
@@ -92,6 +96,7 @@ func TestRaiseLiftsTheCounterAndNeverLowersIt(t *testing.T) {
 }
 
 func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	r.Do("SET", server.FenceKey("k"), "rubbish")
 	q := request("k")
@@ -103,6 +108,7 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 // A server that came up without data may have forgotten a lock; it votes again when that must have
 // expired.
 func TestAGuardedServerDoesNotVoteBeforeATTLHasPassed(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	q := request("k")
 	q.Guard, q.TTL = true, 500*time.Millisecond
@@ -127,6 +133,7 @@ func TestAGuardedServerDoesNotVoteBeforeATTLHasPassed(t *testing.T) {
 }
 
 func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		q := request("k")
@@ -150,6 +157,7 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 }
 
 func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
@@ -168,6 +176,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 }
 
 func TestALockThatAReplicaHasCounts(t *testing.T) {
+	t.Parallel()
 	primary, replica := redistest.Real(t), redistest.Real(t)
 	host, port := "127.0.0.1", primary.Addr()[len("127.0.0.1:"):]
 	replica.Do("REPLICAOF", host, port)
@@ -192,6 +201,7 @@ func TestALockThatAReplicaHasCounts(t *testing.T) {
 
 // Local holds take their fences from a range that the server has reserved, and what they leave is given back.
 func TestAGrantReservesFencesAndGivesTheRestBack(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	counter := func() int64 {
 		n, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
@@ -233,6 +243,7 @@ func TestAGrantReservesFencesAndGivesTheRestBack(t *testing.T) {
 }
 
 func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
+	t.Parallel()
 	r, s := start(t)
 	r.Do("SET", "k", strings.Repeat("x", 1<<20))
 	for _, queue := range []bool{false, true} {
@@ -264,6 +275,7 @@ func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
 }
 
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-getrange")
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))

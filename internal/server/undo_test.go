@@ -18,6 +18,7 @@ import (
 )
 
 func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
@@ -40,6 +41,7 @@ func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
 // The connection breaks before the server has got to the try. What it then takes, within the
 // deadline that the try carries, is given back after that, although a first release found nothing.
 func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		warm := request("k")
 		done(t, acquire(s, warm))
@@ -66,6 +68,7 @@ func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 }
 
 func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q, kept := request("k"), request("kept")
 		kept.Keep = 20 * time.Second
@@ -87,6 +90,7 @@ func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
 
 // Attempts on a server that does not answer become rare, and end when the lock has expired.
 func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -109,6 +113,7 @@ func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
 }
 
 func TestTheSweeperLeavesAnotherHoldersLockAlone(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		mine, other := request("k"), request("k")
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
@@ -124,6 +129,7 @@ func TestTheSweeperLeavesAnotherHoldersLockAlone(t *testing.T) {
 }
 
 func TestARefusalForGoodIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		attempts := 0
 		b.Set(func(func() (any, error), string, []any) (any, error) {
@@ -138,6 +144,7 @@ func TestARefusalForGoodIsNotRepeated(t *testing.T) {
 }
 
 func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -155,6 +162,7 @@ func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
 }
 
 func TestMuchLitterIsSweptInFewRoundTrips(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
 		for i := range 1000 {
@@ -184,6 +192,7 @@ func (brokenConn) Err() error   { return redistest.ErrCut }
 func (brokenConn) Close() error { return nil }
 
 func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := hungPool{make(chan struct{})}
 		s := server.New(p)
@@ -199,6 +208,7 @@ func TestCloseIsBounded(t *testing.T) {
 }
 
 func TestCloseMakesOneLastAttempt(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -216,6 +226,7 @@ func TestCloseMakesOneLastAttempt(t *testing.T) {
 }
 
 func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	for i := range 5 {
@@ -231,6 +242,7 @@ func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
 }
 
 func TestARestartedServerEndsTheSweep(t *testing.T) {
+	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	q := request("k")
@@ -246,6 +258,7 @@ func TestARestartedServerEndsTheSweep(t *testing.T) {
 }
 
 func TestSweepingRacesWithClose(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	pool := r.Pool()
 	for range 50 {
@@ -267,6 +280,7 @@ func TestSweepingRacesWithClose(t *testing.T) {
 
 // The lock was extended before its server went down.
 func TestAnUndoGoesOnForAsLongAsTheKeyMayLive(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -288,6 +302,7 @@ func TestAnUndoGoesOnForAsLongAsTheKeyMayLive(t *testing.T) {
 
 // What fails while the Server is closed is given back as well.
 func TestCloseWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
@@ -313,6 +328,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 
 // What was won while the server was being closed has nobody in the background any more who gives it back.
 func TestWhatIsUndoneAfterCloseIsUndoneAtOnce(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))

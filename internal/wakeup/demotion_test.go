@@ -34,6 +34,7 @@ func replicaOf(t *testing.T, s, primary *redistest.Server) {
 // A replica passes on what is published at its primary, and its primary does not count who listens
 // there: it would hand the lock to the next one.
 func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
+	t.Parallel()
 	a, b := redistest.Real(t), redistest.Real(t)
 	pool, primary := follow(t, a.Addr())
 	s := server.New(pool)
@@ -64,6 +65,7 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 }
 
 func TestAReplicaIsNoPlaceToListen(t *testing.T) {
+	t.Parallel()
 	a, b := redistest.Real(t), redistest.Real(t)
 	replicaOf(t, a, b)
 	pool, primary := follow(t, a.Addr())
@@ -81,6 +83,7 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 
 // ROLE is a command that a user of locks need not have.
 func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "lock", "on", ">secret", "~*", "&*", "+@all", "-role")
 	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))

@@ -42,6 +42,7 @@ func listeners(t *testing.T, s *redistest.Server, h *wakeup.Hub) int {
 }
 
 func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	h := newHub(t, s.Pool())
 	w, other := h.Join("a name with spaces"), h.Join("other")
@@ -70,6 +71,7 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 }
 
 func TestHubListensAgainAfterABreakAndHasWaitersLook(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	h := newHub(t, s.Pool())
 	w := h.Join("w")
@@ -88,6 +90,7 @@ func TestHubListensAgainAfterABreakAndHasWaitersLook(t *testing.T) {
 // What was published while nobody listened is lost: the waiter looks when the break comes, not only
 // when it is mended.
 func TestAWaiterLooksWhenTheSubscriptionIsLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	h := newHub(t, s.Pool())
 	w := h.Join("w")
@@ -102,6 +105,7 @@ func TestAWaiterLooksWhenTheSubscriptionIsLost(t *testing.T) {
 
 // A grant says more than that something may have been missed.
 func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	h := newHub(t, s.Pool())
 	w, other := h.Join("w"), h.Join("other")
@@ -119,6 +123,7 @@ func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
 }
 
 func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, p := redistest.Virtual(t)
 		h := newHub(t, p)
@@ -144,6 +149,7 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 }
 
 func TestHubThatIsStartedAndStoppedAllTheTimeListensInTheEnd(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for range 30 {
 		h := newHub(t, s.Pool())
@@ -161,6 +167,7 @@ func TestHubThatIsStartedAndStoppedAllTheTimeListensInTheEnd(t *testing.T) {
 }
 
 func TestHubHearsAMajority(t *testing.T) {
+	t.Parallel()
 	a, b, dead := redistest.Start(t), redistest.Start(t), redistest.FreeAddr(t)
 	down := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }}
 	h := newHub(t, down, a.Pool(), b.Pool())
@@ -174,6 +181,7 @@ func TestHubHearsAMajority(t *testing.T) {
 }
 
 func TestListenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Pause()
 	defer s.Resume()
@@ -196,6 +204,7 @@ type untimed struct{ pool *redis.Pool }
 func (p untimed) Get() redis.Conn { return conn{p.pool.Get()} }
 
 func TestConnectionBorrowedFromAPoolGoesBackUnsubscribed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, p := range []server.Pool{plain{s.Pool()}, untimed{s.Pool()}} {
 		h := newHub(t, p)
@@ -214,6 +223,7 @@ func TestConnectionBorrowedFromAPoolGoesBackUnsubscribed(t *testing.T) {
 }
 
 func TestCloseWaitsForAServerThatHangsNoLongerThanItWasTold(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	h := newHub(t, plain{s.Pool()})
 	h.Join("w")
@@ -233,6 +243,7 @@ func TestCloseWaitsForAServerThatHangsNoLongerThanItWasTold(t *testing.T) {
 }
 
 func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
 		h := newHub(t, &redis.Pool{Dial: func() (redis.Conn, error) {

@@ -36,7 +36,7 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 		"Get alone, command": {redistest.AtCommand, func(a address) redimutex.Pool { return getAlone{&redis.Pool{Dial: a.dial}} }},
 		"NewPool, command":   {redistest.AtCommand, newPoolOf},
 	} {
-		t.Run(name, func(t *testing.T) { // one after the other, because goroutines are counted
+		t.Run(name, func(t *testing.T) { // by itself, because goroutines are counted
 			s := redistest.Real(t)
 			s.Do("ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
 			f := redistest.NewFront(t, s)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -26,7 +27,7 @@ func needsScripts(t *testing.T, s *redistest.Server, addr string, opts ...redimu
 			"LockContext":    func() error { return m.LockContext(t.Context(), 20*time.Second) },
 			"Do":             func() error { return m.Do(t.Context(), never(t)) },
 			"TryDo":          func() error { return m.TryDo(t.Context(), never(t)) },
-			"Lock":           func() error { return panicOf(m.Lock) },
+			"Lock":           func() error { return locktest.PanicOf(m.Lock) },
 		} {
 			err := f()
 			if !assert.Error(t, err, "%s: a lock that can't be renewed", verb) {
@@ -40,7 +41,7 @@ func needsScripts(t *testing.T, s *redistest.Server, addr string, opts ...redimu
 			assert.NotContains(t, err.Error(), "\n", verb)
 		}
 		assert.False(t, m.TryLock())
-		assert.False(t, exists(t, s, "k"), "a lock that can't be renewed")
+		assert.False(t, s.Exists("k"), "a lock that can't be renewed")
 	}
 }
 
@@ -107,7 +108,7 @@ func TestNoLockIsTakenBeforeAScriptHasWorked(t *testing.T) {
 	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 	monitor := s.Monitor()
 	for range 3 {
-		require.Error(t, panicOf(client.Mutex("k").Lock))
+		require.Error(t, locktest.PanicOf(client.Mutex("k").Lock))
 		require.Error(t, client.Mutex("k").LockContext(t.Context(), time.Second))
 	}
 	assert.Empty(t, monitor.Executed("SET", "k"))

@@ -1,15 +1,28 @@
-// Package failure_test holds the promise over servers that refuse, are demoted, forget or quote what they
-// were sent.
+// Package failure_test holds the promise over servers that refuse, hang, forget or are killed.
 package failure_test
 
 import (
-	"io"
-	"log/slog"
-	"os"
+	"context"
 	"testing"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	os.Exit(m.Run())
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var newMutex = locktest.Mutex
+
+// newClient returns a Client of one server that is closed at the end of the test.
+func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
+}
+
+func never(t *testing.T) func(context.Context) error {
+	return func(context.Context) error {
+		t.Error("the function ran without the lock")
+		return nil
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 // Not parallel: it looks at what the whole process allocates.
 func TestAValueOfManyMegabytesIsAHolderLikeAnyOther(t *testing.T) {
+	t.Parallel()
 	const size = 16 << 20
 	s := redistest.Real(t)
 	s.Do("SETRANGE", "k", size-1, "x")

@@ -14,6 +14,7 @@ import (
 
 // The race detector is the judge: a renewal reads what the acquisition has written.
 func TestAHoldThatWasWaitedForIsCompleteBeforeItIsRenewed(t *testing.T) {
+	t.Parallel()
 	for name, count := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

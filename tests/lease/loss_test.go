@@ -51,6 +51,7 @@ func replace(t *testing.T, servers []*redistest.Server) {
 }
 
 func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
+	t.Parallel()
 	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
 		m := c.Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
@@ -68,6 +69,7 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 }
 
 func TestDoTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
+	t.Parallel()
 	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
 		assert.ErrorIs(t, c.Mutex("k").Do(t.Context(), func(context.Context) error {
 			replace(t, servers)

@@ -24,6 +24,7 @@ func far(pool *redis.Pool) redimutex.Pool {
 }
 
 func TestAShortExtensionOfALongLeaseIsWorthWhatItGave(t *testing.T) {
+	t.Parallel()
 	for _, d := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 45 * time.Millisecond, 60 * time.Millisecond} {
 		t.Run(d.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,6 +45,7 @@ func TestAShortExtensionOfALongLeaseIsWorthWhatItGave(t *testing.T) {
 }
 
 func TestAShortExtensionOfALongLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		m := newClient(t, []redimutex.Pool{far(pool)}, redimutex.WithTTL(10*time.Second)).Mutex("k")

@@ -13,6 +13,7 @@ import (
 
 // What is left to expire must not be revived by an extension that was given up.
 func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	pool := redistest.NewBetween(s.Pool())
 	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))

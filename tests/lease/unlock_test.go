@@ -19,6 +19,7 @@ import (
 const lateness = 50 * time.Millisecond
 
 func TestUnlockTakesOneNodeTimeoutAlsoWhileARenewalHangs(t *testing.T) {
+	t.Parallel()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, ctx := range map[string]context.Context{"with a ctx that has ended": over, "with a ctx": context.Background()} {
@@ -50,6 +51,7 @@ func TestUnlockTakesOneNodeTimeoutAlsoWhileARenewalHangs(t *testing.T) {
 
 // The release can't be sent. What an Extend has asked for is how long the key may live then.
 func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, real := redistest.Virtual(t)
 		pool := redistest.NewBetween(real)
@@ -94,6 +96,7 @@ func TestUnlockTakesOneNodeTimeoutOnAServerThatWasStoppedDuringARenewal(t *testi
 
 // After Close nothing works in the background that could go on with a release that was cut short.
 func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, real := redistest.Virtual(t)
 		far := slowGet{real}

@@ -6,20 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// outside is a pool that a test has come between, with a way to subscribe beside it.
-type outside struct {
-	*redistest.Between
-	real *redis.Pool
-}
-
-func (o outside) Dial() (redis.Conn, error) { return o.real.Dial() }
 
 // The first try is made before the waiter can be woken; the second keeps the place that the first had.
 func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
@@ -50,7 +41,7 @@ func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 		defer mu.Unlock()
 		return len(places) > 1
 	})
-	waitTickets(t, s, 1)
+	waitQueued(t, s, key, 1)
 	s.Do("DEL", key)
 	require.NoError(t, <-got)
 	unlock(t, m)
@@ -97,5 +88,5 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 	<-left
 	close(release)
 	<-executed
-	waitTickets(t, s, 0)
+	waitQueued(t, s, key, 0)
 }

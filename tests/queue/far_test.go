@@ -37,7 +37,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 				turns <- turn{i, err}
 				_ = m.UnlockContext(context.Background())
 			}()
-			waitTickets(t, s, i+1)
+			waitQueued(t, s, key, i+1)
 		}
 		unlock(t, holder)
 		var order []time.Duration

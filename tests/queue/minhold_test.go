@@ -28,7 +28,7 @@ func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
 			m := newRedlock(t, pools, redimutex.WithMinHold(time.Minute))
 			got := startWaiting(t, servers[0], m, 1)
 			for _, s := range servers {
-				waitTickets(t, s, 1)
+				waitQueued(t, s, key, 1)
 			}
 			for _, s := range servers[:n/2+1] {
 				s.Do("DEL", key)
@@ -41,7 +41,7 @@ func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
 			}
 			unlock(t, m)
 			for _, s := range servers {
-				waitTickets(t, s, 0)
+				waitQueued(t, s, key, 0)
 			}
 		})
 	}

@@ -109,21 +109,21 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	second, third := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	holder.Lock()
 	first := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
-	waitTickets(t, s, 1)
+	waitQueued(t, s, key, 1)
 	gotSecond, gotThird := startWaiting(t, s, second, 2), startWaiting(t, s, third, 3)
-	first.stops()
+	first.Stop()
 	unlock(t, holder)
 	require.NoError(t, <-gotSecond)
-	first.goesOn()
-	waitTickets(t, s, 2) // it is back
+	first.Continue()
+	waitQueued(t, s, key, 2) // it is back
 	unlock(t, second)
 	select {
 	case err := <-gotThird:
 		require.NoError(t, err)
-	case said := <-first.says:
+	case said := <-first.Said():
 		t.Fatalf("%s, before the third, which did not let it lapse", said)
 	}
 	unlock(t, third)
-	assert.Equal(t, "held", first.hears())
-	first.unlocks()
+	assert.Equal(t, "held", first.Hear())
+	unlocks(t, first)
 }

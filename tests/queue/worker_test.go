@@ -3,11 +3,8 @@ package queue_test
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,83 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // The test binary is a worker process where this is set: to the address of the server, the node timeout,
 // and how many Clients want the lock.
 const workerVariable = "REDIMUTEX_TEST_QUEUE_WORKER"
 
-// A worker is another process that wants the lock. Each of its Clients says "held" when it has a valid lease,
-// and with the next line on its standard input "unlocked".
-type worker struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	leash io.WriteCloser // the worker ends when this closes
-	says  chan string    // closed when it has ended
-}
-
-func startWorker(t *testing.T, addr string, nodeTimeout time.Duration, clients int) *worker {
+// startWorker starts a process whose Clients want the lock. Each says "held" when it has a valid lease, and
+// with the next line on its standard input "unlocked".
+func startWorker(t *testing.T, addr string, nodeTimeout time.Duration, clients int) *redistest.Worker {
 	t.Helper()
-	w := &worker{t: t, cmd: exec.Command(os.Args[0], "-test.run=^$"), says: make(chan string, 10)}
-	w.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", workerVariable, addr, nodeTimeout, clients))
-	w.cmd.Stderr = os.Stderr
-	out, err := w.cmd.StdoutPipe()
-	require.NoError(t, err)
-	w.leash, err = w.cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, w.cmd.Start())
-	go func() {
-		defer close(w.says)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			w.says <- lines.Text()
-		}
-	}()
-	t.Cleanup(w.kill)
-	return w
-}
-
-func (w *worker) kill() {
-	w.leash.Close()
-	w.signal(syscall.SIGKILL)
-	for range w.says { //nolint:revive // until it has ended
-	}
-	_ = w.cmd.Wait()
-}
-
-func (w *worker) signal(sig syscall.Signal) { _ = w.cmd.Process.Signal(sig) }
-
-// stops stops the process, and returns when it does nothing any more.
-func (w *worker) stops() {
-	w.t.Helper()
-	w.signal(syscall.SIGSTOP)
-	var status syscall.WaitStatus
-	_, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-	require.NoError(w.t, err)
-	require.True(w.t, status.Stopped())
-}
-
-// goesOn ends stops.
-func (w *worker) goesOn() { w.signal(syscall.SIGCONT) }
-
-// hears returns the next thing that the worker says.
-func (w *worker) hears() string {
-	w.t.Helper()
-	select {
-	case line, ok := <-w.says:
-		require.True(w.t, ok, "the worker has ended")
-		return line
-	case <-time.After(time.Minute):
-		w.t.Fatal("the worker says nothing")
-		return ""
-	}
+	return redistest.StartWorker(t, workerVariable, fmt.Sprintf("%s %s %d", addr, nodeTimeout, clients))
 }
 
 // unlocks has the worker unlock what it holds.
-func (w *worker) unlocks() {
-	w.t.Helper()
-	_, err := io.WriteString(w.leash, "go on\n")
-	require.NoError(w.t, err)
-	require.Equal(w.t, "unlocked", w.hears())
+func unlocks(t *testing.T, w *redistest.Worker) {
+	t.Helper()
+	w.Tell("go on")
+	require.Equal(t, "unlocked", w.Hear())
 }
 
 // work is main of a worker process.

@@ -2,13 +2,15 @@
 package redlock_test
 
 import (
-	"io"
-	"log/slog"
-	"os"
 	"testing"
+
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	newClient = locktest.Client
+	newMutex  = locktest.Mutex
+)

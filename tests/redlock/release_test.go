@@ -94,5 +94,5 @@ func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.S
 		t.Cleanup(func() { pool.Close() })
 		pools[i] = pool
 	}
-	return servers, fronts, newClient(t, pools, opts...)
+	return servers, fronts, patientClient(t, pools, opts...)
 }

@@ -9,26 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/locktest"
 )
 
-// start starts n servers and a Client over them, with node timeouts that a busy machine does not reach.
-func start(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.Server, *redimutex.Client) {
+// start starts n servers and a patient Client over them.
+func start(t *testing.T, n int, opts ...redimutex.Option) (locktest.Servers, *redimutex.Client) {
 	t.Helper()
-	servers := make([]*redistest.Server, n)
-	pools := make([]redimutex.Pool, n)
-	for i := range servers {
-		servers[i] = redistest.Real(t)
-		pools[i] = servers[i].Pool()
-	}
-	return servers, newClient(t, pools, opts...)
+	servers := locktest.Real(t, n)
+	_, pools := servers.Pools()
+	return servers, patientClient(t, pools, opts...)
 }
 
-func newClient(t *testing.T, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+// patientClient returns a Client with node timeouts that a busy machine does not reach.
+func patientClient(t *testing.T, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	c := redimutex.NewClient(pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
+	return locktest.Client(t, pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
 // slowBesideDead has one of three servers be dead and another one slow, so that it owes an answer for long enough to be

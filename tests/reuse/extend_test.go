@@ -44,6 +44,7 @@ func mentions(args []any, token string) bool {
 }
 
 func TestAnExtendThatComesToItsTurnAfterItsHoldLeavesTheNextHoldAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, real := redistest.Virtual(t)
 		pool := redistest.NewBetween(real)
@@ -73,6 +74,7 @@ func TestAnExtendThatComesToItsTurnAfterItsHoldLeavesTheNextHoldAlone(t *testing
 }
 
 func TestAnExtendEndsWithItsHold(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]redimutex.Option{
 		"renewed": nil, "not renewed": {redimutex.WithoutRenewal()}, "queue": {redimutex.WithQueue()}, "fencing": {redimutex.WithFencing()},
 	} {

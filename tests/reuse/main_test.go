@@ -4,18 +4,17 @@ package reuse_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// newClient returns a Client that is closed at the end of the test.
+var newMutex = locktest.Mutex
+
+// newClient returns a Client of one server that is closed at the end of the test.
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	c := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
+	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
 }

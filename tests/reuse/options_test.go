@@ -44,6 +44,7 @@ func hang(pool *redistest.Between) (resume func()) {
 }
 
 func TestWhatIsKeptForOtherOptionsIsNotGivenBackOnTheNextCallersTime(t *testing.T) {
+	t.Parallel()
 	for name, verb := range map[string]struct {
 		bound time.Duration
 		lock  func(*redimutex.Mutex) error
@@ -80,6 +81,7 @@ func TestWhatIsKeptForOtherOptionsIsNoOtherHoldersLock(t *testing.T) {
 }
 
 func TestOptionsAreComparedByTheirValues(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string]func() []redimutex.Option{
 		"reuse": func() []redimutex.Option { return []redimutex.Option{redimutex.WithLeaseReuse(2 * time.Second)} },
 		"many": func() []redimutex.Option {

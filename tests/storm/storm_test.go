@@ -39,6 +39,7 @@ func vandal(every time.Duration, f func()) (stop func()) {
 }
 
 func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T) {
+	t.Parallel()
 	type row struct {
 		name string
 		opts [][]redimutex.Option
@@ -91,7 +92,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 			}
 			b := newBook(t)
 			(&load{
-				clients: cs, key: "k", opts: r.opts, each: 8, last: time.Second,
+				clients: cs, key: "k", opts: r.opts, each: 8, last: 600 * time.Millisecond,
 				cancel: 20 * time.Millisecond, extend: true, hold: time.Millisecond,
 			}).run(t, b)
 			nothingLeft(t, s)
@@ -103,6 +104,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 }
 
 func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	// After Close there is no second try, so none may be late for the machine.
 	patient := redimutex.WithNodeTimeout(30 * time.Second)
@@ -132,9 +134,11 @@ func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 }
 
 func TestServersThatHangByTurnsGiveNoLockTwiceAndLeaveNothing(t *testing.T) {
+	t.Parallel()
 	for _, opts := range [][]redimutex.Option{{queue, fenced, ttl, node}, {ttl, node, fenced}, {ttl, node, queue, reuse}} {
 		for _, n := range []int{3, 5} {
 			t.Run("", func(t *testing.T) {
+				t.Parallel()
 				var servers []*redistest.Server
 				for range n {
 					servers = append(servers, redistest.Real(t))

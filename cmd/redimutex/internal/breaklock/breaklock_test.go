@@ -23,6 +23,7 @@ import (
 )
 
 func TestBrokenLockIsLostToItsHolder(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(2*time.Second))
 	m.Lock()
@@ -42,6 +43,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 }
 
 func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithQueue(), redimutex.WithTTL(time.Hour))
 	holder.Lock()
@@ -79,6 +81,7 @@ func breachOf(t *testing.T, key string, all ...*redistest.Server) *breach {
 }
 
 func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for name, waiting := range map[string]bool{"without a queue": false, "with a queue": true} {
 		first, second := uuid.NewString()+" first", uuid.NewString()+" second"
@@ -104,6 +107,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 }
 
 func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
+	t.Parallel()
 	all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
 	set := func(key string, tokens ...string) {
@@ -161,6 +165,7 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 }
 
 func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, token := range []string{"9HrBA1BqmdGOBrF8xKmY4g==", "worker 7", ""} {
 		s.Do("SET", "job", token)
@@ -182,6 +187,7 @@ func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
 }
 
 func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	null, err := os.Open(os.DevNull)
@@ -205,6 +211,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 }
 
 func TestBreakSaysWhyItMayNot(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
@@ -217,6 +224,7 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 }
 
 func TestBreakOfAFreeKeySaysFree(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
 		status, out, stderr := clitest.Run(t, s, append([]string{"break", "job"}, flags...)...)
@@ -226,6 +234,7 @@ func TestBreakOfAFreeKeySaysFree(t *testing.T) {
 }
 
 func TestBreakTakesTheShortYes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
 	status, _, stderr := clitest.Run(t, s, "break", "-y", "job")
@@ -234,6 +243,7 @@ func TestBreakTakesTheShortYes(t *testing.T) {
 }
 
 func TestBreakOfAHungServerEndsAsSoonAsRunDoes(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"without a password": nil, "with a password": {"--requirepass", "x"}} {
 		s := redistest.Real(t, args...)
 		url := s.URL()

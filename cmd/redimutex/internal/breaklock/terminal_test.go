@@ -14,6 +14,7 @@ import (
 )
 
 func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	token := uuid.NewString() + " web-1"
 	s.Do("SET", "job", token, "PX", 600000)
@@ -38,6 +39,7 @@ func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 }
 
 func TestLockThatChangesHandsBeforeTheYesIsNotBroken(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
 	y := clitest.Operator(t, s, "break -json job")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 var commands func() []*cli.Command
@@ -18,18 +19,25 @@ var commands func() []*cli.Command
 // that tests can start real processes.
 func Main(m *testing.M, all func() []*cli.Command) {
 	commands = all
-	if os.Getenv("REDIMUTEX_TEST_MAIN") != "" {
+	program := redistest.Role{Variable: "REDIMUTEX_TEST_MAIN", Run: func(string) int {
 		become()
-		os.Exit(cli.Dispatch(commands(), os.Args[1:], &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr}))
+		return cli.Dispatch(commands(), os.Args[1:], &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr})
+	}}
+	if os.Getenv(program.Variable) == "" {
+		catchSignals()
 	}
-	// The tests may run under nohup, or as a shell's background job. A signal that is caught here is at
-	// its default in the processes that we start, and one that is ignored would be ignored there.
+	redistest.Main(m, program)
+}
+
+// catchSignals makes sure that signals are at their default in the processes that we start. The tests may run
+// under nohup, or as a shell's background job. A signal that is caught here is at its default there, and one that
+// is ignored would be ignored.
+func catchSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
-	os.Exit(m.Run())
 }
 
 // Call runs the program inside this process, for what ends before it starts anything.

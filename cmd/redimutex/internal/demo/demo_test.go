@@ -201,6 +201,7 @@ func TestWorkersEndWhenTheDemoIsKilled(t *testing.T) {
 }
 
 func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		args   []string
 		status int
@@ -223,6 +224,7 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 }
 
 func TestDemoHelpGoesToStandardOutput(t *testing.T) {
+	t.Parallel()
 	status, out, stderr := clitest.Call("demo", "-h")
 	assert.Equal(t, cli.OK, status)
 	assert.Contains(t, out, "-svg FILE")
@@ -232,6 +234,7 @@ func TestDemoHelpGoesToStandardOutput(t *testing.T) {
 }
 
 func TestCounterIsNeverHalfWritten(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counter")
 	writer, err := openCounter(path)
 	require.NoError(t, err)

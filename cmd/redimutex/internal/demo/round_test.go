@@ -14,6 +14,7 @@ import (
 )
 
 func TestLostUpdatesAreTheAcknowledgedOnesThatTheCounterDoesNotHave(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ acknowledged, counter, lost int }{{0, 0, 0}, {96, 96, 0}, {96, 95, 1}, {96, 1, 95}, {80, 81, 0}} {
 		r := &result{acknowledged: c.acknowledged, counter: c.counter}
 		assert.Equal(t, c.lost, r.lost(), "%+v", c)
@@ -21,12 +22,14 @@ func TestLostUpdatesAreTheAcknowledgedOnesThatTheCounterDoesNotHave(t *testing.T
 }
 
 func TestVerdictFailsForAnUpdateLostUnderTheLockOnly(t *testing.T) {
+	t.Parallel()
 	with, without := round{lock: true}, round{}
 	assert.NoError(t, verdict([]*result{{round: without, acknowledged: 9, counter: 2}, {round: with, acknowledged: 9, counter: 9}}))
 	assert.ErrorIs(t, verdict([]*result{{round: without, acknowledged: 9, counter: 9}, {round: with, acknowledged: 9, counter: 8}}), errLostUpdates)
 }
 
 func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
+	t.Parallel()
 	killed := round{lock: true, kill: true}
 	for name, r := range map[string]*result{
 		"an update that nobody reported": {round: round{lock: true}, acknowledged: 9, counter: 10},
@@ -41,6 +44,7 @@ func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
 }
 
 func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
+	t.Parallel()
 	d := &demo{t: &cli.Terminal{Out: cli.NewOutput(&transcript{}), Err: &transcript{}}}
 	assert.Equal(t, cli.Unavailable, d.report(t.Context(), verdict([]*result{{round: round{lock: true}, planned: 9, failure: "NOPERM"}})))
 	assert.Equal(t, cli.Failure, d.report(t.Context(), errLostUpdates))

@@ -16,6 +16,7 @@ func testPicture() string {
 }
 
 func TestPictureIsWellFormedWhateverTheWords(t *testing.T) {
+	t.Parallel()
 	p := testPicture()
 	assertWellFormed(t, []byte(p))
 	assert.NotContains(t, p, "%!", "a verb without its argument")
@@ -23,6 +24,7 @@ func TestPictureIsWellFormedWhateverTheWords(t *testing.T) {
 }
 
 func TestPictureNeedsNothingElse(t *testing.T) {
+	t.Parallel()
 	p := strings.ReplaceAll(testPicture(), `xmlns="http://www.w3.org/2000/svg"`, "")
 	for _, reference := range []string{"http", "href", "url(", "@import", "<script", "<image"} {
 		assert.NotContains(t, p, reference)
@@ -31,6 +33,7 @@ func TestPictureNeedsNothingElse(t *testing.T) {
 }
 
 func TestPictureWarnsOfClashesOnly(t *testing.T) {
+	t.Parallel()
 	clash := regexp.MustCompile(`<rect class="clash" x="[\d.]+" y="\d+" width="[\d.]+" height="\d+"/>`)
 	// One in the legend; then one for each of the two who clashed.
 	assert.Len(t, clash.FindAllString(testPicture(), -1), 3)
@@ -38,6 +41,7 @@ func TestPictureWarnsOfClashesOnly(t *testing.T) {
 }
 
 func TestPictureMarksKillAndRecovery(t *testing.T) {
+	t.Parallel()
 	p := testPicture()
 	assert.Contains(t, p, "worker 2 killed at 1 s")
 	assert.Contains(t, p, "worker 4 has it, after 0.80 s")
@@ -46,5 +50,6 @@ func TestPictureMarksKillAndRecovery(t *testing.T) {
 }
 
 func TestPictureOfNothingIsStillAPicture(t *testing.T) {
+	t.Parallel()
 	assertWellFormed(t, picture([]*result{{}, {round: round{kill: true}, timeline: timeline{death: &death{}}}}))
 }

@@ -42,18 +42,21 @@ func oneKilled() *timeline {
 }
 
 func TestTimelineFindsWhoWasThereAtOnce(t *testing.T) {
+	t.Parallel()
 	line := twoAtOnce()
 	assert.Equal(t, []stretch{{30 * ms, 40 * ms}}, line.clashes())
 	assert.Equal(t, 2, line.peak())
 }
 
 func TestTurnsThatTouchAreNoClash(t *testing.T) {
+	t.Parallel()
 	line := oneKilled()
 	assert.Empty(t, line.clashes())
 	assert.Equal(t, 1, line.peak())
 }
 
 func TestThreeAtOnceAreOneClash(t *testing.T) {
+	t.Parallel()
 	line := &timeline{spans: []span{{from: 0, to: 50}, {worker: 1, from: 10, to: 40}, {worker: 2, from: 20, to: 30}, {worker: 3, from: 60, to: 70}}}
 	line.finish(100)
 	assert.Equal(t, []stretch{{10, 40}}, line.clashes())
@@ -61,6 +64,7 @@ func TestThreeAtOnceAreOneClash(t *testing.T) {
 }
 
 func TestRecoveryEndsWhenAnotherWorkerHasTheLock(t *testing.T) {
+	t.Parallel()
 	d := oneKilled().death
 	require.True(t, d.over())
 	assert.Equal(t, 3, d.heir)
@@ -84,6 +88,7 @@ func rows(text string) (workers []string, below string) {
 }
 
 func TestTextTimelineShowsTurnsWhereTheyWere(t *testing.T) {
+	t.Parallel()
 	workers, below := rows(twoAtOnce().text(cli.Style{}, 80))
 	require.Len(t, workers, demoWorkers)
 	for w, row := range workers {
@@ -103,6 +108,7 @@ func TestTextTimelineShowsTurnsWhereTheyWere(t *testing.T) {
 }
 
 func TestTextTimelineMarksTheKill(t *testing.T) {
+	t.Parallel()
 	workers, below := rows(oneKilled().text(cli.Style{}, 80))
 	require.Len(t, workers, demoWorkers)
 	for w, row := range workers {
@@ -115,6 +121,7 @@ func TestTextTimelineMarksTheKill(t *testing.T) {
 }
 
 func TestDemoFitsATerminalOf40Columns(t *testing.T) {
+	t.Parallel()
 	early := &timeline{spans: []span{{worker: 0, from: 0, to: 10 * ms}, {worker: 1, from: 900 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 100 * ms}}
 	early.finish(1000 * ms)
 	late := &timeline{spans: []span{{worker: 0, from: 980 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 990 * ms}}
@@ -128,6 +135,7 @@ func TestDemoFitsATerminalOf40Columns(t *testing.T) {
 }
 
 func TestTextTimelineFitsATerminalOf80Columns(t *testing.T) {
+	t.Parallel()
 	late := &timeline{spans: []span{{worker: 0, from: 980 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 990 * ms}}
 	late.finish(1000 * ms)
 	for _, line := range []*timeline{twoAtOnce(), oneKilled(), late, {}} {
@@ -138,6 +146,7 @@ func TestTextTimelineFitsATerminalOf80Columns(t *testing.T) {
 }
 
 func TestTextTimelineIsPlainWhereItHasToBe(t *testing.T) {
+	t.Parallel()
 	for _, line := range []*timeline{twoAtOnce(), oneKilled()} {
 		for _, r := range line.text(cli.Style{ASCII: true}, 80) {
 			require.True(t, r == '\n' || r >= ' ' && r <= '~', "%q", r)
@@ -148,6 +157,7 @@ func TestTextTimelineIsPlainWhereItHasToBe(t *testing.T) {
 }
 
 func TestProgressMovesABarOnATerminalAndPrintsLinesElsewhere(t *testing.T) {
+	t.Parallel()
 	var lines, bar bytes.Buffer
 	plain, moving := newProgress(&lines, "x"), &progress{w: &bar, style: cli.Style{Terminal: true}}
 	for done := range 97 {
@@ -164,6 +174,7 @@ func TestProgressMovesABarOnATerminalAndPrintsLinesElsewhere(t *testing.T) {
 }
 
 func TestAxisHasAFewRoundMarks(t *testing.T) {
+	t.Parallel()
 	for _, length := range []time.Duration{500 * ms, 1999 * ms, 4 * time.Second, 7 * time.Second, 20 * time.Second} {
 		marks := ticks(length)
 		assert.GreaterOrEqual(t, len(marks), 3, "%v", length)

@@ -25,6 +25,7 @@ func told(info string) *patient {
 }
 
 func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
+	t.Parallel()
 	for info, want := range map[string]struct{ software, id string }{
 		"redis_version:7.0.15 role:master":                                     {"Redis 7.0.15", ""},
 		"redis_version:4.0.14 role:master":                                     {"Redis 4.0.14", "version"},
@@ -52,6 +53,7 @@ func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 }
 
 func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
+	t.Parallel()
 	for name, info := range map[string]string{
 		"the one that replicates":    "#_KeyDB redis_version:6.3.4 role:active-replica master_host:a",
 		"the one that is replicated": "#_KeyDB redis_version:6.3.4 role:master connected_slaves:1",
@@ -64,6 +66,7 @@ func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
 }
 
 func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
+	t.Parallel()
 	p := told("redis_version:6.0.16 role:master")
 	p.config = map[string]string{"lua-replicate-commands": "no"}
 	p.checkSoftware()
@@ -77,6 +80,7 @@ func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
 }
 
 func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
+	t.Parallel()
 	for info, enforced := range map[string]bool{
 		"redis_version:5.0.14": false, "#_KeyDB redis_version:6.3.4": false, "redis_version:6.2.0": true, "redis_version:7.2.4 valkey_version:8.0.0": true,
 	} {
@@ -95,6 +99,7 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 
 // What a server does not understand is no advice.
 func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
+	t.Parallel()
 	for info, want := range map[string]string{
 		"redis_version:5.0.14": "", "redis_version:6.0.16": "~K +publish", "redis_version:6.2.0": "~K &c +publish", "redis_version:255.255.255": "~K &c +publish",
 	} {
@@ -105,6 +110,7 @@ func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
 }
 
 func TestDoctorSeesReplicasThatLag(t *testing.T) {
+	t.Parallel()
 	const lags = "connected_slaves:3 slave0:ip=a,port=1,state=online,offset=5,lag=0 " +
 		"slave1:ip=b,port=2,state=online,offset=5,lag=30 slave2:ip=c,port=3,state=wait_bgsave,offset=0,lag=0"
 	for name, c := range map[string]struct {
@@ -131,6 +137,7 @@ func TestDoctorSeesReplicasThatLag(t *testing.T) {
 }
 
 func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
+	t.Parallel()
 	at := func(address string, offset, fuzz time.Duration) *patient {
 		p := told("")
 		p.node.Address, p.timed, p.offset, p.fuzz = address, true, offset, fuzz
@@ -150,6 +157,7 @@ func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
 }
 
 func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		median, worst time.Duration
 		want          level
@@ -166,6 +174,7 @@ func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {
 }
 
 func TestDoctorSaysUnusableWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	ill := func(n int) (patients []*patient) {
 		for i := range 5 {
 			p := told("")
@@ -183,6 +192,7 @@ func TestDoctorSaysUnusableWithoutAMajority(t *testing.T) {
 }
 
 func TestOperationsExplainEveryFindingAndEveryPermission(t *testing.T) {
+	t.Parallel()
 	page := clitest.Page(t, "operations.md")
 	for _, d := range disorders {
 		assert.Contains(t, page, "\n| `"+d.id+"` |", "the table of the findings")

@@ -70,6 +70,7 @@ func (d *diagnosis) the(t *testing.T, id string) finding {
 var durable = []string{"--appendonly", "yes"}
 
 func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	status, d := doctor(t, []string{s.URL()}, "-need", "fencing,queue,replicas,guard", "-ignore", "persistence")
 	assert.Equal(t, cli.OK, status)
@@ -90,6 +91,7 @@ func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
 }
 
 func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
+	t.Parallel()
 	var settings []string
 	for line := range strings.Lines(clitest.Between(t, clitest.Page(t, "operations.md"), "the tests start a server with these lines -->\n```text\n", "```")) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
@@ -103,6 +105,7 @@ func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
 }
 
 func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--maxmemory-policy", "volatile-lru"}, durable...)...)
 	status, d := doctor(t, []string{s.URL()})
 	assert.Equal(t, exitWarnings, status)
@@ -132,6 +135,7 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 }
 
 func TestDoctorSeesAFullMemory(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--maxmemory", "1kb"}, durable...)...)
 	status, d := doctor(t, []string{s.URL()})
 	assert.Equal(t, exitUnusable, status)
@@ -140,6 +144,7 @@ func TestDoctorSeesAFullMemory(t *testing.T) {
 }
 
 func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
+	t.Parallel()
 	var servers []*redistest.Server
 	var urls []string
 	for range 3 {
@@ -174,6 +179,7 @@ func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 }
 
 func TestDoctorSeesThatOneServerHasTwoNames(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	status, d := doctor(t, []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)})
 	assert.Equal(t, exitUnusable, status)
@@ -183,6 +189,7 @@ func TestDoctorSeesThatOneServerHasTwoNames(t *testing.T) {
 }
 
 func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	s.Do("EVAL", "for i = 1, 1e8 do end", 1, "hunter2")
 	_, d := doctor(t, []string{s.URL()}, "-node-timeout", "50ms")
@@ -193,6 +200,7 @@ func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 }
 
 func TestDoctorSeesAServerThatIsBusy(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--lua-time-limit", "10"}, durable...)...)
 	c, err := redis.Dial("tcp", s.Addr())
 	require.NoError(t, err)
@@ -215,6 +223,7 @@ func TestDoctorSeesAServerThatIsBusy(t *testing.T) {
 }
 
 func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--cluster-enabled", "yes"}, durable...)...)
 	s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 	redistest.Wait(t, "the cluster is up", func() bool {
@@ -237,6 +246,7 @@ func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
 }
 
 func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"it takes no words":                 {"redis://:hunter2@host"},
 		"there is no \"fences\"":            {"-need", "fencing,fences"},

@@ -28,6 +28,7 @@ import (
 )
 
 func TestDoctorSaysWhyAServerCannotBeReached(t *testing.T) {
+	t.Parallel()
 	for id, url := range map[string]string{
 		"refused": "redis://" + redistest.FreeAddr(t),
 		"dns":     "redis://there-is-no-such-host.invalid",
@@ -44,6 +45,7 @@ func TestDoctorSaysWhyAServerCannotBeReached(t *testing.T) {
 }
 
 func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	a, b := redistest.Real(t, durable...), redistest.Real(t, durable...)
 	s.Pause()
@@ -60,6 +62,7 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 }
 
 func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--requirepass", "right"}, durable...)...)
 	for _, url := range []string{s.URL(), "redis://:hunter2@" + s.Addr(), "redis://someone:hunter2@" + s.Addr()} {
 		status, d := doctor(t, []string{url}, "-v")
@@ -82,6 +85,7 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 }
 
 func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	certificate, file := selfSigned(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
@@ -114,6 +118,7 @@ func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
 }
 
 func TestDoctorWarnsOfAConnectionThatOthersCanHear(t *testing.T) {
+	t.Parallel()
 	for url, private := range map[string]bool{
 		"redis://127.0.0.1": true, "redis://localhost": true, "redis://[::1]": true, "unix:///socket": true,
 		"rediss://example.com": true, "redis://example.com": false, "redis://10.0.0.1": false,

@@ -18,6 +18,7 @@ import (
 
 // The rules of the grants, which the documentation repeats, are enough, and none of them is idle.
 func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	user := func(without string) []any {
 		rules := []any{"SETUSER", "lock", "reset", "on", ">hunter2"}
@@ -59,6 +60,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 }
 
 func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
@@ -76,6 +78,7 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 }
 
 func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, append([]string{"--rename-command", "EVALSHA", ""}, durable...)...)
 	status, d := doctor(t, []string{s.URL()})
 	assert.Equal(t, exitUnusable, status)
@@ -84,6 +87,7 @@ func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
 }
 
 func TestDoctorSeesThatMessagesDoNotArrive(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, durable...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -113,6 +117,7 @@ func TestDoctorSeesThatMessagesDoNotArrive(t *testing.T) {
 }
 
 func TestDoctorSeesAReplica(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
 	status, d := doctor(t, []string{replica.URL()}, "-ignore", "persistence")
@@ -139,6 +144,7 @@ func TestDoctorSeesAReplica(t *testing.T) {
 }
 
 func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	primary.Do("CONFIG", "SET", "appendonly", "yes")
 	status, d := doctor(t, []string{primary.URL()}, "-replicas", "1")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	owner := c.Owner("job")
 	mine, other := c.Nodes[owner], c.Nodes[(owner+1)%len(c.Nodes)]

@@ -66,6 +66,7 @@ func stall(t *testing.T, s *redistest.Server, command string, n int) (url string
 }
 
 func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Pool().Get()
 	defer c.Close()
@@ -96,6 +97,7 @@ func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
 }
 
 func TestInterruptedListDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
 	url, stalled := stall(t, redistest.Start(t), "SCAN", 1)
 	p := clitest.Launch(t, nil, "list", "-redis", url)
 	<-stalled

@@ -12,6 +12,7 @@ import (
 )
 
 func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "page", "cached")
 	url, stalled := stall(t, s, "SCAN", 1)

@@ -48,6 +48,7 @@ func inventoryOf(t *testing.T, args ...string) *inventory {
 }
 
 func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := redimutex.New(s.Pool(), "b:job", redimutex.WithOwner("web-1 pid 7"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	m.Lock()
@@ -94,6 +95,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 }
 
 func TestOneIsNotPlural(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "text", "value")
 	_, stderr := listed(t, "-redis", s.URL())
@@ -101,6 +103,7 @@ func TestOneIsNotPlural(t *testing.T) {
 }
 
 func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "by hand", "worker 7", "PX", 60000)
 	s.Do("SET", "left behind", uuid.NewString())
@@ -115,6 +118,7 @@ func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 }
 
 func TestListIsSortedAsWanted(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, l := range []struct {
 		key     string
@@ -147,6 +151,7 @@ func TestListIsSortedAsWanted(t *testing.T) {
 
 // It needs a real server: an embedded one takes seconds for so many keys.
 func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	for i, key := range []string{"d", "c", "a"} {
 		s.Do("SET", key, uuid.NewString(), "PX", 60000*(i+1))
@@ -160,6 +165,7 @@ func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
 }
 
 func TestListTellsHowManyServersAgree(t *testing.T) {
+	t.Parallel()
 	var urls []string
 	var all []*redistest.Server
 	for range 3 {
@@ -209,6 +215,7 @@ func TestListTellsHowManyServersAgree(t *testing.T) {
 }
 
 func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t, "--enable-debug-command", "yes")
 	s.Do("DEBUG", "POPULATE", 20000, "session", 100)
 	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
@@ -227,6 +234,7 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 }
 
 func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "secret"} {
 		s.Do("SET", key, uuid.NewString(), "PX", 60000)
@@ -246,6 +254,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 }
 
 func TestListUsageIsExplained(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"write key, ttl, age or waiters":      {"list", "-sort", "size"},
 		"write a number of locks, 1 at least": {"list", "-limit", "0"},

@@ -21,6 +21,7 @@ import (
 
 // A program that was built as users build it, because the binary of a test has no table of symbols.
 func TestSignalsThatOurParentIgnoresStayIgnored(t *testing.T) {
+	t.Parallel()
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("needs go, to build the program")
@@ -54,6 +55,7 @@ func TestSignalsThatOurParentIgnoresStayIgnored(t *testing.T) {
 
 // As PID 1 of a container does; here we are made the one that orphans go to.
 func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "job", "--", "sh", "-c", `sh -c 'sleep 0.1 & echo "[$!]"'; echo ready; exec sleep 1000`)
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_TEST_REAPER=1")

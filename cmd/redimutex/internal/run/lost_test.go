@@ -23,6 +23,7 @@ echo "[$$]"
 ` + endless
 
 func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "1.5", "-grace", "0.7", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
@@ -39,6 +40,7 @@ func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 }
 
 func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "2", "job", "--", "sh", "-c", `trap "echo tidied up; exit 5" TERM; `+endless)
 	p.Says("ready")
@@ -51,6 +53,7 @@ func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 }
 
 func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c",
 		`sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`)
@@ -63,6 +66,7 @@ func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
 }
 
 func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = 3 * time.Second
 	p := clitest.Launch(t, s, "run", "-ttl", ttl.String(), "-grace", "1.2", "job", "--", "sh", "-c", deaf)
@@ -90,6 +94,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 }
 
 func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "1", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
 	p.Says("ready")
@@ -108,6 +113,7 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 
 // A redimutex that was stopped can't end the command in time. It makes up for that when it wakes up.
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
@@ -124,6 +130,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 
 // Killing in time must not wait for somebody who does not read our stderr.
 func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
 	full := fullPipe(t)

@@ -20,8 +20,8 @@ func newNotes(w io.Writer) *notes {
 	go func() {
 		for line := range n.lines {
 			if line == "" {
-				n.empty <- struct{}{}
-				continue
+				close(n.empty)
+				return
 			}
 			fmt.Fprintf(w, "redimutex: %s\n", cli.Printable(line))
 		}
@@ -37,7 +37,7 @@ func (n *notes) say(format string, args ...any) {
 	}
 }
 
-// flush waits until all is written, but not long.
+// flush waits until all is written, but not long. Nothing is written after that.
 func (n *notes) flush() {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -39,6 +39,7 @@ func fullPipe(t *testing.T) *os.File {
 }
 
 func TestUnreachableServerIsToldAtOnce(t *testing.T) {
+	t.Parallel()
 	addr := redistest.FreeAddr(t)
 	socket := t.TempDir() + "/no.socket"
 	for url, shown := range map[string]string{
@@ -62,6 +63,7 @@ func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 }
 
 func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Pause()
 	defer s.Resume()
@@ -71,6 +73,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 }
 
 func TestServerThatRefusesIsQuoted(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("HSET", "job", "field", "value")
 	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
@@ -98,6 +101,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 }
 
 func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("SET", "job", "somebody else")
 	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
@@ -112,6 +116,7 @@ func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
 }
 
 func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	s.Do("SET", "job", "somebody else")
 	p := clitest.Launch(t, s, "run", "-w", "3", "job", "--", "echo", "ran")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	order := filepath.Join(t.TempDir(), "order")
 	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
@@ -42,6 +43,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 }
 
 func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.Says("ready")

@@ -21,6 +21,7 @@ import (
 )
 
 func TestOneCommandAtATimeRuns(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	counter := filepath.Join(t.TempDir(), "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
@@ -115,6 +116,7 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 
 // Who holds it at the end counts, and not at the beginning.
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Launch(t, s, "run", "-w", "1", "job", "--", "true")
@@ -125,6 +127,7 @@ func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 }
 
 func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "somebody else")
 	for _, args := range [][]string{
@@ -139,6 +142,7 @@ func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
 }
 
 func TestWaitSaysInOneLineForWhom(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.Says("ready")
@@ -156,6 +160,7 @@ func TestWaitSaysInOneLineForWhom(t *testing.T) {
 }
 
 func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b]0;evil\x07\nredimutex: all is well", "PX", 60000)
 	_, _, stderr := clitest.Run(t, s, "run", "-w", "0.1", "job", "--", "true")
@@ -168,6 +173,7 @@ func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
 }
 
 func TestCommandHasOurStdinAndKnowsItsLock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "job", "--", "sh", "-c", `cat; echo "$REDIMUTEX_KEY"; echo "$REDIMUTEX_FENCE"`)
 	p.Cmd.Stdin = strings.NewReader("one\ntwo\n")
@@ -186,6 +192,7 @@ func TestCommandHasOurStdinAndKnowsItsLock(t *testing.T) {
 }
 
 func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "60", "job", "--", "false")
 	require.Equal(t, 1, status, stderr)
@@ -216,6 +223,7 @@ func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 }
 
 func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"exit 3")
 	assert.Equal(t, 3, p.Status())
@@ -227,6 +235,7 @@ func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 }
 
 func TestSeveralServersAreARedlock(t *testing.T) {
+	t.Parallel()
 	servers := []*redistest.Server{redistest.Real(t), redistest.Real(t), redistest.Real(t)}
 	var flags []string
 	for _, s := range servers {

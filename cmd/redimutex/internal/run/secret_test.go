@@ -18,6 +18,7 @@ import (
 )
 
 func TestPasswordShowsUpNowhere(t *testing.T) {
+	t.Parallel()
 	const password = "hunter2"
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "someone", "on", ">"+password, "~*", "&*", "+@all")
@@ -60,6 +61,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 }
 
 func TestEnvironmentOfTheProgramItselfIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, nil, "run", "job", "--", "sh", "-c", `echo "$REDIS_URL"; echo "$REDIMUTEX_URL"; echo "$REDIMUTEX_KEY"`)
 	p.Cmd.Env = append(p.Cmd.Env, "REDIS_URL="+s.URL())
@@ -104,6 +106,7 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 }
 
 func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -129,6 +132,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 }
 
 func TestRunInsideARunFindsTheSameServer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	self, err := os.Executable()
 	require.NoError(t, err)

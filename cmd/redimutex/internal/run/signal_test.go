@@ -46,6 +46,7 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 }
 
 func TestSignalsReachTheWholeGroup(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"echo ready; wait")
 	p.Says("ready")
@@ -78,6 +79,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 
 // The try that is under way when the signal comes is executed by the server later, or not at all.
 func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	for round := range 5 {
 		key := fmt.Sprintf("job %d", round)
@@ -99,6 +101,7 @@ func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 }
 
 func TestOtherSignalsDoNotEndTheWait(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "somebody else")
 	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
@@ -113,6 +116,7 @@ func TestOtherSignalsDoNotEndTheWait(t *testing.T) {
 
 // nohup works by having its command ignore HUP.
 func TestSignalThatOurParentIgnoresStaysIgnored(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
 	p.Cmd = wrapped(p.Cmd, `trap "" HUP; exec "$@"`)
@@ -131,6 +135,7 @@ func wrapped(c *exec.Cmd, script string) *exec.Cmd {
 }
 
 func TestCommandDiesWithUsOnLinux(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills the command when redimutex is killed")
 	}
@@ -146,6 +151,7 @@ func TestCommandDiesWithUsOnLinux(t *testing.T) {
 }
 
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
 	p.Says("ready")

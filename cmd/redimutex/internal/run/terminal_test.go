@@ -16,6 +16,7 @@ import (
 )
 
 func TestCommandReadsFromTheTerminalAndTheShellGetsItBack(t *testing.T) {
+	t.Parallel()
 	// A subshell does not take the terminal back by itself, as a shell with job control would.
 	y := clitest.SitDown(t, redistest.Start(t), "",
 		`( RUN sh -c 'echo ready; read x; echo "got $x"'; echo next; read y; echo "then $y"; exit 7 )`)
@@ -29,6 +30,7 @@ func TestCommandReadsFromTheTerminalAndTheShellGetsItBack(t *testing.T) {
 }
 
 func TestCtrlCReachesTheCommand(t *testing.T) {
+	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "", `RUN sh -c 'trap "echo caught; exit 7" INT; echo ready; read x'; echo "status $?"`)
 	y.Says("ready")
 	y.Type(clitest.CtrlC)
@@ -37,6 +39,7 @@ func TestCtrlCReachesTheCommand(t *testing.T) {
 }
 
 func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
+	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "", `RUN sh -c 'echo ready; read x; echo "got $x"' | cat; echo "status ${PIPESTATUS[0]}"`)
 	y.Says("ready")
 	y.Type("one\n")
@@ -45,6 +48,7 @@ func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 }
 
 func TestCommandThatIsStoppedAtTheTerminalGoesOnWithItsLock(t *testing.T) {
+	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "-ttl 60", `RUN sh -c 'echo ready; read x; echo "got $x"'; echo "stopped $?"; fg; echo "status $?"`)
 	y.Says("ready")
 	y.Type(clitest.CtrlZ)
@@ -55,6 +59,7 @@ func TestCommandThatIsStoppedAtTheTerminalGoesOnWithItsLock(t *testing.T) {
 }
 
 func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	y := clitest.SitDown(t, s, "-ttl 1", `RUN sh -c 'echo ready; read x; echo ran on'; echo "stopped $?"; until test -e `+gate+`; do sleep 0.05; done; fg; echo "status $?"`)
@@ -71,6 +76,7 @@ func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
 
 // Without a shell that could continue us, as under ssh -t, stopping would be for ever.
 func TestCtrlZWithoutAShellIsHarmless(t *testing.T) {
+	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "",
 		`exec RUN sh -c 'trap "echo woken" CONT; echo ready; until read x && test "$x" = one; do :; done; echo "got $x"'`)
 	y.Says("ready")

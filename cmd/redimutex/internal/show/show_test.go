@@ -18,6 +18,7 @@ import (
 )
 
 func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	status, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
 	assert.Equal(t, exitFree, status)
@@ -47,6 +48,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 }
 
 func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "secret-token of somebody")
 	for _, args := range [][]string{{"show", "job"}, {"show", "-json", "job"}} {
@@ -59,6 +61,7 @@ func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
 }
 
 func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	m.Lock()
@@ -86,6 +89,7 @@ $`, out)
 }
 
 func TestShowTellsWhenTheAgeIsUnknown(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"))
 	m.Lock()
@@ -97,6 +101,7 @@ func TestShowTellsWhenTheAgeIsUnknown(t *testing.T) {
 }
 
 func TestShowTellsWhichServersDisagree(t *testing.T) {
+	t.Parallel()
 	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	flags := []string{"-redis", a.URL(), "-redis", b.URL(), "-redis", c.URL()}
 	token := uuid.NewString() + " web-1"

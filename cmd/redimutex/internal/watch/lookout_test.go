@@ -26,6 +26,7 @@ func newTestLookout(t *testing.T, n int) *lookout {
 }
 
 func TestLateAnswerDoesNotCutTheNextLookShort(t *testing.T) {
+	t.Parallel()
 	l := newTestLookout(t, 2)
 	l.posts[0].busy = true
 	l.answers <- answer{node: 0, round: 0, views: []inspect.View{holds(tokenA, time.Minute)}}
@@ -35,6 +36,7 @@ func TestLateAnswerDoesNotCutTheNextLookShort(t *testing.T) {
 }
 
 func TestServerIsNotAskedTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	l := newTestLookout(t, 1)
 	l.posts[0].busy = true
 	l.look(t.Context(), time.Minute) // would wait for an answer

@@ -21,6 +21,7 @@ import (
 var xterm = []string{"TERM=xterm", "LC_ALL=C.UTF-8", "NO_COLOR="}
 
 func TestWatchDrawsAPictureAndCtrlCGivesTheScreenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty rows 24 cols 60; WATCH -interval 0.05 job; echo "status $?"'`)
 	y.Says("free")
@@ -50,6 +51,7 @@ func unpainted(line string) string {
 }
 
 func TestWatchFollowsTheSizeOfTheTerminal(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 "+strings.Repeat("x", 100), "PX", 600000)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -61,6 +63,7 @@ func TestWatchFollowsTheSizeOfTheTerminal(t *testing.T) {
 }
 
 func TestWatchEndsWithTERMAndGivesTheScreenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'WATCH job & echo "pid $!,"; wait; echo "status $?"'`)
 	y.Says("free")
@@ -73,6 +76,7 @@ func TestWatchEndsWithTERMAndGivesTheScreenBack(t *testing.T) {
 }
 
 func TestWatchLeavesTheScreenWhileItIsStopped(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", xterm, `exec bash -mc 'WATCH -interval 0.05 job; echo "stopped $?"; fg; echo "status $?"'`)
 	y.Says("free")
@@ -89,6 +93,7 @@ func TestWatchLeavesTheScreenWhileItIsStopped(t *testing.T) {
 }
 
 func TestTerminalThatCanDoNothingGetsLines(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", []string{"TERM=dumb"}, `exec WATCH -for 0.1 job`)
 	assert.Equal(t, cli.OK, y.Status())
@@ -101,6 +106,7 @@ func TestTerminalThatCanDoNothingGetsLines(t *testing.T) {
 }
 
 func TestQLeavesWatchAndGivesTheTerminalBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty rows 24 cols 60; before=$(stty -g); WATCH -interval 0.05 job; echo "status $?"; test "$before" = "$(stty -g)" && echo as before; WATCH -until-free -interval 0.05 job; echo "then $?"'`)
 	y.Says("free")

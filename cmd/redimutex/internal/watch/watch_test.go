@@ -27,6 +27,7 @@ func hold(t *testing.T, s *redistest.Server, key, owner string) *redimutex.Mutex
 }
 
 func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "watch", "-interval", "0.05", "job", "other", "job")
 	p.Says(" job: free\n")
@@ -53,6 +54,7 @@ func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
 }
 
 func TestWatchTellsScriptsEachLook(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := hold(t, s, "job", "web-1")
 	uuid, _, _ := strings.Cut(m.Lease().Token(), " ")
@@ -81,6 +83,7 @@ func TestWatchTellsScriptsEachLook(t *testing.T) {
 }
 
 func TestWatchEndsAsAsked(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := hold(t, s, "job", "web-1")
 	status, out, stderr := clitest.Run(t, s, "watch", "-for", "0.2", "job")
@@ -96,6 +99,7 @@ func TestWatchEndsAsAsked(t *testing.T) {
 }
 
 func TestWatchSaysAtOnceThatNoServerCanBeReached(t *testing.T) {
+	t.Parallel()
 	free := redistest.FreeAddr(t)
 	status, out, stderr := clitest.Run(t, nil, "watch", "-redis", "redis://:hunter2@"+free, "job")
 	assert.Equal(t, cli.Unavailable, status)
@@ -112,6 +116,7 @@ func TestWatchSaysAtOnceThatNoServerCanBeReached(t *testing.T) {
 }
 
 func TestWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	m := hold(t, s, "job", "web-1")
 	p := clitest.Launch(t, s, "watch", "-interval", "0.05", "job")
@@ -129,6 +134,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 }
 
 func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
+	t.Parallel()
 	var flags []string
 	var all []*redistest.Server
 	for range 3 {
@@ -150,6 +156,7 @@ func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
 }
 
 func TestWatchIsCheapForTheServer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	heard := s.Monitor()
 	keys := []string{"one", "two", "three", "four"}
@@ -176,6 +183,7 @@ func TestWatchIsCheapForTheServer(t *testing.T) {
 }
 
 func TestWatchIsToldWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"there is no KEY":                              {"watch"},
 		"a URL in the place of KEY":                    {"watch", "job", "redis://:hunter2@host"},

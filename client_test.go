@@ -1,0 +1,158 @@
+package redimutex_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestClosedClientLocksNothing(t *testing.T) {
+	t.Parallel()
+	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
+	m := client.Mutex("k")
+	require.NoError(t, client.Close())
+	require.NoError(t, client.Close(), "twice is once")
+	never := func(context.Context) error { t.Error("f ran"); return nil }
+	for _, err := range []error{
+		m.LockContext(t.Context(), 0), m.TryLockContext(t.Context()), m.Do(t.Context(), never), m.TryDo(t.Context(), never),
+		panicOf(m.Lock),
+	} {
+		assert.ErrorIs(t, err, redimutex.ErrClosed)
+	}
+	assert.False(t, m.TryLock())
+}
+
+func TestCloseWakesTheWaiters(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	holder := newMutex(t, pool, "k")
+	holder.Lock()
+	defer holder.Unlock()
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(9*time.Second))
+	got := make(chan error)
+	for range 5 {
+		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
+	}
+	redistest.Wait(t, "5 waiters", func() bool { return client.Stats().Waiting == 5 })
+	require.NoError(t, client.Close())
+	for range 5 {
+		assert.ErrorIs(t, <-got, redimutex.ErrClosed)
+	}
+}
+
+func TestCloseEndsHoldsAndUnlockStillDeletesTheKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	m := client.Mutex("k")
+	m.Lock()
+	l := m.Lease()
+	ctx := l.Context(t.Context())
+	require.NoError(t, client.Close())
+	assert.True(t, ended(l.Done()))
+	assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+	assert.ErrorIs(t, l.Err(), redimutex.ErrClosed)
+	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrClosed)
+	assert.True(t, s.Exists("k"), "the code that it protects may still run")
+	assert.Zero(t, client.Stats().Held)
+	err := m.UnlockContext(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrLost)
+	assert.ErrorIs(t, err, redimutex.ErrClosed)
+	redistest.Wait(t, "Unlock to delete the key", func() bool { return !s.Exists("k") || s.PTTL("k") < time.Second })
+	assert.False(t, s.Exists("k"))
+}
+
+func TestLockThatRacesWithCloseLeavesNoOrphan(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for range 60 {
+		client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+		m := client.Mutex("k")
+		got := make(chan error)
+		go func() { got <- m.LockContext(context.Background(), 0) }()
+		go client.Close() //nolint:errcheck // it returns nil
+		if err := <-got; err == nil {
+			assert.NoError(t, ignoreClosed(m.UnlockContext(t.Context())))
+		} else {
+			assert.ErrorIs(t, err, redimutex.ErrClosed)
+		}
+		require.NoError(t, client.Close())
+		redistest.Wait(t, "no key", func() bool { return !s.Exists("k") })
+	}
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, redimutex.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// A process may lock a million keys, one after the other.
+func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, option := range map[string]redimutex.Option{
+		"plain": redimutex.WithPollInterval(time.Millisecond), "queue": redimutex.WithQueue(), "reuse": redimutex.WithLeaseReuse(5 * time.Millisecond),
+	} {
+		c := newClient(t, []redimutex.Pool{s.Pool()}, option)
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				for range 100 {
+					m := c.Mutex(name)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+					err := m.LockContext(ctx, 0)
+					if i%2 == 0 && err != nil {
+						err = m.TryLockContext(t.Context())
+					}
+					cancel()
+					if err == nil {
+						m.Unlock()
+					}
+				}
+			})
+		}
+		group.Wait()
+		redistest.Wait(t, name+": nothing is remembered", func() bool { return c.Keys() == 0 })
+	}
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+// Lines come and go with those who use them; one key must never have two.
+func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
+	t.Parallel()
+	pool := redistest.NewBetween(redistest.Start(t).Pool())
+	var asking, most atomic.Int64
+	pool.Set(func(func() (any, error), string, []any) (any, error) {
+		if n := asking.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		runtime.Gosched()
+		asking.Add(-1)
+		return nil, redis.Error("LOADING not yet")
+	})
+	c := newClient(t, []redimutex.Pool{pool})
+	var group sync.WaitGroup
+	for range 8 {
+		m := c.Mutex("k")
+		group.Go(func() {
+			for range 5000 {
+				assert.Error(t, m.TryLockContext(t.Context()))
+			}
+		})
+	}
+	group.Wait()
+	assert.EqualValues(t, 1, most.Load(), "one at a time speaks to the server")
+}

@@ -1,0 +1,150 @@
+// Package locktest has what the tests of the exported API share, wherever they stand: Clients that end with
+// the test, and servers for a Redlock.
+package locktest
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// Client returns a Client that is closed at the end of the test.
+func Client(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	c := redimutex.NewClient(pools, opts...)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// Mutex returns a Mutex of a Client of its own, as another process would have it.
+func Mutex(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) *redimutex.Mutex {
+	t.Helper()
+	return Client(t, []redimutex.Pool{pool}, opts...).Mutex(key)
+}
+
+// Ended reports whether a channel is closed.
+func Ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// PanicOf returns what f panics with, as an error; nil if it does not.
+func PanicOf(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case error:
+			err = v
+		default:
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	f()
+	return nil
+}
+
+// Goroutines returns how many goroutines are at work in this module, other than in its tests.
+func Goroutines() int {
+	const module = "github.com/redimutex/redimutex"
+	buf := make([]byte, 1<<24)
+	n := 0
+	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		_, made, _ := strings.Cut(stack, "created by ")
+		if within, ok := strings.CutPrefix(made, module); ok && !strings.HasPrefix(within, "_test") &&
+			!strings.HasPrefix(within, "/tests/") && !strings.HasPrefix(within, "/internal/redistest") {
+			n++
+		}
+	}
+	return n
+}
+
+// Quantile returns the value below which the share q of the durations lies.
+func Quantile(all []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// OddKeys have in them whatever could end a string, a script or a line.
+var OddKeys = []string{
+	"'", `"`, "\\", "\n", "\r\nDEL x\r\n", "\x00", "\xff\xfe", "]]", "--[[", "}", "{", "{}", "{a}", "}{", "a}b{c}", " ", "KEYS[1]", "%s%d%n", "$(reboot)",
+	"') redis.call('FLUSHALL') --", `" .. redis.call("FLUSHALL") .. "`, "return 1", "*3\r\n$3\r\nSET\r\n", "ключ", strings.Repeat("x", 70000),
+}
+
+// Servers are independent of each other, as a Redlock wants them.
+type Servers []*redistest.Server
+
+// Start starts n servers.
+func Start(t testing.TB, n int) Servers {
+	t.Helper()
+	all := make(Servers, n)
+	for i := range all {
+		all[i] = redistest.Start(t)
+	}
+	return all
+}
+
+// Real starts n real servers. It skips the test where none is installed.
+func Real(t testing.TB, n int) Servers {
+	t.Helper()
+	all := make(Servers, n)
+	for i := range all {
+		all[i] = redistest.Real(t)
+	}
+	return all
+}
+
+// Pools returns new pools, as another process would have.
+func (s Servers) Pools() (pools []*redis.Pool, asPools []redimutex.Pool) {
+	for _, server := range s {
+		p := server.Pool()
+		pools, asPools = append(pools, p), append(asPools, p)
+	}
+	return pools, asPools
+}
+
+// Client returns a Client over all of the servers, with pools of its own.
+func (s Servers) Client(t testing.TB, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	_, pools := s.Pools()
+	return Client(t, pools, opts...)
+}
+
+// NoOrphans holds the server to having no key, now that nobody holds a lock; what a try of unknown
+// outcome may have left is given back soon.
+func NoOrphans(t testing.TB, s *redistest.Server, pool *redis.Pool) {
+	t.Helper()
+	settle(t, s, pool)
+	redistest.Wait(t, "no keys that nobody owns", func() bool { return len(s.Keys()) == 0 })
+	settle(t, s, pool)
+	require.Empty(t, s.Keys())
+}
+
+// settle waits until everything that was sent to s over pool has been executed, and heard of.
+func settle(t testing.TB, s *redistest.Server, pool *redis.Pool) {
+	t.Helper()
+	for range 3 { // one turn of the server's loop executes what all connections have sent
+		s.Do("PING")
+	}
+	redistest.Wait(t, "the pool to be idle", func() bool { return pool.ActiveCount() == pool.IdleCount() })
+}
+
+// Empty waits until no server has a key.
+func (s Servers) Empty(t testing.TB, pools []*redis.Pool) {
+	t.Helper()
+	for i, server := range s {
+		NoOrphans(t, server, pools[i])
+	}
+}

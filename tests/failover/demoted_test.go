@@ -1,0 +1,203 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// confirmed are options with which a lock needs its replica, and never for long.
+func confirmed() []redimutex.Option {
+	return []redimutex.Option{
+		redimutex.WithTTL(30 * time.Second), redimutex.WithNodeTimeout(5 * time.Second), redimutex.WithReplicas(1, 2*time.Second),
+		redimutex.WithPollInterval(20 * time.Millisecond),
+	}
+}
+
+// demoteAtWait has the primary demoted between the command that takes the lock and its WAIT, once: the primary
+// then answers "ERR WAIT cannot be used with replica instances".
+func demoteAtWait(front *redistest.Front, primary *redistest.Server, demote func()) (happened *atomic.Bool) {
+	happened = new(atomic.Bool)
+	var once sync.Once
+	front.On(func(command []string) redistest.Fate {
+		if strings.EqualFold(command[0], "WAIT") {
+			once.Do(func() {
+				demote()
+				happened.Store(primary.Role() == "slave")
+			})
+		}
+		return redistest.Fate{}
+	})
+	return happened
+}
+
+func TestLockDoesNotPanicWhenThePrimaryIsDemotedBeforeItsWait(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	front := redistest.NewFront(t, primary)
+	var board switchboard
+	board.to(front.Addr())
+	m := newClient(t, board.pool(t), confirmed()...).Mutex("k")
+	happened := demoteAtWait(front, primary, func() {
+		replicas[0].Promote()
+		primary.ReplicaOf(replicas[0])
+		board.to(replicas[0].Addr())
+	})
+	over := make(chan error, 1)
+	go func() { over <- locktest.PanicOf(m.Lock) }()
+	var err error
+	redistest.Wait(t, "the lock", func() bool {
+		select {
+		case err = <-over:
+			return true
+		default:
+			return false
+		}
+	})
+	require.True(t, happened.Load(), "the primary was not demoted in time, so nothing was shown")
+	require.NoError(t, err)
+	assert.Equal(t, m.Lease().Token(), replicas[0].Get("k"), "the lock is where the primary is")
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestATryWhosePrimaryIsDemotedBeforeItsWaitIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"plain":   nil,
+		"fencing": {redimutex.WithFencing()},
+		"queue":   {redimutex.WithQueue()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, replicas := redistest.Replicas(t, 1)
+			front := redistest.NewFront(t, primary)
+			var board switchboard
+			board.to(front.Addr())
+			m := newClient(t, board.pool(t), append(confirmed(), opts...)...).Mutex("k")
+			happened := demoteAtWait(front, primary, func() { primary.ReplicaOf(replicas[0]) })
+			err := m.TryLockContext(t.Context())
+			require.True(t, happened.Load(), "the primary was not demoted in time, so nothing was shown")
+			assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.Nil(t, m.Lease())
+		})
+	}
+}
+
+// Goroutines that lock while primary and replica change places again and again.
+func TestLockSurvivesManyFailovers(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	servers := [2]*redistest.Server{primary, replicas[0]}
+	var board switchboard
+	board.to(primary.Addr())
+	client := newClient(t, board.pool(t), redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(time.Second),
+		redimutex.WithReplicas(1, time.Second), redimutex.WithPollInterval(10*time.Millisecond))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var permanent atomic.Pointer[error] // an error that Lock would panic with
+	var locked atomic.Int64
+	var team sync.WaitGroup
+	for i := range 8 {
+		m := client.Mutex(string(rune('a' + i)))
+		team.Go(func() {
+			for ctx.Err() == nil {
+				err := m.LockContext(ctx, 0)
+				if err == nil {
+					locked.Add(1)
+					m.UnlockContext(context.Background()) //nolint:errcheck // it may be lost
+					continue
+				}
+				if ctx.Err() == nil {
+					permanent.CompareAndSwap(nil, &err)
+					cancel()
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		old, next := servers[i%2], servers[(i+1)%2]
+		before := locked.Load()
+		redistest.Wait(t, "holds between the failovers", func() bool { return locked.Load() >= before+20 || ctx.Err() != nil })
+		if ctx.Err() != nil {
+			break
+		}
+		next.Promote()
+		old.ReplicaOf(next)
+		board.to(next.Addr())
+	}
+	cancel()
+	team.Wait()
+	if err := permanent.Load(); err != nil {
+		t.Errorf("LockContext gave up, and Lock would have panicked: %v", *err)
+	}
+}
+
+func TestAnExtensionOfADemotedPrimaryIsUnavailableOrLost(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"with replicas":    confirmed(),
+		"without replicas": {redimutex.WithTTL(30 * time.Second), redimutex.WithNodeTimeout(5 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, replicas := redistest.Replicas(t, 1)
+			var board switchboard
+			board.to(primary.Addr())
+			m := newClient(t, board.pool(t), opts...).Mutex("k")
+			require.NoError(t, m.LockContext(t.Context(), 0))
+			primary.ReplicaOf(replicas[0])
+			err := m.Lease().Extend(t.Context(), time.Minute)
+			require.Error(t, err)
+			assert.True(t, errors.Is(err, redimutex.ErrUnavailable) || errors.Is(err, redimutex.ErrLost), err)
+			assert.NotContains(t, err.Error(), "refused")
+			err = m.UnlockContext(t.Context())
+			assert.True(t, errors.Is(err, redimutex.ErrUnavailable) || errors.Is(err, redimutex.ErrLost), err)
+		})
+	}
+}
+
+// A server may be newer than we are, or a proxy: what we don't know passes.
+func TestLockOutlivesErrorsThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{
+		"ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local.",
+		"ERR something that nobody has thought of",
+		"ERR max number of clients reached",
+		"ERR The server is shutting down",
+		"SOMETHINGNEW whatever that is",
+		"UNKILLABLE Sorry the script already executed write commands",
+		"FAILOVER in progress",
+	} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			pool := redistest.NewBetween(s.Pool())
+			var refused atomic.Int64
+			pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				if refused.Add(1) <= 5 {
+					return nil, redis.Error(words)
+				}
+				return run()
+			})
+			m := newClient(t, pool, redimutex.WithPollInterval(time.Millisecond)).Mutex("k")
+			err := m.TryLockContext(t.Context())
+			assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.ErrorContains(t, err, words)
+			require.NoError(t, locktest.PanicOf(m.Lock))
+			require.NoError(t, m.UnlockContext(t.Context()))
+			assert.Greater(t, refused.Load(), int64(5))
+		})
+	}
+}

@@ -1,0 +1,35 @@
+// Package failover_test holds the promise over servers that are demoted, replicated, or restarted without data.
+package failover_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var newMutex = locktest.Mutex
+
+// newClient returns a Client of one server that is closed at the end of the test.
+func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
+}
+
+// A switchboard is the address of the present primary, as a Sentinel or a DNS name would tell it.
+type switchboard struct{ addr atomic.Pointer[string] }
+
+func (s *switchboard) to(addr string) { s.addr.Store(&addr) }
+
+// pool returns a pool without a role check.
+func (s *switchboard) pool(t *testing.T) *redis.Pool {
+	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", *s.addr.Load()) }}
+	t.Cleanup(func() { p.Close() })
+	return p
+}

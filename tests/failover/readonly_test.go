@@ -1,0 +1,127 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// pools that follow a primary, and would keep a connection to one that is demoted.
+func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
+	lately := board.pool(t)
+	lately.TestOnBorrow = func(c redis.Conn, used time.Time) error {
+		if time.Since(used) < time.Second {
+			return nil
+		}
+		role, err := redis.Values(c.Do("ROLE"))
+		if err != nil {
+			return err
+		}
+		if word, _ := redis.String(role[0], nil); word != "master" {
+			return errors.New("not the primary")
+		}
+		return nil
+	}
+	shared := redimutex.Multiplex(board.pool(t), 1)
+	t.Cleanup(func() { shared.Close() })
+	return map[string]redimutex.Pool{
+		"without a role check":                  board.pool(t),
+		"role checked after a second idle":      lately,
+		"without a role check, and multiplexed": shared,
+	}
+}
+
+// The demoted server lives on, so nothing breaks the connections to it; and who polls uses them all the time, so that
+// they are never idle for long.
+func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"without a role check", "role checked after a second idle", "without a role check, and multiplexed"} {
+		for how, opts := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}, "fencing": {redimutex.WithFencing()}} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				primary, replicas := redistest.Replicas(t, 1)
+				var board switchboard
+				board.to(primary.Addr())
+				primary.Do("SET", "k", "somebody else", "PX", time.Hour.Milliseconds())
+				var tries atomic.Int64
+				m := newClient(t, following(t, &board)[name], append(opts, redimutex.WithTTL(20*time.Second),
+					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				got := make(chan error, 1)
+				go func() { got <- m.LockContext(ctx, 0) }()
+				redistest.Wait(t, "the waiter", func() bool { return tries.Load() > 1 })
+				board.to(replicas[0].Addr())
+				primary.FailoverTo(replicas[0])
+				replicas[0].Do("DEL", "k")
+				// A try or two may meet the old primary. Two hundred may not.
+				patience := time.AfterFunc(10*time.Second, func() { cancel(errors.New("ten seconds, and no lock")) })
+				defer patience.Stop()
+				require.NoError(t, <-got)
+				assert.Equal(t, m.Lease().Token(), replicas[0].Get("k"))
+				require.NoError(t, m.UnlockContext(t.Context()))
+			})
+		}
+	}
+}
+
+func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	client := newClient(t, board.pool(t), redimutex.WithTTL(10*time.Second))
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "an extension by the new primary", func() bool {
+		return m.Lease().Extend(t.Context(), time.Minute) == nil || m.Lease().Err() != nil
+	})
+	require.NoError(t, m.Lease().Err())
+	m.UnlockContext(t.Context()) //nolint:errcheck // the lock goes, now or in the background
+	redistest.Wait(t, "the release", func() bool { return !replicas[0].Exists("k") })
+}
+
+// The listener of the queue has a connection of its own, which nobody writes on.
+func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second)}
+	waiting := newClient(t, board.pool(t), opts...)
+	primary.Do("SET", "k", "somebody else")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
+}
+
+// listeners counts the connections of clients that have subscribed.
+func listeners(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+	require.NoError(t, err)
+	n := 0
+	for _, c := range list {
+		if c == '\n' {
+			n++
+		}
+	}
+	return n
+}

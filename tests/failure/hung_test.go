@@ -1,0 +1,295 @@
+package failure_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The TTL is an hour, so a try that is executed late leaves a key that does not go away by itself.
+func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for name, pool := range map[string]*redis.Pool{"warm": s.Pool(), "cold": {Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Addr()) }}} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, pool, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(300*time.Millisecond))
+			m := client.Mutex("k")
+			require.NoError(t, m.LockContext(t.Context(), 0))
+			m.Unlock()
+			for range 20 {
+				s.Pause()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				err := m.LockContext(ctx, 0)
+				cancel()
+				s.Resume()
+				assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.NotErrorIs(t, err, redimutex.ErrLocked)
+				locktest.NoOrphans(t, s, pool)
+			}
+			for i := range 6 {
+				s.Pause()
+				var err error
+				if i%2 == 0 { // these end with the node timeout
+					err = m.TryLockContext(t.Context())
+				} else {
+					err = m.LockContext(t.Context(), 400*time.Millisecond)
+				}
+				s.Resume()
+				assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+				locktest.NoOrphans(t, s, pool)
+			}
+			for range 3 {
+				s.Do("CLIENT", "PAUSE", "400", "ALL")
+				assert.Error(t, m.LockContext(t.Context(), 20*time.Millisecond))
+				locktest.NoOrphans(t, s, pool) // waits for the end of the pause
+			}
+		})
+	}
+}
+
+func TestFirstTryOfAClientIsNotExecutedLateEither(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for range 20 {
+		pool := s.Pool()
+		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+		s.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		assert.ErrorIs(t, m.LockContext(ctx, 0), redimutex.ErrUnavailable)
+		cancel()
+		s.Resume()
+		locktest.NoOrphans(t, s, pool)
+	}
+}
+
+// The connection goes away after the server has executed the try and before it answers, or before.
+func TestTryWhoseConnectionBreaksLeavesNoKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	real := s.Pool()
+	pool := redistest.NewBetween(real)
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	m.Lock()
+	m.Unlock()
+	for i := range 20 {
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			pool.Set(nil)
+			if i%2 == 0 {
+				if _, err := run(); err != nil {
+					return nil, err
+				}
+			}
+			return nil, redistest.ErrCut
+		})
+		err := m.TryLockContext(t.Context())
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.ErrorIs(t, err, redistest.ErrCut)
+		locktest.NoOrphans(t, s, real)
+	}
+}
+
+func TestConnectionsThatTheServerKillsAreReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := s.Pool()
+	client := newClient(t, pool, redimutex.WithTTL(20*time.Second))
+	m := client.Mutex("k")
+	stop := make(chan struct{})
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		tick := time.NewTicker(3 * time.Millisecond)
+		defer tick.Stop()
+		for !locktest.Ended(stop) {
+			<-tick.C
+			s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}
+	})
+	counter := 0
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 10 {
+				m.Lock()
+				counter++
+				_ = m.UnlockContext(t.Context()) // may not hear the answer; the key is swept then
+			}
+		})
+	}
+	group.Wait()
+	close(stop)
+	killer.Wait()
+	assert.Equal(t, 40, counter)
+	locktest.NoOrphans(t, s, pool)
+}
+
+func TestScriptsThatTheServerForgetsAreSentAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, s.Pool(), redimutex.WithTTL(20*time.Second))
+	for range 10 {
+		m := client.Mutex("k")
+		m.Lock()
+		s.Do("SCRIPT", "FLUSH")
+		assert.ErrorIs(t, newMutex(t, s.Pool(), "k").TryLockContext(t.Context()), redimutex.ErrLocked)
+		s.Do("SCRIPT", "FLUSH")
+		require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+		s.Do("SCRIPT", "FLUSH")
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+}
+
+func TestRenewalSurvivesForgottenScripts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(9*time.Second))
+		m.Lock()
+		for range 10 {
+			c := pool.Get()
+			_, err := c.Do("SCRIPT", "FLUSH")
+			require.NoError(t, err)
+			c.Close()
+			time.Sleep(5 * time.Second)
+			require.NoError(t, m.Lease().Err())
+		}
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestWaiterOutlivesARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "foreign", "PX", "600000")
+	client := newClient(t, s.Pool(), redimutex.WithTTL(20*time.Second))
+	m := client.Mutex("k")
+	locked := make(chan struct{})
+	go func() {
+		defer close(locked)
+		m.Lock()
+	}()
+	redistest.Wait(t, "the waiter", func() bool { return client.Stats().Waiting == 1 })
+	s.Kill()
+	redistest.Wait(t, "tries in vain", func() bool { return client.Stats().Errors[0] >= 2 })
+	assert.False(t, locktest.Ended(locked))
+	s.Restart() // empty
+	<-locked
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestHolderLearnsThatARestartLostItsKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
+	m.Lock()
+	l := m.Lease()
+	s.Restart()
+	<-l.Done()
+	assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.False(t, s.Exists("k"))
+}
+
+func TestLossIsToldBeforeTheValidityEndsWhileTheServerHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	client := newClient(t, s.Pool(), redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(1900*time.Millisecond))
+	type loss struct{ until, told time.Time }
+	losses := make(chan loss, 8)
+	for _, key := range []string{"a", "b", "c", "d"} {
+		m := client.Mutex(key)
+		m.Lock()
+		l := m.Lease()
+		go func() {
+			<-l.Done()
+			told := time.Now()
+			losses <- loss{l.Until(), told}
+			_ = m.UnlockContext(context.Background())
+		}()
+	}
+	s.Pause()
+	for range 4 {
+		l := <-losses
+		// The channel is closed a margin of 20 ms before; a busy machine may wake us later than that.
+		assert.Less(t, l.told.Sub(l.until), 500*time.Millisecond)
+		t.Logf("told %v before the end", l.until.Sub(l.told))
+	}
+	s.Resume()
+}
+
+func TestUnlockAndExtendHonourTheirContextWhileTheServerHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := s.Pool()
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	m.Lock()
+	s.Pause()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, m.Lease().Extend(ctx, 2*time.Hour), context.DeadlineExceeded)
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := m.UnlockContext(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.Less(t, time.Since(began), 10*time.Second, "not the node timeout")
+	s.Resume()
+	locktest.NoOrphans(t, s, pool)
+}
+
+func TestClientsWorkInsideAndOutsideOfSynctestBubbles(t *testing.T) {
+	t.Parallel()
+	outside := newMutex(t, redistest.Start(t).Pool(), "k")
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			m := newMutex(t, pool, "k")
+			m.Lock()
+			m.Unlock()
+			time.Sleep(time.Hour)
+			require.NoError(t, m.LockContext(t.Context(), time.Second))
+			m.Unlock()
+		})
+		outside.Lock()
+		outside.Unlock()
+		require.NoError(t, outside.LockContext(t.Context(), time.Minute))
+		outside.Unlock()
+	}
+}
+
+func TestUnlockWorksOnAFullServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newMutex(t, s.Pool(), "k")
+	m.Lock()
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	assert.NoError(t, m.UnlockContext(t.Context()))
+	assert.False(t, s.Exists("k"))
+}
+
+func TestUnlockReportsThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	m := newMutex(t, pool, "k")
+	m.Lock()
+	pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	err := m.UnlockContext(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorIs(t, err, redistest.ErrCut)
+	assert.NotErrorIs(t, err, redimutex.ErrLost)
+	assert.Nil(t, m.Lease(), "unlocked all the same")
+	pool.Set(nil)
+	redistest.Wait(t, "the release to be repeated in the background", func() bool { return !s.Exists("k") })
+}

@@ -1,0 +1,290 @@
+package failure_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// refusedAtOnce holds every verb to what it owes when the server refuses for good: its words, at
+// once, and no lock.
+func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
+	t.Helper()
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	never := func(context.Context) error { t.Error("f ran"); return nil }
+	for _, err := range []error{
+		m.LockContext(t.Context(), 0), m.TryLockContext(t.Context()), m.Do(t.Context(), never), m.TryDo(t.Context(), never),
+		locktest.PanicOf(m.Lock),
+	} {
+		assert.ErrorContains(t, err, words)
+		var value redimutex.NodeError
+		require.ErrorAs(t, err, &value)
+		assert.Zero(t, value.Node)
+		assert.ErrorContains(t, value, words)
+		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.NotErrorIs(t, err, redimutex.ErrLocked)
+	}
+	assert.False(t, m.TryLock())
+	assert.Nil(t, m.Lease())
+}
+
+// mended holds Lock and LockContext to waiting for a reason that passes: they fail with the
+// server's words when their time is over, and get the lock once mend was called.
+func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
+	t.Helper()
+	client := newClient(t, pool, redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(5*time.Second))
+	m := client.Mutex("k")
+	// A server may hang up before its words can be read, and a machine may be too late to ask it at all.
+	redistest.Wait(t, "the server's words in the error of TryLockContext", func() bool {
+		err := m.TryLockContext(t.Context())
+		require.ErrorIs(t, err, redimutex.ErrUnavailable)
+		return strings.Contains(err.Error(), words)
+	})
+	redistest.Wait(t, "the server's words in the error of LockContext", func() bool {
+		err := m.LockContext(t.Context(), 300*time.Millisecond)
+		require.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		var node redimutex.NodeError
+		assert.ErrorAs(t, err, &node)
+		return strings.Contains(err.Error(), words)
+	})
+	locked := make(chan struct{})
+	go func() {
+		defer close(locked)
+		m.Lock()
+	}()
+	failed := client.Stats().Errors[0]
+	redistest.Wait(t, "two more tries", func() bool { return client.Stats().Errors[0] >= failed+2 })
+	assert.False(t, locktest.Ended(locked))
+	mend()
+	<-locked
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestWrongTypeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("LPUSH", "k", "not a lock")
+	refusedAtOnce(t, s.Pool(), "WRONGTYPE")
+	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
+}
+
+func TestMissingPasswordIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--requirepass", "correct horse")
+	refusedAtOnce(t, s.Pool(), "NOAUTH")
+}
+
+func TestWrongPasswordIsRefusedAtOnceAndNeverShown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--requirepass", "correct horse")
+	const wrong = "battery-staple"
+	refusedAtOnce(t, s.Pool(redis.DialPassword(wrong)), "WRONGPASS")
+	pool, err := redimutex.NewPool("redis://:" + wrong + "@" + s.Addr())
+	require.NoError(t, err)
+	defer pool.Close()
+	m := newMutex(t, pool, "k")
+	err = m.TryLockContext(t.Context())
+	for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprint(m), fmt.Sprintf("%v", locktest.PanicOf(m.Lock))} {
+		assert.NotContains(t, text, wrong)
+		assert.NotContains(t, text, "correct horse")
+	}
+	right, err := redimutex.NewPool("redis://:correct%20horse@" + s.Addr())
+	require.NoError(t, err)
+	defer right.Close()
+	m = newMutex(t, right, "k")
+	require.NoError(t, m.TryLockContext(t.Context()))
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestMissingPermissionIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for name, rules := range map[string][]any{
+		"scripts":  {"~*", "+@all", "-eval", "-evalsha", "-set"},
+		"commands": {"~*", "+@all", "-set"},
+		"keys":     {"~other:*", "+@all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Do("ACL", append([]any{"SETUSER", "u-" + name, "on", ">pw"}, rules...)...)
+			pool := s.Pool(redis.DialUsername("u-"+name), redis.DialPassword("pw"))
+			m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour))
+			err := m.LockContext(t.Context(), 0)
+			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.Regexp(t, "NOPERM|can't", err)
+			assert.Regexp(t, "NOPERM|can't", locktest.PanicOf(m.Lock))
+			assert.False(t, s.Exists("k"))
+		})
+	}
+}
+
+func TestSmallestUserThatCanLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	rules := "on >pw resetkeys ~lock:* resetchannels &lock:* -@all +set +get +del +pexpire +pttl +incr +eval +evalsha +script|load " +
+		"+publish +subscribe +unsubscribe +punsubscribe +time +ping +echo +wait +hello +auth +client|setname +client|id"
+	args := []any{"SETUSER", "lock"}
+	for _, rule := range strings.Fields(rules) {
+		args = append(args, rule)
+	}
+	s.Do("ACL", args...)
+	m := newMutex(t, s.Pool(redis.DialUsername("lock"), redis.DialPassword("pw")), "lock:k")
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	assert.ErrorIs(t, newMutex(t, s.Pool(), "lock:k").TryLockContext(t.Context()), redimutex.ErrLocked)
+	assert.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	assert.NoError(t, m.UnlockContext(t.Context()))
+	assert.False(t, s.Exists("lock:k"))
+}
+
+func TestLockWaitsForAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	mended(t, s.Pool(), "connect", s.Restart)
+}
+
+func TestLockWaitsForAFullServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	mended(t, s.Pool(), "OOM", func() { s.Do("CONFIG", "SET", "maxmemory", "0") })
+}
+
+func TestLockWaitsForAReadOnlyReplicaToBePromoted(t *testing.T) {
+	t.Parallel()
+	master, s := redistest.Real(t), redistest.Real(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	s.Do("REPLICAOF", host, port)
+	redistest.Wait(t, "the replica to be in step", func() bool {
+		return strings.Contains(fmt.Sprintf("%s", s.Do("INFO", "replication")), "master_link_status:up")
+	})
+	mended(t, s.Pool(), "READONLY", func() { s.Do("REPLICAOF", "NO", "ONE") })
+}
+
+func TestLockWaitsForAReplicaWithoutItsMaster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--replica-serve-stale-data", "no")
+	host, port, _ := strings.Cut(redistest.FreeAddr(t), ":")
+	s.Do("REPLICAOF", host, port)
+	mended(t, s.Pool(), "MASTERDOWN", func() { s.Do("REPLICAOF", "NO", "ONE") })
+}
+
+func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--min-replicas-to-write", "1")
+	mended(t, s.Pool(), "NOREPLICAS", func() { s.Do("CONFIG", "SET", "min-replicas-to-write", "0") })
+}
+
+func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--busy-reply-threshold", "1")
+	pool := s.Pool()
+	m := newMutex(t, pool, "warm")
+	m.Lock() // what is known of the server's clock stays
+	m.Unlock()
+	c := s.Pool().Get()
+	defer c.Close()
+	require.NoError(t, c.Send("EVAL", "while true do end", 0))
+	require.NoError(t, c.Flush())
+	redistest.Wait(t, "the server to be busy", func() bool {
+		c := pool.Get()
+		defer c.Close()
+		_, err := c.Do("PING")
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
+	mended(t, pool, "BUSY", func() { s.Do("SCRIPT", "KILL") })
+}
+
+func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+	c := s.Pool().Get()
+	defer c.Close()
+	for i := range 3000 {
+		require.NoError(t, c.Send("SET", i, "x"))
+	}
+	_, err := c.Do("SAVE")
+	require.NoError(t, err)
+	s.Restart()
+	mended(t, s.Pool(), "LOADING", func() {}) // time mends it
+}
+
+func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	pool.MaxActive = 1
+	c := pool.Get()
+	_, err := c.Do("PING")
+	require.NoError(t, err)
+	mended(t, pool, "pool exhausted", func() { c.Close() })
+}
+
+func TestPoolThatWaitsIsNotWaitedForLongerThanTheNodeTimeout(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	pool.MaxActive, pool.Wait = 1, true
+	c := pool.Get()
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(100*time.Millisecond))
+	err := m.TryLockContext(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	var node redimutex.NodeError
+	require.ErrorAs(t, err, &node)
+	c.Close()
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	admin := s.Pool().Get()
+	defer admin.Close()
+	_, err := admin.Do("CONFIG", "SET", "maxclients", "1")
+	require.NoError(t, err)
+	mended(t, s.Pool(), "max number of clients", func() {
+		_, err := admin.Do("CONFIG", "SET", "maxclients", "1000")
+		require.NoError(t, err)
+	})
+}
+
+// A simulated reply stands for servers that are not at hand: before version 7 the errors of
+// commands in scripts came wrapped, and those of a cluster need one.
+func TestRepliesOfOtherServersAreSortedAsWell(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const wrapped = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:22: @user_script: 22: "
+	for _, words := range []string{
+		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.",
+		wrapped + "-READONLY You can't write against a read only replica.",
+		"CLUSTERDOWN The cluster is down", "TRYAGAIN Multiple keys request during rehashing of slot",
+		"MOVED 3999 127.0.0.1:6381", "MISCONF Redis is configured to save RDB snapshots", "LOADING Redis is loading the dataset in memory",
+		"SOMETHINGNEW that nobody knows", "ERR max number of clients reached",
+	} {
+		pool := redistest.NewBetween(s.Pool())
+		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
+		err := newMutex(t, pool, "k").TryLockContext(t.Context())
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable, words)
+		assert.ErrorContains(t, err, words)
+	}
+	for _, words := range []string{
+		wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value",
+		"NOPERM this user has no permissions to run the 'evalsha' command",
+		"ERR The user executing the script can't run this command or subcommand script",
+	} {
+		pool := redistest.NewBetween(s.Pool())
+		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
+		refusedAtOnce(t, pool, words)
+	}
+}

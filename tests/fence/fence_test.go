@@ -1,0 +1,209 @@
+package fence_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// fence locks and unlocks m and returns the fence of the hold.
+func fence(t testing.TB, m *redimutex.Mutex) int64 {
+	t.Helper()
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	f := m.Lease().Fence()
+	require.NoError(t, m.UnlockContext(t.Context()))
+	return f
+}
+
+// siblings returns the keys of a server other than the locks.
+func siblings(t testing.TB, s *redistest.Server, locks ...string) []string {
+	t.Helper()
+	return slices.DeleteFunc(s.Keys(), func(key string) bool { return slices.Contains(locks, key) })
+}
+
+func TestFenceIsZeroWithoutFencing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k")
+	assert.Zero(t, fence(t, m))
+	assert.Empty(t, s.Keys(), "nor is anything kept")
+}
+
+func TestFencesRiseStrictlyOverClients(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			c := locktest.Start(t, n)
+			var mu sync.Mutex
+			var fences []int64
+			var group sync.WaitGroup
+			for range 4 {
+				m := c.Client(t, redimutex.WithFencing(), redimutex.WithPollInterval(2*time.Millisecond), redimutex.WithTTL(30*time.Second)).Mutex("k")
+				group.Go(func() {
+					for range 10 {
+						m.Lock()
+						mu.Lock()
+						fences = append(fences, m.Lease().Fence())
+						mu.Unlock()
+						m.Unlock()
+					}
+				})
+			}
+			group.Wait()
+			assert.Len(t, fences, 40)
+			assert.Positive(t, fences[0])
+			for i := 1; i < len(fences); i++ {
+				assert.Greater(t, fences[i], fences[i-1])
+			}
+		})
+	}
+}
+
+// A fence is the server's clock where that is ahead, so the counter may vanish.
+func TestFencesRiseWhenTheirCounterIsGone(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			c := locktest.Start(t, n)
+			m := c.Client(t, redimutex.WithFencing(), redimutex.WithTTL(30*time.Second)).Mutex("k")
+			last := fence(t, m)
+			for _, what := range []struct {
+				name string
+				do   func(*redistest.Server)
+			}{
+				{"the counter was deleted", func(s *redistest.Server) {
+					for _, key := range siblings(t, s, "k") {
+						s.Do("DEL", key)
+					}
+				}},
+				{"the counter has expired", func(s *redistest.Server) {
+					for _, key := range siblings(t, s, "k") {
+						redistest.Wait(t, "the expiry", func() bool {
+							s.Do("PEXPIRE", key, 1) // each time: the last fence may still be written back
+							return !s.Exists(key)
+						})
+					}
+				}},
+				{"FLUSHALL", func(s *redistest.Server) { s.Do("FLUSHALL") }},
+				{"SCRIPT FLUSH", func(s *redistest.Server) { s.Do("SCRIPT", "FLUSH") }},
+			} {
+				for _, s := range c {
+					what.do(s)
+				}
+				next := fence(t, m)
+				assert.Greater(t, next, last, what.name)
+				last = next
+			}
+		})
+	}
+}
+
+// The counter is what makes fences rise where the clock does not: it was set back, or is another server's.
+func TestFencesRiseWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	t.Cleanup(func() { pool.Close() })
+	mu := newMutex(t, pool, "k", redimutex.WithFencing())
+	now := time.Now()
+	last := int64(0)
+	for _, back := range []time.Duration{0, time.Minute, time.Hour, 24 * time.Hour} {
+		m.SetTime(now.Add(-back))
+		for range 3 {
+			next := fence(t, mu)
+			assert.Greater(t, next, last)
+			last = next
+		}
+	}
+	assert.GreaterOrEqual(t, last, now.UnixMicro(), "it begins with the clock, in µs")
+}
+
+func TestFenceCounterIsInTheSlotOfItsLockAndExpires(t *testing.T) {
+	t.Parallel()
+	_, busPort, _ := strings.Cut(redistest.FreeAddr(t), ":")
+	s := redistest.Real(t, "--cluster-enabled", "yes", "--cluster-port", busPort)
+	s.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	redistest.Wait(t, "the cluster of one to be ready", func() bool {
+		info, _ := s.Do("CLUSTER", "INFO").([]byte)
+		return strings.Contains(string(info), "cluster_state:ok")
+	})
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
+	names := make(map[string]string)
+	for _, key := range []string{
+		"k", "orders:17", "{user}:k", "a{b}c", "{}x", "x{}", "a}b", "{a", "}{", "{}{a}", "{a}{b}", "{{a}}", "ключ", "with space", "k:fence",
+	} {
+		before := s.Keys()
+		m := client.Mutex(key)
+		require.NoError(t, m.TryLockContext(t.Context()), "a script with keys of two slots would be refused")
+		require.NoError(t, m.UnlockContext(t.Context()))
+		added := slices.DeleteFunc(s.Keys(), func(k string) bool { return slices.Contains(before, k) })
+		require.Len(t, added, 1, "one key for %q, and none that another lock uses", key)
+		assert.Equal(t, s.Do("CLUSTER", "KEYSLOT", key), s.Do("CLUSTER", "KEYSLOT", added[0]), "%q and %q", key, added[0])
+		left := s.PTTL(added[0])
+		assert.Greater(t, left, 30*time.Minute)
+		assert.LessOrEqual(t, left, time.Hour+time.Minute)
+		names[added[0]] = key
+	}
+	assert.Len(t, names, 15)
+}
+
+// The hour counts from the last use, whoever had the fence: each lock, each write-back, and each renewal starts it anew.
+func TestUseKeepsTheFenceCounter(t *testing.T) {
+	t.Parallel()
+	c := locktest.Start(t, 3)
+	m := c.Client(t, redimutex.WithFencing(), redimutex.WithTTL(time.Minute)).Mutex("k")
+	_ = fence(t, m)
+	for _, s := range c {
+		redistest.Wait(t, "the counter", func() bool { return len(siblings(t, s, "k")) == 1 })
+		s.Do("PEXPIRE", siblings(t, s, "k")[0], 60_000)
+	}
+	_ = fence(t, m)
+	long := func() {
+		t.Helper()
+		for _, s := range c {
+			redistest.Wait(t, "the TTL of the counter", func() bool { return s.PTTL(siblings(t, s, "k")[0]) > 30*time.Minute })
+		}
+	}
+	long()
+	m.Lock()
+	for _, s := range c {
+		redistest.Wait(t, "the lock", func() bool { return len(s.Keys()) == 2 })
+		s.Do("PEXPIRE", siblings(t, s, "k")[0], 60_000)
+	}
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	long()
+	m.Unlock()
+}
+
+func TestFenceStaysThatOfTheHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(500*time.Millisecond))
+	m := client.Mutex("k")
+	m.Lock()
+	stale := m.Lease()
+	f := stale.Fence()
+	s.Do("DEL", "k")
+	<-stale.Done()
+	other := newMutex(t, s.Pool(), "k", redimutex.WithFencing())
+	require.NoError(t, other.LockContext(context.Background(), time.Minute))
+	assert.Equal(t, f, stale.Fence(), "a stale holder never gets the fence of the next")
+	assert.Greater(t, other.Lease().Fence(), f)
+	other.Unlock()
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+}

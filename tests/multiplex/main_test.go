@@ -1,0 +1,16 @@
+// Package multiplex_test holds the promise over a Multiplexer, and measures what that saves.
+package multiplex_test
+
+import (
+	"testing"
+
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	newClient = locktest.Client
+	newMutex  = locktest.Mutex
+)

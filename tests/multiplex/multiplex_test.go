@@ -1,0 +1,231 @@
+package multiplex_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// multiplex is over at the end of the test, after the Clients that are made later.
+func multiplex(t testing.TB, pool redimutex.Pool, conns int) *redimutex.Multiplexer {
+	t.Helper()
+	m := redimutex.Multiplex(pool, conns)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+func TestMultiplexPanicsWhenItMakesNoSense(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	shared := multiplex(t, pool, 1)
+	replicas := redimutex.WithReplicas(1, time.Second)
+	for text, f := range map[string]func(){
+		"pool is nil":         func() { redimutex.Multiplex(nil, 1) },
+		"the pool is nil":     func() { redimutex.Multiplex((*redis.Pool)(nil), 1) },
+		"conns is 0":          func() { redimutex.Multiplex(pool, 0) },
+		"multiplexed already": func() { redimutex.Multiplex(shared, 1) },
+		"WithReplicas(1): not with a multiplexed pool": func() {
+			redimutex.New(shared, "k", replicas)
+		},
+		"WithReplicas(1): not with": func() {
+			redimutex.NewClient([]redimutex.Pool{pool, shared}, replicas)
+		},
+		"WithReplicas(1): not": func() {
+			newClient(t, []redimutex.Pool{shared}).Mutex("k", replicas)
+		},
+	} {
+		assert.ErrorContains(t, locktest.PanicOf(f), text)
+	}
+}
+
+func TestMultiplexedGoroutinesExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, opts := range [][]redimutex.Option{
+		nil,
+		{redimutex.WithFencing()},
+		{redimutex.WithQueue()},
+	} {
+		pool := s.Pool()
+		// Two Clients, so that not all is settled inside one process; over the same connections.
+		shared := multiplex(t, pool, 2)
+		opts = append(opts, redimutex.WithPollInterval(time.Millisecond))
+		clients := []*redimutex.Client{
+			newClient(t, []redimutex.Pool{shared}, opts...),
+			newClient(t, []redimutex.Pool{shared}, opts...),
+		}
+		var inside [5]atomic.Int32
+		var group sync.WaitGroup
+		for g := range 50 {
+			group.Go(func() {
+				m := clients[g%2].Mutex("key:" + strconv.Itoa(g%5))
+				for range 10 {
+					m.Lock()
+					assert.EqualValues(t, 1, inside[g%5].Add(1), "alone in the critical section")
+					inside[g%5].Add(-1)
+					m.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		assert.Zero(t, pool.ActiveCount(), "connections of the pool are left to its other users")
+	}
+}
+
+func TestMultiplexedRedlockNeedsAQuorum(t *testing.T) {
+	t.Parallel()
+	servers := make([]*redistest.Server, 3)
+	pools := make([]redimutex.Pool, len(servers))
+	for i := range servers {
+		servers[i] = redistest.Real(t)
+		pools[i] = multiplex(t, servers[i].Pool(), 1)
+	}
+	m := newClient(t, pools, redimutex.WithTTL(2*time.Second)).Mutex("k")
+	m.Lock()
+	m.Unlock()
+	servers[0].Pause()
+	defer servers[0].Resume()
+	for range 5 {
+		m.Lock()
+		require.NoError(t, m.Lease().Err())
+		m.Unlock()
+	}
+}
+
+func TestMultiplexedLeasesAreRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		client := newClient(t, []redimutex.Pool{multiplex(t, pool, 1)}, redimutex.WithTTL(time.Second))
+		mutexes := make([]*redimutex.Mutex, 500)
+		for i := range mutexes {
+			mutexes[i] = client.Mutex(strconv.Itoa(i))
+			mutexes[i].Lock()
+		}
+		time.Sleep(10 * time.Second)
+		for i, m := range mutexes {
+			require.NoError(t, m.Lease().Err())
+			require.True(t, server.Exists(strconv.Itoa(i)))
+			m.Unlock()
+		}
+		require.Empty(t, server.Keys())
+		require.NoError(t, client.Close())
+	})
+}
+
+func TestMultiplexedLocksSurviveKilledConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	client := newClient(t, []redimutex.Pool{multiplex(t, s.Pool(), 2)}, redimutex.WithPollInterval(5*time.Millisecond))
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	var pairs atomic.Int64
+	for g := range 20 {
+		group.Go(func() {
+			m := client.Mutex("key:" + strconv.Itoa(g%10))
+			for !locktest.Ended(over) {
+				m.Lock()
+				m.UnlockContext(t.Context()) //nolint:errcheck // its connection may be the one that is killed
+				pairs.Add(1)
+			}
+		})
+	}
+	for range 10 {
+		before := pairs.Load()
+		redistest.Wait(t, "a connection to kill", func() bool {
+			n, err := redis.Int(s.Do("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES"), nil)
+			return err == nil && n > 0
+		})
+		redistest.Wait(t, "locks after that", func() bool { return pairs.Load() > before+100 })
+	}
+	s.Do("SCRIPT", "FLUSH")
+	before := pairs.Load()
+	redistest.Wait(t, "locks without the scripts", func() bool { return pairs.Load() > before+100 })
+	s.Restart()
+	before = pairs.Load()
+	redistest.Wait(t, "locks after a restart", func() bool { return pairs.Load() > before+100 })
+	close(over)
+	group.Wait()
+	redistest.Wait(t, "nothing is left behind", func() bool { return len(s.Keys()) == 0 })
+}
+
+func TestMultiplexedTriesOfAPausedServerLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const ttl = time.Minute
+	for _, pause := range []time.Duration{0, 3 * time.Second} { // the longer is enough for new connections
+		client := newClient(t, []redimutex.Pool{multiplex(t, s.Pool(), 1)}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(100*time.Millisecond))
+		warm := client.Mutex("warm")
+		warm.Lock()
+		warm.Unlock()
+		s.Pause()
+		paused := time.Now()
+		var group sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 30 {
+			m := client.Mutex("key:" + strconv.Itoa(i))
+			group.Go(func() {
+				switch i % 3 {
+				case 0:
+					assert.ErrorIs(t, m.LockContext(ctx, 500*time.Millisecond), context.DeadlineExceeded)
+				case 1:
+					assert.ErrorIs(t, m.TryLockContext(ctx), redimutex.ErrUnavailable)
+				default: // a first try by a plain SET, whose loser gets the lock once the server is back
+					m.Lock()
+					m.Unlock()
+				}
+			})
+		}
+		redistest.Wait(t, "the pause is over", func() bool { return time.Since(paused) > pause && client.Stats().Failed >= 20 })
+		cancel()
+		s.Resume()
+		group.Wait()
+		redistest.Wait(t, "nothing is left behind", func() bool { return len(s.Keys()) == 0 })
+	}
+}
+
+func TestClosingTheMultiplexerEndsWaits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	shared := redimutex.Multiplex(s.Pool(), 2)
+	client := newClient(t, []redimutex.Pool{shared})
+	held, waiting := client.Mutex("k"), client.Mutex("k")
+	held.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- waiting.LockContext(ctx, 0) }()
+	require.NoError(t, shared.Close())
+	assert.ErrorIs(t, held.UnlockContext(t.Context()), redimutex.ErrUnavailable)
+	require.ErrorIs(t, client.Mutex("other").TryLockContext(t.Context()), redimutex.ErrUnavailable)
+	cancel()
+	assert.ErrorIs(t, <-over, context.Canceled)
+}
+
+func TestMultiplexedConnectionsServeOtherCodeToo(t *testing.T) {
+	t.Parallel()
+	shared := multiplex(t, redistest.Start(t).Pool(), 1)
+	c := shared.Get()
+	defer c.Close()
+	_, err := c.Do("SET", "k", "v")
+	require.NoError(t, err)
+	other, err := shared.GetContext(t.Context())
+	require.NoError(t, err)
+	defer other.Close()
+	got, err := redis.String(other.Do("GET", "k"))
+	require.NoError(t, err)
+	assert.Equal(t, "v", got)
+	_, err = other.Do("BLPOP", "list", 0)
+	assert.ErrorContains(t, err, "BLPOP")
+}

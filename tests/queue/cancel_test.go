@@ -1,0 +1,169 @@
+package queue_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A lock that was handed to a waiter who has just given up would be nobody's until its claim expires.
+func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	newQueued := func() *redimutex.Mutex { return newMutex(t, s.Pool()) }
+	holder, fickle, patient := newQueued(), newQueued(), newQueued()
+	const rounds = 2000
+	granted := 0
+	for range rounds {
+		holder.Lock()
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		wait := func(m *redimutex.Mutex, ctx context.Context, length int) (won func() bool) {
+			got := make(chan error, 1)
+			group.Go(func() { got <- m.LockContext(ctx, time.Minute) })
+			waitQueued(t, s, "k", length)
+			return func() bool {
+				err := <-got
+				if err == nil {
+					err = m.UnlockContext(t.Context())
+					if err != nil {
+						assert.ErrorIs(t, err, redimutex.ErrLost, "on a machine that stood still")
+					}
+					return true
+				}
+				assert.ErrorIs(t, err, context.Canceled)
+				return false
+			}
+		}
+		first, second := wait(fickle, ctx, 1), wait(patient, t.Context(), 2)
+		group.Go(func() {
+			for spin := rand.N(300 * time.Microsecond); spin > 0; {
+				began := time.Now()
+				spin -= max(time.Since(began), time.Nanosecond)
+			}
+			cancel()
+		})
+		assert.NoError(t, holder.UnlockContext(t.Context()))
+		if first() {
+			granted++
+		}
+		assert.True(t, second())
+		group.Wait()
+	}
+	t.Logf("%d of %d waiters were faster than their cancellation; %d grants lapsed", granted, rounds, expired(t, s))
+	assert.Less(t, expired(t, s), rounds/20, "grants are passed on, and don't lapse but on a machine that stands still")
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+// A try that is cut short may put its waiter into the queue after he has left.
+func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithNodeTimeout(300*time.Millisecond))
+	s.Do("SET", "other", "foreign", "PX", 60000)
+	otherwise := queue(t, s, c.Mutex("other"), 0) // keeps the subscriber up
+	defer func() {
+		s.Do("DEL", "other")
+		otherwise.gets(time.Now())
+	}()
+	for range 4 {
+		m := c.Mutex("k")
+		ctx, cancel := context.WithCancel(t.Context())
+		caught, release := make(chan struct{}), make(chan struct{})
+		looks := 0
+		var mu sync.Mutex
+		pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			mu.Lock()
+			look := command == "EVALSHA" && len(args) > 14 && args[2] == "k" // the acquiring script, not the releasing one
+			if look {
+				looks++
+			}
+			second := look && looks == 2
+			mu.Unlock()
+			if second {
+				close(caught)
+				<-release
+			}
+			return run()
+		})
+		locked := make(chan error, 1)
+		go func() { locked <- m.LockContext(ctx, 0) }()
+		<-caught
+		cancel()
+		require.ErrorIs(t, <-locked, context.Canceled)
+		redistest.Wait(t, "the place is given up", func() bool { return queueLength(t, s, "k") == 0 })
+		close(release)
+		redistest.Wait(t, "the try was executed, and cleaned up after", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return looks >= 2
+		})
+		pool.Set(nil)
+	}
+	redistest.Wait(t, "nobody is in the queue", func() bool { return queueLength(t, s, "k") == 0 })
+	before := expired(t, s)
+	q := queue(t, s, newMutex(t, s.Pool()), 0)
+	holder.Unlock()
+	q.gets(time.Now())
+	assert.Equal(t, before, expired(t, s), "nothing was handed to one who has left")
+}
+
+func TestCloseLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	locked := make(chan error, 1)
+	go func() { locked <- c.Mutex("k").LockContext(context.Background(), 0) }()
+	waitQueued(t, s, "k", 1)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-locked, redimutex.ErrClosed)
+	redistest.Wait(t, "the subscriber has gone", func() bool { return subscribers(t, s) == 0 })
+	holder.Unlock()
+	assert.Empty(t, s.Keys(), "it is passed over, if it could not leave")
+}
+
+func TestAttemptsAreCountedInTheQueueToo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "foreign", "PX", 60000)
+	for _, n := range []int{1, 2, 5} {
+		var tries []int
+		m := newMutex(t, s.Pool(), redimutex.WithMaxAttempts(n),
+			redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) { tries = append(tries, e.Attempt) }}))
+		start := time.Now()
+		err := m.LockContext(t.Context(), time.Minute)
+		require.ErrorIs(t, err, redimutex.ErrLocked)
+		assert.Len(t, tries, n)
+		assert.GreaterOrEqual(t, time.Since(start), time.Duration(n-1)*40*time.Millisecond, "with a wait between any two of them")
+		redistest.Wait(t, "it has left the queue", func() bool { return queueLength(t, s, "k") == 0 })
+	}
+}
+
+func TestQueueRefusesKeysOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("RPUSH", "k", "a list")
+	m := newMutex(t, s.Pool())
+	assert.ErrorContains(t, m.LockContext(t.Context(), time.Minute), "WRONGTYPE")
+	s.Do("DEL", "k")
+	s.Do("SET", server.QueueKey("k"), "no queue")
+	assert.ErrorContains(t, m.LockContext(t.Context(), time.Minute), "WRONGTYPE")
+	s.Do("DEL", server.QueueKey("k"))
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	m.Unlock()
+}

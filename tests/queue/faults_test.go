@@ -1,0 +1,291 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A queued goroutine waits for a lock.
+type queued struct {
+	t   *testing.T
+	m   *redimutex.Mutex
+	got chan error
+}
+
+// queue has m wait behind n others, which wait already.
+func queue(t *testing.T, s *redistest.Server, m *redimutex.Mutex, n int) queued {
+	t.Helper()
+	q := queued{t, m, make(chan error, 1)}
+	go func() { q.got <- m.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, m.Key(), n+1)
+	return q
+}
+
+// gets waits until the waiter has the lock, and unlocks it. It returns how long that took since start.
+func (q queued) gets(start time.Time) time.Duration {
+	q.t.Helper()
+	assert.NoError(q.t, <-q.got)
+	took := time.Since(start)
+	assert.NoError(q.t, q.m.UnlockContext(context.Background()))
+	return took
+}
+
+func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	const dead = 4
+	for i := range dead {
+		w := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
+		waitQueued(t, s, "k", i+1)
+		w.Kill()
+	}
+	redistest.Wait(t, "their connections are closed", func() bool { return subscribers(t, s) == 0 })
+	q := queue(t, s, newMutex(t, s.Pool()), dead)
+	before := calls(t, s, "evalsha")
+	start := time.Now()
+	holder.Unlock()
+	took := q.gets(start)
+	assert.Less(t, took, slow)
+	t.Logf("%d killed waiters in front delayed the hand-over to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
+}
+
+// A process that hangs keeps its connection open, so nobody can tell that it won't come.
+func TestHungWaitersAtTheHeadCostOneClaimEach(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for _, hung := range []int{1, 4} {
+		holder := newMutex(t, s.Pool())
+		holder.Lock()
+		for i := range hung {
+			w := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
+			waitQueued(t, s, "k", i+1)
+			w.Stop()
+		}
+		q := queue(t, s, newMutex(t, s.Pool()), hung)
+		start := time.Now()
+		holder.Unlock()
+		took := q.gets(start)
+		assert.Less(t, took, time.Duration(hung)*slow)
+		t.Logf("%d hung waiters in front cost %v each", hung, took/time.Duration(hung))
+	}
+}
+
+func TestWaiterGetsTheLockOfADeadHolderWithItsTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "a holder that is dead", "PX", 500)
+	start := time.Now()
+	m := newMutex(t, s.Pool())
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
+	assert.Less(t, time.Since(start), slow)
+	m.Unlock()
+}
+
+func TestForeignClientsDelayAQueueAndDontBlockIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "foreign", "PX", 60000)
+	m := newMutex(t, s.Pool())
+	q := queue(t, s, m, 0)
+	start := time.Now()
+	s.Do("DEL", "k")
+	assert.Less(t, q.gets(start), slow, "a lock that is deleted is found")
+
+	for range 50 { // a client that takes the lock whenever it is free
+		s.Do("SET", "k", "foreign", "NX", "PX", 5)
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		assert.Nil(t, s.Do("SET", "k", "foreign", "NX", "PX", 5), "it keeps out")
+		if err := m.UnlockContext(t.Context()); err != nil {
+			require.ErrorIs(t, err, redimutex.ErrLost, "on a machine that stood still for a claim")
+		}
+	}
+}
+
+func TestExpiryIsNoticedAmongManyKeysThatExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := s.Pool().Get()
+	defer c.Close()
+	const n = 50_000
+	for i := range n {
+		require.NoError(t, c.Send("SET", fmt.Sprint("other", i), i, "PX", 3_600_000))
+	}
+	require.NoError(t, c.Flush())
+	for range n {
+		_, err := c.Receive()
+		require.NoError(t, err)
+	}
+	s.Do("SET", "k", "a holder that is dead", "PX", 700)
+	end := time.Now().Add(700 * time.Millisecond)
+	m := newMutex(t, s.Pool())
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	assert.Less(t, time.Since(end), slow)
+	t.Logf("noticed after %v", time.Since(end))
+	m.Unlock()
+}
+
+func TestWaitersGoOnWithAServerThatWasRestarted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	a := queue(t, s, newMutex(t, s.Pool()), 0)
+	b := queue(t, s, newMutex(t, s.Pool()), 1)
+	s.Restart()
+	start := time.Now()
+	both := make(chan time.Duration, 2)
+	for _, q := range []queued{a, b} { // the server has forgotten their order, too
+		go func() { both <- q.gets(start) }()
+	}
+	assert.Less(t, <-both, slow)
+	assert.Less(t, <-both, slow)
+	assert.Error(t, holder.UnlockContext(t.Context()), "the lock was lost, or its connection")
+	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+}
+
+func TestQueueGoesOnWhenTheServerForgetsTheScripts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	q := queue(t, s, newMutex(t, s.Pool()), 0)
+	s.Do("SCRIPT", "FLUSH")
+	holder.Unlock()
+	s.Do("SCRIPT", "FLUSH")
+	q.gets(time.Now())
+	assert.Empty(t, s.Keys())
+}
+
+func TestKilledSubscriberIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	q := queue(t, s, newMutex(t, s.Pool()), 0)
+	for range 5 {
+		before, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+		require.NoError(t, err)
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		redistest.Wait(t, "another subscriber", func() bool {
+			now, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+			return err == nil && now != "" && now[:12] != before[:12]
+		})
+	}
+	// The place in the queue was kept.
+	waitQueued(t, s, "k", 1)
+	other := queue(t, s, newMutex(t, s.Pool()), 1)
+	holder.Unlock()
+	q.gets(time.Now())
+	other.gets(time.Now())
+}
+
+// testWithoutSubscriber has a client wait that can use the server only over pool, and not subscribe.
+func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Pool) {
+	t.Helper()
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithPollInterval(10*time.Millisecond))
+	m := c.Mutex("k")
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+	redistest.Wait(t, "the client waits", func() bool { return c.Stats().Waiting == 1 })
+	before := calls(t, s, "evalsha")
+	redistest.Wait(t, "it polls", func() bool { return calls(t, s, "evalsha")-before > 5 })
+	assert.Zero(t, queueLength(t, s, "k"), "nobody queues who can't be called")
+	holder.Unlock()
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(context.Background()))
+}
+
+func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
+	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+}
+
+func TestWaiterPollsWhereASecondConnectionCantBeHad(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var dialled atomic.Bool
+	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
+		if dialled.Swap(true) {
+			return nil, errors.New("one is all you get")
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { pool.Close() })
+	testWithoutSubscriber(t, s, pool)
+}
+
+// A network that swallows everything lets a plain dial hang for minutes.
+func TestDialThatHangsHoldsUpNeitherTheWaiterNorClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	release := make(chan struct{})
+	var dialled atomic.Bool
+	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
+		if dialled.Swap(true) {
+			<-release
+			return nil, net.ErrClosed
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}
+	s.Do("SET", "k", "foreign", "PX", 300)
+	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
+	m := c.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	m.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		assert.NoError(t, c.Close())
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("Close waits for the dial")
+	}
+	close(release)
+	pool.Close()
+}
+
+// A server whose clock is set back would otherwise put all who come later before those who wait.
+func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	early := queue(t, s, newMutex(t, s.Pool()), 0)
+	members, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
+	require.NoError(t, err)
+	hour := time.Now().Add(time.Hour).UnixMicro()
+	s.Do("ZADD", server.QueueKey("k"), hour, members[0])
+	redistest.Wait(t, "the waiter puts that right at its next look", func() bool {
+		score, err := redis.Float64(s.Do("ZSCORE", server.QueueKey("k"), members[0]), nil)
+		require.NoError(t, err)
+		return score < float64(hour)
+	})
+	late := queue(t, s, newMutex(t, s.Pool()), 1)
+	holder.Unlock()
+	require.NoError(t, <-early.got)
+	require.NoError(t, early.m.UnlockContext(t.Context()))
+	late.gets(time.Now())
+}

@@ -1,0 +1,109 @@
+package queue_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestEveryKeyOfTheQueueExpiresAndLiesInTheSlotOfTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, key := range []string{"k", "a{b}c", "a}b", "{}"} {
+		newMutex := func() *redimutex.Mutex {
+			return locktest.Mutex(t, s.Pool(), key, redimutex.WithQueue(), redimutex.WithFencing())
+		}
+		holder := newMutex()
+		holder.Lock()
+		var group sync.WaitGroup
+		for range 3 {
+			m := newMutex()
+			group.Go(func() {
+				m.Lock()
+				assert.Positive(t, s.PTTL(key), "a lock that was handed over expires")
+				m.Unlock()
+			})
+		}
+		waitQueued(t, s, key, 3)
+		for _, name := range s.Keys() {
+			assert.Positive(t, s.PTTL(name), name)
+			assert.Equal(t, server.Slot(key), server.Slot(name), name)
+		}
+		holder.Unlock()
+		group.Wait()
+		assert.Equal(t, []string{server.FenceKey(key)}, s.Keys())
+		s.Do("DEL", server.FenceKey(key))
+	}
+}
+
+func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	for _, label := range []string{"a b  c", " 1 0 150 x", "%S+ (.*)$ %1", "Größe 12", "ends with a space "} {
+		holder.Lock()
+		m := newMutex(t, s.Pool(), redimutex.WithOwner(label))
+		locked := make(chan error, 1)
+		go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+		waitQueued(t, s, "k", 1)
+		holder.Unlock()
+		require.NoError(t, <-locked)
+		assert.Equal(t, m.Lease().Token(), s.Get("k"))
+		assert.Equal(t, label, server.Owner(s.Get("k")))
+		require.NoError(t, m.UnlockContext(context.Background()))
+	}
+}
+
+func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	for i, member := range []string{"", "rubbish", "redimutex:nobody 0 150 token", "redimutex:nobody 1 150 token"} {
+		s.Do("ZADD", server.QueueKey("k"), i, member)
+	}
+	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
+	m := newMutex(t, s.Pool())
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 5)
+	require.NoError(t, holder.UnlockContext(context.Background()))
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(context.Background()))
+	assert.NotContains(t, s.Keys(), server.QueueKey("k"))
+}
+
+func TestWithoutTheQueueNothingOfItIsThere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := locktest.Mutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(4*slow)) // nothing is tried twice
+	m.Lock()
+	m.Unlock()
+	commands := []string{"set", "evalsha", "zadd", "zpopmin", "zcard", "publish", "subscribe", "time"}
+	before := make(map[string]int)
+	for _, c := range commands {
+		before[c] = calls(t, s, c)
+	}
+	const pairs = 20
+	for range pairs {
+		m.Lock()
+		m.Unlock() //nolint:staticcheck // nothing to do under the lock
+	}
+	for _, c := range commands {
+		want := 0
+		if slices.Contains([]string{"set", "evalsha"}, c) {
+			want = pairs
+		}
+		assert.Equal(t, want, calls(t, s, c)-before[c], c)
+	}
+}

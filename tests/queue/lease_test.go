@@ -1,0 +1,234 @@
+package queue_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// handed returns a Mutex that has got its lock from another that had opts as well.
+func handed(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redimutex.Mutex {
+	t.Helper()
+	holder, m := newMutex(t, s.Pool(), opts...), newMutex(t, s.Pool(), opts...)
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	q := queue(t, s, m, 0)
+	require.NoError(t, holder.UnlockContext(t.Context()))
+	require.NoError(t, <-q.got)
+	return m
+}
+
+func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, option := range map[string]redimutex.Option{
+		"renewed":         redimutex.WithTTL(10 * time.Second),
+		"without renewal": redimutex.WithoutRenewal(),
+		"maximal hold":    redimutex.WithMaxHold(time.Millisecond),
+	} {
+		m := handed(t, s, option)
+		redistest.Wait(t, name, func() bool { return time.Until(m.Lease().Until()) > 5*time.Second })
+		assert.NoError(t, m.Lease().Err(), name)
+		assert.Greater(t, s.PTTL("k"), time.Second, name)
+		m.Unlock()
+		assert.Empty(t, s.Keys(), name)
+	}
+}
+
+func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := handed(t, s, redimutex.WithMinHold(400*time.Millisecond))
+	m.Unlock()
+	assert.Greater(t, s.PTTL("k"), 100*time.Millisecond)
+	next := newMutex(t, s.Pool())
+	require.NoError(t, next.LockContext(t.Context(), time.Minute))
+	next.Unlock()
+}
+
+func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := handed(t, s)
+	s.Pause()
+	defer s.Resume()
+	l := m.Lease()
+	<-l.Done()
+	told := time.Now()
+	require.ErrorIs(t, l.Err(), redimutex.ErrLost)
+	assert.Less(t, told.Sub(l.Until()), slow)
+	t.Logf("told %v before the end", l.Until().Sub(told))
+}
+
+// The claim that the releaser gives is the waiter's, who has to know how long it is.
+func TestValidityAfterAHandOverIsThatOfTheServerWhateverTheOthersTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	ttls := []time.Duration{60 * time.Millisecond, 10 * time.Second}
+	for _, of := range [][2]time.Duration{{ttls[0], ttls[1]}, {ttls[1], ttls[0]}} {
+		holder := newMutex(t, s.Pool(), redimutex.WithTTL(of[0]))
+		m := newMutex(t, s.Pool(), redimutex.WithTTL(of[1]))
+		for range 20 {
+			require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+			locked := make(chan error, 1)
+			go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+			redistest.Wait(t, "the waiter waits, or has the lock", func() bool {
+				return queueLength(t, s, "k") == 1 || len(locked) == 1
+			})
+			_ = holder.UnlockContext(t.Context()) // a lease of 60 ms may have been lost before
+			require.NoError(t, <-locked)
+			left := time.Until(m.Lease().Until())
+			token := m.Lease().Token()
+			until := m.Lease().Until()
+			if s.Get("k") != token {
+				assert.False(t, time.Now().Before(until), "valid for another %v, and not on the server", left)
+			}
+			server := s.PTTL("k")
+			if m.Lease().Until().Equal(until) && s.Get("k") == token {
+				assert.GreaterOrEqual(t, time.Now().Add(server+time.Millisecond), until, "no longer than on the server")
+			}
+			_ = m.UnlockContext(t.Context())
+		}
+	}
+}
+
+func TestFencesRiseThroughHandOvers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var fences []int64
+	var group sync.WaitGroup
+	for range 4 {
+		m := newMutex(t, s.Pool(), redimutex.WithFencing())
+		group.Go(func() {
+			for range 50 {
+				m.Lock()
+				l := m.Lease()
+				fences = append(fences, l.Fence()) // protected by the lock
+				_ = m.UnlockContext(t.Context())
+			}
+		})
+	}
+	group.Wait()
+	require.Len(t, fences, 200)
+	assert.True(t, slices.IsSorted(fences))
+	assert.Len(t, slices.Compact(fences), 200, "no two the same")
+	assert.Equal(t, []string{server.FenceKey("k")}, s.Keys())
+}
+
+func TestReplicasHaveALockThatWasHandedOver(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var group sync.WaitGroup
+	for range 3 {
+		m := newMutex(t, primary.Pool(), redimutex.WithReplicas(1, 2*time.Second))
+		group.Go(func() {
+			for range 5 {
+				if !assert.NoError(t, m.LockContext(context.Background(), time.Minute)) {
+					return
+				}
+				assert.Equal(t, m.Lease().Token(), replicas[0].Get("k"))
+				_ = m.UnlockContext(context.Background())
+			}
+		})
+	}
+	group.Wait()
+	redistest.Wait(t, "nothing is left", func() bool { return len(primary.Keys()) == 0 })
+}
+
+func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const ttl = 2 * time.Second
+	start := time.Now()
+	m := handed(t, s, redimutex.WithRestartGuard(), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
+	assert.GreaterOrEqual(t, time.Since(start), ttl-20*time.Millisecond)
+	m.Unlock()
+	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())
+}
+
+// An interval is a time in which somebody took the lock for his own.
+type interval struct{ from, until time.Time }
+
+func TestNoTwoLeasesAreValidAtOnceWhateverHappensToTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var mu sync.Mutex
+	var log []interval
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var group sync.WaitGroup
+	for range 6 {
+		c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue(), redimutex.WithTTL(300*time.Millisecond))
+		for range 2 {
+			group.Go(func() {
+				m := c.Mutex("k")
+				for ctx.Err() == nil {
+					if m.LockContext(ctx, 50*time.Millisecond+rand.N(time.Second)) != nil {
+						continue
+					}
+					l := m.Lease()
+					i := interval{from: time.Now()}
+					select {
+					case <-l.Done():
+					case <-time.After(rand.N(200*time.Millisecond) / time.Duration(1+rand.N(100))):
+					}
+					i.until = time.Now()
+					if valid := l.Until(); valid.Before(i.until) {
+						i.until = valid
+					}
+					mu.Lock()
+					log = append(log, i)
+					mu.Unlock()
+					_ = m.UnlockContext(ctx) // it may have been lost
+				}
+			})
+		}
+	}
+	group.Go(func() {
+		for ctx.Err() == nil {
+			switch rand.N(4) {
+			case 0:
+				s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+			case 1:
+				s.Do("CLIENT", "KILL", "TYPE", "normal")
+			case 2:
+				s.Do("SCRIPT", "FLUSH")
+			case 3:
+				s.Pause()
+				<-time.After(rand.N(250 * time.Millisecond))
+				s.Resume()
+			}
+			<-time.After(rand.N(100 * time.Millisecond))
+		}
+	})
+	over := time.Now().Add(3 * time.Second)
+	redistest.Wait(t, "some holds", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(log) > 20 && time.Now().After(over)
+	})
+	stop()
+	group.Wait()
+	slices.SortFunc(log, func(a, b interval) int { return a.from.Compare(b.from) })
+	var end time.Time
+	for _, i := range log {
+		if !i.from.Before(i.until) {
+			continue // not valid any more when it was looked at
+		}
+		assert.False(t, i.from.Before(end), "overlap of %v", end.Sub(i.from))
+		if i.until.After(end) {
+			end = i.until
+		}
+	}
+	t.Logf("%d holds", len(log))
+}

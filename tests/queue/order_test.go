@@ -1,0 +1,219 @@
+package queue_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// An order is who had a lock, one after the other.
+type order struct {
+	mu  sync.Mutex
+	who []int
+}
+
+func (o *order) add(who int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.who = append(o.who, who)
+}
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func TestQueueServesClientsInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	var got order
+	var group sync.WaitGroup
+	for i := range 12 {
+		c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		group.Go(func() {
+			m := c.Mutex("k")
+			m.Lock()
+			got.add(i)
+			m.Unlock()
+		})
+		// It has not subscribed by then, but it has arrived.
+		redistest.Wait(t, "the client waits", func() bool { return c.Stats().Waiting == 1 })
+	}
+	waitQueued(t, s, "k", 12)
+	holder.Unlock()
+	group.Wait()
+	assert.Equal(t, upTo(12), got.who)
+	assert.False(t, s.Exists("k"))
+	assert.False(t, s.Exists(server.QueueKey("k")))
+}
+
+// The first waiter of a Client has to subscribe before it can queue. That others do so faster does
+// not put them in front.
+func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	subscribe := make(chan struct{})
+	var dials atomic.Int32
+	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
+		if dials.Add(1) > 1 {
+			<-subscribe
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { pool.Close() })
+	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue())
+	first := make(chan error, 1)
+	go func() { first <- c.Mutex("k").LockContext(context.Background(), time.Minute) }()
+	redistest.Wait(t, "the first client waits", func() bool { return c.Stats().Waiting == 1 })
+	second := queue(t, s, newMutex(t, s.Pool()), 0)
+	close(subscribe)
+	waitQueued(t, s, "k", 2)
+	members, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
+	require.NoError(t, err)
+	holder.Unlock()
+	require.NoError(t, <-first)
+	assert.Contains(t, members[0], s.Get("k"))
+	assert.Empty(t, second.got)
+	s.Do("DEL", "k")
+	second.gets(time.Now())
+}
+
+func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	workers := make([]*redistest.Worker, 5)
+	for i := range workers {
+		workers[i] = startWorker(t, s.Addr(), 500*time.Millisecond, 1)
+		waitQueued(t, s, "k", i+1)
+	}
+	holder.Unlock()
+	for i, w := range workers {
+		require.Equal(t, "held", w.Hear())
+		assert.Equal(t, len(workers)-i-1, queueLength(t, s, "k"), "the others still wait")
+		unlocks(t, w)
+	}
+}
+
+func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	const clients, each = 3, 20
+	var got order
+	var group sync.WaitGroup
+	for c := range clients {
+		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		for g := range each {
+			group.Go(func() {
+				m := client.Mutex("k")
+				m.Lock()
+				got.add(g*clients + c)
+				m.Unlock()
+			})
+			redistest.Wait(t, "the goroutine waits", func() bool { return client.Stats().Waiting == g+1 })
+		}
+	}
+	waitQueued(t, s, "k", clients)
+	holder.Unlock()
+	group.Wait()
+	// Each goroutine of a client that gets its turn queues behind the other clients.
+	perClient := make([][]int, clients)
+	for _, n := range got.who {
+		perClient[n%clients] = append(perClient[n%clients], n/clients)
+	}
+	for c, goroutines := range perClient {
+		assert.Equal(t, upTo(each), goroutines, "client %d", c)
+	}
+	for at, n := range got.who[:clients] {
+		assert.Equal(t, at, n%clients, "the first of each client come first")
+	}
+}
+
+func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const n = 12
+	holder := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	first, second := holder.Mutex("k"), holder.Mutex("other")
+	first.Lock()
+	second.Lock()
+	var group sync.WaitGroup
+	for range n {
+		c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		for _, key := range []string{"k", "other"} {
+			group.Go(func() {
+				m := c.Mutex(key)
+				m.Lock()
+				m.Unlock() //nolint:staticcheck // nothing to do under the lock
+			})
+		}
+	}
+	waitQueued(t, s, "k", n)
+	waitQueued(t, s, "other", n)
+	assert.Equal(t, n, subscribers(t, s), "one connection for each Client, however many keys it waits for")
+	before := calls(t, s, "publish")
+	first.Unlock()
+	second.Unlock()
+	group.Wait()
+	// A busy machine may let a claim or two lapse, and they are given again.
+	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-over")
+	assert.Equal(t, n, subscribers(t, s), "and no more messages were sent to anybody else")
+}
+
+func TestSubscriberIsOutsideThePoolsLimit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	pool := s.Pool()
+	pool.MaxActive, pool.Wait = 1, true
+	m := newMutex(t, pool)
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 1)
+	assert.Equal(t, 1, subscribers(t, s))
+	assert.LessOrEqual(t, pool.ActiveCount(), 1)
+	holder.Unlock()
+	require.NoError(t, <-locked)
+	require.NoError(t, m.UnlockContext(context.Background()))
+}
+
+func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "k", "a foreign client", "PX", 60000)
+	waiter := newMutex(t, s.Pool())
+	locked := make(chan error, 1)
+	go func() { locked <- waiter.LockContext(context.Background(), time.Minute) }()
+	waitQueued(t, s, "k", 1)
+	other := newMutex(t, s.Pool())
+	assert.False(t, other.TryLock())
+	s.Do("DEL", "k") // hands the lock to nobody
+	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
+	require.NoError(t, <-locked)
+	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")
+	require.NoError(t, waiter.UnlockContext(context.Background()))
+	assert.True(t, other.TryLock())
+	other.Unlock()
+}

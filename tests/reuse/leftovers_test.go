@@ -1,0 +1,129 @@
+package reuse_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// halted returns a Trace that stops a call which begins to wait, until it is told to go on.
+func halted() (trace *redimutex.Trace, waits <-chan struct{}, goOn func()) {
+	in, out := make(chan struct{}), make(chan struct{})
+	return &redimutex.Trace{Waiting: func(redimutex.Event) { close(in); <-out }}, in, func() { close(out) }
+}
+
+// The time of a kept tenure may end just while one who gives up has the turn, and so nobody can give the
+// tenure back. The key would be renewed for ever.
+func TestAKeptTenureIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
+	t.Parallel()
+	const reuse = 200 * time.Millisecond
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(reuse))
+	trace, waits, goOn := halted()
+	c.Observe(trace)
+	holder := c.Mutex("k")
+	holder.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() { gaveUp <- c.Mutex("k").LockContext(ctx, 0) }()
+	<-waits
+	holder.Unlock() // the turn is the waiter's
+	cancel()
+	over := time.NewTimer(2 * reuse)
+	<-over.C
+	goOn()
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
+	assert.Empty(t, c.Locks())
+}
+
+func TestATenureKeptForAWaiterWhoGivesUpEndsWithClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	trace, waits, goOn := halted()
+	c.Observe(trace)
+	holder := c.Mutex("k")
+	holder.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() { gaveUp <- c.Mutex("k").LockContext(ctx, 0) }()
+	<-waits
+	holder.Unlock() // the turn is the waiter's
+	cancel()
+	require.NoError(t, c.Close())
+	goOn()
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	assert.Empty(t, s.Keys())
+}
+
+// Close has looked for kept tenures already, and has not ended the holds yet.
+func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	held := map[string]*redimutex.Mutex{"a": c.Mutex("a"), "b": c.Mutex("b")}
+	for _, m := range held {
+		m.Lock()
+	}
+	var first sync.Once
+	c.Observe(&redimutex.Trace{Lost: func(e redimutex.Event) {
+		first.Do(func() {
+			delete(held, e.Key)
+			unlocked := make(chan struct{})
+			for _, m := range held {
+				go func() { m.Unlock(); close(unlocked) }()
+			}
+			<-unlocked
+		})
+	}})
+	require.NoError(t, c.Close())
+	assert.Len(t, s.Keys(), 1, "the key of the hold that was lost")
+}
+
+// A tenure may see a million holds.
+func TestATenureForgetsTheHoldsThatAreOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	m.Lock() // the first hold is part of the tenure
+	m.Unlock()
+	var holds []weak.Pointer[redimutex.Lease]
+	for range 10 {
+		require.NoError(t, m.Do(t.Context(), func(context.Context) error {
+			holds = append(holds, weak.Make(m.Lease()))
+			return nil
+		}))
+	}
+	redistest.Wait(t, "the holds are garbage", func() bool {
+		runtime.GC()
+		for _, l := range holds {
+			if l.Value() != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// An Extend is over with its hold.
+func TestALockThatWasExtendedIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	for _, ttl := range []time.Duration{4 * long, time.Second} {
+		m.Lock()
+		require.NoError(t, m.Lease().Extend(t.Context(), ttl))
+		m.Unlock()
+		assert.Empty(t, s.Keys(), "%v", ttl)
+	}
+}

@@ -1,0 +1,205 @@
+package reuse_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// long is a reuse that no test outlasts, with the TTL that it needs.
+const long = time.Minute
+
+func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	m, other := c.Mutex("k"), c.Mutex("k")
+	m.Lock()
+	first := m.Lease()
+	m.Unlock()
+	for range 100 {
+		m.Lock()
+		m.Unlock()
+		require.True(t, other.TryLock(), "another Mutex of the Client follows as well")
+		other.Unlock()
+	}
+	m.Lock()
+	defer m.Unlock()
+	assert.Equal(t, first.Token(), m.Lease().Token(), "the server was not asked for another")
+	assert.Equal(t, s.Get("k"), first.Token())
+}
+
+func TestEachHoldOfATenureHasItsOwnLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	m.Lock()
+	first := m.Lease()
+	ctx := first.Context(t.Context())
+	m.Unlock()
+	m.Lock()
+	second := m.Lease()
+	assert.NotSame(t, first, second)
+	<-first.Done()
+	<-ctx.Done()
+	assert.ErrorIs(t, first.Err(), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
+	assert.NoError(t, second.Err())
+	select {
+	case <-second.Done():
+		t.Error("the end of the first hold has ended the second")
+	default:
+	}
+	m.Unlock()
+	assert.ErrorIs(t, second.Err(), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+}
+
+func TestALossEndsTheHoldOfATenureAndTheTenure(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(),
+		redimutex.WithLeaseReuse(400*time.Millisecond), redimutex.WithTTL(900*time.Millisecond)).Mutex("k")
+	m.Lock()
+	m.Unlock()
+	m.Lock()
+	lost := m.Lease()
+	s.Do("SET", "k", "somebody else", "PX", 600_000)
+	<-lost.Done()
+	assert.ErrorIs(t, lost.Err(), redimutex.ErrLost)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.False(t, m.TryLock(), "nothing of a lost tenure is used again")
+	assert.Equal(t, "somebody else", s.Get("k"))
+}
+
+func TestFencesRiseThroughTheHoldsOfATenureAndBeyond(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	fencing := redimutex.WithFencing()
+	m := newClient(t, s.Pool(), fencing, redimutex.WithLeaseReuse(5*time.Millisecond)).Mutex("k")
+	other := newClient(t, s.Pool(), fencing, redimutex.WithPollInterval(time.Millisecond)).Mutex("k")
+	var highest atomic.Int64
+	var reused atomic.Int64
+	hold := func(m *redimutex.Mutex) string {
+		m.Lock()
+		defer m.Unlock()
+		fence := m.Lease().Fence()
+		assert.Greater(t, fence, highest.Swap(fence))
+		return m.Lease().Token()
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		last := ""
+		for range 3000 {
+			if token := hold(m); token == last {
+				reused.Add(1)
+			} else {
+				last = token
+			}
+		}
+	})
+	all.Go(func() {
+		for range 20 {
+			hold(other)
+		}
+	})
+	all.Wait()
+	assert.Positive(t, reused.Load())
+}
+
+func TestATenureEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	queue := redimutex.WithQueue()
+	c := newClient(t, s.Pool(), queue, redimutex.WithLeaseReuse(5*time.Millisecond))
+	remote := newClient(t, s.Pool(), queue).Mutex("k")
+	ctx, stop := context.WithCancel(t.Context())
+	var greedy sync.WaitGroup
+	for range 4 {
+		greedy.Go(func() {
+			m := c.Mutex("k")
+			for ctx.Err() == nil {
+				m.Lock()
+				runtime.Gosched()
+				m.Unlock()
+			}
+		})
+	}
+	for range 10 {
+		remote.Lock() // would wait for ever behind holds that follow each other without end
+		remote.Unlock()
+	}
+	stop()
+	greedy.Wait()
+}
+
+func TestAnIdleTenureIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(20*time.Millisecond)).Mutex("k")
+	m.Lock()
+	m.Unlock()
+	redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
+	require.True(t, m.TryLock())
+	m.Unlock()
+}
+
+func TestCloseGivesAnIdleTenureBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	m := c.Mutex("k")
+	m.Lock()
+	m.Unlock()
+	require.Len(t, s.Keys(), 1)
+	require.NoError(t, c.Close())
+	assert.Empty(t, s.Keys())
+	assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrClosed)
+}
+
+func TestReuseExcludesLikeTheLockItIs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var all sync.WaitGroup
+	var between atomic.Int32 // watches between Clients, and the race detector within one
+	for range 3 {
+		c := newClient(t, s.Pool(), redimutex.WithQueue(), redimutex.WithLeaseReuse(2*time.Millisecond))
+		shared := 0
+		for range 8 {
+			all.Go(func() {
+				m := c.Mutex("k")
+				for range 100 {
+					m.Lock()
+					assert.EqualValues(t, 1, between.Add(1))
+					shared++
+					between.Add(-1)
+					m.Unlock()
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+func TestATenureServesOnlyMutexesWithItsOptions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	plain, fenced := c.Mutex("k"), c.Mutex("k", redimutex.WithFencing())
+	plain.Lock()
+	token := plain.Lease().Token()
+	plain.Unlock()
+	fenced.Lock()
+	defer fenced.Unlock()
+	assert.NotEqual(t, token, fenced.Lease().Token())
+	assert.Positive(t, fenced.Lease().Fence())
+}

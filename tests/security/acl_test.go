@@ -1,0 +1,249 @@
+package security_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A permission is one of the sets of docs/security.md, and how to use all that it is for.
+type permission struct {
+	title string   // how the comment above the line begins
+	words []string // what the line gives: keys, channels and commands
+	use   func(t *testing.T, s *redistest.Server, pool *redis.Pool) error
+}
+
+// granted reads the lines of the page.
+func granted(t *testing.T) []permission {
+	sets := []permission{
+		{title: "Lock,", use: useLock},
+		{title: "WithFencing", use: useFencing},
+		{title: "WithQueue", use: useQueue},
+		{title: "WithReplicas", use: useReplicas},
+		{title: "WithRestartGuard", use: useGuard},
+	}
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	_, text, begins := strings.Cut(string(page), "<!-- permissions begin -->\n```\n")
+	text, _, ends := strings.Cut(text, "```\n")
+	require.True(t, begins && ends, "the permissions are marked")
+	found := 0
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
+		i := slices.IndexFunc(sets, func(p permission) bool { return strings.HasPrefix(title, p.title) })
+		require.GreaterOrEqual(t, i, 0, title)
+		words := strings.Fields(line)
+		require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3])
+		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "on" || w == ">PASSWORD" })
+		sets[i].words = words
+		found++
+	}
+	require.Len(t, sets, found, "a feature without a line")
+	return sets
+}
+
+const aclPassword = "p@ss word/of:locks"
+
+// allow makes the user have these permissions and no others, on a server that knows no scripts, and
+// returns a pool that logs in as that user.
+func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
+	t.Helper()
+	args := []any{"SETUSER", "locks", "reset", "on", ">" + aclPassword}
+	for _, w := range words {
+		args = append(args, w)
+	}
+	s.Do("ACL", args...)
+	s.Do("SCRIPT", "FLUSH")
+	s.Do("FLUSHALL")
+	s.Do("ACL", "LOG", "RESET")
+	p, err := redimutex.NewPool("redis://locks:" + "p%40ss%20word%2Fof%3Alocks" + "@" + s.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// denials returns what the server has refused since allow.
+func denials(t *testing.T, s *redistest.Server) (objects []string) {
+	entries, err := redis.Values(s.Do("ACL", "LOG"), nil)
+	require.NoError(t, err)
+	for _, e := range entries {
+		fields, err := redis.Values(e, nil)
+		require.NoError(t, err)
+		entry := map[string]string{}
+		for i := 0; i+1 < len(fields); i += 2 {
+			name, _ := redis.String(fields[i], nil)
+			entry[name] = fmt.Sprintf("%s", fields[i+1])
+		}
+		objects = append(objects, entry["reason"]+" "+entry["object"])
+	}
+	return objects
+}
+
+func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
+	t.Parallel()
+	s, _ := redistest.Replicas(t, 1)
+	skipBefore(t, s, 7)
+	sets := granted(t)
+	base := sets[0].words
+	for _, set := range sets {
+		words := slices.Clone(set.words)
+		if set.title != sets[0].title {
+			words = slices.Concat(base, words)
+		}
+		t.Run(set.title, func(t *testing.T) {
+			require.NoError(t, set.use(t, s, allow(t, s, words)))
+			require.Empty(t, denials(t, s))
+		})
+		for _, word := range set.words {
+			t.Run(set.title+" without "+word, func(t *testing.T) {
+				less := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == word })
+				err := set.use(t, s, allow(t, s, less))
+				assert.NotEmpty(t, denials(t, s), "it is not needed")
+				if err != nil {
+					assert.NotContains(t, err.Error(), aclPassword)
+				}
+			})
+		}
+	}
+}
+
+// skipBefore skips the test where the server is older than a version.
+func skipBefore(t *testing.T, s *redistest.Server, major int) {
+	t.Helper()
+	info, _ := redis.String(s.Do("INFO", "server"), nil)
+	var got int
+	_, rest, _ := strings.Cut(info, "redis_version:")
+	_, err := fmt.Sscanf(rest, "%d.", &got)
+	require.NoError(t, err)
+	if got < major {
+		t.Skipf("the server is version %d, and the rules on the page are for version %d", got, major)
+	}
+}
+
+const aclTTL = 20 * time.Second
+
+// useLock does all that a lock without options can do.
+func useLock(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	conn, err := pool.GetContext(t.Context())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := pool.TestOnBorrowContext(t.Context(), conn, time.Now().Add(-time.Hour)); err != nil {
+		return err
+	}
+	client := newClient(t, pool, redimutex.WithTTL(aclTTL))
+	m := client.Mutex("lock:k")
+	if err := lockNow(m); err != nil {
+		return err
+	}
+	rival := newMutex(t, pool, "lock:k", redimutex.WithTTL(aclTTL))
+	if err := rival.TryLockContext(t.Context()); err == nil || !strings.Contains(err.Error(), "lock") {
+		return fmt.Errorf("the rival: %w", err)
+	}
+	if err := m.Lease().Extend(t.Context(), aclTTL); err != nil {
+		return err
+	}
+	if err := m.UnlockContext(t.Context()); err != nil {
+		return err
+	}
+	for _, option := range []redimutex.Option{redimutex.WithMinHold(10 * time.Millisecond), redimutex.WithLeaseReuse(time.Millisecond)} {
+		m := client.Mutex("lock:other", option)
+		if err := m.LockContext(t.Context(), time.Minute); err != nil {
+			return err
+		}
+		if err := m.UnlockContext(t.Context()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockNow is Lock with its panic as an error.
+func lockNow(m *redimutex.Mutex) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	m.Lock()
+	return nil
+}
+
+// useOnce locks and unlocks with an option.
+func useOnce(t *testing.T, pool *redis.Pool, opts ...redimutex.Option) error {
+	m := newMutex(t, pool, "lock:k", append([]redimutex.Option{redimutex.WithTTL(aclTTL)}, opts...)...)
+	if err := m.LockContext(t.Context(), time.Minute); err != nil {
+		return err
+	}
+	if err := m.Lease().Extend(t.Context(), aclTTL); err != nil {
+		return err
+	}
+	return m.UnlockContext(t.Context())
+}
+
+func useFencing(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	return useOnce(t, pool, redimutex.WithFencing())
+}
+
+func useReplicas(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	return useOnce(t, pool, redimutex.WithReplicas(1, aclTTL/2))
+}
+
+func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
+}
+
+// useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is
+// deleted; so the first finds the lock free, and hands it to the second.
+func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
+	const name = "lock:queued"
+	open := func() *redimutex.Mutex {
+		return newMutex(t, pool, name, redimutex.WithTTL(aclTTL), redimutex.WithQueue())
+	}
+	if err := open().LockContext(t.Context(), time.Minute); err != nil {
+		return err
+	}
+	wait := func(n int) {
+		redistest.Wait(t, "all wait and listen, or something was refused", func() bool {
+			waiting, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{"+name+"}", 0, 3e15), nil)
+			listening, _ := redis.Strings(s.Do("PUBSUB", "CHANNELS", "redimutex:*"), nil)
+			return waiting == n && len(listening) >= n || len(denials(t, s)) > 0
+		})
+	}
+	results := make(chan error, 3)
+	var leave context.CancelFunc
+	for i := range 3 {
+		m := open()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		leave = cancel
+		go func() {
+			err := m.LockContext(ctx, 0)
+			if err == nil {
+				err = m.UnlockContext(t.Context())
+			}
+			results <- err
+		}()
+		wait(i + 1)
+	}
+	leave()
+	if err := <-results; !errors.Is(err, context.Canceled) {
+		return err
+	}
+	wait(2)
+	s.Do("DEL", name)
+	return errors.Join(<-results, <-results)
+}

@@ -1,0 +1,84 @@
+// Package security_test holds what docs/security.md promises: permissions that are enough and not too much, and no
+// password or token in a log or an error.
+package security_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var newMutex = locktest.Mutex
+
+// newClient returns a Client of one server that is closed at the end of the test.
+func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
+}
+
+// An eavesdropper has heard all that a program lets out: what is logged, and the errors that it gets.
+type eavesdropper struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (e *eavesdropper) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.text.Write(p)
+}
+
+// hear takes down an error in all the ways in which a program might print it or a part of it.
+func (e *eavesdropper) hear(err error) {
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(e, "%v\n%+v\n%#v\n%q\n", err, err, err, err)
+	switch under := err.(type) { //nolint:errorlint // what it wraps is heard as well
+	case interface{ Unwrap() []error }:
+		for _, err := range under.Unwrap() {
+			e.hear(err)
+		}
+	default:
+		e.hear(errors.Unwrap(err))
+	}
+}
+
+// hearAll takes down errors, and other values that a program might print.
+func (e *eavesdropper) hearAll(values ...any) {
+	for _, v := range values {
+		if err, ok := v.(error); ok {
+			e.hear(err)
+		} else {
+			fmt.Fprintf(e, "%v %+v %#v\n", v, v, v)
+		}
+	}
+}
+
+func (e *eavesdropper) heard() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.text.String()
+}
+
+func (e *eavesdropper) logger() redimutex.Option {
+	return redimutex.WithLogger(slog.New(slog.NewTextHandler(e, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true})))
+}
+
+// options has the eavesdropper listen to a Client.
+func (e *eavesdropper) options() []redimutex.Option {
+	hear := func(event redimutex.Event) { e.hear(event.Err) }
+	return []redimutex.Option{
+		e.logger(),
+		redimutex.WithTrace(&redimutex.Trace{Attempt: hear, GaveUp: hear, Renewed: hear, Released: hear, Lost: hear}),
+	}
+}
