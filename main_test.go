@@ -15,7 +15,12 @@ import (
 )
 
 // TestMain runs the tests, or one worker process of theirs.
-func TestMain(m *testing.M) { redistest.Main(m, redistest.Role{Variable: roleVariable, Run: work}) }
+func TestMain(m *testing.M) {
+	redistest.Main(m,
+		redistest.Role{Variable: roleVariable, Run: work},
+		redistest.Role{Variable: exampleVariable, Run: func(string) int { Example(); return 0 }},
+	)
+}
 
 // goroutines returns how many goroutines are at work in this module, other than in its tests.
 func goroutines() int {

@@ -6,11 +6,13 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -20,6 +22,24 @@ func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
 	body := between(t, source, "\nfunc Example() {\n", "\t// Output:")
 	body = strings.TrimPrefix(body, "\tdefer startRedis()() // not in the README\n\n")
 	assert.Equal(t, body, between(t, read(t, "README.md"), "\nfunc main() {\n", "}\n```"))
+}
+
+func TestTheProgramOfTheReadmeExitsWithAnErrorWhenItFails(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	run := func() (string, int) {
+		example := exec.Command(os.Args[0])
+		example.Env = append(os.Environ(), exampleVariable+"=1", "REDIS_URL=redis://"+server.Addr())
+		out, _ := example.CombinedOutput()
+		return string(out), example.ProcessState.ExitCode()
+	}
+	out, status := run()
+	assert.Zero(t, status, out)
+	assert.Equal(t, "no other process is here now\n", out)
+	server.RequireAuth("password")
+	out, status = run()
+	assert.Equal(t, 1, status, out)
+	assert.Contains(t, out, "NOAUTH")
 }
 
 func TestReadmeAndPackageDocumentationNameEveryOption(t *testing.T) {
