@@ -47,7 +47,7 @@ func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(read(t, "docs/source-systems.md")) {
 		cells := strings.Split(strings.ReplaceAll(line, `\|`, ""), "|")
-		if len(cells) != 6 || !strings.Contains(cells[3], "`") {
+		if len(cells) != 5 || !strings.Contains(cells[3], "`") {
 			continue
 		}
 		rows++
