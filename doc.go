@@ -8,28 +8,22 @@
 //
 // # What it guarantees
 //
-// While a [Lease] is valid, no other holder of the same key has a valid one, on condition that the
-// server keeps its data and its clock runs at the speed of ours, give or take 1%. That is all. A
-// lease is a lock for a time: it is valid from the moment just before the lock was asked for, for one
-// TTL (10 s, see [WithTTL]) less 1% and 2 ms, on this process's monotonic clock, and it is renewed
-// every third of the TTL while the process lives. The lock of a process that has crashed is free one
-// TTL after its last renewal at the latest.
+// While a [Lease] is valid, no other holder of the same key has a valid one, on condition that the server keeps its
+// data and its clock runs at the speed of ours, give or take 1%. That is all. A lease is a lock for a time: it is valid
+// from just before the lock was asked for, for one TTL (10 s, see [WithTTL]) less 1% and 2 ms, on this process's
+// monotonic clock, and it is renewed every third of the TTL while the process lives. The lock of a process that has
+// crashed is free one TTL after its last renewal at the latest.
 //
-// It does not guarantee that a holder which was paused stops in time. A process that is stopped,
-// swapped out or collecting garbage for longer than its lease wakes up in the middle of its work,
-// and another has the lock by then. It learns that when it looks: [Lease.Err] goes by the clock.
-// But between looking and writing it can be paused again. No lock with a timeout can close that gap.
-// The resource can: with [WithFencing] each hold has a number that is higher than those before, and a
-// resource that remembers the highest number it has seen, and refuses a write with a lower one,
-// takes no write from the past. In SQL:
+// It does not guarantee that a holder which was paused stops in time. A process that sleeps for longer than its lease
+// (stopped, swapped out, collecting garbage) wakes up in the middle of its work, and another has the lock by then.
+// [Lease.Err] says so, but between looking and writing it can be paused again. No lock with a timeout can close that
+// gap. The resource can: with [WithFencing] each hold has a number that is higher than those before, and a resource
+// that refuses a write with a lower number than it has seen takes no write from the past. In SQL:
 //
 //	UPDATE invoices SET total = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// No stale writes is a property of such a resource, and of nothing else here.
-//
-// A machine that was suspended wakes up without its leases: the wall clock counts as well as the monotonic
-// one, which stands still meanwhile on Linux and most other systems. Whichever is ahead ends the lease, so
-// setting the wall clock forward may cost leases, and never makes one last.
+// A machine that was suspended wakes up without its leases: the wall clock counts as well as the monotonic one, which
+// stands still meanwhile on most systems. So setting the wall clock forward may cost leases, and never makes one last.
 //
 // # What breaks it
 //
@@ -93,11 +87,8 @@
 //	if redis.call('GET', KEYS[1]) == ARGV[1] then                    to unlock
 //	  return redis.call('DEL', KEYS[1]) end
 //
-// A key without TTL, which no client should leave behind, is waited for until somebody deletes it.
-// The token lets whoever knows it release the lock: treat it as a secret.
-//
-// Keys that begin with "redimutex:" belong to this library: fence counters, queues and the restart guard, in
-// the cluster slot of their lock. No lock can have such a name.
+// A key without TTL, which no client should leave behind, is waited for until somebody deletes it. Keys that begin
+// with "redimutex:" belong to this library: fence counters, queues and the restart guard. No lock can have such a name.
 //
 // # Pools and servers
 //
@@ -107,8 +98,7 @@
 // Its connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
 // of your own.
 //
-// [Multiplex] makes of a pool one whose few connections many goroutines share, with their commands in
-// one pipeline: worth it where dozens of goroutines lock different keys at once.
+// With [Multiplex] many goroutines share a few connections: worth it where dozens lock different keys at once.
 //
 // One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails
 // over to them, add [WithReplicas]; a pool whose Dial asks a Sentinel for the primary fits. Give
@@ -120,12 +110,15 @@
 // # Options
 //
 //   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal], [WithNodeTimeout]
-//   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered],
-//     [WithMaxAttempts], [WithQueue]
-//   - Speed: [WithLeaseReuse]
+//   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered], [WithMaxAttempts],
+//     [WithQueue]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
-//   - Use: [WithReentrancy], [WithOwner]
-//   - Seeing what happens: [WithTrace] of one Mutex, [Client.Observe] of all, [WithLogger], [Client.Stats]
+//   - Speed: [WithLeaseReuse]
+//   - Nesting: [WithReentrancy]
+//   - Seeing: [WithOwner], [WithTrace], [WithLogger]
+//
+// Options of [NewClient] hold for all its Mutexes; those of [Client.Mutex] for that Mutex, over the Client's. What
+// happens to all locks of a Client is told by [Client.Observe] and counted by [Client.Stats].
 //
 // An option that makes no sense panics when the Client or Mutex is made, with a sentence that says
 // what is allowed.

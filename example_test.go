@@ -26,8 +26,14 @@ func redisPool() *redis.Pool {
 	}}
 }
 
+// exampleVariable is set in a process that runs the whole program of the README.
+const exampleVariable = "REDIMUTEX_TEST_EXAMPLE"
+
 // startRedis starts an embedded server on a port, names it in REDIS_URL, and returns how to stop it.
 func startRedis() (stop func()) {
+	if os.Getenv(exampleVariable) != "" { // the server is somebody else's
+		return func() {}
+	}
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	if err := m.Start(); err != nil {
@@ -64,11 +70,11 @@ func Example() {
 	})
 	switch {
 	case errors.Is(err, redimutex.ErrLost):
-		fmt.Println("somebody may have been here at the same time:", err)
+		log.Fatal("somebody may have been here at the same time: ", err)
 	case errors.Is(err, redimutex.ErrUnavailable):
-		fmt.Println("no answer from Redis:", err)
+		log.Fatal("no answer from Redis: ", err)
 	case err != nil:
-		fmt.Println("failed:", err)
+		log.Fatal(err)
 	}
 	// Output: no other process is here now
 }

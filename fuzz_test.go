@@ -18,7 +18,8 @@ import (
 func embedded(f *testing.F) (*miniredis.Miniredis, *redis.Pool) {
 	m := miniredis.NewMiniRedis()
 	require.NoError(f, m.Start())
-	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	f.Cleanup(func() {
 		p.Close()
 		m.Close()

@@ -7,7 +7,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain runs the tests, or the program of the README.
+func TestMain(m *testing.M) {
+	redistest.Main(m, redistest.Role{Variable: exampleVariable, Run: func(string) int { Example(); return 0 }})
+}
 
 var (
 	newMutex  = locktest.Mutex

@@ -14,29 +14,24 @@ type Multiplexer struct{ shared *mux.Pool }
 
 var _ Pool = (*Multiplexer)(nil)
 
-// Multiplex returns a Pool over which many goroutines share conns connections to the server behind
-// pool. Commands are written as they come, and those that come at the same time travel in one packet,
-// so that a process with many busy goroutines gets several times as many locks a second from the same
-// server, over fewer connections. One or two connections are enough for most programs. A program in
-// which few goroutines lock at a time gains nothing.
+// Multiplex returns a Pool over which many goroutines share conns connections to the server behind pool. Commands that
+// come at the same time travel in one packet, so a process with many busy goroutines gets several times as many locks a
+// second. One or two connections are enough for most programs. It gains nothing where few goroutines lock at a time.
 //
-// It works with everything but [WithReplicas], whose WAIT would keep the replies of everybody else
-// waiting: New and NewClient panic. Nor does it work with the pool of a cluster.
+// It works with everything but the pool of a cluster, and [WithReplicas], whose WAIT would keep the replies of everybody
+// else waiting: New and NewClient panic.
 //
-// A command that times out does not disturb the others: its reply is thrown away when it comes. When a
-// connection breaks, or its server has been silent for a second after a reply was overdue, what was
-// under way fails, its outcome unknown, and the connection is dialled again when it is needed. The
-// library cleans up behind such tries as it always does. A connection that nobody has used for some
-// minutes is closed.
+// A command that times out does not disturb the others: its reply is thrown away when it comes. When a connection
+// breaks, or its server has been silent for a second after a reply was overdue, what was under way fails, and the
+// library cleans up behind it as it always does. A connection that nobody has used for some minutes is closed.
 //
-// The connections are dialled as pool dials its own; if it is a *redis.Pool they don't count against
-// its MaxActive, and of another one they are borrowed as long as they last. Other code may use
-// the Multiplexer as well, for commands that are over at once. Those that block, change the connection
-// or turn it into a stream are refused: BLPOP and the like, WAIT, MULTI, WATCH, SELECT, AUTH,
-// SUBSCRIBE, MONITOR. A command without a timeout of its own has 5 s.
+// The connections are dialled as pool dials its own; those of a *redis.Pool don't count against its MaxActive, and of
+// another one they are borrowed as long as they last. Other code may use the Multiplexer as well, for commands that are
+// over at once. Those that block, change the connection or turn it into a stream are refused: BLPOP and the like, WAIT,
+// MULTI, WATCH, SELECT, AUTH, SUBSCRIBE, MONITOR. A command without a timeout of its own has 5 s.
 //
-// The caller closes it, after the Clients that use it; pool stays the caller's. It panics if pool is
-// nil, itself multiplexed or a cluster, or if conns is less than 1.
+// The caller closes it, after the Clients that use it; pool stays the caller's. It panics if pool is nil, itself
+// multiplexed or a cluster, or if conns is less than 1.
 func Multiplex(pool Pool, conns int) *Multiplexer {
 	must(!isNil(pool), "Multiplex: the pool is nil")
 	must(conns > 0, "Multiplex: conns is %d, and has to be 1 at least", conns)
@@ -45,7 +40,7 @@ func Multiplex(pool Pool, conns int) *Multiplexer {
 	return &Multiplexer{mux.New(pool, conns)}
 }
 
-// Get returns a connection that the caller uses as if it were his own, and closes. While there is no
+// Get returns a connection that the caller uses as its own, and closes. While there is no
 // connection to share it waits for one, 5 s at most.
 func (m *Multiplexer) Get() redis.Conn { return m.shared.Get() }
 

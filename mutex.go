@@ -50,10 +50,10 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 }
 
 // Lock locks m. It blocks until it has the lock, and repeats what fails for reasons that pass:
-// networks, servers that start, fail over, are busy or full. It logs those, not more than once a second
-// for each key.
+// networks, servers that start, fail over, are busy or full. It logs those, for each key once in one to two
+// seconds.
 //
-// A [sync.Locker] cannot return an error, so what time cannot mend panics: a server that refuses us
+// A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: a server that refuses us
 // for good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), a Client that is closed, and
 // [WithMaxAttempts] used up. Use LockContext where that is not what you want.
 func (m *Mutex) Lock() {

@@ -89,9 +89,38 @@ func must(ok bool, sentence string, args ...any) {
 	}
 }
 
+// Time.
+
 // WithTTL sets for how long the lock of a holder that crashed stays locked. The default is 10 s,
 // the least 10 ms. A holder that lives renews its lease every third of it.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
+
+// WithMaxHold stops the renewal d after the lock was acquired; the lease is lost within a TTL after that. It guards
+// against a holder that hangs but whose process lives. By default there is no limit.
+func WithMaxHold(d time.Duration) Option {
+	must(d > 0, "WithMaxHold(%v): has to be more than 0", d)
+	return func(c *config) { c.terms.MaxHold = d }
+}
+
+// WithMinHold keeps the lock locked for at least d: Unlock before that leaves the key to expire when it is d old. It is
+// for jobs that must not run twice although the clocks of the machines that start them differ by almost d. By default
+// Unlock deletes the key.
+func WithMinHold(d time.Duration) Option {
+	must(d > 0, "WithMinHold(%v): has to be more than 0", d)
+	return func(c *config) { c.terms.MinHold = d }
+}
+
+// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By
+// default it is renewed until Unlock.
+func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
+
+// WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
+// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
+func WithNodeTimeout(d time.Duration) Option {
+	return func(c *config) { c.givenNodeTimeout = &d }
+}
+
+// Waiting.
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL
 // if that is less. With several servers each wait is varied at random by half, up and down.
@@ -148,120 +177,94 @@ func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of
-// this process holds the lock or waits for it, a try is counted for each wait that passes, but
-// nothing is sent. The default is to go on until the context ends.
+// WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process holds
+// the lock or waits for it, each wait counts as a try, but nothing is sent. The default is to go on until the context
+// ends.
 func WithMaxAttempts(n int) Option {
 	must(n > 0, "WithMaxAttempts(%d): has to be 1 at least", n)
 	return func(c *config) { c.maxAttempts = n }
 }
 
-// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By
-// default it is renewed until Unlock.
-func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
-
-// WithMaxHold stops the renewal d after the lock was acquired; the lease is lost when what it then
-// has left is over, a TTL later at most. It guards against a holder that hangs but whose process
-// lives. By default there is no limit.
-func WithMaxHold(d time.Duration) Option {
-	must(d > 0, "WithMaxHold(%v): has to be more than 0", d)
-	return func(c *config) { c.terms.MaxHold = d }
-}
-
-// WithMinHold keeps the lock locked for at least d, even if it is unlocked before: Unlock then
-// leaves the key to expire when it is d old. It is for jobs that must not run twice although the
-// machines that start them have clocks that differ by almost d. By default Unlock deletes the key.
-func WithMinHold(d time.Duration) Option {
-	must(d > 0, "WithMinHold(%v): has to be more than 0", d)
-	return func(c *config) { c.terms.MinHold = d }
-}
-
-// WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
-// who holds it. At most 256 bytes, no control characters. The label is not secret.
-func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
-
-// WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
-// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
-func WithNodeTimeout(d time.Duration) Option {
-	return func(c *config) { c.givenNodeTimeout = &d }
-}
-
-// WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of
-// every hold of the key before, whichever process had it. A resource that remembers the highest
-// fence it has seen and refuses lower ones is safe from a holder that was paused past its lease;
-// nothing else is. See https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+// WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling: Unlock hands the
+// lock to the process that has waited longest and wakes it, by pub/sub. A process has one place in the line for each
+// key, however many of its goroutines wait. Each Client keeps one more connection to each server while somebody waits,
+// outside the limit of the pool; a Pool of your own make without a method Dial() (redis.Conn, error) lends it.
 //
-// The last fence is kept in a second key, in the cluster slot of the lock, which expires an hour
-// after its last use. A fence is the last one plus 1, or the server's clock in µs if that is more,
-// so that it goes on rising when the key has expired or was lost. With several servers it is the
-// highest of the quorum, written back to a quorum before Lock returns.
+// A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
+// delays it and no more. A waiter that died costs nothing if its connection is closed. One that listens but hangs (on a
+// Redis Cluster one that died, too) costs, once, what a hand-off lasts: a node timeout, 75 ms, and twice its own round
+// trip. Who lets a hand-off lapse goes to the end of the line.
+//
+// Clients that do not queue share the lock safely, and may overtake. A client that may not subscribe polls, and comes
+// after those who wait in line. With several servers no order is promised: each hands its vote to the one that has
+// waited longest there.
+func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
+
+// Safety.
+
+// WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of every hold of the key
+// before, whichever process had it. A resource that remembers the highest fence it has seen and refuses lower ones is
+// safe from a holder that was paused past its lease; nothing else is. See
+// https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+//
+// A fence is the last one plus 1, or the server's clock in µs if that is more, so fences rise also when the last one was
+// lost. It is kept in a second key, in the cluster slot of the lock, which expires an hour after its last use. With
+// several servers it is the highest of the quorum, written back to a quorum before Lock returns.
 func WithFencing() Option { return func(c *config) { c.terms.Fencing = true } }
 
-// WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover
-// to one of them does not lose it. If fewer do within timeout, the try fails with [ErrUnavailable], and the
-// lock is released again in the background. A renewal counts only if they confirm it as well. Locking then takes
-// as long as the replication lags.
+// WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover to one of them does
+// not lose it. If fewer do within timeout, the try fails with [ErrUnavailable], and the lock is released in the
+// background. A renewal counts only if they confirm it as well. Locking then takes as long as the replication lags.
 func WithReplicas(n int, timeout time.Duration) Option {
 	must(n > 0, "WithReplicas(%d): has to be 1 at least", n)
 	must(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
 	return func(c *config) { c.terms.Replicas, c.terms.ReplicaTimeout = n, timeout }
 }
 
-// WithRestartGuard keeps a server that has lost its data from voting until one TTL has passed, when
-// every lock that it forgot has expired. It is for Redlock over servers without persistence, where a
-// restart could otherwise let a second holder in. All clients of the servers must use it, with
-// the same TTL.
+// WithRestartGuard keeps a server that has lost its data from voting until one TTL has passed, when every lock that it
+// forgot has expired. It is for Redlock over servers without persistence, where a restart could otherwise let a second
+// holder in. All clients of the servers must use it, with the same TTL. It is not for a Redis Cluster.
 //
-// It costs one TTL of waiting whenever a server starts empty, also the very first time: nothing can be
-// locked until a majority of the servers has been asked a TTL ago. Each server then keeps one key,
-// redimutex:guard, that does not expire. A server that comes back with old data, from a snapshot, is
-// not noticed: switch persistence off, or fsync always. It is not for a Redis Cluster.
+// It costs one TTL of waiting whenever a server starts empty, also the very first time: nothing can be locked until a
+// majority of the servers was asked a TTL ago. Each server then keeps one key, redimutex:guard, that does not expire. A
+// server that comes back with old data, from a snapshot, is not noticed: switch persistence off, or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
-// WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling:
-// Unlock hands the lock to the process that has waited longest and wakes it, by pub/sub. A process has
-// one place in the line for each key, however many of its goroutines wait. Each Client then keeps
-// one more connection to each server while somebody waits, outside the limit of the pool.
-//
-// A waiter also looks by itself, several times a second, so that a message that was lost, or a holder
-// that does not know of the queue, delays it and no more. A waiter that died costs nothing if its
-// connection is closed. One that listens but hangs costs, once, what a hand-off lasts until the waiter has
-// extended it: a node timeout, 75 ms, and twice its own round trip. Who lets a hand-off lapse goes to the end of
-// the line. Clients that do not queue share the lock safely, and may overtake. With several servers no order is
-// promised: each hands its vote to the one that has waited longest there.
-//
-// On a Redis Cluster a waiter that died costs as much as one that hangs. A Pool of your own make lends
-// the connection for the messages, unless it has a method Dial() (redis.Conn, error). A client that may
-// not subscribe polls, and comes after those who wait in line.
-func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
+// Speed.
 
-// WithLeaseReuse lets the goroutines of this process follow each other without asking the servers:
-// for up to d after the lock was acquired there, Unlock keeps it if somebody of this Client waits,
-// or for the case that somebody comes. Each hold has its own [Lease], with its own fence, and learns
-// of a loss. When d is over the lock is given back, so that other processes get their turn; with
-// [WithQueue] they do in order. Close gives it back too. It is worth most where a lock is taken
-// thousands of times a second, for a few ms of d. Combine it with [WithQueue] where other processes want
-// the lock as well: whoever polls seldom comes in the moment between.
+// WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
+// lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
+// with its own fence, and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
+// most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
+// processes want the lock as well: one that polls seldom asks in the moment between.
 //
-// It is off by default because other processes wait up to d longer, and because after a crash the
-// lock stays locked for the TTL even if nobody held it. Holds with fences take them from a range that the
-// server has reserved; with several servers and fencing they do not follow each other like this. Nor does a
-// hold follow one that was extended. d has to be less than half the TTL.
+// It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
+// the TTL even if nobody held it. Holds take their fences from a range that the server has reserved; with several
+// servers and fencing they do not follow each other like this. Nor does a hold follow one that was extended. d has to be
+// less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }
 }
 
-// WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx
-// that an outer Do gave, they run inside its hold, and the outermost releases, when all that run
-// inside have returned.
+// Nesting.
+
+// WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx that an outer Do
+// gave, they run inside its hold. The outermost releases, when all that run inside have returned.
 //
-// The hold belongs to the ctx, not to a goroutine. Whoever is handed it is inside: several goroutines
-// with the same ctx do not exclude each other. Without this option a nested Do waits for the
-// outer one, for ever, as sync.Mutex does.
+// The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
+// Without this option a nested Do waits for the outer one, for ever, as sync.Mutex does.
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
-// WithTrace has the functions of t called as things happen. The default is none, and costs nothing.
+// Seeing.
+
+// WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
+// who holds it. At most 256 bytes, no control characters. The label is not secret.
+func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
+
+// WithTrace has the functions of t called as things happen to the Mutex, or to all Mutexes of the Client that is made
+// with it. The default is none, and costs nothing. To observe a Client that exists, or to stop again, there is
+// [Client.Observe].
 func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 
 // WithLogger sets where errors go that no return value can carry: a server that can't be reached

@@ -7,12 +7,14 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -24,22 +26,30 @@ func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
 	assert.Equal(t, body, between(t, read(t, "README.md"), "\nfunc main() {\n", "}\n```"))
 }
 
+func TestTheProgramOfTheReadmeExitsWithAnErrorWhenItFails(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	run := func() (string, int) {
+		example := exec.Command(os.Args[0])
+		example.Env = append(os.Environ(), exampleVariable+"=1", "REDIS_URL=redis://"+server.Addr())
+		out, _ := example.CombinedOutput()
+		return string(out), example.ProcessState.ExitCode()
+	}
+	out, status := run()
+	assert.Zero(t, status, out)
+	assert.Equal(t, "no other process is here now\n", out)
+	server.RequireAuth("password")
+	out, status = run()
+	assert.Equal(t, 1, status, out)
+	assert.Contains(t, out, "NOAUTH")
+}
+
 func TestReadmeAndPackageDocumentationNameEveryOption(t *testing.T) {
 	for _, page := range []string{"README.md", "doc.go"} {
 		text := read(t, page)
 		for _, name := range options(t) {
 			assert.True(t, strings.Contains(text, name), "%s does not name %s", page, name)
 		}
-	}
-}
-
-func TestReadmeLinksToFilesThatExist(t *testing.T) {
-	for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(read(t, "README.md"), -1) {
-		if strings.Contains(link[1], "://") {
-			continue
-		}
-		_, err := os.Stat(link[1])
-		assert.NoError(t, err)
 	}
 }
 
@@ -66,7 +76,7 @@ func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(read(t, "docs/source-systems.md")) {
 		cells := strings.Split(strings.ReplaceAll(line, `\|`, "\x00"), "|")
-		if len(cells) != 6 || !strings.Contains(cells[3], "`") {
+		if len(cells) != 5 || !strings.Contains(cells[3], "`") {
 			continue
 		}
 		rows++
@@ -75,18 +85,6 @@ func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
 				assert.DirExists(t, m[1])
 			} else {
 				assert.Contains(t, tests, m[1], "is on the page, and no test")
-			}
-		}
-		for _, m := range regexp.MustCompile("`go test -run '?([^' ]+)'? ([^`]+)`").FindAllStringSubmatch(cells[4], -1) {
-			for pattern := range strings.SplitSeq(m[1], "\x00") {
-				assert.True(t, slices.ContainsFunc(strings.Fields(m[2]), func(folder string) bool {
-					for name, folders := range tests {
-						if slices.Contains(folders, filepath.Clean(folder)) && strings.Contains(name, pattern) {
-							return true
-						}
-					}
-					return false
-				}), "%s finds nothing for %q", m[0], pattern)
 			}
 		}
 	}

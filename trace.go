@@ -37,9 +37,10 @@ type Event struct {
 	Err     error
 }
 
-// Observe has t told what happens to all locks of the Client from now on, beside the [WithTrace] of
-// each Mutex, until stop is called. It is for what is added from outside, such as metrics. What is
-// under way at that moment may still be told after stop has returned.
+// Observe has t told what happens to all locks of the Client from now on, until stop is called. It is for what is
+// added from outside to a Client that exists, such as metrics. [WithTrace] is part of how a Mutex is made: it tells of
+// that Mutex alone, and does not end. A Mutex that has both tells both. What is under way when stop is called may still
+// be told after it has returned.
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already

@@ -21,7 +21,7 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, out io.
 	for _, line := range about {
 		fmt.Fprintln(&text, line)
 	}
-	fmt.Fprintf(&text, "\nThe goals, and the median of the rounds (least to most):\n\n%s", goalTable(b))
+	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b))
 	for i := range chosen {
 		fmt.Fprintf(&text, "\n%s: %s\n\n%s", chosen[i].name, chosen[i].title, caseTable(b, &chosen[i]))
 	}
@@ -88,7 +88,7 @@ func order() []string {
 	return names
 }
 
-// spread shows a median, and from where to where the rounds go.
+// spread shows a median, and from where to where the rounds go, if that shows.
 func spread(s figures.Summary) string {
 	switch s.Rounds {
 	case 0:
@@ -96,7 +96,11 @@ func spread(s figures.Summary) string {
 	case 1:
 		return number(s.Median)
 	}
-	return fmt.Sprintf("%s (%s to %s)", number(s.Median), number(s.Least), number(s.Most))
+	median, least, most := number(s.Median), number(s.Least), number(s.Most)
+	if median == least && median == most {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, least, most)
 }
 
 // number shows three digits, or all of a whole number.

@@ -69,8 +69,8 @@ func WithLockKey(name func(key string) string) Option {
 func WithLogger(l *slog.Logger) Option { return func(c *Cache) { c.logger = l } }
 
 // New returns a Cache that keeps its values in store and its locks with client, whose options hold for
-// them. A lease is renewed while its loader runs, so its TTL (see [redimutex.WithTTL]) has not to be
-// longer than a load takes; it says how long the others wait after a crash.
+// them. A lease is renewed while its loader runs, so a load may take longer than the TTL (see
+// [redimutex.WithTTL]), which says how long the others wait after a crash.
 //
 // It panics if client or store is nil, or if an option makes no sense.
 func New(client *redimutex.Client, store Store, opts ...Option) *Cache {

@@ -97,13 +97,15 @@ func (j *journal) last() (all, trouble []entry) {
 }
 
 // isTrouble reports whether somebody may have to look into the event. That a lock was held by another is
-// none, unless a caller that waited ran out of time; that a caller has changed his mind is none either.
+// none, unless a caller that waited ran out of time; that a caller has changed its mind is none either.
 func (e *entry) isTrouble() bool {
 	switch e.what {
 	case lost:
 		return !errors.Is(e.err, redimutex.ErrClosed)
-	case renewalFailed, releaseFailed:
+	case renewalFailed:
 		return true
+	case releaseFailed:
+		return !errors.Is(e.err, redimutex.ErrLost) // a loss has been told
 	case tryFailed:
 		return !errors.Is(e.err, redimutex.ErrLocked) && !errors.Is(e.err, context.Canceled)
 	case gaveUp:

@@ -40,11 +40,39 @@ func TestTroubleOutlivesAFloodOfEvents(t *testing.T) {
 			assert.False(t, e.At.After(l.Events[i].At), "the newest comes first")
 			assert.False(t, e.Trouble)
 		}
-		assert.ElementsMatch(t, []string{"lost bad", "release failed bad"}, steps(l.Trouble))
-		for _, e := range l.Trouble {
-			assert.Equal(t, "lease lost: deleted", e.Error)
-			assert.True(t, e.Trouble)
+		require.Equal(t, []string{"lost bad"}, steps(l.Trouble))
+		assert.Equal(t, "lease lost: deleted", l.Trouble[0].Error)
+		assert.True(t, l.Trouble[0].Trouble)
+	})
+}
+
+func TestOneLossIsOneTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		c := newClient(t, pool, redimutex.WithTTL(9*time.Second))
+		page := debughttp.Handler(c)
+		losses := []string{"deleted", "taken", "expired", "found by Unlock"}
+		for _, key := range losses {
+			m := c.Mutex(key)
+			if key == "expired" {
+				m = c.Mutex(key, redimutex.WithoutRenewal())
+			}
+			m.Lock()
+			switch key {
+			case "taken":
+				require.NoError(t, server.Set(key, "another"))
+			case "expired":
+			default:
+				server.Del(key)
+			}
+			if key != "found by Unlock" {
+				<-m.Lease().Done()
+			}
+			assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 		}
+		l, _ := asJSON(t, page, nil)
+		assert.ElementsMatch(t, []string{"lost deleted", "lost taken", "lost expired", "lost found by Unlock"}, steps(l.Trouble))
+		assert.Equal(t, 0.0, l.Stats["not_renewed"])
 	})
 }
 

@@ -101,7 +101,7 @@
     });
     rows.set(row, lock);
   };
-  const showWaited = (row, lock) => fill(row, { shown: lock.shown, waiting: lock.waiting, error: lock.error || "the first try is under way" });
+  const showWaited = (row, lock) => fill(row, { shown: lock.shown, waiting: lock.waiting, error: lock.error || "no try has failed yet" });
   const showEvent = (row, e) => {
     row.classList.toggle("bad", e.trouble);
     fill(row, { at: e.at.slice(11, 23), event: e.event, shown: e.shown, text: e.text });

@@ -117,7 +117,8 @@ func TestFencesRiseWhenTheirCounterIsGone(t *testing.T) {
 func TestFencesRiseWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	t.Cleanup(func() { pool.Close() })
 	mu := newMutex(t, pool, "k", redimutex.WithFencing())
 	now := time.Now()

@@ -33,7 +33,8 @@ func startSkewed(t *testing.T, n int, opts ...redimutex.Option) *skewed {
 	for i := range n {
 		m := miniredis.RunT(t)
 		m.SetTime(time.Now().Add(-time.Duration(i) * time.Hour))
-		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+		addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 		t.Cleanup(func() { pool.Close() })
 		b := redistest.NewBetween(pool)
 		c.servers = append(c.servers, m)

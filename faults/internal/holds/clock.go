@@ -137,11 +137,11 @@ func (b bound) figure(library string, samples []sample) evidence.Figure {
 	if b.unheard == 0 && float64(f.Held) >= b.share*float64(f.Tried) {
 		f.Held = f.Tried
 	}
-	f.Worst = fmt.Sprintf("p99 %v, most %v; limit %s = %v; timers were late by %v at most",
+	f.Worst = fmt.Sprintf("p99 %v, most %v; limit %s = %v; timers ≤ %v late",
 		ms(quantile(took, .99)), ms(quantile(took, 1)), b.words, ms(b.limit), ms(quantile(noises, 1)))
 	if n := len(calm); n > 0 && n < len(took) {
-		f.Worst += fmt.Sprintf("; p99 %v, most %v in %d of %d while none was late by more than %v",
-			ms(quantile(calm, .99)), ms(quantile(calm, 1)), n, len(took), punctual)
+		f.Worst += fmt.Sprintf("; in %d of %d with ≤ %v: p99 %v, most %v",
+			n, len(took), punctual, ms(quantile(calm, .99)), ms(quantile(calm, 1)))
 	}
 	return f
 }

@@ -258,7 +258,7 @@ func least(margins []time.Duration) string {
 	if len(margins) == 0 {
 		return "never measured"
 	}
-	return fmt.Sprintf("%v at least", ms(slices.Min(margins)))
+	return fmt.Sprintf("≥ %v", ms(slices.Min(margins)))
 }
 
 func (c *cutting) figure() evidence.Figure {
@@ -268,7 +268,7 @@ func (c *cutting) figure() evidence.Figure {
 	}
 	f.Worst = "margin " + least(c.margins)
 	if !f.NotJudged {
-		f.Worst += fmt.Sprintf(", and %s while no timer was late by more than %v", least(c.calm), punctual)
+		f.Worst += fmt.Sprintf(", %s with timers ≤ %v late", least(c.calm), punctual)
 	}
 	for _, way := range []string{byStop, byKill, byPath} {
 		if n := c.late[way]; n > 0 {
@@ -277,7 +277,7 @@ func (c *cutting) figure() evidence.Figure {
 		}
 	}
 	if !f.NotJudged {
-		f.Worst += fmt.Sprintf("; %d late by no more than twice what timers were, which was %v at most", c.pardoned, ms(c.most))
+		f.Worst += fmt.Sprintf("; %d late by no more than twice the timers, ≤ %v", c.pardoned, ms(c.most))
 		if c.believed > 0 {
 			f.Held = min(f.Held, f.Tried-c.believed)
 			f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)

@@ -241,7 +241,7 @@ func report(s evidence.Setup, trials []*trial) evidence.Result {
 			}
 			r.Files = append(r.Files, draw(s, v, fmt.Sprintf("history-%d-%d-%s.html", i, j, v.result)))
 		}
-		f.Worst = fmt.Sprintf("%d calls, of which %d constrain a history; %d holds, %d calls open for ever", h.calls, calls, holds, unknown)
+		f.Worst = fmt.Sprintf("%d calls (%d constrain), %d holds, %d open for ever", h.calls, calls, holds, unknown)
 		r.Figures = append(r.Figures, f)
 		for what, n := range h.struck {
 			struck[what] += n

@@ -98,7 +98,7 @@ func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evid
 		sum.blind += o.blind
 		sum.denied += o.denied
 	}
-	f.Worst = fmt.Sprintf("%d writes of woken holders tried, %d accepted; %d times the lease seemed valid on waking", sum.late, sum.stale, sum.blind)
+	f.Worst = fmt.Sprintf("%d late writes, %d accepted; lease seemed valid %d times", sum.late, sum.stale, sum.blind)
 	if sum.denied > 0 {
 		f.Worst += fmt.Sprintf("; %d writes of the rightful holder refused", sum.denied)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
-// names of the locks begin with. docs/operations.md has them too.
+// names of the locks begin with. docs/security.md has them too.
 type grant struct{ feature, disorder, rules string }
 
 var grants = []grant{
