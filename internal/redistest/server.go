@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -119,7 +118,7 @@ func (s *Server) start() error {
 		return err
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if syscall.Kill(s.pid, 0) != nil {
+		if !alive(s.pid) {
 			break
 		}
 		if c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second)); err == nil {
@@ -202,17 +201,17 @@ func (s *Server) Restart() {
 
 // Pause stops the server in its tracks, as SIGSTOP does: connections stay open and nobody
 // answers. It needs a real server.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() { s.tell(stop) }
 
 // Resume lets a paused server go on.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+func (s *Server) Resume() { s.tell(resume) }
 
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) tell(what func(pid int) error) {
 	s.t.Helper()
 	if s.mini != nil {
 		s.t.Fatal("only a real server can be paused; start it by Real")
 	}
-	if err := syscall.Kill(s.pid, sig); err != nil {
+	if err := what(s.pid); err != nil {
 		s.t.Fatal(err)
 	}
 }
