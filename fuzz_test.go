@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func FuzzOptions(f *testing.F) {
 	f.Add(int64(time.Second), int64(time.Millisecond), int64(time.Millisecond), int64(time.Second), int64(time.Millisecond),
 		int64(0), int64(0), 3, 0, "", uint8(0xff))
 	f.Add(int64(time.Minute), int64(0), int64(0), int64(0), int64(0), int64(time.Second), int64(time.Millisecond), -1, 1, "\n", uint8(1))
-	f.Add(int64(1<<63-1), int64(1), int64(1<<62), int64(1<<63-1), int64(1<<63-1), int64(-1), int64(1<<62), 1<<62, 1<<62, "\xff", uint8(2))
+	f.Add(int64(1<<63-1), int64(1), int64(1<<62), int64(1<<63-1), int64(1<<63-1), int64(-1), int64(1<<62), math.MaxInt, math.MaxInt, "\xff", uint8(2))
 	f.Fuzz(func(t *testing.T, ttl, poll, node, maxHold, minHold, reuse, replicaWait int64, attempts, replicas int, owner string, flags uint8) {
 		m.FlushAll()
 		var opts []redimutex.Option

@@ -12,7 +12,7 @@ require (
 	github.com/gomodule/redigo v1.9.3
 	github.com/google/uuid v1.6.0
 	github.com/mna/redisc v1.4.0
-	github.com/redimutex/redimutex v0.0.0
+	github.com/redimutex/redimutex v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1

@@ -6,7 +6,7 @@ require (
 	github.com/FZambia/sentinel v1.1.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/mna/redisc v1.4.0
-	github.com/redimutex/redimutex v0.0.0-00010101000000-000000000000
+	github.com/redimutex/redimutex v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 

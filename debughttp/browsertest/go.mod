@@ -9,7 +9,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/gomodule/redigo v1.9.3
-	github.com/redimutex/redimutex v0.0.0
+	github.com/redimutex/redimutex v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 

@@ -3,7 +3,6 @@ package mux_test
 import (
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,13 +82,7 @@ func BenchmarkAgainstAPipeline(b *testing.B) {
 
 // spent returns how long f takes, and how much of the processor.
 func spent(b *testing.B, f func()) (took, cpu time.Duration) {
-	before, began := processor(b), time.Now()
+	before, began := redistest.Processor(b), time.Now()
 	f()
-	return time.Since(began), processor(b) - before
-}
-
-func processor(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Since(began), redistest.Processor(b) - before
 }

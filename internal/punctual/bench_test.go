@@ -2,12 +2,10 @@ package punctual_test
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -80,18 +78,12 @@ const many = 200
 
 // spent returns the processor time of a few commands, which other processes change less than the time that passes.
 func spent(b *testing.B, do func() (any, error)) time.Duration {
-	before := processor(b)
+	before := redistest.Processor(b)
 	for range many {
 		_, err := do()
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
-	return processor(b) - before
-}
-
-func processor(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return redistest.Processor(b) - before
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -134,7 +133,7 @@ func (s *Server) start() error {
 		return err
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if syscall.Kill(s.pid, 0) != nil {
+		if !alive(s.pid) {
 			break
 		}
 		if c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second)); err == nil {
@@ -220,21 +219,21 @@ func (s *Server) Restart() {
 // answers. It needs a real server.
 func (s *Server) Pause() {
 	s.paused.Store(true)
-	s.signal(syscall.SIGSTOP)
+	s.tell(stop)
 }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() {
-	s.signal(syscall.SIGCONT)
+	s.tell(resume)
 	s.paused.Store(false)
 }
 
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) tell(what func(pid int) error) {
 	s.t.Helper()
 	if s.mini != nil {
 		s.t.Fatal("only a real server can be paused; start it by Real")
 	}
-	if err := syscall.Kill(s.pid, sig); err != nil {
+	if err := what(s.pid); err != nil {
 		s.t.Fatal(err)
 	}
 }

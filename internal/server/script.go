@@ -31,18 +31,29 @@ type script struct{ hash, source any }
 func newScript(files ...string) script {
 	var source strings.Builder
 	for _, name := range files {
-		text, err := lua.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimLeft(line, " "); line != "\n" && !strings.HasPrefix(line, "--") {
-				source.WriteString(line)
-			}
+		source.WriteString(read(name))
+	}
+	text := source.String()
+	if narrow {
+		text = narrowed(text)
+	}
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
+	return script{hash: hex.EncodeToString(sum[:]), source: text}
+}
+
+// read returns a file of lua/ without its comments.
+func read(name string) string {
+	text, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	var code strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimLeft(line, " "); line != "\n" && !strings.HasPrefix(line, "--") {
+			code.WriteString(line)
 		}
 	}
-	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // see above
-	return script{hash: hex.EncodeToString(sum[:]), source: source.String()}
+	return code.String()
 }
 
 func noScript(err error) bool { return begins(err, "NOSCRIPT ") }

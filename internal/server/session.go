@@ -149,13 +149,16 @@ func (ses *session) said(reply any) any {
 func (ses *session) eval(s script, args []any) (any, error) {
 	args[0] = s.hash
 	reply, err := ses.do("EVALSHA", args...)
-	if noScript(err) {
+	switch {
+	case noScript(err):
 		// The server was restarted or its script cache flushed.
 		args[0] = s.source
-		return ses.do("EVAL", args...)
-	}
-	if err == nil {
+		reply, err = ses.do("EVAL", args...)
+	case err == nil:
 		ses.op.server.heard(ses.received.Sub(ses.sent))
+	}
+	if narrow {
+		reply = widen(reply)
 	}
 	return reply, err
 }
@@ -163,11 +166,15 @@ func (ses *session) eval(s script, args []any) (any, error) {
 // evalAll runs n scripts in one round trip; errors of the server stand in the replies. lay gives the i-th script and its
 // arguments, as eval takes them.
 func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i int, raw any)) error {
+	take := got
+	if narrow {
+		take = func(i int, raw any) { got(i, widen(raw)) }
+	}
 	return ses.pipeline(n, func(i int) error {
 		s, args := lay(i)
 		args[0] = s.hash
 		return ses.conn.Send("EVALSHA", args...)
-	}, got)
+	}, take)
 }
 
 // turn goes to the node of another key.

@@ -30,8 +30,8 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/redimutex/redimutex v0.0.0
-	github.com/redimutex/redimutex/metrics/prometheus v0.0.0
+	github.com/redimutex/redimutex v0.1.0
+	github.com/redimutex/redimutex/metrics/prometheus v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect

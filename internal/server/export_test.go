@@ -1,0 +1,6 @@
+package server
+
+var (
+	Narrowed = narrowed
+	Widen    = widen
+)
