@@ -1,0 +1,52 @@
+package goredis_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The subscription of WithQueue goes over a connection that redisc dials without a pool.
+func TestALockWorksOverTheClusterOfAClient(t *testing.T) {
+	c := redistest.StartCluster(t)
+	for _, n := range c.Nodes {
+		n.Do("ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
+		n.Do("ACL", "SETUSER", "default", "resetchannels", "-@all", "+@connection", "+cluster", "+replconf", "+psync", "+ping", "+publish", "+info", "+role", "+acl")
+	}
+	var asked atomic.Int32
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: c.Addrs()[:2], ClientName: "us", PoolSize: 3, PoolTimeout: time.Second,
+		CredentialsProvider: func() (string, string) { asked.Add(1); return "locks", secret },
+	})
+	pool := open(t, client)
+	cluster := pool.(*redisc.Cluster)
+	assert.Equal(t, time.Second, cluster.PoolWaitTime)
+	for i := range 6 {
+		lock(t, pool, fmt.Sprint("k", i), redimutex.WithFencing(), redimutex.WithQueue())
+	}
+	about, err := ask(pool, "CLIENT", "INFO")
+	require.NoError(t, err)
+	assert.Contains(t, about, " name=us ")
+	assert.Contains(t, about, " user=locks ")
+	assert.GreaterOrEqual(t, asked.Load(), int32(3))
+	for _, p := range cluster.Stats() {
+		assert.LessOrEqual(t, p.ActiveCount, 3)
+	}
+	for _, n := range c.Nodes {
+		assert.Empty(t, n.Do("ACL", "LOG"), "every connection was logged in")
+	}
+
+	wrong := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()[:1], Username: "locks", Password: "x" + secret})
+	err = redimutex.New(open(t, wrong), "k").TryLockContext(t.Context())
+	require.ErrorContains(t, err, "WRONGPASS")
+	assert.NotContains(t, err.Error(), secret)
+}
