@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	redigo "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -18,6 +19,15 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable()
 	redistest.Main(m)
+}
+
+// startRedis starts a server for an Example.
+func startRedis() (addr string, stop func()) {
+	m, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	return m.Addr(), m.Close
 }
 
 const secret = "s3cr3t-Pa55w0rd"
