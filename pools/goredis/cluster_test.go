@@ -19,6 +19,7 @@ import (
 )
 
 func TestALockWorksOverTheClusterOfAClient(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	for _, n := range c.Nodes {
 		n.Do("ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
+	t.Parallel()
 	g := redistest.StartSentinel(t)
 	for _, s := range g.Servers {
 		s.Do("ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
@@ -54,6 +55,7 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 
 // Sentinel hangs up on the clients of the old primary. Where that does not come through, READONLY does it.
 func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	var at atomic.Pointer[redistest.Server]
 	at.Store(primary)

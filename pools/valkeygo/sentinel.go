@@ -50,7 +50,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 		go func() { // it ends with ctx, and nobody has to wait for it
 			address, err := s.ask(ctx, sentinel)
 			if err != nil {
-				err = fmt.Errorf("Sentinel %s: %w", sentinel, err)
+				err = fmt.Errorf("the Sentinel %s: %w", sentinel, err)
 			}
 			answers <- answer{address, err}
 		}()

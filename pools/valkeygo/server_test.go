@@ -104,6 +104,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 }
 
 func TestEveryPhaseEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	for phase, at := range map[string]redistest.Phase{
 		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
@@ -143,6 +144,7 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 }
 
 func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	for _, n := range c.Nodes {
 		addUser(n)
@@ -162,6 +164,7 @@ func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
 }
 
 func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
+	t.Parallel()
 	g := redistest.StartSentinel(t)
 	for _, s := range append(g.Servers, g.Sentinels...) {
 		addUser(s)
