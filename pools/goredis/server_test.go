@@ -9,6 +9,7 @@ import (
 	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 	"github.com/stretchr/testify/assert"
@@ -132,6 +133,18 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
+// redisc dials some connections by itself, with nobody behind it who cuts errors short.
+func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
+	front := redistest.NewFront(t, redistest.Real(t))
+	front.On(func(words []string) redistest.Fate {
+		return redistest.Fate{Reply: "-ERR unknown command `AUTH`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
+	})
+	cluster := open(t, redis.NewClusterClient(&redis.ClusterOptions{Password: secret})).(*redisc.Cluster)
+	_, err := redigo.Dial("tcp", front.Addr(), cluster.DialOptions...)
+	require.ErrorContains(t, err, "unknown command")
+	assert.NotContains(t, err.Error(), secret)
+}
+
 // A server of before Redis 6 knows AUTH, and no HELLO.
 func TestAServerWithoutHELLOIsLoggedInToAsBefore(t *testing.T) {
 	s := guarded(t)
@@ -176,6 +189,5 @@ func TestTheTimeoutsAreThoseOfTheClient(t *testing.T) {
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
 	front.Lift()
-	var limit redigo.Conn = c
-	assert.Error(t, limit.Err())
+	assert.Error(t, c.Err())
 }
