@@ -94,8 +94,9 @@
 //
 // A [Pool] is a *redis.Pool of redigo, or a *redisc.Cluster of mna/redisc, as it is. Every operation
 // has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has and however it hangs, and a
-// try that a hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL.
-// Its connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
+// try that a hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL,
+// [NewPoolAt] from an address, and the modules in pools make one from a client of go-redis, valkey-go or rueidis.
+// Their connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
 // of your own.
 //
 // With [Multiplex] many goroutines share a few connections: worth it where dozens lock different keys at once.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 )
@@ -281,3 +284,25 @@ func ExampleMultiplex() {
 	fmt.Println("paid:", paid.Load())
 	// Output: paid: 100
 }
+
+// The password is asked for each new connection, because it changes.
+func ExampleNewPoolAt() {
+	pool := redimutex.NewPoolAt("tcp", "redis.example:6379",
+		redis.DialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := redis.NewConn(c, 5*time.Second, 5*time.Second).Do("AUTH", "locks", passwordOfToday()); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return c, c.SetDeadline(time.Time{})
+		}))
+	defer pool.Close()
+	mu := redimutex.New(pool, "invoices")
+	fmt.Println(mu.Key())
+	// Output: invoices
+}
+
+func passwordOfToday() string { return os.Getenv("REDIS_PASSWORD") }

@@ -43,19 +43,31 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redimutex: the Redis URL is not valid: %w", err)
 	}
-	all := append([]redis.DialOption{
+	return newPool(dialer(t.Network, t.Address, append(t.Options(), opts...)).Mask(t.Mask)), nil
+}
+
+// NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. An own function for
+// dialling among them, redis.DialContextFunc, may do more than dial, such as log in with a password that changes.
+func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
+	return newPool(dialer(network, address, opts))
+}
+
+func dialer(network, address string, opts []redis.DialOption) *punctual.Dialer {
+	return punctual.NewDialer(network, address, append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout),
 		redis.DialTLSHandshakeTimeout(dialTimeout),
 		redis.DialReadTimeout(dialTimeout),
 		redis.DialWriteTimeout(dialTimeout),
-	}, t.Options()...)
-	d := punctual.NewDialer(t.Network, t.Address, append(all, opts...)...).Mask(t.Mask)
+	}, opts...)...)
+}
+
+func newPool(d *punctual.Dialer) *redis.Pool {
 	return &redis.Pool{
 		MaxIdle:             maxIdle,
 		IdleTimeout:         idleTimeout,
 		DialContext:         d.DialContext,
 		TestOnBorrowContext: d.TestIdle,
-	}, nil
+	}
 }
 
 // Dialer returns what to put into the DialContext of a pool of your own. Its connections are those of

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +97,9 @@ func (c *counted) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// SyscallConn makes it look like a connection of the system, which goes on after a deadline that has passed.
+func (c *counted) SyscallConn() (syscall.RawConn, error) { return nil, nil }
 
 type timeout struct{}
 

@@ -14,9 +14,12 @@ import (
 // And it can be interrupted, which is for good.
 //
 // Deadlines reach the system late: one that stands and is too early costs nothing until it passes, when it is
-// set to what is wanted and the reading or writing goes on. So a command that is answered in time sets none.
+// set to what is wanted and the reading or writing goes on. So a command that is answered in time sets none. That
+// holds for connections of the system. Others, such as TLS that a function of the user has dialled, may be broken for
+// good by a deadline that passes; they are told each deadline at once.
 type socket struct {
 	net.Conn
+	exact bool // deadlines reach the connection at once
 
 	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
 
@@ -47,6 +50,11 @@ const (
 	// goodbye of TLS. Nobody waits for room: they are small, and only a peer that takes nothing has none left.
 	maxGrace = 5 * time.Millisecond
 )
+
+func newSocket(c net.Conn) *socket {
+	_, system := c.(syscall.Conn)
+	return &socket{Conn: c, exact: !system}
+}
 
 // past is a deadline that makes everything return at once.
 var past = time.Unix(1, 0)
@@ -122,7 +130,7 @@ func (s *socket) prepare(d *deadline) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := s.end(d)
-	if end.IsZero() || !d.set.IsZero() && !d.set.After(end) {
+	if s.exact && d.set.Equal(end) || !s.exact && (end.IsZero() || !d.set.IsZero() && !d.set.After(end)) {
 		return nil
 	}
 	return s.apply(d, end)
@@ -244,6 +252,15 @@ func (s *socket) giveUp() {
 		s.onEnd = nil
 		f()
 	}
+}
+
+// Close closes the connection. TLS that is above the system's connection is not asked for its goodbye, which takes up
+// to 5 s if the peer reads nothing.
+func (s *socket) Close() error {
+	if secure, ok := s.Conn.(interface{ NetConn() net.Conn }); ok {
+		secure.NetConn().Close()
+	}
+	return s.Conn.Close()
 }
 
 func (s *socket) over() bool {

@@ -1,0 +1,98 @@
+package punctual_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// A wrapped connection hides what is below it, as many a function for dialling does.
+type wrapped struct{ net.Conn }
+
+// secured are the ways in which a function of the user dials TLS itself, so that redigo knows nothing of it.
+var secured = map[string]func(*tls.Conn) net.Conn{
+	"TLS":         func(c *tls.Conn) net.Conn { return c },
+	"wrapped TLS": func(c *tls.Conn) net.Conn { return wrapped{c} },
+}
+
+// dialTLS has the function of the options dial p, with TLS.
+func dialTLS(p *peer, serve func(*peer, net.Conn), hide func(*tls.Conn) net.Conn) redis.DialOption {
+	return redis.DialContextFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go serve(p, theirs)
+		c := tls.Client(ours, &tls.Config{InsecureSkipVerify: true})
+		return hide(c), c.HandshakeContext(ctx)
+	})
+}
+
+// A connection of TLS is broken by a write whose deadline has passed, also by one that was left over.
+func TestAConnectionWithTLSOfItsOwnServesAgainAfterALongTime(t *testing.T) {
+	for name, hide := range secured {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{secure: secure()}
+				d := punctual.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide))
+				c := dial(t, d)
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					began := time.Now()
+					_, err := c.DoContext(ctx, "PING")
+					cancel()
+					require.NoError(t, err)
+					assert.Zero(t, time.Since(began))
+					time.Sleep(time.Minute)
+				}
+				_, err := c.Do("PING")
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
+	for name, hide := range secured {
+		for kind, ending := range endings {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &peer{secure: secure(), silentAt: "STOP"}
+					c := dial(t, punctual.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide)))
+					ctx, cancel := ending.after(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), time.Second)
+					defer cancel()
+					began := time.Now()
+					_, err := c.DoContext(ctx, "STOP")
+					require.ErrorIs(t, err, ending.err)
+					c.Close()
+					assert.LessOrEqual(t, time.Since(began), time.Second+grace)
+					synctest.Wait()
+					assert.Equal(t, []string{"STOP", "UNDO"}, p.commands())
+					assert.Equal(t, 1, p.closed())
+				})
+			})
+		}
+	}
+}
+
+// The goodbye of TLS may take 5 s where the peer takes nothing.
+func TestClosingTLSOfItsOwnWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{secure: secure()}
+		stop := make(chan struct{})
+		serve := func(p *peer, c net.Conn) { p.serve(&clogged{c, p, stop}) }
+		c := dial(t, punctual.NewDialer("tcp", "peer:6379", dialTLS(p, serve, secured["TLS"])))
+		require.NoError(t, c.Send("STOP"))
+		require.NoError(t, c.Flush())
+		began := time.Now()
+		c.Close()
+		assert.LessOrEqual(t, time.Since(began), grace)
+		close(stop)
+	})
+}

@@ -1,0 +1,106 @@
+// Package goredis makes pools for redimutex from clients of go-redis, so that a team that has go-redis needs no second
+// configuration.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", Username: "locks", Password: password})
+//	pool, err := goredis.Pool(client)
+//	...
+//	defer pool.Close()
+//	mu := redimutex.New(pool, "invoices")
+//
+// The pool dials connections of its own, those of redigo, with what the Options of the client say; nothing is emulated.
+// They end with their context in every phase, and a lock over one server runs on the caller's goroutine, as with
+// redimutex.NewPool. The client stays the caller's.
+//
+// # Which clients
+//
+//   - redis.NewClient: a pool for one server.
+//   - redis.NewFailoverClient: its dialer asks the Sentinels for the primary, so keep the client open as long as the
+//     pool. A server that says it is a replica is refused, and a connection that said READONLY is not used again.
+//     Set ContextTimeoutEnabled, or a Sentinel that hangs costs up to a minute.
+//   - redis.NewClusterClient: a *redisc.Cluster of mna/redisc. What docs/topologies.md says of that holds, such as
+//     calling its Refresh now and then.
+//   - redis.NewUniversalClient: any of these. A Ring is refused, because a key has another server when one is down; use
+//     redimutex.NewRedlock, or a pool for each server.
+//
+// # Which options
+//
+// Network, Addr, Addrs, Dialer, TLSConfig, DialTimeout, ReadTimeout and WriteTimeout (of commands without a context),
+// Username, Password, ClientName, DB, PoolSize, MaxIdleConns, MaxActiveConns, ConnMaxIdleTime and ConnMaxLifetime count
+// as they do for go-redis; PoolTimeout does for clusters, and else the node timeout. CredentialsProvider,
+// CredentialsProviderContext and StreamingCredentialsProvider are asked for each new connection. An open one is not
+// logged in again: set ConnMaxLifetime to less than credentials live.
+//
+// These are errors, because something would be missing: OnConnect, Limiter and hooks (AddHook), NewClient and ClusterSlots.
+// Hooks are found as go-redis v9.23.0 keeps them; with a version that keeps them in another way, and those that
+// OnNewNode adds to nodes of a cluster, they are not seen.
+//
+// All others concern commands and caches of go-redis, or reading from replicas, and change nothing for locks: the
+// protocol (redigo speaks RESP2), retries, buffers, pipelines, identity, notifications of maintenance.
+package goredis
+
+import (
+	"fmt"
+	"io"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redimutex/redimutex"
+)
+
+// A PoolCloser is a pool that its owner closes, after the Clients that use it.
+type PoolCloser interface {
+	redimutex.Pool
+	io.Closer
+}
+
+// Pool returns a pool that dials as client does: a *redis.Pool of redigo, or a *redisc.Cluster for a ClusterClient. It
+// does not connect. An option that can't be carried over is an error, which names it and says what to do.
+func Pool(client redis.UniversalClient) (PoolCloser, error) {
+	switch c := client.(type) {
+	case *redis.Client:
+		return single(c)
+	case *redis.ClusterClient:
+		return cluster(c)
+	}
+	return nil, fmt.Errorf("goredis: no pool can be made from a %T: it takes a *redis.Client or a *redis.ClusterClient; "+
+		"for several independent servers make a pool for each, and see redimutex.NewClient", client)
+}
+
+func single(c *redis.Client) (PoolCloser, error) {
+	opt := c.Options()
+	if err := refuse(
+		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
+		refusal{"Limiter", opt.Limiter != nil, withoutIt},
+		refusal{"AddHook", hooked(c), "give Pool a client without hooks: redis.NewClient(client.Options())"},
+	); err != nil {
+		return nil, err
+	}
+	pool := redimutex.NewPoolAt(opt.Network, opt.Addr, dialOptions(opt)...)
+	limit(pool, opt)
+	return pool, nil
+}
+
+func cluster(c *redis.ClusterClient) (PoolCloser, error) {
+	opt := c.Options()
+	if err := refuse(
+		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
+		refusal{"NewClient", code(opt.NewClient) != code(redis.NewClient), withoutIt},
+		refusal{"ClusterSlots", opt.ClusterSlots != nil, "use redis.NewFailoverClient with Sentinels, and a cluster that tells its slots otherwise"},
+		refusal{"AddHook", hooked(c), "give Pool a client without hooks: redis.NewClusterClient(client.Options())"},
+	); err != nil {
+		return nil, err
+	}
+	node := nodeOptions(opt)
+	return &redisc.Cluster{
+		StartupNodes: opt.Addrs,
+		DialOptions:  dialOptions(node),
+		PoolWaitTime: node.PoolTimeout,
+		CreatePool: func(address string, opts ...redigo.DialOption) (*redigo.Pool, error) {
+			pool := redimutex.NewPoolAt("tcp", address, opts...)
+			limit(pool, node)
+			return pool, nil
+		},
+	}, nil
+}

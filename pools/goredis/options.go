@@ -1,0 +1,180 @@
+package goredis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"sync"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+)
+
+// A refusal is an option that can't be carried over.
+type refusal struct {
+	option string
+	set    bool
+	advice string
+}
+
+const withoutIt = "give Pool a client without it, made from a copy of client.Options()"
+
+func refuse(all ...refusal) error {
+	var errs []error
+	for _, r := range all {
+		if r.set {
+			errs = append(errs, fmt.Errorf("goredis: connections of redigo can't do what %s asks for; %s", r.option, r.advice))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// failover is the address that go-redis gives to a client that finds its primary by Sentinel.
+const failover = "FailoverClient"
+
+// maxAge is how old a connection to a primary that Sentinel has chosen may become. An old primary takes writes until
+// Sentinel reaches it, for seconds or for as long as it is cut off from Sentinel and not from us. Who leaves it within
+// a second renews its locks at the new one before they expire there.
+const maxAge = time.Second
+
+// dialOptions returns how redigo is to dial as opt says.
+func dialOptions(opt *redis.Options) []redigo.DialOption {
+	l := &login{
+		dial:        dialler(opt),
+		credentials: credentials(opt),
+		name:        opt.ClientName,
+		primary:     opt.Addr == failover,
+		timeout:     opt.DialTimeout,
+	}
+	if opt.DB > 0 {
+		l.commands = append(l.commands, []any{"SELECT", opt.DB})
+	}
+	return []redigo.DialOption{
+		redigo.DialContextFunc(l.connect),
+		redigo.DialReadTimeout(max(opt.ReadTimeout, 0)),
+		redigo.DialWriteTimeout(max(opt.WriteTimeout, 0)),
+	}
+}
+
+// dialler returns the function with which opt dials. That of go-redis does the handshake of TLS without its context, so
+// where the user has set no other we dial by ourselves.
+func dialler(opt *redis.Options) dialFunc {
+	if opt.Dialer != nil && code(opt.Dialer) != defaultDialer() {
+		return opt.Dialer
+	}
+	plain := &net.Dialer{
+		Timeout:         opt.DialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}, // as go-redis has it
+	}
+	if opt.TLSConfig == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: opt.TLSConfig}).DialContext
+}
+
+// defaultDialer is the code of the function that go-redis puts where the user leaves Dialer open.
+var defaultDialer = sync.OnceValue(func() uintptr {
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}) // a name would be looked up
+	defer c.Close()
+	return code(c.Options().Dialer)
+})
+
+// code returns where the instructions of a function are.
+func code(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
+// credentials returns what opt logs in with, in the order in which go-redis looks.
+func credentials(opt *redis.Options) func(context.Context, net.Conn) (user, password string, err error) {
+	var ask func(context.Context) (string, string, error)
+	switch {
+	case opt.StreamingCredentialsProvider != nil:
+		ask = func(context.Context) (string, string, error) { return current(opt.StreamingCredentialsProvider) }
+	case opt.CredentialsProviderContext != nil:
+		ask = opt.CredentialsProviderContext
+	default:
+		ask = func(context.Context) (user, password string, err error) {
+			if opt.CredentialsProvider == nil {
+				return opt.Username, opt.Password, nil
+			}
+			user, password = opt.CredentialsProvider()
+			return user, password, nil
+		}
+	}
+	return func(ctx context.Context, _ net.Conn) (user, password string, err error) {
+		user, password, err = ask(ctx)
+		if password == "" {
+			user = "" // go-redis does not log in then
+		}
+		return user, password, err
+	}
+}
+
+// current returns the credentials of the moment.
+func current(p auth.StreamingCredentialsProvider) (user, password string, err error) {
+	c, unsubscribe, err := p.Subscribe(&deaf{})
+	if err != nil {
+		return "", "", err
+	}
+	user, password = c.BasicAuth()
+	if unsubscribe != nil {
+		err = unsubscribe()
+	}
+	return user, password, err
+}
+
+// A deaf listener hears of no new credentials. Providers tell listeners apart by their address, so it takes some room.
+type deaf struct{ _ byte }
+
+func (*deaf) OnNext(auth.Credentials) {}
+func (*deaf) OnError(error)           {}
+
+// limit gives pool the size that opt says, and its connections their age.
+func limit(pool *redigo.Pool, opt *redis.Options) {
+	pool.MaxActive, pool.Wait = opt.PoolSize, true
+	if opt.MaxActiveConns > 0 {
+		pool.MaxActive = min(pool.MaxActive, opt.MaxActiveConns)
+	}
+	pool.MaxIdle = pool.MaxActive
+	if opt.MaxIdleConns > 0 {
+		pool.MaxIdle = min(pool.MaxIdle, opt.MaxIdleConns)
+	}
+	pool.IdleTimeout = max(opt.ConnMaxIdleTime, 0)
+	pool.MaxConnLifetime = max(opt.ConnMaxLifetime, 0)
+	if opt.Addr == failover && (pool.MaxConnLifetime == 0 || pool.MaxConnLifetime > maxAge) {
+		pool.MaxConnLifetime = maxAge
+	}
+}
+
+// nodeOptions returns those for the nodes of a cluster, as far as they are carried over.
+func nodeOptions(opt *redis.ClusterOptions) *redis.Options {
+	node := &redis.Options{
+		ClientName:                   opt.ClientName,
+		Dialer:                       opt.Dialer,
+		Username:                     opt.Username,
+		Password:                     opt.Password,
+		CredentialsProvider:          opt.CredentialsProvider,
+		CredentialsProviderContext:   opt.CredentialsProviderContext,
+		StreamingCredentialsProvider: opt.StreamingCredentialsProvider,
+		DialTimeout:                  opt.DialTimeout,
+		ReadTimeout:                  opt.ReadTimeout,
+		WriteTimeout:                 opt.WriteTimeout,
+		PoolSize:                     opt.PoolSize,
+		PoolTimeout:                  opt.PoolTimeout,
+		MaxIdleConns:                 opt.MaxIdleConns,
+		MaxActiveConns:               opt.MaxActiveConns,
+		ConnMaxIdleTime:              opt.ConnMaxIdleTime,
+		ConnMaxLifetime:              opt.ConnMaxLifetime,
+		TLSConfig:                    opt.TLSConfig,
+	}
+	if node.PoolTimeout == 0 { // the defaults of go-redis
+		node.PoolTimeout = max(node.ReadTimeout, 0) + time.Second
+	}
+	if node.ConnMaxIdleTime == 0 {
+		node.ConnMaxIdleTime = 30 * time.Minute
+	}
+	return node
+}

@@ -1,0 +1,153 @@
+package goredis_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/pools/goredis"
+)
+
+// What becomes of an option.
+const (
+	carried   = "carried"     // counts for the pool as it does for the client
+	refused   = "refused"     // is an error when the pool is made
+	unchanged = "no business" // changes nothing for locks
+)
+
+// decided has all fields of redis.Options and redis.ClusterOptions of the version in go.mod.
+var decided = map[string]string{
+	"Network": carried, "Addr": carried, "Addrs": carried, "ClientName": carried, "Dialer": carried,
+	"Username": carried, "Password": carried, "DB": carried, "TLSConfig": carried,
+	"CredentialsProvider": carried, "CredentialsProviderContext": carried, "StreamingCredentialsProvider": carried,
+	"DialTimeout": carried, "ReadTimeout": carried, "WriteTimeout": carried,
+	"PoolSize": carried, "MaxIdleConns": carried, "MaxActiveConns": carried, "ConnMaxIdleTime": carried,
+	"ConnMaxLifetime": carried, "PoolTimeout": carried,
+
+	"OnConnect": refused, "Limiter": refused, "NewClient": refused, "ClusterSlots": refused,
+
+	// redigo speaks RESP2, which is enough for locks, and has no pushes.
+	"Protocol": unchanged, "UnstableResp3": unchanged, "PushNotificationProcessor": unchanged,
+	"MaintNotificationsConfig": unchanged, "NodeAddress": unchanged,
+	// A lock tries again, and dials again, by its own options. What is under way ends with its context in any case.
+	"MaxRetries": unchanged, "MinRetryBackoff": unchanged, "MaxRetryBackoff": unchanged, "MaxRedirects": unchanged,
+	"DialerRetries": unchanged, "DialerRetryTimeout": unchanged, "DialerRetryBackoff": unchanged,
+	"MaxConcurrentDials": unchanged, "maxConcurrentDialsSet": unchanged, "maxConcurrentDialsInit": unchanged,
+	"ContextTimeoutEnabled": unchanged, "FailingTimeoutSeconds": unchanged, "ClusterStateReloadInterval": unchanged,
+	// How go-redis treats its own connections.
+	"ReadBufferSize": unchanged, "WriteBufferSize": unchanged, "PoolFIFO": unchanged, "MinIdleConns": unchanged,
+	"ConnMaxLifetimeJitter": unchanged, "PipelineReadBufferSize": unchanged, "PipelineWriteBufferSize": unchanged,
+	"PipelinePoolSize": unchanged, "AutoPipelineOptions": unchanged,
+	"DisableIndentity": unchanged, "DisableIdentity": unchanged, "IdentitySuffix": unchanged,
+	// Reading from replicas and caches, and choosing nodes. Locks are at primaries.
+	"readOnly": unchanged, "ReadOnly": unchanged, "RouteByLatency": unchanged, "RouteByLatencyTolerance": unchanged,
+	"RouteRandomly": unchanged, "DisableRoutingPolicies": unchanged, "ShardPicker": unchanged,
+	"ClientSideCacheConfig": unchanged, "ClientSideCache": unchanged, "ClientSideCacheStrategy": unchanged,
+	"ClientSideCacheRefreshOnInvalidate": unchanged, "ClientSideCacheCoalesceMisses": unchanged,
+	"ClientSideCacheInvalidationBatchWindow": unchanged,
+}
+
+// If this fails after an update of go-redis: decide what becomes of the new field, here and in the documentation.
+func TestEveryOptionIsDecided(t *testing.T) {
+	left := make(map[string]bool)
+	for name := range decided {
+		left[name] = true
+	}
+	for _, options := range []reflect.Type{reflect.TypeFor[redis.Options](), reflect.TypeFor[redis.ClusterOptions]()} {
+		for field := range options.Fields() {
+			assert.Contains(t, decided, field.Name, "nobody has decided what becomes of this option")
+			delete(left, field.Name)
+		}
+	}
+	assert.Empty(t, left, "go-redis has no such option")
+}
+
+type limiter struct{}
+
+func (limiter) Allow() error       { return nil }
+func (limiter) ReportResult(error) {}
+
+type hook struct{ redis.Hook }
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestWhatCantBeCarriedOverIsAnErrorThatNamesIt(t *testing.T) {
+	onConnect := func(context.Context, *redis.Conn) error { return nil }
+	with := func(client redis.UniversalClient) redis.UniversalClient {
+		client.AddHook(hook{})
+		return client
+	}
+	clients := map[string][]redis.UniversalClient{
+		"OnConnect": {
+			redis.NewClient(&redis.Options{OnConnect: onConnect}),
+			redis.NewClusterClient(&redis.ClusterOptions{OnConnect: onConnect}),
+		},
+		"Limiter":   {redis.NewClient(&redis.Options{Limiter: limiter{}})},
+		"NewClient": {redis.NewClusterClient(&redis.ClusterOptions{NewClient: func(opt *redis.Options) *redis.Client { return redis.NewClient(opt) }})},
+		"ClusterSlots": {
+			redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, nil }}),
+			redis.NewFailoverClusterClient(&redis.FailoverOptions{}),
+		},
+		"AddHook": {
+			with(redis.NewClient(&redis.Options{})),
+			with(redis.NewClusterClient(&redis.ClusterOptions{})),
+			with(redis.NewFailoverClient(&redis.FailoverOptions{})),
+		},
+		"*redis.Ring": {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}})},
+	}
+	for name, fate := range decided {
+		if fate == refused {
+			assert.Contains(t, clients, name)
+		}
+	}
+	for name, of := range clients {
+		for _, client := range of {
+			pool, err := goredis.Pool(client)
+			require.ErrorContains(t, err, name)
+			assert.Nil(t, pool)
+			client.Close()
+		}
+	}
+	_, err := goredis.Pool(nil)
+	require.Error(t, err)
+}
+
+// The errors say so.
+func TestAClientWithHooksGivesItsOptionsToOneWithout(t *testing.T) {
+	hooked := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DB: 3})
+	defer hooked.Close()
+	hooked.AddHook(hook{})
+	open(t, redis.NewClient(hooked.Options()))
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	cluster.AddHook(hook{})
+	open(t, redis.NewClusterClient(cluster.Options()))
+}
+
+func TestWhatChangesNothingForLocksIsNoError(t *testing.T) {
+	open(t, redis.NewClient(&redis.Options{
+		Protocol: 2, MaxRetries: 7, PoolFIFO: true, MinIdleConns: 0, IdentitySuffix: "x", PipelinePoolSize: -1,
+		DialerRetryBackoff: func(int) time.Duration { return 0 }, TLSConfig: &tls.Config{},
+	}))
+	open(t, redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true, ReadOnly: true, MaxRedirects: 9}))
+	var got []string
+	pool := single(t, &redis.Options{Network: "udp", Addr: "x:1", Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		got = append(got, network, addr)
+		return nil, net.ErrClosed
+	}})
+	_, err := ask(pool, "PING")
+	require.ErrorIs(t, err, net.ErrClosed)
+	assert.Equal(t, []string{"udp", "x:1"}, got, "the dialer hears what go-redis tells it")
+}

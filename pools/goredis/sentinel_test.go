@@ -1,0 +1,91 @@
+package goredis_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	g := redistest.StartSentinel(t)
+	for _, s := range g.Servers {
+		s.Do("ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
+	}
+	opt := &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Username: "locks", Password: secret, DB: 3}
+	pool := open(t, redis.NewFailoverClient(opt)).(*redigo.Pool)
+	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+	lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
+	var idle []redigo.Conn // to the old primary
+	for range 3 {
+		idle = append(idle, pool.Get())
+	}
+	for _, c := range idle {
+		role, err := redigo.Values(c.Do("ROLE"))
+		require.NoError(t, err)
+		require.Equal(t, "master", string(role[0].([]byte)))
+		c.Close()
+	}
+	g.Sentinels[0].Do("SENTINEL", "FAILOVER", g.Name)
+	redistest.Wait(t, "the Sentinels have another primary", func() bool {
+		primary := g.Primary()
+		return primary != nil && primary != g.Servers[0]
+	})
+	late, began := redistest.MeasureLateness(), time.Now()
+	at := g.Primary().Pool(redigo.DialDatabase(3))
+	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
+		_, err := ask(pool, "SET", "probe", "1")
+		got, _ := ask(at, "GET", "probe")
+		return err == nil && got == "1"
+	})
+	assert.Less(t, time.Since(began), 5*time.Second+late.Stop(), "Sentinel takes 8 s to demote the old one")
+	lock(t, pool, "after")
+}
+
+// Sentinel hangs up on the clients of the old primary. Where that does not come through, READONLY does it.
+func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var at atomic.Pointer[redistest.Server]
+	at.Store(primary)
+	opt := *redis.NewFailoverClient(&redis.FailoverOptions{}).Options()
+	opt.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, at.Load().Addr())
+	}
+	pool := single(t, &opt)
+	var idle []redigo.Conn
+	for range 5 {
+		idle = append(idle, pool.Get())
+		require.NoError(t, idle[len(idle)-1].Err())
+	}
+	for _, c := range idle {
+		c.Close()
+	}
+	require.Equal(t, 5, pool.IdleCount())
+	primary.FailoverTo(replicas[0])
+	err := func() error { // by the old primary's dialer still
+		c := pool.Get()
+		defer c.Close()
+		_, err := c.Do("PING")
+		return err
+	}()
+	require.NoError(t, err)
+	at.Store(replicas[0])
+	lock(t, pool, "after")
+	assert.Equal(t, 1, pool.IdleCount(), "those to the old primary are gone")
+	at.Store(primary)
+	pool = single(t, &opt)
+	_, err = ask(pool, "PING")
+	require.ErrorContains(t, err, "is a replica")
+}

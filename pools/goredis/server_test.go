@@ -1,0 +1,193 @@
+package goredis_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// guarded starts a server with a password, and a user "locks" who has the same.
+func guarded(t testing.TB, args ...string) *redistest.Server {
+	t.Helper()
+	s := redistest.Real(t, append([]string{"--requirepass", secret}, args...)...)
+	admin := single(t, &redis.Options{Addr: s.Addr(), Password: secret})
+	_, err := ask(admin, "ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
+	require.NoError(t, err)
+	return s
+}
+
+// A static provider streams credentials that never change.
+type static struct{ subscribed atomic.Int32 }
+
+func (p *static) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	p.subscribed.Add(1)
+	return auth.NewBasicCredentials("locks", secret), func() error { p.subscribed.Add(-1); return nil }, nil
+}
+
+func TestALockWorksOverTheServerOfAClient(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	s := guarded(t, "--unixsocket", socket)
+	front := redistest.NewTLSFront(t, s)
+	streaming := new(static)
+	for name, c := range map[string]struct {
+		opt  redis.Options
+		says []string
+	}{
+		"password":        {redis.Options{Addr: s.Addr(), Password: secret}, []string{" user=default ", " db=0 ", " name= "}},
+		"superfluous":     {redis.Options{Addr: redistest.Real(t).Addr(), Password: secret}, []string{" user=default "}},
+		"user":            {redis.Options{Addr: s.Addr(), Username: "locks", Password: secret}, []string{" user=locks "}},
+		"name, database":  {redis.Options{Addr: s.Addr(), Password: secret, ClientName: "us", DB: 7}, []string{" name=us ", " db=7 "}},
+		"socket":          {redis.Options{Addr: socket, Password: secret}, []string{" user=default ", "addr=" + socket}},
+		"TLS":             {redis.Options{Addr: front.Addr(), TLSConfig: front.TLS(), Username: "locks", Password: secret}, []string{" user=locks "}},
+		"TLS of a dialer": {redis.Options{Addr: front.Addr(), Password: secret, Dialer: redis.NewDialer(&redis.Options{TLSConfig: front.TLS()})}, nil},
+		"provider": {redis.Options{Addr: s.Addr(), Password: "x", CredentialsProvider: func() (string, string) {
+			return "locks", secret
+		}}, []string{" user=locks "}},
+		"provider with a context": {redis.Options{
+			Addr: s.Addr(), CredentialsProvider: func() (string, string) { return "x", "x" },
+			CredentialsProviderContext: func(context.Context) (string, string, error) { return "locks", secret, nil },
+		}, []string{" user=locks "}},
+		"streaming provider": {redis.Options{
+			Addr: s.Addr(), StreamingCredentialsProvider: streaming,
+			CredentialsProviderContext: func(context.Context) (string, string, error) { return "x", "x", nil },
+		}, []string{" user=locks "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := single(t, &c.opt)
+			assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+			lock(t, pool, "k", redimutex.WithQueue(), redimutex.WithFencing())
+			about, err := ask(pool, "CLIENT", "INFO")
+			require.NoError(t, err)
+			for _, words := range c.says {
+				assert.Contains(t, about, words)
+			}
+		})
+	}
+	assert.Zero(t, streaming.subscribed.Load(), "nobody listens to the provider any more")
+}
+
+func TestCredentialsAreAskedForEachConnection(t *testing.T) {
+	s := guarded(t)
+	now := atomic.Pointer[string]{}
+	first, second := secret, secret+"2"
+	now.Store(&first)
+	var asked atomic.Int32
+	pool := single(t, &redis.Options{
+		Addr: s.Addr(), ConnMaxLifetime: time.Nanosecond,
+		CredentialsProvider: func() (string, string) { asked.Add(1); return "locks", *now.Load() },
+	})
+	lock(t, pool, "k")
+	_, err := ask(pool, "ACL", "SETUSER", "locks", "resetpass", ">"+second)
+	require.NoError(t, err)
+	_, err = ask(pool, "PING")
+	require.ErrorContains(t, err, "WRONGPASS")
+	assert.NotContains(t, err.Error(), secret)
+	now.Store(&second)
+	lock(t, pool, "k")
+	assert.GreaterOrEqual(t, asked.Load(), int32(4))
+}
+
+func TestNoErrorShowsAPassword(t *testing.T) {
+	s := guarded(t)
+	front := redistest.NewFront(t, s)
+	unknown := func(words []string) redistest.Fate { // as servers before 6 do, and those that are no Redis
+		return redistest.Fate{Reply: "-ERR unknown command `" + words[0] + "`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
+	}
+	for name, c := range map[string]struct {
+		opt  redis.Options
+		hook func([]string) redistest.Fate
+		want string
+	}{
+		"wrong":                           {redis.Options{Password: "x" + secret}, nil, "WRONGPASS"},
+		"wrong for the user":              {redis.Options{Username: "locks", Password: "x" + secret}, nil, "WRONGPASS"},
+		"neither HELLO nor AUTH":          {redis.Options{Password: secret}, unknown, "unknown command"},
+		"in a database that is not there": {redis.Options{Password: secret, DB: 99}, nil, "out of range"},
+		"with a name that can't be":       {redis.Options{Password: secret, ClientName: "a b"}, nil, "spaces"},
+		"none":                            {redis.Options{}, nil, "NOAUTH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			front.On(c.hook)
+			c.opt.Addr = front.Addr()
+			pool := single(t, &c.opt)
+			_, err := ask(pool, "PING")
+			require.ErrorContains(t, err, c.want)
+			assert.NotContains(t, err.Error(), secret)
+			err = redimutex.New(pool, "k").TryLockContext(t.Context())
+			require.Error(t, err)
+			assert.NotContains(t, err.Error(), secret)
+		})
+	}
+}
+
+// redisc dials some connections by itself, with nobody behind it who cuts errors short.
+func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
+	front := redistest.NewFront(t, redistest.Real(t))
+	front.On(func(words []string) redistest.Fate {
+		return redistest.Fate{Reply: "-ERR unknown command `AUTH`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
+	})
+	cluster := open(t, redis.NewClusterClient(&redis.ClusterOptions{Password: secret})).(*redisc.Cluster)
+	_, err := redigo.Dial("tcp", front.Addr(), cluster.DialOptions...)
+	require.ErrorContains(t, err, "unknown command")
+	assert.NotContains(t, err.Error(), secret)
+}
+
+// A server of before Redis 6 knows AUTH, and no HELLO.
+func TestAServerWithoutHELLOIsLoggedInToAsBefore(t *testing.T) {
+	s := guarded(t)
+	front := redistest.NewFront(t, s)
+	front.On(func(words []string) redistest.Fate {
+		if words[0] == "HELLO" {
+			return redistest.Fate{Reply: "-ERR unknown command `HELLO`, with args beginning with: `2` \r\n"}
+		}
+		return redistest.Fate{}
+	})
+	for _, opt := range []*redis.Options{{Password: secret}, {Username: "locks", Password: secret}} {
+		opt.Addr, opt.ClientName, opt.DB = front.Addr(), "us", 2
+		pool := single(t, opt)
+		lock(t, pool, "k")
+		about, err := ask(pool, "CLIENT", "INFO")
+		require.NoError(t, err)
+		assert.Contains(t, about, " name=us ")
+		assert.Contains(t, about, " db=2 ")
+	}
+}
+
+func TestThePoolIsOfTheSizeOfTheClient(t *testing.T) {
+	pool := single(t, &redis.Options{PoolSize: 7, MaxIdleConns: 3, ConnMaxIdleTime: time.Minute, ConnMaxLifetime: time.Hour})
+	assert.Equal(t, []any{7, true, 3, time.Minute, time.Hour},
+		[]any{pool.MaxActive, pool.Wait, pool.MaxIdle, pool.IdleTimeout, pool.MaxConnLifetime})
+	pool = single(t, &redis.Options{PoolSize: 7, MaxActiveConns: 5, ConnMaxIdleTime: -1})
+	assert.Equal(t, []any{5, 5, time.Duration(0)}, []any{pool.MaxActive, pool.MaxIdle, pool.IdleTimeout})
+	pool = single(t, &redis.Options{})
+	assert.Equal(t, 30*time.Minute, pool.IdleTimeout, "as go-redis has it")
+}
+
+// Commands without a context have the timeouts of the client.
+func TestTheTimeoutsAreThoseOfTheClient(t *testing.T) {
+	s := redistest.Real(t)
+	front := redistest.NewFront(t, s)
+	pool := single(t, &redis.Options{Addr: front.Addr(), ReadTimeout: 50 * time.Millisecond, Protocol: 2})
+	c := pool.Get()
+	defer c.Close()
+	front.Hang(redistest.AtCommand)
+	_, err := c.Do("PING")
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	assert.True(t, timeout.Timeout())
+	front.Lift()
+	assert.Error(t, c.Err())
+}

@@ -1,0 +1,38 @@
+package valkeygo_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/pools/valkeygo"
+)
+
+func Example() {
+	addr, stop := startRedis()
+	defer stop()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	option := valkey.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, ClientName: "billing"}
+	pool, err := valkeygo.Pool(ctx, option)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+
+	mu := redimutex.New(pool, "invoices")
+	err = mu.Do(ctx, func(ctx context.Context) error {
+		fmt.Println("no other process is here now")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// no other process is here now
+	// <nil>
+}

@@ -1,0 +1,226 @@
+package valkeygo_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/valkeygo"
+)
+
+func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
+	s := redistest.Real(t)
+	addUser(s)
+	front := redistest.NewTLSFront(t, s)
+	plain := []string{s.Addr()}
+	var asked atomic.Int32
+	for name, c := range map[string]struct {
+		option valkey.ClientOption
+		says   []string
+	}{
+		"superfluous password": {valkey.ClientOption{InitAddress: plain, Password: "x"}, []string{" user=default ", " db=0 "}},
+		"user":                 {valkey.ClientOption{InitAddress: plain, Username: "locks", Password: secret}, []string{" user=locks "}},
+		"name, database": {
+			valkey.ClientOption{InitAddress: plain, ForceSingleClient: true, ClientName: "us", SelectDB: 7, ClientNoEvict: true},
+			[]string{" name=us ", " db=7 ", " flags=e "},
+		},
+		"TLS": {valkey.ClientOption{InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), Username: "locks", Password: secret}, []string{" user=locks "}},
+		"replicas": {valkey.ClientOption{
+			InitAddress: append(plain, "127.0.0.1:1"), Standalone: valkey.StandaloneOption{ReplicaAddress: []string{"127.0.0.1:2"}},
+		}, nil},
+		"function": {valkey.ClientOption{InitAddress: []string{"a"}, DialFn: func(_ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.Dial("tcp", s.Addr())
+		}}, nil},
+		"function with a context, and TLS": {valkey.ClientOption{
+			InitAddress: []string{"a"}, TLSConfig: front.TLS(),
+			DialCtxFn: func(ctx context.Context, _ string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+				return (&tls.Dialer{NetDialer: d, Config: c}).DialContext(ctx, "tcp", front.Addr())
+			},
+		}, nil},
+		"credentials": {valkey.ClientOption{
+			InitAddress: plain, Password: "x",
+			AuthCredentialsFn: func(about valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
+				asked.Add(1)
+				if about.Address.String() != s.Addr() {
+					return valkey.AuthCredentials{}, errors.New("not the address of the server")
+				}
+				return valkey.AuthCredentials{Username: "locks", Password: secret}, nil
+			},
+		}, []string{" user=locks "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := open(t, c.option)
+			assert.True(t, punctual.Pool(pool.(*redigo.Pool)), "locks run on the caller's goroutine")
+			lock(t, pool, "k", redimutex.WithFencing())
+			about, err := ask(pool, "CLIENT", "INFO")
+			require.NoError(t, err)
+			for _, words := range c.says {
+				assert.Contains(t, about, words)
+			}
+		})
+	}
+	assert.Positive(t, asked.Load())
+}
+
+func TestNoErrorShowsAPassword(t *testing.T) {
+	s := redistest.Real(t, "--requirepass", secret)
+	addr := []string{s.Addr()}
+	for name, c := range map[string]struct {
+		option valkey.ClientOption
+		want   string
+	}{
+		"wrong":                 {valkey.ClientOption{InitAddress: addr, Password: "x" + secret}, "WRONGPASS"},
+		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "nobody", Password: secret}, "WRONGPASS"},
+		"none":                  {valkey.ClientOption{InitAddress: addr}, "NOAUTH"},
+		"no such database":      {valkey.ClientOption{InitAddress: addr, Password: secret, SelectDB: 99}, "out of range"},
+		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: secret}}, "unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := valkeygo.Pool(t.Context(), c.option)
+			if c.option.Sentinel.MasterSet == "" {
+				require.ErrorContains(t, err, c.want, "Pool has to ask")
+				assert.NotContains(t, err.Error(), secret)
+				c.option.ForceSingleClient = true
+			}
+			err = redimutex.New(open(t, c.option), "k").TryLockContext(t.Context())
+			require.ErrorContains(t, err, c.want)
+			assert.NotContains(t, err.Error(), secret)
+		})
+	}
+}
+
+func TestEveryPhaseEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for phase, at := range map[string]redistest.Phase{
+		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
+		"SELECT": redistest.AtSelect, "command": redistest.AtCommand,
+	} {
+		t.Run(phase, func(t *testing.T) {
+			front := redistest.NewTLSFront(t, s)
+			option := valkey.ClientOption{
+				InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), SelectDB: 1,
+				ForceSingleClient: true, Dialer: net.Dialer{Timeout: time.Hour},
+			}
+			pool := open(t, option).(*redigo.Pool)
+			ping := func(d time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				defer cancel()
+				c, err := pool.GetContext(ctx)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				_, err = redigo.DoContext(c, ctx, "PING")
+				return err
+			}
+			front.Hang(at)
+			for range 20 { // more than may be left behind
+				require.ErrorIs(t, ping(20*time.Millisecond), context.DeadlineExceeded)
+			}
+			option.ForceSingleClient = false
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err := valkeygo.Pool(ctx, option)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			front.Lift()
+			require.NoError(t, ping(time.Minute))
+		})
+	}
+}
+
+func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	for _, n := range c.Nodes {
+		addUser(n)
+	}
+	for _, addrs := range [][]string{c.Addrs()[:1], c.Addrs()} {
+		pool := open(t, valkey.ClientOption{InitAddress: addrs, Username: "locks", Password: secret, ClientName: "us"})
+		require.IsType(t, (*redisc.Cluster)(nil), pool)
+		for _, key := range []string{"a", "b", "c", "d"} {
+			lock(t, pool, key, redimutex.WithFencing())
+		}
+		waitInLine(t, pool, c)
+		about, err := ask(pool, "CLIENT", "INFO")
+		require.NoError(t, err)
+		assert.Contains(t, about, " name=us ")
+		assert.Contains(t, about, " user=locks ")
+	}
+}
+
+func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	g := redistest.StartSentinel(t)
+	for _, s := range append(g.Servers, g.Sentinels...) {
+		addUser(s)
+	}
+	pool := open(t, valkey.ClientOption{
+		InitAddress: g.Addrs(), Username: "locks", Password: secret,
+		Sentinel: valkey.SentinelOption{MasterSet: g.Name, Username: "locks", Password: secret},
+	}).(*redigo.Pool)
+	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+	lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
+	g.Sentinels[0].Pause() // one that hangs costs no time
+	g.Sentinels[1].Do("SENTINEL", "FAILOVER", g.Name)
+	primary := func() *redistest.Server {
+		at, _ := redigo.Strings(g.Sentinels[1].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name), nil)
+		for _, s := range g.Servers {
+			if len(at) == 2 && s.Addr() == net.JoinHostPort(at[0], at[1]) {
+				return s
+			}
+		}
+		return nil
+	}
+	redistest.Wait(t, "another primary", func() bool { p := primary(); return p != nil && p != g.Servers[0] })
+	late, began := redistest.MeasureLateness(), time.Now()
+	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
+		_, err := ask(pool, "SET", "probe", "1")
+		return err == nil && primary().Get("probe") == "1"
+	})
+	assert.Less(t, time.Since(began), 5*time.Second+late.Stop(), "Sentinel takes 8 s to demote the old one")
+	lock(t, pool, "after")
+
+	_, err := ask(open(t, valkey.ClientOption{InitAddress: g.Addrs()[1:], Sentinel: valkey.SentinelOption{MasterSet: "other"}}), "PING")
+	require.ErrorContains(t, err, "it knows no primary")
+}
+
+// waitInLine has somebody wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
+func waitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
+	t.Helper()
+	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})
+	defer first.Close()
+	defer second.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder := first.Mutex("line", redimutex.WithQueue())
+	require.NoError(t, holder.LockContext(ctx, 0))
+	waiter, done := second.Mutex("line", redimutex.WithQueue()), make(chan error)
+	go func() { done <- waiter.LockContext(ctx, 0) }()
+	redistest.Wait(t, "the subscription", func() bool {
+		for _, n := range cluster.Nodes {
+			list, _ := redigo.String(n.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+			if strings.Contains(list, " user=locks ") {
+				return true
+			}
+		}
+		return false
+	})
+	require.NoError(t, holder.UnlockContext(ctx))
+	require.NoError(t, <-done)
+	require.NoError(t, waiter.UnlockContext(ctx))
+}
