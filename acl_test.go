@@ -16,12 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // A permission is one of the sets of docs/security.md, and how to use all that it is for.
 type permission struct {
 	title string   // how the comment above the line begins
+	needs []string // titles of the sets that this one adds to, beside the first
 	words []string // what the line gives: keys, channels and commands
 	use   func(t *testing.T, s *redistest.Server, pool *redis.Pool) error
 }
@@ -34,6 +36,7 @@ func granted(t *testing.T) []permission {
 		{title: "WithQueue", use: useQueue},
 		{title: "WithReplicas", use: useReplicas},
 		{title: "WithRestartGuard", use: useGuard},
+		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
 	}
 	text := between(t, read(t, "docs/security.md"), "<!-- permissions begin -->\n```\n", "```\n")
 	found := 0
@@ -98,6 +101,11 @@ func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 		words := slices.Clone(set.words)
 		if set.title != sets[0].title {
 			words = slices.Concat(base, words)
+		}
+		for _, other := range sets {
+			if slices.Contains(set.needs, other.title) {
+				words = slices.Concat(words, other.words)
+			}
 		}
 		t.Run(set.title, func(t *testing.T) {
 			require.NoError(t, set.use(t, s, allow(t, s, words)))
@@ -203,6 +211,23 @@ func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
 }
 
+// useElection leads and looks who does.
+func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	e := election.New(newClient(t, []redimutex.Pool{pool}), "lock:lead", "a", redimutex.WithTTL(aclTTL))
+	seen := errors.New("seen")
+	err := e.Run(t.Context(), func(ctx context.Context) error {
+		l, err := e.Leader(ctx)
+		if err == nil && l.Term == election.Term(ctx) {
+			return seen
+		}
+		return fmt.Errorf("%v leads: %w", l, err)
+	})
+	if errors.Is(err, seen) {
+		return nil
+	}
+	return err
+}
+
 // useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is
 // deleted; so the first finds the lock free, and hands it to the second.
 func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
@@ -248,7 +273,7 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
-	for _, pattern := range []string{"*_test.go", "cmd/redimutex/*_test.go", "cmd/redimutex/internal/*/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "cmd/redimutex/*_test.go", "cmd/redimutex/internal/*/*_test.go", "election/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range files {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -202,6 +203,7 @@ func TestObserveEndsWithItsLoopAndItsCtx(t *testing.T) {
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	turns := 0
 	for range e.Observe(ctx) {
 		turns++
@@ -222,4 +224,15 @@ func TestALeaderTellsItsTermAgainToServersThatHaveLostIt(t *testing.T) {
 	redistest.Wait(t, "the leader is known again", func() bool { return leader(t, a.Election).Owner == "a" })
 	assert.Len(t, a.led(), 1)
 	assert.Less(t, s.Do("PTTL", "redimutex:term:{"+key+"}"), int64(3001), "it expires")
+}
+
+func TestAnObserverOnlyReads(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	a := join(t, one(s), key+"er")
+	want := a.leads(t, 1).number
+	s.Do("ACL", "SETUSER", "observer", "reset", "on", "nopass", "%R~"+key, "%R~redimutex:term:{"+key+"}", "+get")
+	pool := s.Pool(redis.DialUsername("observer"), redis.DialPassword("any"))
+	got := leader(t, election.New(newClient(t, []redimutex.Pool{pool}), key, ""))
+	assert.Equal(t, want, got.Term)
 }
