@@ -54,6 +54,7 @@ func TestSlotsAreThoseOfARealCluster(t *testing.T) {
 			require.EqualValues(t, want, server.Slot(k), "%q", k)
 		}
 		require.Equal(t, server.Slot(key), server.Slot(server.FenceKey(key)), "%q", key)
+		require.Equal(t, server.Slot(key), server.Slot(server.TermKey(key)), "%q", key)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestSiblingsReadAsOneWouldGuess(t *testing.T) {
 func TestNoLockMayHaveTheNameOfASibling(t *testing.T) {
 	for range 1000 {
 		key := randomKey()
-		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key)} {
+		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key), server.TermKey(key)} {
 			assert.True(t, server.Reserved(sibling), "%q", sibling)
 		}
 		assert.False(t, server.Reserved(key))
