@@ -18,14 +18,14 @@
 //   - Whoever has lost the lead stands again, as soon as f has returned.
 //   - Candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and who
 //     resigns goes to the end of the line.
-//   - A leader that crashes, hangs or is cut off is replaced within a TTL, and observers know of a change
+//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of a change
 //     within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout and 75 ms; so let
 //     the candidates of one process share a Client, which has one place in line.
 //
 // # What it does not
 //
-// It can't stop a leader. A process that was paused for longer than its lease finds its ctx ended when it wakes and looks,
-// [Election.IsLeader] says no, and yet what it was just about to write is written. So is what f writes
+// It can't stop a leader. A process that was paused for longer than its lease finds its ctx ended when it wakes and
+// looks, [Election.IsLeader] says no, and yet what it was just about to write is written. So is what f writes
 // when it does not heed its ctx. Only the resource can refuse that, by the term: see [Term], and
 // docs/fencing.md.
 //
@@ -33,5 +33,6 @@
 //
 // The lead is the lock under the key of the election, with fencing and a queue, so the command line shows it:
 // redimutex show KEY. The leader also tells its term in a key next to it, which observers compare with the
-// lock. The permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a TTL.
+// lock. The permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a
+// TTL.
 package election

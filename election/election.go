@@ -28,8 +28,8 @@ type Election struct {
 
 // New returns an Election over key, which is the key of the lock as well. name is what [Leader.Owner]
 // tells of this candidate; an observer needs none. The options are those of the lock, above all
-// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are always
-// on. All candidates of one process can share a Client, or have their own.
+// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are
+// always on. All candidates of one process can share a Client, or have their own.
 //
 // WithLeaseReuse contradicts an election, because a leader that resigns would keep the lock. New panics if
 // client is nil, and for the reasons of [redimutex.Client.Mutex].

@@ -49,8 +49,8 @@ func (l *lead) Value(key any) any {
 }
 
 // Term returns the term of the lead that ctx belongs to: that of f in [Election.Run], or one derived from
-// it. It is the fence of the lease, higher in each term than in all before. A resource that remembers the highest term it
-// has seen, and refuses writes with a lower one, takes nothing from a leader of the past; nothing else can
+// it. It is the fence of the lease, higher in each term than in all before. A resource that remembers the highest
+// term it has seen, and refuses writes with a lower one, takes nothing from a leader of the past; nothing else can
 // make sure of that. It returns 0 for any other ctx.
 func Term(ctx context.Context) int64 {
 	if l, ok := ctx.Value(leadKey{}).(*lead); ok {

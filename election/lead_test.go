@@ -104,7 +104,9 @@ func TestRunEndsWithTheCauseOfItsCtx(t *testing.T) {
 	<-a.over
 	require.ErrorIs(t, a.err, context.Canceled, "leading: what f returned")
 	require.ErrorIs(t, a.led()[0].cause, bye)
-	redistest.Wait(t, "the lead is given back, also by b, which may have been handed it", func() bool { return s.Get(key) == "" })
+	redistest.Wait(t, "the lead is given back, also by b, which may have been handed it", func() bool {
+		return s.Get(key) == ""
+	})
 }
 
 func TestIsLeaderAsksNoServer(t *testing.T) {

@@ -57,7 +57,8 @@ func join(t testing.TB, pools []redimutex.Pool, name string, opts ...redimutex.O
 	t.Helper()
 	c := &candidate{name: name, leave: make(chan error), over: make(chan struct{})}
 	var leases sync.Map
-	c.client = newClient(t, pools, redimutex.WithNodeTimeout(250*time.Millisecond)) // a crowded machine is not a broken server
+	// A crowded machine is not a broken server.
+	c.client = newClient(t, pools, redimutex.WithNodeTimeout(250*time.Millisecond))
 	c.client.Observe(&redimutex.Trace{Acquired: func(e redimutex.Event) { leases.Store(e.Fence, e.Lease) }})
 	c.Election = election.New(c.client, key, name, opts...)
 	ctx, stop := context.WithCancelCause(context.Background())

@@ -66,7 +66,8 @@ func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 		c := newClient(t, []redimutex.Pool{pool})
 		var lease *redimutex.Lease
 		c.Observe(&redimutex.Trace{Acquired: func(e redimutex.Event) { lease = e.Lease }})
-		e := election.New(c, key, "", redimutex.WithTTL(400*time.Millisecond), redimutex.WithNodeTimeout(150*time.Millisecond), redimutex.WithoutRenewal())
+		e := election.New(c, key, "", redimutex.WithTTL(400*time.Millisecond),
+			redimutex.WithNodeTimeout(150*time.Millisecond), redimutex.WithoutRenewal())
 		running.Go(func() {
 			_ = e.Run(ctx, func(ctx context.Context) error {
 				mu.Lock()
@@ -100,8 +101,8 @@ func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 	assert.GreaterOrEqual(t, len(terms), enough)
 }
 
-// etcd#19597: the session of a candidate in line dies, and it waits on, though its place is gone: it never leads, or it
-// believes that it does when those in front of it have gone.
+// etcd#19597: the session of a candidate in line dies, and it waits on, though its place is gone: it never leads, or
+// it believes that it does when those in front of it have gone.
 func TestACandidateWhosePlaceInLineIsLostTakesAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

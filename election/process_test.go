@@ -73,7 +73,8 @@ func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))
 	waiting(t, s, 1)
 
-	over, late := redistest.Overrun(processTTL, func() {
+	// Who waits looks when the lease is over, and a poll interval later.
+	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 		b.leads(t, 1)
 	})

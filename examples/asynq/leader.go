@@ -11,7 +11,9 @@ import (
 
 // Schedule runs a Scheduler while e leads, until ctx ends. register gives it its tasks. While no machine
 // leads, for up to a TTL after the leader has crashed, nothing is enqueued.
-func Schedule(ctx context.Context, e *election.Election, redis asynq.RedisConnOpt, register func(*asynq.Scheduler) error) error {
+func Schedule(ctx context.Context, e *election.Election, redis asynq.RedisConnOpt,
+	register func(*asynq.Scheduler) error,
+) error {
 	return e.Run(ctx, func(ctx context.Context) error {
 		s := asynq.NewScheduler(redis, nil)
 		if err := register(s); err != nil {

@@ -20,8 +20,8 @@ var _ gocron.Elector = (*Elector)(nil)
 // NewElector returns an Elector that asks e, whose Run is the caller's to call.
 func NewElector(e *election.Election) *Elector { return &Elector{e} }
 
-// IsLeader returns nil on the machine that leads, and else [ErrNotLeader]. It asks no server: the lease says it, by the
-// clock.
+// IsLeader returns nil on the machine that leads, and else [ErrNotLeader]. It asks no server: the lease says it, by
+// the clock.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.election.IsLeader() {
 		return nil

@@ -41,7 +41,8 @@ func ExampleNewLocker() {
 		locker := gocron.NewLocker(client, "billing:", 30*time.Second)
 		s, _ := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))
 		defer s.Shutdown()
-		_, _ = s.NewJob(scheduler.OneTimeJob(at), scheduler.NewTask(func() { ran <- machine }), scheduler.WithName("invoices"))
+		_, _ = s.NewJob(scheduler.OneTimeJob(at), scheduler.NewTask(func() { ran <- machine }),
+			scheduler.WithName("invoices"))
 		s.Start()
 	}
 	<-ran

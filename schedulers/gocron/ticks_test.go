@@ -82,7 +82,8 @@ func (p punctual) Lock(ctx context.Context, name string) (scheduler.Lock, error)
 // tickOf returns the tick that a machine means whose clock shows now.
 func tickOf(now time.Time) time.Time { return now.Round(tick) }
 
-// machine is one of several with the same jobs: each twice, with our Locker, and with the naive one, whose jobs take no time.
+// machine is one of several with the same jobs: each twice, with our Locker, and with the naive one, whose jobs take
+// no time.
 func machine(what string) int {
 	addr, offset, _ := strings.Cut(what, " ")
 	by, _ := time.ParseDuration(offset)
@@ -96,6 +97,7 @@ func machine(what string) int {
 			panic(err)
 		}
 	}
+	each := fmt.Sprintf("*/%d * * * * *", int(tick.Seconds()))
 	for kind, locker := range map[string]scheduler.Locker{
 		"ours":  gocron.NewLocker(client, "ours:", minHold, redimutex.WithNodeTimeout(2*tired)),
 		"naive": naive{client},
@@ -107,7 +109,7 @@ func machine(what string) int {
 		}
 		for n := range jobs {
 			name := strconv.Itoa(n)
-			_, err := s.NewJob(scheduler.CronJob(fmt.Sprintf("*/%d * * * * *", int(tick.Seconds())), true), scheduler.NewTask(func() {
+			_, err := s.NewJob(scheduler.CronJob(each, true), scheduler.NewTask(func() {
 				note("ran "+kind, name, tickOf(clock.Now()))
 				if kind == "ours" && n%2 == 0 {
 					time.Sleep(work) // the others are done before the next machine comes
@@ -153,8 +155,8 @@ func count(s *redistest.Server, kind string, at time.Time) (all [jobs]int) {
 	return all
 }
 
-// Three machines whose clocks are 500 ms apart have 40 jobs, due at each third second. One is killed in the middle of all
-// its jobs. It takes about 20 s, because clocks that are that much apart need ticks of some seconds.
+// Three machines whose clocks are 500 ms apart have 40 jobs, due at each third second. One is killed in the middle
+// of all its jobs. It takes about 20 s, because clocks that are that much apart need ticks of some seconds.
 func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 	s := redistest.Real(t)
 	var all []*exec.Cmd
@@ -195,7 +197,7 @@ func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 		}
 		require.Less(t, time.Since(first), 2*time.Minute, "too few ticks to which all machines came in time")
 	}
-	t.Logf("%d ticks ran once, %d twice, %d never; %d not judged; with a lock that is given back at the end %d ran twice or more",
+	t.Logf("%d ticks ran once, %d twice, %d never; %d not judged; with a lock given back at the end %d ran twice or more",
 		once, twice, never, late, naiveTwice)
 	assert.Zero(t, twice)
 	assert.Zero(t, never)

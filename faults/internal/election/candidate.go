@@ -114,8 +114,8 @@ func candidate(j job, name string) (*lead.Election, error) {
 	return lead.New(client, key, name), nil
 }
 
-// govern says again and again that this candidate leads, as long as it does. A time is taken before the look: who leads
-// at the look did so then.
+// govern says again and again that this candidate leads, as long as it does. A time is taken before the look: who
+// leads at the look did so then.
 func govern(ctx context.Context, e *lead.Election, name string, say func(message)) {
 	m := message{Who: name, Term: lead.Term(ctx), Begun: true}
 	for {

@@ -62,15 +62,15 @@ func (j *judge) leader() (who string, begun int, at int64) {
 	return j.last, j.begun, j.at
 }
 
-// verdict returns how many terms there were, and what was wrong with them. Two leaders were valid at once if one led, by
-// its own word, after the next one did.
+// verdict returns how many terms there were, and what was wrong with them. Two leaders were valid at once if one
+// led, by its own word, after the next one did.
 func (j *judge) verdict() (terms int, wrong []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	wrong = slices.Clone(j.wrong)
 	for number, who := range j.told {
 		if t := j.terms[number]; t != nil && t.who != who {
-			wrong = append(wrong, fmt.Sprintf("an observer was told that %s leads in term %d, and it is %s", who, number, t.who))
+			wrong = append(wrong, fmt.Sprintf("an observer was told that %s leads in term %d, not %s", who, number, t.who))
 		}
 	}
 	var all []*term
@@ -83,7 +83,8 @@ func (j *judge) verdict() (terms int, wrong []string) {
 	latest := &term{}
 	for _, t := range all {
 		if latest.to > t.from {
-			wrong = append(wrong, fmt.Sprintf("%s and %s led at the same time, for %d µs", latest.who, t.who, (latest.to-t.from)/1000))
+			wrong = append(wrong, fmt.Sprintf("%s and %s led at the same time, for %d µs",
+				latest.who, t.who, (latest.to-t.from)/1000))
 		}
 		if t.to > latest.to {
 			latest = t

@@ -2,16 +2,10 @@
 package election
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,10 +45,10 @@ func run(ctx context.Context, s evidence.Setup) (r evidence.Result, _ error) {
 		})
 	}
 	playing.Wait()
-	r.Notes = []string{"Row 26: a leader says each 3 ms that it leads, with a time taken before it looked, on a clock that all processes share; " +
-		"two that led at the same time by their own words are wrong, however short that was. What a strike counts for is that a " +
-		"leader with a new term comes after it. The two other candidates of a paused process stand in line and hang too, which may delay that by " +
-		"a hand-off each: a node timeout, here 300 ms, and 75 ms."}
+	r.Notes = []string{"Row 26: a leader says each 3 ms that it leads, with a time taken before it looked, on a clock that " +
+		"all processes share; two that led at the same time by their own words are wrong, however short that was. A strike " +
+		"has held when a leader with a new term comes after it. The two other candidates of a paused process stand in line " +
+		"and hang too, which may delay that by a hand-off each: a node timeout, here 300 ms, and 75 ms."}
 	return r, errors.Join(errs...)
 }
 
@@ -160,7 +154,8 @@ func play(ctx context.Context, t testing.TB, s evidence.Setup, servers int) evid
 		words = append(words, fmt.Sprintf("%d wrong, such as: %s", len(wrong), wrong[0]))
 	}
 	for _, k := range strikes {
-		words = append(words, fmt.Sprintf("a new leader after %v at most (%s)", longest[k.name].Round(time.Millisecond), k.name))
+		words = append(words, fmt.Sprintf("a new leader after %v at most (%s)",
+			longest[k.name].Round(time.Millisecond), k.name))
 	}
 	f.Worst = strings.Join(words, "; ") + fmt.Sprintf("; the TTL is %v", ttl)
 	return f
@@ -208,103 +203,4 @@ func (x *scene) observe() {
 		watching.Wait()
 		client.Close()
 	})
-}
-
-// A process is one with candidates.
-type process struct {
-	name    string
-	cmd     *exec.Cmd
-	orders  io.WriteCloser
-	proxies []*redistest.Proxy
-	dead    bool
-	heard   chan struct{} // closed when it has ended, and all that it said was heard
-}
-
-func (x *scene) hire() *process {
-	x.t.Helper()
-	x.hired++
-	p := &process{name: "process " + strconv.Itoa(x.hired) + " candidate ", heard: make(chan struct{})}
-	j := job{Name: p.name}
-	for _, s := range x.servers {
-		proxy := s.Proxy()
-		p.proxies = append(p.proxies, proxy)
-		j.Addrs = append(j.Addrs, proxy.Addr())
-	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	p.cmd = exec.Command(self, argument, string(text))
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // one that is stopped can't end itself
-	in, inErr := p.cmd.StdinPipe()
-	out, outErr := p.cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, p.cmd.Start()); err != nil {
-		x.t.Fatal(err)
-	}
-	p.orders = in
-	go func() {
-		defer close(p.heard)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var m message
-			if json.Unmarshal(lines.Bytes(), &m) == nil { // else it was killed in the middle of a word
-				x.judge.hear(m)
-			}
-		}
-		p.cmd.Wait() //nolint:errcheck // it was killed
-	}()
-	x.t.Cleanup(p.kill)
-	return p
-}
-
-// process returns the one that is alive whose candidate that is, or nil.
-func (x *scene) process(who string) *process {
-	for _, p := range x.all {
-		if !p.dead && strings.HasPrefix(who, p.name) {
-			return p
-		}
-	}
-	return nil
-}
-
-func (x *scene) others(but *process) (others []*process) {
-	for _, p := range x.all {
-		if p != but {
-			others = append(others, p)
-		}
-	}
-	return others
-}
-
-// replace starts a process in the place of each that is dead.
-func (x *scene) replace() {
-	for i, p := range x.all {
-		if p.dead {
-			x.all[i] = x.hire()
-		}
-	}
-}
-
-// kill is kill -9, and returns when all that the process has said was heard.
-func (p *process) kill() {
-	if !p.dead {
-		p.dead = true
-		p.signal(syscall.SIGKILL)
-		<-p.heard
-	}
-}
-
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
-func (p *process) cut(off bool) {
-	for _, proxy := range p.proxies {
-		if off {
-			proxy.Cut()
-		} else {
-			proxy.Mend()
-		}
-	}
 }

@@ -21,7 +21,8 @@ func TestTheRowHolds(t *testing.T) {
 	if !redistest.Installed() {
 		t.Skip("needs a real redis-server: processes share it")
 	}
-	r, err := Rows()[0].Run(context.WithoutCancel(t.Context()), evidence.Setup{Seed: 1, Time: time.Second, Dir: t.TempDir()})
+	setup := evidence.Setup{Seed: 1, Time: time.Second, Dir: t.TempDir()}
+	r, err := Rows()[0].Run(context.WithoutCancel(t.Context()), setup)
 	require.NoError(t, err)
 	for _, f := range r.Figures {
 		t.Log(f)
@@ -37,8 +38,8 @@ func TestTheJudgeSeesWhatMustNotBe(t *testing.T) {
 		wrong string
 	}{
 		"one after the other":      {[]message{begin("a", 1, 10), {Who: "a", Term: 1, Valid: 20}, begin("b", 2, 21)}, ""},
-		"two at once":              {[]message{begin("a", 1, 10), begin("b", 2, 21), {Who: "a", Term: 1, Valid: 30}}, "a and b led at the same time"},
-		"one within another":       {[]message{begin("a", 1, 10), {Who: "a", Term: 1, Valid: 90}, begin("b", 2, 20), begin("c", 3, 80)}, "a and b led"},
+		"two at once":              {[]message{begin("a", 1, 10), begin("b", 2, 21), {Who: "a", Term: 1, Valid: 30}}, "a and b led"},
+		"one within another":       {[]message{begin("a", 1, 10), {Who: "a", Term: 1, Valid: 90}, begin("b", 2, 20)}, "a and b led"},
 		"a term twice":             {[]message{begin("a", 1, 10), begin("b", 1, 20)}, "term 1 is there twice"},
 		"a word in another term":   {[]message{begin("a", 1, 10), {Who: "b", Term: 1, Valid: 20}}, "b speaks in term 1"},
 		"lost before it has begun": {[]message{begin("a", 1, 0), begin("b", 2, 20)}, ""},
