@@ -2,6 +2,7 @@ package redimutex
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // safe for concurrent use. It starts goroutines only while there is something for them to do.
 type Client struct {
 	config    *config
+	pools     []Pool
 	engine    *lock.Engine
 	shared    bool // a pool is multiplexed
 	observers observers
@@ -29,7 +31,7 @@ type Client struct {
 // It panics if there are no pools, if one is nil, or if an option makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
-	c := &Client{config: &defaultConfig}
+	c := &Client{config: &defaultConfig, pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		must(!isNil(p), "pool %d is nil", i)
@@ -51,6 +53,9 @@ func isNil(p Pool) bool {
 	v := reflect.ValueOf(p)
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
+
+// Pools returns the pools that the Client was made with, for code that uses the same servers.
+func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 
 // Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one
 // Client with the same key are different objects that exclude each other; their goroutines share

@@ -113,7 +113,7 @@ func TestPageOfArchitectureShowsTheImportsThatThereAre(t *testing.T) {
 	}
 	folders, err := filepath.Glob("internal/*")
 	require.NoError(t, err)
-	for _, folder := range append(folders, ".", "cacheaside", "debughttp") {
+	for _, folder := range append(folders, ".", "cacheaside", "debughttp", "election") {
 		name := strings.Replace(filepath.Base(folder), ".", "root", 1)
 		if name == "redistest" || name == "locktest" || name == "machine" { // for tests and for the benchmarks
 			continue

@@ -74,6 +74,15 @@ func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	assert.Same(t, c, b.Client())
 }
 
+func TestPoolsOfAClientAreThoseItWasMadeWith(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pools := []redimutex.Pool{s.Pool(), s.Pool(), s.Pool()}
+	c := newClient(t, pools)
+	c.Pools()[0] = nil // changes nothing
+	assert.Equal(t, pools, c.Pools())
+}
+
 func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

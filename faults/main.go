@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redimutex/redimutex/faults/internal/election"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/failover"
 	"github.com/redimutex/redimutex/faults/internal/holds"
@@ -27,7 +28,7 @@ import (
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows()))
+	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows(), election.Rows()))
 }
 
 // The exit statuses.
@@ -41,6 +42,7 @@ func main() {
 	// These do not return in a process that one of their rows has started.
 	holds.Main()
 	sim.Main()
+	election.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(command(ctx, os.Args[1:], rows(), os.Stdout, os.Stderr))

@@ -5,10 +5,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
 
@@ -47,58 +47,44 @@ func campaign(j job, boss *crew.Boss[resign]) error {
 		return err
 	}
 	defer pool.Close()
-	mutex := redimutex.New(pool, j.Key, redimutex.WithFencing(), redimutex.WithOwner(j.Name),
-		redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
+	defer client.Close()
+	e := election.New(client, j.Key, j.Name)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	resignations := make(chan resign)
 	go func() {
 		defer cancel() // the boss has gone
-		for o := range boss.Orders {
-			select {
-			case resignations <- o:
-			case <-time.After(ttl): // does not lead, and so can't resign
-			}
+		for range boss.Orders {
+			e.Resign()
 		}
 	}()
-	for {
-		if err := mutex.LockContext(ctx, 0); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("can't be a candidate: %w", err)
-		}
-		lease := mutex.Lease()
-		boss.Tell(event{What: elected, Fence: lease.Fence()})
-		lead(lease.Context(ctx), lease, boss, resignations)
-		err := mutex.UnlockContext(ctx)
-		if errors.Is(err, redimutex.ErrLost) {
-			boss.Tell(event{What: lost, Fence: lease.Fence(), Why: err.Error()})
-		} else {
-			boss.Tell(event{What: resigned, Fence: lease.Fence()})
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(ttl): // give others a chance
-		}
+	err = e.Run(ctx, func(ctx context.Context) error {
+		lead(ctx, boss)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
+	return err
 }
 
-// lead writes until ctx ends, which it does when the lease is lost, or until it has to resign.
-func lead(ctx context.Context, lease *redimutex.Lease, boss *crew.Boss[resign], resignations <-chan resign) {
-	ticker := time.NewTicker(pace)
-	defer ticker.Stop()
+// lead writes until ctx ends: the lease is lost, or the candidate has to resign.
+func lead(ctx context.Context, boss *crew.Boss[resign]) {
+	term := election.Term(ctx)
+	boss.Tell(event{What: elected, Fence: term})
 	for {
-		select {
-		case <-ticker.C:
-			// After a pause both this and the end of ctx may be due. The write is then on its way before
-			// anybody has looked, and the ledger has to refuse it.
-			boss.Tell(event{What: write, Fence: lease.Fence()})
-		case <-resignations:
-			return
-		case <-ctx.Done():
-			return
+		time.Sleep(pace)
+		// After a pause the lease may be over by now. This write is on its way before anybody has looked, and
+		// the ledger has to refuse it.
+		boss.Tell(event{What: write, Fence: term})
+		if ctx.Err() == nil {
+			continue
 		}
+		if cause := context.Cause(ctx); errors.Is(cause, redimutex.ErrLost) {
+			boss.Tell(event{What: lost, Fence: term, Why: cause.Error()})
+		} else {
+			boss.Tell(event{What: resigned, Fence: term})
+		}
+		return
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command leader is a leader election with a lock that is held for long: three processes want to
+// Command leader is a leader election: three processes want to
 // lead, one does, and it writes to a ledger as long as its lease lasts. The first leader is killed, the
 // second resigns, the third is paused for longer than its lease and wakes up when another leads.
 //
@@ -46,14 +46,14 @@ func main() {
 }
 
 // run has all terms take place, and prints them.
-func run(ctx context.Context, out io.Writer) (*election, error) {
+func run(ctx context.Context, out io.Writer) (*contest, error) {
 	server, err := backend.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer server.Close()
 	fmt.Fprintf(out, "3 processes want to lead, with a lease of %v and %s.\n\n", ttl, server.Name)
-	e, err := newElection(ctx, server.URL)
+	e, err := newContest(ctx, server.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,9 @@ func FenceKey(key string) string { return sibling("fence", key) }
 // QueueKey is the name of the queue of key.
 func QueueKey(key string) string { return sibling("queue", key) }
 
+// TermKey is the name of the key where the leader of an election over key tells its term.
+func TermKey(key string) string { return sibling("term", key) }
+
 // sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
 // that one script may touch both. Different keys have different siblings, because what follows
 // the second colon is an opening brace, a colon or a dot, depending on how it was made.

@@ -56,6 +56,7 @@ func TestSlotsAreThoseOfARealCluster(t *testing.T) {
 			require.EqualValues(t, want, server.Slot(k), "%q", k)
 		}
 		require.Equal(t, server.Slot(key), server.Slot(server.FenceKey(key)), "%q", key)
+		require.Equal(t, server.Slot(key), server.Slot(server.TermKey(key)), "%q", key)
 	}
 }
 
@@ -70,7 +71,7 @@ func TestNoLockMayHaveTheNameOfASibling(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
 		key := randomKey()
-		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key)} {
+		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key), server.TermKey(key)} {
 			assert.True(t, server.Reserved(sibling), "%q", sibling)
 		}
 		assert.False(t, server.Reserved(key))

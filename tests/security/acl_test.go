@@ -15,12 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // A permission is one of the sets of docs/security.md, and how to use all that it is for.
 type permission struct {
 	title string   // how the comment above the line begins
+	needs []string // titles of the sets that this one adds to, beside the first
 	words []string // what the line gives: keys, channels and commands
 	use   func(t *testing.T, s *redistest.Server, pool *redis.Pool) error
 }
@@ -33,6 +35,7 @@ func granted(t *testing.T) []permission {
 		{title: "WithQueue", use: useQueue},
 		{title: "WithReplicas", use: useReplicas},
 		{title: "WithRestartGuard", use: useGuard},
+		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
 	}
 	page, err := os.ReadFile("../../docs/security.md")
 	require.NoError(t, err)
@@ -101,6 +104,11 @@ func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 		words := slices.Clone(set.words)
 		if set.title != sets[0].title {
 			words = slices.Concat(base, words)
+		}
+		for _, other := range sets {
+			if slices.Contains(set.needs, other.title) {
+				words = slices.Concat(words, other.words)
+			}
 		}
 		t.Run(set.title, func(t *testing.T) {
 			require.NoError(t, set.use(t, s, allow(t, s, words)))
@@ -204,6 +212,23 @@ func useReplicas(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 
 func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
+}
+
+// useElection leads and looks who does.
+func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	e := election.New(newClient(t, pool), "lock:lead", "a", redimutex.WithTTL(aclTTL))
+	seen := errors.New("seen")
+	err := e.Run(t.Context(), func(ctx context.Context) error {
+		l, err := e.Leader(ctx)
+		if err == nil && l.Term == election.Term(ctx) {
+			return seen
+		}
+		return fmt.Errorf("%v leads: %w", l, err)
+	})
+	if errors.Is(err, seen) {
+		return nil
+	}
+	return err
 }
 
 // useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is

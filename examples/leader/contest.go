@@ -15,8 +15,8 @@ import (
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
 
-// An election is what the candidates do, and the ledger that they write to. One goroutine uses it.
-type election struct {
+// A contest is what the candidates do, and the ledger that they write to. One goroutine uses it.
+type contest struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	news    chan news
@@ -49,8 +49,8 @@ type news struct {
 	over bool
 }
 
-func newElection(ctx context.Context, url string) (*election, error) {
-	e := &election{news: make(chan news), names: make(map[*crew.Worker]string)}
+func newContest(ctx context.Context, url string) (*contest, error) {
+	e := &contest{news: make(chan news), names: make(map[*crew.Worker]string)}
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	key := "example:leader:" + rand.Text()
 	for _, name := range []string{"anna", "ben", "cleo"} {
@@ -68,7 +68,7 @@ func newElection(ctx context.Context, url string) (*election, error) {
 }
 
 // close ends all candidates.
-func (e *election) close() {
+func (e *contest) close() {
 	e.cancel()
 	for e.running > 0 {
 		if n := <-e.news; n.over {
@@ -81,7 +81,7 @@ func (e *election) close() {
 const enough = 15
 
 // play is what happens to the leaders.
-func (e *election) play(out io.Writer) error {
+func (e *contest) play(out io.Writer) error {
 	steps := []struct {
 		words, end string
 		do         func(w *crew.Worker) error
@@ -123,7 +123,7 @@ func (e *election) play(out io.Writer) error {
 
 // await waits until there is a leader later than before, and it has written often enough. A leader that
 // has lost its lease by itself, on a machine that is too busy, is not waited for.
-func (e *election) await(before *term) (*term, error) {
+func (e *contest) await(before *term) (*term, error) {
 	for {
 		if n := len(e.terms); n > 0 && e.terms[n-1] != before && e.terms[n-1].writes >= enough {
 			return e.terms[n-1], nil
@@ -135,7 +135,7 @@ func (e *election) await(before *term) (*term, error) {
 }
 
 // hear takes in one piece of news.
-func (e *election) hear() error {
+func (e *contest) hear() error {
 	var n news
 	select {
 	case n = <-e.news:

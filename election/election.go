@@ -1,0 +1,152 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// ErrResigned is the cause of the end of a leader's ctx after [Election.Resign].
+var ErrResigned = errors.New("election: resigned")
+
+// An Election is one candidate, or an observer: its name is what others see when it leads. Make it by
+// [New]; it is safe for concurrent use, and nothing runs in it but what Run and Observe do.
+type Election struct {
+	client  *redimutex.Client
+	mutex   *redimutex.Mutex
+	servers []*server.Server
+	running atomic.Bool
+	lead    atomic.Pointer[lead] // while f runs
+}
+
+// New returns an Election over key, which is the key of the lock as well. name is what [Leader.Owner]
+// tells of this candidate; an observer needs none. The options are those of the lock, above all
+// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are
+// always on. All candidates of one process can share a Client, or have their own.
+//
+// WithLeaseReuse contradicts an election, because a leader that resigns would keep the lock. New panics if
+// client is nil, and for the reasons of [redimutex.Client.Mutex].
+func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
+	must(client != nil, "the Client is nil")
+	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithOwner(name))
+	e := &Election{client: client, mutex: client.Mutex(key, opts...)}
+	for _, p := range client.Pools() {
+		e.servers = append(e.servers, server.New(p))
+	}
+	return e
+}
+
+// Run is a candidate until ctx ends. It waits in line for the lead, runs f while it leads, and when f has
+// returned it gives the lead to the next candidate and waits in line again, behind all others.
+//
+// The ctx of f ends when ctx does, when the lead is lost, with an error that matches [redimutex.ErrLost]
+// as its cause, and after [Election.Resign], with [ErrResigned]. f has to stop then: somebody else leads
+// soon, or already. The lead is not given away before f has returned, and while f runs on after a loss this
+// candidate does not stand again. Errors of f after the end of its lead are not looked at; any other ends
+// Run, which returns it as it is. f is not called, nor anything else, where this candidate never leads.
+//
+// Run returns what f has returned, or the cause of ctx, or why it can't be a candidate: the
+// errors of [redimutex.Mutex.LockContext], which say that the Client is closed, or in a server's words that
+// waiting won't help. It panics if it runs already: make an Election for each candidate.
+func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) error {
+	must(f != nil, "Run needs a function, and got nil")
+	must(e.running.CompareAndSwap(false, true), "Run is running already; make an Election for each candidate")
+	defer e.running.Store(false)
+	for {
+		if err := e.campaign(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+// campaign waits for one lead and lives it. It returns nil where the candidate is to stand again.
+func (e *Election) campaign(ctx context.Context, f func(context.Context) error) error {
+	var l *lead
+	var own error
+	err := e.mutex.Do(ctx, func(held context.Context) error {
+		l = newLead(held, e.mutex.Lease())
+		own = e.serve(l, f)
+		return nil
+	})
+	switch {
+	case l == nil:
+		return err
+	case errors.Is(err, redimutex.ErrLost), errors.Is(context.Cause(l.Context), ErrResigned):
+		return nil
+	}
+	return own
+}
+
+// serve tells the observers who leads, and runs f. A majority knows it before f begins, so that there is no leader
+// that can't be seen.
+func (e *Election) serve(l *lead, f func(context.Context) error) error {
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer l.cancel(nil)
+	r, ok := e.record(l.lease)
+	if !ok {
+		return l.lease.Err()
+	}
+	if err := e.tell(l, r); err != nil {
+		return err
+	}
+	telling.Go(func() { e.repeat(l, r) })
+	defer e.lead.Store(nil)
+	e.lead.Store(l)
+	return f(l)
+}
+
+// record returns what is told of a lease; not ok if that is lost.
+func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
+	for _, info := range e.client.Locks() {
+		if info.Key == e.mutex.Key() && info.Held {
+			return record{term: lease.Fence(), ttl: info.TTL, token: lease.Token()}, true
+		}
+	}
+	return record{}, false
+}
+
+// Resign ends the lead, if this candidate has it: the ctx of f ends, with [ErrResigned] as its cause, and when f
+// has returned the next candidate leads. This one goes to the end of the line. Resign does not
+// wait for f, so f may call it. Who does not want to be a candidate any more ends the ctx of Run.
+func (e *Election) Resign() {
+	if l := e.lead.Load(); l != nil {
+		l.cancel(ErrResigned)
+	}
+}
+
+// IsLeader reports whether this candidate leads: f runs, and its ctx has not ended. It asks no server, and goes
+// by the clock: it is right also in a process that has just woken up. Between asking and
+// acting a process can be stopped; what must not come from an old leader needs the term, see [Term].
+func (e *Election) IsLeader() bool {
+	l := e.lead.Load()
+	return l != nil && l.Err() == nil
+}
+
+// must panics with the sentence unless ok.
+func must(ok bool, sentence string, args ...any) {
+	if !ok {
+		panic("election: " + fmt.Sprintf(sentence, args...))
+	}
+}
+
+// A pace is how often, and how patiently, the servers are asked about a leader.
+type pace struct {
+	poll, timeout time.Duration
+	patience      time.Duration // without an answer, after which a leader may have been replaced
+}
+
+// paceOf returns the pace at which a change is seen within the ttl of the old leader: the look that misses it, the
+// wait and the next look together are shorter.
+func paceOf(ttl time.Duration) pace {
+	p := pace{poll: min(ttl/8, time.Second), timeout: min(ttl/4, time.Second)}
+	p.patience = ttl - p.poll - p.timeout
+	return p
+}

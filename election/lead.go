@@ -1,0 +1,60 @@
+package election
+
+import (
+	"context"
+
+	"github.com/redimutex/redimutex"
+)
+
+// A lead is one term of this candidate, and the context that f gets. That goes by the clock: a process that was
+// stopped for longer than its lease finds it ended when it wakes, before any timer has run.
+type lead struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	lease  *redimutex.Lease
+}
+
+// newLead returns a lead that ends with ctx, which is that of the hold.
+func newLead(ctx context.Context, lease *redimutex.Lease) *lead {
+	l := &lead{lease: lease}
+	l.Context, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// Err looks at the clock before it answers.
+func (l *lead) Err() error {
+	l.look()
+	return l.Context.Err()
+}
+
+// Done looks at the clock before it answers.
+func (l *lead) Done() <-chan struct{} {
+	l.look()
+	return l.Context.Done()
+}
+
+func (l *lead) look() {
+	if err := l.lease.Err(); err != nil {
+		l.cancel(err)
+	}
+}
+
+type leadKey struct{}
+
+func (l *lead) Value(key any) any {
+	if key == (leadKey{}) {
+		return l
+	}
+	return l.Context.Value(key)
+}
+
+// Term returns the term of the lead that ctx belongs to: that of f in [Election.Run], or one derived from
+// it. It is the fence of the lease, higher in each term than in all before. A resource that remembers the highest
+// term it has seen, and refuses writes with a lower one, takes nothing from a leader of the past; nothing else can
+// make sure of that. It returns 0 for any other ctx.
+func Term(ctx context.Context) int64 {
+	if l, ok := ctx.Value(leadKey{}).(*lead); ok {
+		return l.lease.Fence()
+	}
+	return 0
+}

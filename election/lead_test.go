@@ -1,0 +1,195 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, one(s))
+	e := election.New(c, key, "slow to stop")
+	ctx, cancel := context.WithCancel(t.Context())
+	leading, stop, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		over <- e.Run(ctx, func(ctx context.Context) error {
+			close(leading)
+			<-ctx.Done()
+			<-stop // it has to clean up
+			return nil
+		})
+	}()
+	<-leading
+	next := join(t, one(s), "next")
+	waiting(t, s, 1)
+	e.Resign()
+	cancel()
+	assert.False(t, e.IsLeader())
+	assert.Equal(t, "slow to stop", leader(t, next.Election).Owner)
+	renewed := c.Stats().Renewed
+	redistest.Wait(t, "the lead is renewed while f stops", func() bool { return c.Stats().Renewed > renewed })
+	assert.Empty(t, next.led())
+	close(stop)
+	require.ErrorIs(t, <-over, context.Canceled)
+	next.leads(t, 1)
+}
+
+func TestALostLeaderStandsAgainWhenFHasReturned(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a := join(t, one(s), "a", redimutex.WithTTL(time.Second))
+	for n := 1; n <= 3; n++ {
+		lead := a.leads(t, n)
+		s.Do("DEL", key)
+		<-lead.ended
+		require.ErrorIs(t, lead.cause, redimutex.ErrLost)
+		require.ErrorIs(t, lead.lease.Err(), redimutex.ErrLost)
+	}
+	assert.Greater(t, a.leads(t, 4).number, a.leads(t, 1).number)
+	select {
+	case <-a.over:
+		t.Fatal("Run has ended with", a.err)
+	default:
+	}
+}
+
+func TestAnErrorOfFEndsRunAndNilDoesNot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a := join(t, one(s), "a")
+	a.leads(t, 1)
+	a.leave <- nil
+	a.leads(t, 2)
+	broken := errors.New("broken")
+	a.leave <- broken
+	<-a.over
+	assert.Same(t, broken, a.err) //nolint:testifylint // the very error
+	assert.False(t, a.IsLeader())
+	assert.Empty(t, s.Get(key), "the lead was given back")
+}
+
+func TestThePanicOfFGivesTheLeadBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := election.New(newClient(t, one(s)), key, "a")
+	assert.PanicsWithValue(t, "oh", func() {
+		_ = e.Run(t.Context(), func(context.Context) error { panic("oh") })
+	})
+	assert.False(t, e.IsLeader())
+	assert.Empty(t, s.Get(key))
+}
+
+func TestRunEndsWithTheCauseOfItsCtx(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := join(t, one(s), "a"), (*candidate)(nil)
+	a.leads(t, 1)
+	b = join(t, one(s), "b")
+	waiting(t, s, 1)
+	bye := errors.New("bye")
+	b.stop(bye)
+	<-b.over
+	require.ErrorIs(t, b.err, bye, "in line")
+	a.stop(bye)
+	<-a.over
+	require.ErrorIs(t, a.err, context.Canceled, "leading: what f returned")
+	require.ErrorIs(t, a.led()[0].cause, bye)
+	redistest.Wait(t, "the lead is given back, also by b, which may have been handed it", func() bool {
+		return s.Get(key) == ""
+	})
+}
+
+func TestIsLeaderAsksNoServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	a := join(t, one(s), "a", redimutex.WithTTL(time.Minute))
+	a.leads(t, 1)
+	s.Pause()
+	defer s.Resume()
+	for range 1000 {
+		require.True(t, a.IsLeader(), "it leads, and a server that hangs can't say so")
+	}
+}
+
+func TestTheTermIsTheFenceAndReachesDerivedContexts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a := join(t, one(s), "a")
+	lead := a.leads(t, 1)
+	derived, cancel := context.WithCancel(lead.ctx)
+	defer cancel()
+	assert.Equal(t, lead.lease.Fence(), election.Term(derived))
+	assert.Equal(t, election.Leader{Owner: "a", Term: lead.lease.Fence()}, leader(t, a.Election))
+	assert.Zero(t, election.Term(t.Context()))
+}
+
+// The timer that ends the ctx of a hold is late, a little here, and by much in a process that was stopped.
+func TestTheCtxOfALeaderGoesByTheClock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, one(s))
+	e := election.New(c, key, "a", redimutex.WithTTL(20*time.Millisecond), redimutex.WithoutRenewal())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	terms := 0
+	err := e.Run(ctx, func(ctx context.Context) error {
+		if terms++; terms > 20 {
+			cancel()
+			return nil
+		}
+		for held := c.Locks(); len(held) > 0 && time.Now().Before(held[0].Until); held = c.Locks() {
+		}
+		assert.Error(t, ctx.Err(), "the validity is over, and the ctx goes on")
+		assert.False(t, e.IsLeader())
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestRunOfARunningCandidatePanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a := join(t, one(s), "a")
+	a.leads(t, 1)
+	assert.PanicsWithValue(t, "election: Run is running already; make an Election for each candidate", func() {
+		_ = a.Run(t.Context(), func(context.Context) error { return nil })
+	})
+	assert.PanicsWithValue(t, "election: Run needs a function, and got nil", func() { _ = a.Run(t.Context(), nil) })
+	assert.PanicsWithValue(t, "election: the Client is nil", func() { election.New(nil, key, "a") })
+}
+
+func TestWhatTheServerRefusesEndsRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("HSET", key, "no", "lock")
+	e := election.New(newClient(t, one(s)), key, "a")
+	err := e.Run(t.Context(), func(context.Context) error { return nil })
+	var node redimutex.NodeError
+	require.ErrorAs(t, err, &node)
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	_, err = e.Leader(t.Context())
+	require.ErrorAs(t, err, &node)
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorContains(t, err, "WRONGTYPE")
+}
+
+func TestAClosedClientEndsRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a := join(t, one(s), "a")
+	lead := a.leads(t, 1)
+	require.NoError(t, a.client.Close())
+	<-a.over
+	require.ErrorIs(t, a.err, redimutex.ErrClosed)
+	require.ErrorIs(t, lead.cause, redimutex.ErrClosed)
+}

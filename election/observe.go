@@ -1,0 +1,79 @@
+package election
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// A Leader is who leads. The zero Leader is nobody.
+type Leader struct {
+	Owner string // the name of the candidate
+	Term  int64  // the fence of its lease: higher than those of all leaders before it
+}
+
+// lookTTL sets the pace for as long as no leader was seen.
+const lookTTL = 2 * time.Second
+
+// Leader asks the servers who leads; with several of them a majority has to say so. It returns the zero Leader
+// while nobody does. By the time that it returns another may lead; that is for the term to tell.
+//
+// The error is the cause of ctx, or matches [redimutex.ErrUnavailable] where too few servers answered
+// within a second, or is what they refuse. A [redimutex.NodeError] for each says why.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	r, err := e.look(ctx, time.Second)
+	return r.leader(), err
+}
+
+func (e *Election) look(ctx context.Context, timeout time.Duration) (record, error) {
+	if ctx.Err() != nil {
+		return record{}, context.Cause(ctx)
+	}
+	b := e.ask(ctx, timeout, read, false)
+	switch {
+	case b.decided():
+		return parse(b.prevailing()), nil
+	case ctx.Err() != nil:
+		return record{}, context.Cause(ctx)
+	}
+	return record{}, b.failure(e.mutex.Key())
+}
+
+// Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
+// servers at each eighth of the leader's TTL, at most once a second, so it learns of a change within one TTL of
+// the old leader, and may miss a leader that was there for less. The zero Leader says that nobody leads; or that
+// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced.
+//
+// It asks between the turns of the loop and starts no goroutine that outlives it; a body that takes long learns late.
+func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
+	return func(yield func(Leader) bool) {
+		var told Leader
+		p, first := paceOf(lookTTL), true
+		seen := time.Now()
+		for {
+			began := time.Now()
+			r, err := e.look(ctx, p.timeout)
+			next := r.leader()
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				seen = began
+			case told.Term == 0 || time.Since(seen) < p.patience:
+				next = told
+			}
+			if r.term != 0 {
+				p = paceOf(r.ttl)
+			}
+			if next != told || first && err == nil {
+				first, told = false, next
+				if !yield(told) {
+					return
+				}
+			}
+			if !pause(ctx, p.poll) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package election_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The test binary is a candidate where this is set, to the address of the server.
+const processVariable = "ELECTION_TEST_CANDIDATE"
+
+const processTTL = 2 * time.Second
+
+// stand is the process of a candidate. It ends with its standard input.
+func stand(addr string) int {
+	go func() {
+		bufio.NewScanner(os.Stdin).Scan()
+		os.Exit(3)
+	}()
+	pool, err := redimutex.NewPool("redis://" + addr)
+	if err != nil {
+		panic(err)
+	}
+	e := election.New(redimutex.NewClient([]redimutex.Pool{pool}), key, "process", redimutex.WithTTL(processTTL))
+	err = e.Run(context.Background(), func(ctx context.Context) error {
+		fmt.Println("leads")
+		for last := time.Now(); ; time.Sleep(time.Millisecond) {
+			now := time.Now()
+			if now.Sub(last) > processTTL {
+				fmt.Printf("woke up; ctx: %v; leader: %t\n", ctx.Err(), e.IsLeader())
+				return nil
+			}
+			last = now
+		}
+	})
+	fmt.Println(err)
+	return 1
+}
+
+func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), processVariable+"="+s.Addr())
+	leash, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		leash.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	hears := func() string {
+		require.True(t, lines.Scan(), "the process has ended")
+		return lines.Text()
+	}
+	require.Equal(t, "leads", hears())
+	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))
+	waiting(t, s, 1)
+
+	// Who waits looks when the lease is over, and a poll interval later.
+	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+		b.leads(t, 1)
+	})
+	assert.LessOrEqual(t, over, 2*late, "the machine was late by %v", late)
+	stopped := time.Now()
+	redistest.Wait(t, "the pause is longer than the lease", func() bool { return time.Since(stopped) > processTTL/2 })
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.Equal(t, "woke up; ctx: context canceled; leader: false", hears())
+	waiting(t, s, 1) // it stands again
+	b.stop(nil)
+	assert.Equal(t, "leads", hears())
+}

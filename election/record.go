@@ -1,0 +1,211 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A record is what a leader tells, in a key next to the lock. Who leads is said by the lock alone: a record counts as
+// long as the lock holds its token. So a term never has two owners, whatever is late: a token has one term, a
+// term one token, and both are written by the one who has them. (The fence counter would not do: several servers
+// have different ones, and foreign clients lock without it.)
+type record struct {
+	term  int64
+	ttl   time.Duration
+	token string
+}
+
+func (r record) leader() Leader { return Leader{Owner: server.Owner(r.token), Term: r.term} }
+
+func (r record) String() string {
+	return fmt.Sprintf("%d %d %s", r.term, r.ttl.Milliseconds(), r.token)
+}
+
+// parse is the inverse of String. What is no record is nobody's.
+func parse(s string) (r record) {
+	fields := strings.SplitN(s, " ", 3)
+	if len(fields) < 3 {
+		return record{}
+	}
+	term, err := strconv.ParseInt(fields[0], 10, 64)
+	ms, err2 := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || err2 != nil || term <= 0 || ms <= 0 {
+		return record{}
+	}
+	return record{term, time.Duration(ms) * time.Millisecond, fields[2]}
+}
+
+// tell writes r, and returns when a majority has it. It goes on trying until the lead ends, and fails if
+// that has ended or the servers refuse for good.
+func (e *Election) tell(l *lead, r record) error {
+	p := paceOf(r.ttl)
+	for {
+		b := e.ask(l, p.timeout, r.write, false)
+		if b.votes[""] >= b.need {
+			return nil
+		}
+		if err := b.failure(e.mutex.Key()); len(e.servers)-b.refused < b.need && l.Err() == nil {
+			return err
+		}
+		if !pause(l, p.poll) {
+			return context.Cause(l.Context)
+		}
+	}
+}
+
+// repeat writes r again and again while the lead lasts: for servers that have lost it, and because it expires. One
+// that a server which hung executes late may stand over that of the next leader, and then nobody is told to
+// lead until the next leader repeats its own.
+func (e *Election) repeat(l *lead, r record) {
+	for pause(l, r.ttl/3) {
+		e.ask(l, paceOf(r.ttl).timeout, r.write, true)
+	}
+}
+
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// write is asked of a server by the leader. Its answer is empty.
+func (r record) write(ses *server.Session, key string) (string, error) {
+	_, err := ses.Do("SET", server.TermKey(key), r.String(), "PX", (3 * r.ttl).Milliseconds())
+	return "", err
+}
+
+// read is asked by an observer. Its answer is the record, or empty where the lock holds another token or none.
+func read(ses *server.Session, key string) (string, error) {
+	replies, err := ses.Pipeline([][]any{{"GET", server.TermKey(key)}, {"GET", key}})
+	if err != nil {
+		return "", err
+	}
+	var values [2]string
+	for i, reply := range replies {
+		if refused, ok := reply.(error); ok {
+			return "", refused
+		}
+		if values[i], err = redis.String(reply, nil); err != nil && !errors.Is(err, redis.ErrNil) {
+			return "", err
+		}
+	}
+	if r := parse(values[0]); r.term == 0 || r.token != values[1] {
+		return "", nil
+	}
+	return values[0], nil
+}
+
+// A ballot is what the servers have answered.
+type ballot struct {
+	need    int            // a majority
+	votes   map[string]int // by answer
+	out     int            // have not answered yet
+	refused int            // of the failed, for good
+	failed  []error
+}
+
+// decided reports whether a majority gives one answer, or none but the empty one can get a majority any more.
+func (b *ballot) decided() bool {
+	most := 0
+	for answer, n := range b.votes {
+		if n >= b.need {
+			return true
+		}
+		if answer != "" {
+			most = max(most, n)
+		}
+	}
+	return most+b.out+len(b.failed) < b.need
+}
+
+// prevailing returns the answer of a majority; empty if there is none.
+func (b *ballot) prevailing() string {
+	for answer, n := range b.votes {
+		if n >= b.need {
+			return answer
+		}
+	}
+	return ""
+}
+
+// failure says why nothing was decided.
+func (b *ballot) failure(key string) error {
+	format, args := "election: %q", []any{key}
+	if b.refused < b.need {
+		format, args = format+": %w", append(args, redimutex.ErrUnavailable)
+	}
+	for _, err := range b.failed {
+		format, args = format+"; %w", append(args, err)
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// ask asks all servers at once, and returns when they have decided, and the rest had as long again to answer
+// (patient: has answered); then it gives up on those.
+func (e *Election) ask(ctx context.Context, timeout time.Duration,
+	what func(ses *server.Session, key string) (string, error), patient bool,
+) *ballot {
+	type answer struct {
+		node  int
+		value string
+		err   error
+	}
+	n := len(e.servers)
+	b := &ballot{need: n/2 + 1, votes: make(map[string]int), out: n}
+	answers := make(chan answer, n)
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	began := time.Now()
+	for i, s := range e.servers {
+		asking.Go(func() {
+			a := answer{node: i}
+			a.err = s.Run(ctx, timeout, e.mutex.Key(), func(ses *server.Session) (err error) {
+				a.value, err = what(ses, e.mutex.Key())
+				return err
+			})
+			answers <- a
+		})
+	}
+	var grace <-chan time.Time
+	for b.out > 0 {
+		select {
+		case a := <-answers:
+			b.out--
+			if a.err == nil {
+				b.votes[a.value]++
+			} else {
+				b.failed = append(b.failed, redimutex.NodeError{Node: a.node, Err: a.err})
+				if server.Permanent(a.err) {
+					b.refused++
+				}
+			}
+		case <-grace:
+			return b
+		}
+		if grace == nil && !patient && b.decided() {
+			// An answer that is on its way would take its connection with it.
+			timer := time.NewTimer(time.Since(began) + 10*time.Millisecond)
+			defer timer.Stop()
+			grace = timer.C
+		}
+	}
+	return b
+}

@@ -1,0 +1,29 @@
+// Package cron has a job of robfig/cron run on one of several machines.
+package cron
+
+import (
+	"context"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/redimutex/redimutex"
+)
+
+// Once is a wrapper for jobs that are due at the same time on several machines: who locks m first runs the job, and
+// the others leave it out. m needs a minimum hold, longer than the clocks of the machines differ and shorter than the
+// time between two ticks: else a machine that comes later finds the lock free again, and runs the same tick once
+// more. With a TTL as long, a machine that crashes keeps it no longer.
+//
+//	hold := 30 * time.Second
+//	m := client.Mutex("cron:report", redimutex.WithMinHold(hold), redimutex.WithTTL(hold))
+//	c.AddJob("* * * * *", cron.NewChain(Once(m)).Then(report))
+func Once(m *redimutex.Mutex) cron.JobWrapper {
+	return func(j cron.Job) cron.Job {
+		return cron.FuncJob(func() {
+			_ = m.TryDo(context.Background(), func(context.Context) error {
+				j.Run()
+				return nil
+			})
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package gocron_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	scheduler "github.com/go-co-op/gocron/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/schedulers/gocron"
+)
+
+func newClient(t *testing.T, s *redistest.Server) *redimutex.Client {
+	c := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAMinimumHoldHasToBeGiven(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, redistest.Start(t))
+	assert.PanicsWithValue(t, "gocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
+		func() { gocron.NewLocker(c, "p:", 0) })
+	assert.Panics(t, func() { gocron.NewLocker(c, "redimutex:", time.Second) })
+}
+
+func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const hold = 300 * time.Millisecond
+	one, other := newClient(t, s), newClient(t, s)
+	l, err := gocron.NewLocker(one, "p:", hold).Lock(t.Context(), "job")
+	require.NoError(t, err)
+	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 6 })
+	_, err = gocron.NewLocker(other, "p:", hold).Lock(t.Context(), "job")
+	require.ErrorIs(t, err, redimutex.ErrLocked)
+	require.NoError(t, l.Unlock(t.Context()))
+	next, err := gocron.NewLocker(other, "p:", hold).Lock(t.Context(), "job")
+	require.NoError(t, err, "the minimum hold was over long ago")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, next.Unlock(ended), "gocron's ctx of a job has ended when its scheduler shuts down")
+	redistest.Wait(t, "it is free when the minimum hold is over", func() bool { return s.Get("p:job") == "" })
+}
+
+func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const hold = time.Minute
+	l, err := gocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	_, err = gocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	require.ErrorIs(t, err, redimutex.ErrLocked)
+	ms, _ := s.Do("PTTL", "p:job").(int64)
+	assert.LessOrEqual(t, ms, hold.Milliseconds())
+	assert.Greater(t, ms, hold.Milliseconds()/2)
+}
+
+// The next tick must not find the lock of a machine that has crashed.
+func TestACrashedMachineKeepsItsLockForOneMinimumHoldAtMost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, err := gocron.NewLocker(newClient(t, s), "p:", time.Minute).Lock(t.Context(), "job")
+	require.NoError(t, err)
+	ms, _ := s.Do("PTTL", "p:job").(int64)
+	assert.Positive(t, ms)
+	assert.LessOrEqual(t, ms, time.Minute.Milliseconds())
+}
+
+func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	type machine struct {
+		election *election.Election
+		runs     atomic.Int64
+	}
+	start := func(name string) *machine {
+		m := &machine{election: election.New(newClient(t, s), "lead", name, redimutex.WithTTL(time.Minute))}
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = m.election.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		sched, err := scheduler.NewScheduler(scheduler.WithDistributedElector(gocron.NewElector(m.election)))
+		require.NoError(t, err)
+		_, err = sched.NewJob(scheduler.DurationJob(5*time.Millisecond), scheduler.NewTask(func() { m.runs.Add(1) }))
+		require.NoError(t, err)
+		sched.Start()
+		t.Cleanup(func() {
+			assert.NoError(t, sched.Shutdown())
+			cancel()
+			<-over
+		})
+		return m
+	}
+	a := start("a")
+	redistest.Wait(t, "a leads", a.election.IsLeader)
+	b := start("b")
+	redistest.Wait(t, "b stands in line", func() bool {
+		n, _ := s.Do("EXISTS", "redimutex:queue:{lead}").(int64)
+		return n == 1
+	})
+	s.Pause() // whoever asked it would get no answer
+	before := a.runs.Load()
+	redistest.Wait(t, "a runs its job", func() bool { return a.runs.Load() >= before+20 })
+	assert.Zero(t, b.runs.Load())
+	require.ErrorIs(t, gocron.NewElector(b.election).IsLeader(t.Context()), gocron.ErrNotLeader)
+	s.Resume()
+	a.election.Resign()
+	redistest.Wait(t, "b runs its job", func() bool { return b.runs.Load() >= 20 })
+	require.ErrorIs(t, gocron.NewElector(a.election).IsLeader(t.Context()), gocron.ErrNotLeader)
+}

@@ -1,0 +1,33 @@
+package topologies_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/election"
+)
+
+func TestClusterElectsAndEveryObserverSeesIt(t *testing.T) {
+	_, pool := startCluster(t)
+	client := func() *redimutex.Client {
+		c := redimutex.NewClient([]redimutex.Pool{pool()})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	candidate, observer := client(), client()
+	seen := errors.New("seen")
+	for _, key := range oddKeys {
+		err := election.New(candidate, key, "a").Run(patience(t), func(ctx context.Context) error {
+			l, err := election.New(observer, key, "").Leader(ctx)
+			assert.NoError(t, err, "%q", key)
+			assert.Equal(t, election.Leader{Owner: "a", Term: election.Term(ctx)}, l, "%q", key)
+			return seen
+		})
+		require.ErrorIs(t, err, seen, "%q", key)
+	}
+}
