@@ -90,8 +90,8 @@ func denials(t *testing.T, s *redistest.Server) (objects []string) {
 
 func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s, _ := redistest.Replicas(t, 1)
-	skipBefore(t, s, 7)
 	sets := granted(t)
 	base := sets[0].words
 	for _, set := range sets {
@@ -113,19 +113,6 @@ func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// skipBefore skips the test where the server is older than a version.
-func skipBefore(t *testing.T, s *redistest.Server, major int) {
-	t.Helper()
-	info, _ := redis.String(s.Do("INFO", "server"), nil)
-	var got int
-	_, rest, _ := strings.Cut(info, "redis_version:")
-	_, err := fmt.Sscanf(rest, "%d.", &got)
-	require.NoError(t, err)
-	if got < major {
-		t.Skipf("the server is version %d, and the rules on the page are for version %d", got, major)
 	}
 }
 

@@ -104,6 +104,7 @@ func TestWrongPasswordIsRefusedAtOnceAndNeverShown(t *testing.T) {
 
 func TestMissingPermissionIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	for name, rules := range map[string][]any{
 		"scripts":  {"~*", "+@all", "-eval", "-evalsha", "-set"},
@@ -125,6 +126,7 @@ func TestMissingPermissionIsRefusedAtOnce(t *testing.T) {
 
 func TestSmallestUserThatCanLock(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	rules := "on >pw resetkeys ~lock:* resetchannels &lock:* -@all +set +get +del +pexpire +pttl +incr +eval +evalsha +script|load " +
 		"+publish +subscribe +unsubscribe +punsubscribe +time +ping +echo +wait +hello +auth +client|setname +client|id"
@@ -182,7 +184,7 @@ func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
 
 func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, "--busy-reply-threshold", "1")
+	s := redistest.Real(t, "--lua-time-limit", "1")
 	pool := s.Pool()
 	m := newMutex(t, pool, "warm")
 	m.Lock() // what is known of the server's clock stays
@@ -202,6 +204,7 @@ func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 
 func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.LoadSlowly)
 	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	c := s.Pool().Get()
 	defer c.Close()

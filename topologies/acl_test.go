@@ -53,6 +53,7 @@ func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 }
 
 func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	restrict(t, c.Nodes, "+cluster|slots")
 	pool := clusterPool(c.Addrs(), login()...)
@@ -65,6 +66,7 @@ func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 }
 
 func TestSentinelUserNeedsTheRoleBesides(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	restrict(t, g.Servers, "+role")
 	pool := sentinelPool(g.Addrs(), g.Name, login()...)

@@ -99,6 +99,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 		args        []string
 		spoil       func(*redistest.Server)
 		dial        []redis.DialOption
+		needs       []redistest.Feature
 		permanent   bool
 	}{
 		{
@@ -112,16 +113,19 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 		},
 		{
 			name: "user without scripts", words: "NOPERM", permanent: true,
+			needs: []redistest.Feature{redistest.ACL},
 			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-evalsha", "-eval") },
 			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
 		},
 		{
 			name: "user without the key", words: "", permanent: true,
+			needs: []redistest.Feature{redistest.ACL},
 			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~other", "+@all") },
 			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
 		},
 		{
-			name: "user without SET", words: "The user executing the script", permanent: true,
+			name: "user without SET", words: "(?i)ACL failure in script|The user executing the script", permanent: true,
+			needs: []redistest.Feature{redistest.ACL},
 			spoil: func(r *redistest.Server) { r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-set") },
 			dial:  []redis.DialOption{redis.DialUsername("u"), redis.DialPassword("p")},
 		},
@@ -148,6 +152,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			redistest.Needs(t, c.needs...)
 			r := redistest.Real(t, c.args...)
 			if c.spoil != nil {
 				c.spoil(r)

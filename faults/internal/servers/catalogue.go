@@ -30,7 +30,7 @@ var refusals = []*refusal{
 		strike: loading,
 	},
 	{
-		name: "BUSY", words: regexp.MustCompile("BUSY"), args: []string{"--busy-reply-threshold", "1"},
+		name: "BUSY", words: regexp.MustCompile("BUSY"), args: []string{"--lua-time-limit", "1"},
 		strike: busy,
 	},
 	{
@@ -103,10 +103,10 @@ var refusals = []*refusal{
 	{
 		name: "CLUSTERDOWN", words: regexp.MustCompile("CLUSTERDOWN"), args: clusterNode, ready: cluster,
 		strike: func(s *site, _ []*cell) func() {
-			s.must("CLUSTER", "DELSLOTSRANGE", 0, 0) // the one missing slot of all is enough
+			s.must("CLUSTER", "DELSLOTS", 0) // the one missing slot of all is enough
 			s.clusterState("fail")
 			return func() {
-				s.must("CLUSTER", "ADDSLOTSRANGE", 0, 0)
+				s.must("CLUSTER", "ADDSLOTS", 0)
 				s.clusterState("ok")
 			}
 		},

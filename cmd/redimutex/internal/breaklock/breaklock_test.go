@@ -205,6 +205,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 }
 
 func TestBreakSaysWhyItMayNot(t *testing.T) {
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")

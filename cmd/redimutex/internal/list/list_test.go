@@ -209,7 +209,7 @@ func TestListTellsHowManyServersAgree(t *testing.T) {
 }
 
 func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
-	s := redistest.Real(t, "--enable-debug-command", "yes")
+	s := redistest.Real(t, redistest.Debugging()...)
 	s.Do("DEBUG", "POPULATE", 20000, "session", 100)
 	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
 	m := s.Monitor()
@@ -227,6 +227,7 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 }
 
 func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
+	redistest.Needs(t, redistest.KeyReading)
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "secret"} {
 		s.Do("SET", key, uuid.NewString(), "PX", 60000)

@@ -18,6 +18,7 @@ import (
 )
 
 func TestPasswordShowsUpNowhere(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	const password = "hunter2"
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "someone", "on", ">"+password, "~*", "&*", "+@all")
