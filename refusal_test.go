@@ -178,6 +178,7 @@ func TestLockWaitsForAReplicaWithoutItsMaster(t *testing.T) {
 
 func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.MinReplicas)
 	s := redistest.Real(t, "--min-replicas-to-write", "1")
 	mended(t, s.Pool(), "NOREPLICAS", func() { s.Do("CONFIG", "SET", "min-replicas-to-write", "0") })
 }

@@ -78,6 +78,7 @@ var (
 	TLS          = Feature{"TLS, or was built without it", 6, 0}
 	LoadSlowly   = Feature{"key-load-delay", 6, 0}
 	ClientInfo   = Feature{"CLIENT INFO", 6, 2}
+	MinReplicas  = Feature{"min-replicas-to-write for what scripts write", 6, 0}
 	ChannelRules = Feature{"rules for channels (&)", 6, 2}
 	KeyReading   = Feature{"rules for reading keys (%R~)", 7, 0}
 )
@@ -107,6 +108,14 @@ func Needs(t testing.TB, features ...Feature) {
 			t.Skipf("%v has no %s: Redis %d.%d is the first", b, f.What, f.major, f.minor)
 		}
 	}
+}
+
+// SourceAddr are the arguments of a server whose connections to others come from a loopback address.
+func SourceAddr(ip string) []string {
+	if Installed() && Builds()[0].major >= 7 {
+		return []string{"--bind-source-addr", ip}
+	}
+	return []string{"--bind", ip, "127.0.0.1"}
 }
 
 // Debugging are the arguments of a server that takes DEBUG commands.

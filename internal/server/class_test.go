@@ -134,7 +134,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 			spoil: func(r *redistest.Server) { r.Do("CONFIG", "SET", "maxmemory", "1") },
 		},
 		{
-			name: "too few replicas", words: "NOREPLICAS",
+			name: "too few replicas", words: "NOREPLICAS", needs: []redistest.Feature{redistest.MinReplicas},
 			spoil: func(r *redistest.Server) { r.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
 		},
 		{
