@@ -43,7 +43,7 @@ func granted(t *testing.T) []permission {
 		require.GreaterOrEqual(t, i, 0, title)
 		words := strings.Fields(line)
 		require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3])
-		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "on" || w == ">PASSWORD" })
+		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "resetchannels" || w == "on" || w == ">PASSWORD" })
 		sets[i].words = words
 		found++
 	}
@@ -57,7 +57,7 @@ const aclPassword = "p@ss word/of:locks"
 // returns a pool that logs in as that user.
 func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
 	t.Helper()
-	args := []any{"SETUSER", "locks", "reset", "on", ">" + aclPassword}
+	args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">" + aclPassword}
 	for _, w := range words {
 		args = append(args, w)
 	}

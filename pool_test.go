@@ -302,7 +302,7 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 	for _, password := range []string{secret, `"quo'ted"` + "\n", "short", strings.Repeat(secret, 20)} {
 		u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: s.Addr()}
 		err := newMutex(t, openPool(t, u.String()), "k").LockContext(t.Context(), 0)
-		require.ErrorContains(t, err, "unknown command 'AUTH'")
+		require.ErrorContains(t, err, "unknown command")
 		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't mend it")
 		for _, part := range []string{password, strings.TrimSpace(password), secret, "quo", "args"} {
 			assert.NotContains(t, err.Error(), part)

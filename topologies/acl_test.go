@@ -20,12 +20,12 @@ func restrict(t *testing.T, servers []*redistest.Server, added string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/security.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "\nACL SETUSER locks reset on >PASSWORD ")
+	_, rest, found := strings.Cut(string(page), "\nACL SETUSER locks reset resetchannels on >PASSWORD ")
 	require.True(t, found)
 	line, _, _ := strings.Cut(rest, "\n")
 	require.Contains(t, string(page), "`"+added+"`", "the page names what is added")
 	for _, s := range servers {
-		args := []any{"SETUSER", "locks", "reset", "on", ">PASSWORD"}
+		args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">PASSWORD"}
 		for _, word := range strings.Fields(line + " " + added) {
 			args = append(args, word)
 		}

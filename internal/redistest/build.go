@@ -76,12 +76,17 @@ type Feature struct {
 var (
 	ACL          = Feature{"users (ACL)", 6, 0}
 	TLS          = Feature{"TLS, or was built without it", 6, 0}
-	LoadSlowly   = Feature{"key-load-delay", 6, 0}
 	ClientInfo   = Feature{"CLIENT INFO", 6, 2}
 	MinReplicas  = Feature{"min-replicas-to-write for what scripts write", 6, 0}
 	ChannelRules = Feature{"rules for channels (&)", 6, 2}
+	LoadSlowly   = Feature{"loading-process-events-interval-bytes", 7, 0}
 	KeyReading   = Feature{"rules for reading keys (%R~)", 7, 0}
 )
+
+// Lacks says that the server can't do something.
+func (b Build) Lacks(f Feature) string {
+	return fmt.Sprintf("%v has no %s: Redis %d.%d is the first", b, f.What, f.major, f.minor)
+}
 
 // Has reports whether the server can do that.
 func (b Build) Has(f Feature) bool {
@@ -105,7 +110,7 @@ func Needs(t testing.TB, features ...Feature) {
 	}
 	for _, f := range features {
 		if b := Builds()[0]; !b.Has(f) {
-			t.Skipf("%v has no %s: Redis %d.%d is the first", b, f.What, f.major, f.minor)
+			t.Skip(b.Lacks(f))
 		}
 	}
 }

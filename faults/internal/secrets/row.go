@@ -130,8 +130,8 @@ func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 	return r, nil
 }
 
-// permissions are those of docs/security.md for locks with fences and queues.
-const permissions = "~lock:* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping ~redimutex:fence:{lock:*} ~redimutex:queue:{lock:*} " +
+// Permissions are those of docs/security.md for locks with fences and queues.
+const Permissions = "~lock:* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping ~redimutex:fence:{lock:*} ~redimutex:queue:{lock:*} " +
 	"&redimutex:* +get +publish +subscribe +role +zadd +zrem +zrange +zpopmin +zscore"
 
 // restricted uses locks as a user who may do no more than he must, and is refused what he may not.
@@ -139,7 +139,7 @@ func restricted(ctx context.Context, t testing.TB, y *tally) {
 	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">" + password}
-	for _, w := range strings.Fields(permissions) {
+	for _, w := range strings.Fields(Permissions) {
 		args = append(args, w)
 	}
 	s.Do("ACL", args...)

@@ -132,9 +132,17 @@ func (t *trial) failed(g grant, l level, err error) {
 		last := &t.findings[len(t.findings)-1]
 		if rules := t.permissions(g); rules != "" {
 			last.Do += " ACL SETUSER NAME " + cli.Printable(rules)
+			if strings.ContainsAny(rules, "~&") {
+				last.Do += exceptions
+			}
 		}
 	}
 }
+
+// exceptions are when a server refuses rules: where the user has all keys or channels already, and where we could
+// not see that the server is a Redis 6.0.
+const exceptions = " (without what begins with ~ where the user has ~*; without what begins with & where it has all channels, " +
+	"as new users of Redis 6.2 have, and on Redis 6.0)"
 
 // permissions are the rules of a grant as the server understands them: none before Redis 6, and none for
 // channels before 6.2.
