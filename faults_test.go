@@ -68,7 +68,7 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 				noOrphans(t, s, pool)
 			}
 			for range 3 {
-				s.Do("CLIENT", "PAUSE", "400", "ALL")
+				s.Do("CLIENT", "PAUSE", "400")
 				assert.Error(t, m.LockContext(t.Context(), 20*time.Millisecond))
 				noOrphans(t, s, pool) // waits for the end of the pause
 			}

@@ -107,7 +107,7 @@ func TestTheServersOwnWordsAreSortedRight(t *testing.T) {
 			args: []string{"--requirepass", "secret"},
 		},
 		{
-			name: "wrong password", words: "WRONGPASS", permanent: true,
+			name: "wrong password", words: "WRONGPASS|invalid password", permanent: true,
 			args: []string{"--requirepass", "secret"},
 			dial: []redis.DialOption{redis.DialPassword("wrong")},
 		},

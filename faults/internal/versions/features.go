@@ -142,11 +142,16 @@ func useFence(t testing.TB, b redistest.Build) error {
 	return nil
 }
 
-// useQueue has two wait in order. They look by themselves so seldom that a message must wake them.
+// useQueue has two wait in order, and be told by messages when it is their turn.
 func useQueue(t testing.TB, b redistest.Build) error {
 	s := one(t, b)
 	queued := func() *redimutex.Mutex {
-		return mutex(t, s, redimutex.WithQueue(), redimutex.WithFencing(), redimutex.WithPollInterval(ttl-time.Second))
+		return mutex(t, s, redimutex.WithQueue(), redimutex.WithFencing())
+	}
+	messages := redis.PubSubConn{Conn: s[0].Pool().Get()}
+	defer messages.Close()
+	if err := messages.PSubscribe("redimutex:*"); err != nil {
+		return err
 	}
 	got := make(chan int, 2)
 	done := make(chan error, 2)
@@ -165,6 +170,14 @@ func useQueue(t testing.TB, b redistest.Build) error {
 	})
 	if err := errors.Join(err, <-done, <-done); err != nil {
 		return err
+	}
+	for told := false; !told; {
+		switch m := messages.ReceiveWithTimeout(patience).(type) {
+		case redis.Message:
+			told = true
+		case error:
+			return fmt.Errorf("nobody is told: %w", m)
+		}
 	}
 	if first, second := <-got, <-got; first != 0 || second != 1 {
 		return fmt.Errorf("the order was %d, %d", first, second)
