@@ -192,6 +192,21 @@ func (s *Server) serves(slot int) bool {
 	return false
 }
 
+// Agree waits until every node knows who serves the slot of key. After a move that takes a second before Redis 7.
+func (c *Cluster) Agree(key string) {
+	c.t.Helper()
+	owner := c.Nodes[c.Owner(key)]
+	Wait(c.t, "all nodes know who serves "+key, func() bool {
+		for _, n := range c.Nodes {
+			_, err := n.ask("EXISTS", key)
+			if n != owner && (err == nil || !strings.HasSuffix(err.Error(), " "+owner.addr)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Move moves the slot of key, with all that is in it, to another node, step by step as the
 // specification has it: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
 // The primaries that have nothing to do with it are not told: they hear of it from the others. midway is
