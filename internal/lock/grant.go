@@ -28,9 +28,10 @@ type Grant struct {
 	lease  keepalive.Lease
 	hold   atomic.Pointer[Hold] // the present one; nil while parked
 
-	longest atomic.Int64                  // the longest TTL that was asked for
-	open    atomic.Int64                  // how long after it was won an extension of the holder's may be executed
-	renewal atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
+	longest  atomic.Int64                  // the longest TTL that was asked for
+	open     atomic.Int64                  // how long after it was won an extension of the holder's may be executed
+	regained atomic.Int64                  // how long after it was won a server may take it again
+	renewal  atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
 
 	// For the holds that follow; see park.go.
 	over     atomic.Bool // there is none: the time is over, the lock lost or extended
@@ -76,6 +77,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 		}
 		x := &quorum.Extension{
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
+			Regain:    g.regain(ttl),
 			Done: func(x quorum.Extended) {
 				defer close(over)
 				g.renewed(&x, ttl)
@@ -155,7 +157,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}
-	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl)}
+	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl), Regain: g.regain(ttl)}
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	now := time.Now()
@@ -172,10 +174,10 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 		g.lease.Shortened(outcome.Open)
 	}
 	f := outcome.Failure
-	if f == nil {
-		if !x.Shorten {
-			g.lease.Extended(outcome.Sent, outcome.Until, ttl)
-		}
+	if f == nil && !x.Shorten {
+		g.lease.Extended(outcome.Sent, outcome.Until, ttl)
+	}
+	if f == nil || x.Shorten && !outcome.Open.IsZero() { // it may come yet: renewals ask for no more than it leaves
 		g.lease.Ask(ttl)
 	}
 	if !g.lose(f) && !h.ended() {
@@ -252,9 +254,30 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 	}
 	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
 		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
+	}
+	if time.Now().Before(r.Open) {
 		g.engine.quorum.Undo(&r, g.won)
 	}
 	return f
+}
+
+// regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A
+// single server has no majority to join.
+func (g *Grant) regain(ttl time.Duration) func() (*server.Try, int64) {
+	if !g.engine.Several() {
+		return nil
+	}
+	return func() (*server.Try, int64) {
+		now := time.Now()
+		// Before the look at the lease: whoever ends it looks at this after that.
+		g.regained.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))
+		if g.lease.Reason() != keepalive.Alive {
+			return nil, 0
+		}
+		t := g.terms.try(g.key.name, g.token)
+		t.Start, t.TTL, t.Held, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
+		return &t, g.won.Fence
+	}
 }
 
 // settle waits until a renewal that was under way is over, so that none runs after the release; but no longer
@@ -291,6 +314,9 @@ func (g *Grant) release() server.Release {
 	}
 	if g.ticket != nil {
 		r.Ticket = *g.ticket
+	}
+	if d := time.Duration(g.regained.Load()); d > 0 {
+		r.Open = g.won.At.Add(d)
 	}
 	return r
 }
