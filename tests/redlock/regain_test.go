@@ -68,7 +68,7 @@ func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
 	<-late
 	require.NoError(t, m.UnlockContext(t.Context()))
-	time.Sleep(400 * time.Millisecond) // until it has arrived
+	time.Sleep(400 * time.Millisecond)                 // until it has arrived
 	redistest.Wait(t, "nothing is left", func() bool { // it would be there for a minute
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
 	})
