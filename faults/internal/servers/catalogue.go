@@ -46,7 +46,7 @@ var refusals = []*refusal{
 		// A command of more than ten words, as those of the queue are, is refused before the server looks
 		// for a password.
 		name: "NOAUTH", class: forGood, words: regexp.MustCompile("NOAUTH|unauthenticated"), cold: true,
-		strike: killing(configured("requirepass", "a new password", "")),
+		strike: killing(locked),
 	},
 	{
 		name: "WRONGPASS", class: forGood, words: regexp.MustCompile("WRONGPASS"), cold: true, login: []any{"app", "old"},
