@@ -4,7 +4,7 @@ TIME ?= 1m
 # make man completion PREFIX=/usr/local puts them where the system looks.
 PREFIX ?= .
 
-.PHONY: help test race cover lint fuzz bench faults demo man completion ci
+.PHONY: help test race servers cover lint fuzz bench faults demo man completion ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -14,6 +14,11 @@ test: ## run the tests
 
 race: ## run the tests with the race detector
 	go test -race ./...
+
+servers: ## run tests and faults on each of REDIMUTEX_SERVERS, paths as in PATH
+	@IFS=:; for server in $${REDIMUTEX_SERVERS:?names no servers}; do \
+		export REDIMUTEX_SERVERS="$$server" && "$$server" --version && go test ./... && \
+		(cd topologies && go test ./...) && (cd faults && go run .) || exit 1; done
 
 cover: ## show the coverage of the root package, by function
 	go test -coverprofile=cover.out .

@@ -139,6 +139,7 @@ func FuzzNewPool(f *testing.F) {
 // The password is right, wrong or missing, and full of what a URL must encode. Whatever happens,
 // no error shows it.
 func TestAPoolLogsInAndKeepsThePasswordToItself(t *testing.T) {
+	redistest.Needs(t, redistest.ACL, redistest.ClientInfo)
 	const password = "p@ss:w/o#r?d %41"
 	r := redistest.Real(t, "--requirepass", password)
 	at := func(user *url.Userinfo, rest string) string {
@@ -173,7 +174,7 @@ func TestAPoolSpeaksOverAUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	r := redistest.Real(t, "--unixsocket", socket, "--requirepass", secret)
 	p := openPool(t, "unix://:"+secret+"@"+socket+"?db=5")
-	info, err := redis.String(ask(p, "CLIENT", "INFO"))
+	info, err := redis.String(ask(p, "CLIENT", "LIST")) // there is no other
 	require.NoError(t, err)
 	assert.Contains(t, info, " db=5 ")
 	assert.Contains(t, info, socket)
@@ -255,9 +256,7 @@ func (a *authority) issue(dir string) (certFile, keyFile string) {
 }
 
 func TestAPoolSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
-	}
+	redistest.Needs(t, redistest.TLS)
 	ca := newAuthority(t)
 	certFile, keyFile := ca.issue(t.TempDir())
 	address := redistest.FreeAddr(t)
@@ -303,7 +302,7 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 	for _, password := range []string{secret, `"quo'ted"` + "\n", "short", strings.Repeat(secret, 20)} {
 		u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: s.Addr()}
 		err := newMutex(t, openPool(t, u.String()), "k").LockContext(t.Context(), 0)
-		require.ErrorContains(t, err, "unknown command 'AUTH'")
+		require.ErrorContains(t, err, "unknown command")
 		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't mend it")
 		for _, part := range []string{password, strings.TrimSpace(password), secret, "quo", "args"} {
 			assert.NotContains(t, err.Error(), part)

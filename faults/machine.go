@@ -1,10 +1,8 @@
 package main
 
 import (
-	"os/exec"
-	"strings"
-
 	"github.com/redimutex/redimutex/internal/machine"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // about says in a few lines on what the figures were taken.
@@ -15,13 +13,10 @@ func about() []string {
 	)}
 }
 
-// server names the server that the tests find first.
+// server names the server that the rows use.
 func server() string {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if out, err := exec.Command(name, "--version").Output(); err == nil {
-			words, _, _ := strings.Cut(strings.TrimSpace(string(out)), " sha=")
-			return words
-		}
+	for _, b := range redistest.Builds() {
+		return b.String()
 	}
 	return "no server on the PATH"
 }

@@ -24,11 +24,12 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
+	"github.com/redimutex/redimutex/faults/internal/versions"
 )
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows(), election.Rows()))
+	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows(), versions.Rows(), election.Rows()))
 }
 
 // The exit statuses.

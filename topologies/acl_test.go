@@ -20,12 +20,12 @@ func restrict(t *testing.T, servers []*redistest.Server, added string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/security.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "\nACL SETUSER locks reset on >PASSWORD ")
+	_, rest, found := strings.Cut(string(page), "\nACL SETUSER locks reset resetchannels on >PASSWORD ")
 	require.True(t, found)
 	line, _, _ := strings.Cut(rest, "\n")
 	require.Contains(t, string(page), "`"+added+"`", "the page names what is added")
 	for _, s := range servers {
-		args := []any{"SETUSER", "locks", "reset", "on", ">PASSWORD"}
+		args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">PASSWORD"}
 		for _, word := range strings.Fields(line + " " + added) {
 			args = append(args, word)
 		}
@@ -53,6 +53,7 @@ func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 }
 
 func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	restrict(t, c.Nodes, "+cluster|slots")
 	pool := clusterPool(c.Addrs(), login()...)
@@ -65,6 +66,7 @@ func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 }
 
 func TestSentinelUserNeedsTheRoleBesides(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	restrict(t, g.Servers, "+role")
 	pool := sentinelPool(g.Addrs(), g.Name, login()...)

@@ -146,6 +146,7 @@ func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
 	assert.False(t, exists(t, c.Nodes[to], "k"))
 
 	c.Move("k", (to+1)%3)
+	c.Agree("k")
 	require.NoError(t, m.TryLockContext(context.Background()), "one try is enough, although the slot has moved")
 	require.NoError(t, m.UnlockContext(context.Background()))
 }

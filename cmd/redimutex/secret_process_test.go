@@ -145,9 +145,7 @@ func parrot(t *testing.T) (addr string) {
 // The command line trusts what SSL_CERT_FILE names, checks the name, and says no password when that fails.
 func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 	t.Parallel()
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis has no TLS")
-	}
+	redistest.Needs(t, redistest.TLS)
 	dir := t.TempDir()
 	authority := certify(t, dir, "authority", nil)
 	server := certify(t, dir, "server", authority)
@@ -156,10 +154,6 @@ func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 	_, port, _ := net.SplitHostPort(addr)
 	redistest.Real(t, "--tls-port", port, "--tls-cert-file", server.file, "--tls-key-file", server.keyFile,
 		"--tls-ca-cert-file", authority.file, "--tls-auth-clients", "no", "--requirepass", "hunter2")
-	if l, err := net.Listen("tcp", addr); err == nil {
-		l.Close()
-		t.Skip("this server was built without TLS")
-	}
 	for name, c := range map[string]struct {
 		url, trust string
 		status     int

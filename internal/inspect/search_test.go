@@ -107,7 +107,7 @@ func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
 
 func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, "--enable-debug-command", "yes")
+	s := redistest.Real(t, redistest.Debugging()...)
 	const keys = 20000
 	s.Do("DEBUG", "POPULATE", keys, "session", 5000)
 	s.Do("SET", "job", tokenA, "PX", 60000)
@@ -130,6 +130,7 @@ func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
 
 func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "lock:b", "secret"} {
 		s.Do("SET", key, tokenA, "PX", 60000)

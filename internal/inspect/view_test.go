@@ -53,6 +53,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 
 func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~job", "+get", "+pttl")
@@ -245,6 +246,7 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel")

@@ -219,6 +219,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 
 func TestKilledConnectionsComeBackAsThePoolDialsThem(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t, "--user", "default", "off", "--user", "app", "on", ">pw", "~*", "&*", "+@all",
 		"--user", "operator", "on", ">op", "~*", "&*", "+@all")
 	p := share(t, s.Pool(redis.DialUsername("app"), redis.DialPassword("pw"), redis.DialDatabase(3), redis.DialClientName("locks")), 2)

@@ -33,7 +33,7 @@ func Clocked(t testing.TB, args ...string) (*Server, *Clock) {
 	if !Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH: only its clock can be set")
 	}
-	s := &Server{t: t, dir: t.TempDir(), args: args}
+	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: args}
 	library := buildClock(t, s.dir)
 	c := &Clock{s, filepath.Join(s.dir, "clock")}
 	c.write(0)

@@ -44,11 +44,7 @@ func StartCluster(t testing.TB) *Cluster {
 		}
 	}
 	for i, n := range c.Nodes[:3] {
-		args := []any{"ADDSLOTS"}
-		for slot := i * slots / 3; slot < (i+1)*slots/3; slot++ {
-			args = append(args, slot)
-		}
-		n.Do("CLUSTER", args...)
+		n.addSlots(i*slots/3, (i+1)*slots/3)
 	}
 	Wait(t, "the nodes know each other", func() bool {
 		for _, n := range c.Nodes {
@@ -87,7 +83,7 @@ func (c *Cluster) agreed() bool {
 // startNode starts a node on a low port, because its bus has the port 10,000 above.
 func startNode(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: t.TempDir(), args: append([]string{
+	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: append([]string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
 		"--cluster-replica-validity-factor", "0",
 	}, replicating...)}
@@ -104,6 +100,22 @@ func startNode(t testing.TB) *Server {
 	}
 	t.Fatal("no cluster node came up in 50 tries")
 	return nil
+}
+
+// ServeAlone makes a node serve all slots, and waits until it does.
+func (s *Server) ServeAlone() {
+	s.t.Helper()
+	s.addSlots(0, slots)
+	Wait(s.t, "the cluster of one is ready", func() bool { return s.clusterInfo("cluster_state") == "ok" })
+}
+
+// addSlots gives the slots from first to the one before end to the node.
+func (s *Server) addSlots(first, end int) {
+	args := []any{"ADDSLOTS"} // ADDSLOTSRANGE came with 7.0
+	for slot := first; slot < end; slot++ {
+		args = append(args, slot)
+	}
+	s.Do("CLUSTER", args...)
 }
 
 func free(port int) bool {
@@ -178,6 +190,21 @@ func (s *Server) serves(slot int) bool {
 		}
 	}
 	return false
+}
+
+// Agree waits until every node knows who serves the slot of key. After a move that takes a second before Redis 7.
+func (c *Cluster) Agree(key string) {
+	c.t.Helper()
+	owner := c.Nodes[c.Owner(key)]
+	Wait(c.t, "all nodes know who serves "+key, func() bool {
+		for _, n := range c.Nodes {
+			_, err := n.ask("EXISTS", key)
+			if n != owner && (err == nil || !strings.HasSuffix(err.Error(), " "+owner.addr)) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Move moves the slot of key, with all that is in it, to another node, step by step as the

@@ -77,7 +77,7 @@ func (s *Server) retire() {
 		spares.mu.Lock()
 		defer spares.mu.Unlock()
 		if len(spares.idle) < mostSpares && spares.dir != "" {
-			next := &Server{addr: s.addr, dir: s.dir, guard: s.guard, leash: s.leash, pid: s.pid, settings: s.settings}
+			next := &Server{build: s.build, addr: s.addr, dir: s.dir, guard: s.guard, leash: s.leash, pid: s.pid, settings: s.settings}
 			spares.idle = append(spares.idle, next)
 			s.guard = nil // whoever keeps the old one can do no harm with it
 			return

@@ -49,7 +49,7 @@ func Watch(t testing.TB, name, addr string) *Server {
 		"sentinel failover-timeout " + name + " 3000",
 		"sentinel parallel-syncs " + name + " 2",
 	}
-	s := &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}}
+	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: []string{"--sentinel"}}
 	s.config = s.dir + "/sentinel.conf"
 	t.Cleanup(s.Kill)
 	for range 10 { // another process may take the port between our look and the start

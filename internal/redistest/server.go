@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,10 +22,11 @@ import (
 
 // A Server is a Redis server that ends with the test, also when the test binary is killed.
 type Server struct {
-	t    testing.TB
-	addr string
-	args []string
-	dir  string
+	t     testing.TB
+	build Build
+	addr  string
+	args  []string
+	dir   string
 
 	settings string      // those of the start, if another test may have the server afterwards
 	paused   atomic.Bool // by Pause
@@ -42,17 +42,8 @@ type Server struct {
 	pid   int
 }
 
-var binary = sync.OnceValue(func() string {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
-})
-
 // Installed reports whether there is a real server on this machine.
-func Installed() bool { return binary() != "" }
+func Installed() bool { return len(Builds()) > 0 }
 
 // Start starts a server: a real one where one is installed, else miniredis with a running clock.
 func Start(t testing.TB) *Server {
@@ -79,18 +70,24 @@ func Real(t testing.TB, args ...string) *Server {
 			return s
 		}
 	}
-	s := &Server{t: t, dir: folder(t), args: args}
+	return Builds()[0].Start(t, args...)
+}
+
+// Start starts a server of this build with extra arguments.
+func (b Build) Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, build: b, dir: folder(t), args: args}
 	t.Cleanup(s.retire)
 	for range 10 { // another process may take the port between our look and the start
 		s.addr = FreeAddr(t)
 		if s.start() == nil {
-			if len(args) == 0 {
+			if len(args) == 0 && b.Path == Builds()[0].Path { // the next test does not ask for a build
 				s.remember()
 			}
 			return s
 		}
 	}
-	t.Fatal("no redis-server came up in 10 tries")
+	t.Fatal("no server came up in 10 tries")
 	return nil
 }
 
@@ -152,7 +149,7 @@ func (s *Server) start() error {
 // command is the command line of the server.
 func (s *Server) command() []string {
 	_, port, _ := net.SplitHostPort(s.addr)
-	c := []string{binary()}
+	c := []string{s.build.Path}
 	if s.config != "" {
 		c = append(c, s.config) // has to be the first argument
 	}

@@ -276,6 +276,7 @@ func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
 
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	r := redistest.Real(t)
 	r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-getrange")
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))

@@ -84,6 +84,7 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 // ROLE is a command that a user of locks need not have.
 func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "lock", "on", ">secret", "~*", "&*", "+@all", "-role")
 	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))

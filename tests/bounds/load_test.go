@@ -26,6 +26,7 @@ const (
 
 // A pool without timeouts never gives back what hangs.
 func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	for name, c := range map[string]struct {
 		phase redistest.Phase
 		make  func(address) redimutex.Pool

@@ -84,6 +84,7 @@ func table(t *testing.T, w way) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	redistest.Needs(t, redistest.ChannelRules)
 	b := &bench{t: t, way: w, server: redistest.Real(t), fronts: make(map[string][]*redistest.Front)}
 	b.server.Do("ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
 	var cells []*cell

@@ -18,16 +18,8 @@ import (
 // replicated starts a primary with two replicas that are in step with it.
 func replicated(t *testing.T) (primary *redistest.Server, replicas [2]*redistest.Server) {
 	t.Helper()
-	primary = redistest.Real(t, "--repl-diskless-sync-delay", "0")
-	host, port, _ := strings.Cut(primary.Addr(), ":")
-	for i := range replicas {
-		replicas[i] = redistest.Real(t, "--replicaof", host+" "+port)
-	}
-	redistest.Wait(t, "both replicas to be linked", func() bool {
-		info, _ := primary.Do("INFO", "replication").([]byte)
-		return strings.Count(string(info), "state=online") == 2
-	})
-	return primary, replicas
+	primary, all := redistest.Replicas(t, 2)
+	return primary, [2]*redistest.Server(all)
 }
 
 // serverFailure holds err to be ErrUnavailable with the words of server 0.

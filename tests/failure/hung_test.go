@@ -50,7 +50,7 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 				locktest.NoOrphans(t, s, pool)
 			}
 			for range 3 {
-				s.Do("CLIENT", "PAUSE", "400", "ALL")
+				s.Do("CLIENT", "PAUSE", "400")
 				assert.Error(t, m.LockContext(t.Context(), 20*time.Millisecond))
 				locktest.NoOrphans(t, s, pool) // waits for the end of the pause
 			}

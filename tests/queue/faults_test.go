@@ -216,6 +216,7 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 
 func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))

@@ -40,6 +40,7 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 	for range 3 {
 		if held {
 			require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+			redistest.Wait(t, "the slow server has the lock too", func() bool { return servers[1].Get("k") == m.Lease().Token() })
 		}
 		servers[0].Kill()
 		servers[1].Pause()

@@ -49,7 +49,7 @@ func granted(t *testing.T) []permission {
 		require.GreaterOrEqual(t, i, 0, title)
 		words := strings.Fields(line)
 		require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3])
-		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "on" || w == ">PASSWORD" })
+		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "resetchannels" || w == "on" || w == ">PASSWORD" })
 		sets[i].words = words
 		found++
 	}
@@ -63,7 +63,7 @@ const aclPassword = "p@ss word/of:locks"
 // returns a pool that logs in as that user.
 func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
 	t.Helper()
-	args := []any{"SETUSER", "locks", "reset", "on", ">" + aclPassword}
+	args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">" + aclPassword}
 	for _, w := range words {
 		args = append(args, w)
 	}
@@ -96,8 +96,8 @@ func denials(t *testing.T, s *redistest.Server) (objects []string) {
 
 func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s, _ := redistest.Replicas(t, 1)
-	skipBefore(t, s, 7)
 	sets := granted(t)
 	base := sets[0].words
 	for _, set := range sets {
@@ -124,19 +124,6 @@ func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// skipBefore skips the test where the server is older than a version.
-func skipBefore(t *testing.T, s *redistest.Server, major int) {
-	t.Helper()
-	info, _ := redis.String(s.Do("INFO", "server"), nil)
-	var got int
-	_, rest, _ := strings.Cut(info, "redis_version:")
-	_, err := fmt.Sscanf(rest, "%d.", &got)
-	require.NoError(t, err)
-	if got < major {
-		t.Skipf("the server is version %d, and the rules on the page are for version %d", got, major)
 	}
 }
 

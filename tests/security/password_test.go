@@ -18,6 +18,7 @@ import (
 // A password of one letter is in every error there is. What kind of error it is does not depend on that.
 func TestAPasswordThatOccursInAnErrorDoesNotChangeItsClass(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	admin := s.Pool().Get()
 	defer admin.Close()

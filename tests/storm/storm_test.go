@@ -86,15 +86,18 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		t.Run(r.name, func(t *testing.T) {
 			s := redistest.Real(t)
 			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, ttl, node)
+			stop := func() {}
 			if r.do != nil {
 				every, f := r.do(s)
-				defer vandal(every, f)()
+				stop = sync.OnceFunc(vandal(every, f))
+				defer stop()
 			}
 			b := newBook(t)
 			(&load{
 				clients: cs, key: "k", opts: r.opts, each: 8, last: 600 * time.Millisecond,
 				cancel: 20 * time.Millisecond, extend: true, hold: time.Millisecond,
 			}).run(t, b)
+			stop() // or it kills the connection on which we look
 			nothingLeft(t, s)
 			for _, c := range cs {
 				redistest.Wait(t, "locks gone", func() bool { return len(c.Locks()) == 0 })

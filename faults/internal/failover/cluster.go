@@ -2,6 +2,9 @@ package failover
 
 import (
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,14 +26,13 @@ func startCluster(t testing.TB, lag delay) *group {
 		buses[i] = bus
 		_, port := hostPort(addr)
 		host, announced := hostPort(bus)
-		own := busPort(t)
-		s := redistest.Real(t, append([]string{
+		s := redistest.Real(t, slices.Concat(redistest.SourceAddr(serverIP(i)), []string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-require-full-coverage", "no",
-			"--cluster-replica-validity-factor", "0", "--cluster-port", own, "--bind-source-addr", serverIP(i),
+			"--cluster-replica-validity-factor", "0",
 			"--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", announced,
-		}, replicating...)...)
+		}, replicating)...)
 		w.connect(addr, s.Addr())
-		w.connect(bus, host+":"+own)
+		w.connect(bus, host+":"+busPort(s))
 		g.servers, g.addrs = append(g.servers, s), append(g.addrs, addr)
 		ids[i], _ = redis.String(s.Do("CLUSTER", "MYID"), nil)
 		s.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -70,6 +72,13 @@ func startCluster(t testing.TB, lag delay) *group {
 		return true
 	})
 	return g
+}
+
+// busPort returns the port that the other nodes talk to.
+func busPort(s *redistest.Server) string {
+	_, port, _ := net.SplitHostPort(s.Addr())
+	n, _ := strconv.Atoi(port)
+	return strconv.Itoa(n + 10000)
 }
 
 func clusterText(s *redistest.Server, what string) string {

@@ -42,7 +42,7 @@ func startSentinel(t testing.TB, lag delay) *group {
 	for i := range 3 {
 		addr := w.listen(i, true)
 		host, port := hostPort(addr)
-		args := append([]string{"--bind-source-addr", serverIP(i), "--replica-announce-ip", host, "--replica-announce-port", port}, replicating...)
+		args := slices.Concat(redistest.SourceAddr(serverIP(i)), []string{"--replica-announce-ip", host, "--replica-announce-port", port}, replicating)
 		if i > 0 {
 			host, port := hostPort(g.addrs[0])
 			args = append(args, "--replicaof", host, port)

@@ -3,7 +3,6 @@ package failover
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -236,13 +235,4 @@ func hostPort(addr string) (host, port string) {
 		panic(err)
 	}
 	return host, port
-}
-
-// busPort returns a port for the bus of a cluster node, that nobody listens on.
-func busPort(t testing.TB) string {
-	_, port := hostPort(redistest.FreeAddr(t))
-	if n, err := strconv.Atoi(port); err != nil || n == 0 {
-		t.Fatalf("no port in %q", port)
-	}
-	return port
 }

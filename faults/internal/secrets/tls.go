@@ -23,6 +23,7 @@ import (
 
 // encrypted uses locks over TLS, with an authority that is known and with one that is not.
 func encrypted(ctx context.Context, t testing.TB, y *tally) {
+	redistest.Needs(t, redistest.TLS)
 	authority, certFile, keyFile := certificates(t)
 	addr := redistest.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)

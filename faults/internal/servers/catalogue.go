@@ -1,6 +1,10 @@
 package servers
 
-import "regexp"
+import (
+	"regexp"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
 
 // refusals are all the ways that we know.
 var refusals = []*refusal{
@@ -9,7 +13,7 @@ var refusals = []*refusal{
 		strike: configured("maxmemory", "1", "0"),
 	},
 	{
-		name: "NOREPLICAS", words: regexp.MustCompile("NOREPLICAS"),
+		name: "NOREPLICAS", words: regexp.MustCompile("NOREPLICAS"), needs: []redistest.Feature{redistest.MinReplicas},
 		strike: configured("min-replicas-to-write", "1", "0"),
 	},
 	{
@@ -26,11 +30,12 @@ var refusals = []*refusal{
 	},
 	{
 		name: "LOADING", words: regexp.MustCompile("LOADING"),
-		args:   []string{"--loading-process-events-interval-bytes", "1024", "--enable-debug-command", "yes"},
+		needs: []redistest.Feature{redistest.LoadSlowly},
+		args:  []string{"--loading-process-events-interval-bytes", "1024"}, debug: true,
 		strike: loading,
 	},
 	{
-		name: "BUSY", words: regexp.MustCompile("BUSY"), args: []string{"--busy-reply-threshold", "1"},
+		name: "BUSY", words: regexp.MustCompile("BUSY"), args: []string{"--lua-time-limit", "1"},
 		strike: busy,
 	},
 	{
@@ -41,25 +46,29 @@ var refusals = []*refusal{
 		// A command of more than ten words, as those of the queue are, is refused before the server looks
 		// for a password.
 		name: "NOAUTH", class: forGood, words: regexp.MustCompile("NOAUTH|unauthenticated"), cold: true,
-		strike: killing(configured("requirepass", "a new password", "")),
+		strike: killing(locked),
 	},
 	{
 		name: "WRONGPASS", class: forGood, words: regexp.MustCompile("WRONGPASS"), cold: true, login: []any{"app", "old"},
+		needs:  []redistest.Feature{redistest.ChannelRules},
 		ready:  user,
 		strike: killing(ruled([]any{"resetpass", ">new"}, []any{">old"})),
 	},
 	{
 		name: "NOPERM for scripts", class: forGood, words: regexp.MustCompile("NOPERM"), login: []any{"app", "old"},
+		needs:  []redistest.Feature{redistest.ChannelRules},
 		ready:  user,
 		strike: ruled([]any{"-eval", "-evalsha", "-set"}, []any{"+@all"}),
 	},
 	{
-		name: "NOPERM inside of scripts", class: forGood, words: regexp.MustCompile("NOPERM|can't run this command"), login: []any{"app", "old"},
+		name: "NOPERM inside of scripts", class: forGood, words: regexp.MustCompile("NOPERM|can't run this command|ACL failure in script"), login: []any{"app", "old"},
+		needs:  []redistest.Feature{redistest.ChannelRules},
 		ready:  user,
 		strike: ruled([]any{"-set", "-pexpire", "-del"}, []any{"+@all"}),
 	},
 	{
-		name: "NOPERM for keys", class: forGood, words: regexp.MustCompile("NOPERM|can't access"), login: []any{"app", "old"},
+		name: "NOPERM for keys", class: forGood, words: regexp.MustCompile("NOPERM|can't access|ACL failure in script"), login: []any{"app", "old"},
+		needs:  []redistest.Feature{redistest.ChannelRules},
 		ready:  user,
 		strike: ruled([]any{"resetkeys", "~other:*"}, []any{"~*"}),
 	},
@@ -82,12 +91,12 @@ var refusals = []*refusal{
 	{
 		name: "CLIENT PAUSE", words: regexp.MustCompile("no answer"),
 		strike: func(s *site, _ []*cell) func() {
-			s.must("CLIENT", "PAUSE", 700, "ALL")
+			s.must("CLIENT", "PAUSE", 700)
 			return func() { s.must("PING") } // answered when the pause is over
 		},
 	},
 	{
-		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer"), args: []string{"--enable-debug-command", "yes"},
+		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer"), debug: true,
 		strike: func(s *site, _ []*cell) func() {
 			go func() { _, _ = s.do("DEBUG", "SLEEP", "0.7") }()
 			return func() { s.must("PING") }
@@ -103,10 +112,10 @@ var refusals = []*refusal{
 	{
 		name: "CLUSTERDOWN", words: regexp.MustCompile("CLUSTERDOWN"), args: clusterNode, ready: cluster,
 		strike: func(s *site, _ []*cell) func() {
-			s.must("CLUSTER", "DELSLOTSRANGE", 0, 0) // the one missing slot of all is enough
+			s.must("CLUSTER", "DELSLOTS", 0) // the one missing slot of all is enough
 			s.clusterState("fail")
 			return func() {
-				s.must("CLUSTER", "ADDSLOTSRANGE", 0, 0)
+				s.must("CLUSTER", "ADDSLOTS", 0)
 				s.clusterState("ok")
 			}
 		},

@@ -118,7 +118,7 @@ func (n *networks) path(t testing.TB, servers int) *path {
 	}
 	p.inside(func() {
 		for range servers {
-			p.servers = append(p.servers, redistest.Real(t, "--bind", "127.0.0.1 "+serverAddr, "--protected-mode", "no"))
+			p.servers = append(p.servers, redistest.Real(t, "--bind", "127.0.0.1", serverAddr, "--protected-mode", "no"))
 		}
 	})
 	for _, s := range p.servers {

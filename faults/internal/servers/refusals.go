@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -41,7 +42,9 @@ type refusal struct {
 	class class
 	words *regexp.Regexp // the server's; of silence, ours
 	args  []string       // of the server
-	cold  bool           // no connection is kept: those that exist would not be refused
+	needs []redistest.Feature
+	debug bool // it takes DEBUG commands
+	cold  bool // no connection is kept: those that exist would not be refused
 	login []any
 	ready func(s *site) // what has to be done before anybody locks
 	// strike makes the refusal, and returns what ends it.
@@ -109,6 +112,10 @@ func refusalMatrix(r *run) {
 				err := evidence.Stage(r.t.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
 				mu.Lock()
 				defer mu.Unlock()
+				if errors.Is(err, evidence.ErrSkipped) {
+					r.note(fmt.Sprintf("%s: %v.", what.name, err))
+					return
+				}
 				if err != nil {
 					problems = append(problems, err.Error())
 				}
@@ -139,7 +146,12 @@ func refusalMatrix(r *run) {
 // server recovers, everything has to work again. It returns what was wrong, how many operations there
 // were, and how many met the refusal. wrap, if any, comes between the locks and the server.
 func (r *refusal) conduct(t testing.TB, wrap func(dialer) dialer) (problems []string, n, met int) {
-	s := &site{t: t, server: redistest.Real(t, r.args...)}
+	redistest.Needs(t, r.needs...)
+	args := slices.Clone(r.args)
+	if r.debug {
+		args = append(args, redistest.Debugging()...)
+	}
+	s := &site{t: t, server: redistest.Real(t, args...)}
 	var err error
 	if s.admin, err = redis.Dial("tcp", s.server.Addr()); err != nil {
 		t.Fatal(err)

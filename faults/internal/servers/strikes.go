@@ -21,6 +21,13 @@ func configured(name, bad, good string) func(*site, []*cell) func() {
 	}
 }
 
+// locked asks for a password, of all who are connected too before Redis 6.
+func locked(s *site, cells []*cell) func() {
+	heal := configured("requirepass", "a new password", "")(s, cells)
+	s.must("AUTH", "a new password")
+	return heal
+}
+
 // killing closes the connections of all clients after strike.
 func killing(strike func(*site, []*cell) func()) func(*site, []*cell) func() {
 	return func(s *site, cells []*cell) func() {

@@ -212,6 +212,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 
 func TestBreakSaysWhyItMayNot(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")

@@ -42,7 +42,9 @@ func Rules(t *testing.T, mark, user string) map[string][]string {
 		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
 		rest, found := strings.CutPrefix(line, "ACL SETUSER "+user+" ")
 		require.True(t, found, line)
-		rest = strings.TrimPrefix(rest, "reset on >PASSWORD ")
+		if _, after, found := strings.Cut(rest, ">PASSWORD "); found {
+			rest = after
+		}
 		all[strings.Fields(title)[0]+" "+strings.Fields(title)[1]] = strings.Fields(rest)
 	}
 	return all

@@ -131,9 +131,22 @@ func (t *trial) failed(g grant, l level, err error) {
 		t.report(g.disorder, l, "does not allow what %s needs, tried on the key %s: %s", title(g.feature), key, said)
 		last := &t.findings[len(t.findings)-1]
 		if rules := t.permissions(g); rules != "" {
-			last.Do += " ACL SETUSER NAME " + cli.Printable(rules)
+			last.Do += " ACL SETUSER NAME " + cli.Printable(rules) + exceptions(rules)
 		}
 	}
+}
+
+// exceptions are when a server refuses rules: where the user has all keys or channels already, and where we could
+// not see that the server is a Redis 6.0.
+func exceptions(rules string) string {
+	if !strings.Contains(rules, "~") {
+		return ""
+	}
+	channels := ""
+	if strings.Contains(rules, "&") {
+		channels = "; without & where it has all channels, as new users of Redis 6.2 have, and on Redis 6.0"
+	}
+	return " (without ~ where the user has ~*" + channels + ")"
 }
 
 // permissions are the rules of a grant as the server understands them: none before Redis 6, and none for

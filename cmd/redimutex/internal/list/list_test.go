@@ -216,7 +216,7 @@ func TestListTellsHowManyServersAgree(t *testing.T) {
 
 func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, "--enable-debug-command", "yes")
+	s := redistest.Real(t, redistest.Debugging()...)
 	s.Do("DEBUG", "POPULATE", 20000, "session", 100)
 	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
 	m := s.Monitor()
@@ -235,6 +235,7 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 
 func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.KeyReading)
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "secret"} {
 		s.Do("SET", key, uuid.NewString(), "PX", 60000)

@@ -74,6 +74,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 
 func TestServerThatRefusesIsQuoted(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("HSET", "job", "field", "value")
 	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")

@@ -19,6 +19,7 @@ import (
 
 func TestPasswordShowsUpNowhere(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	const password = "hunter2"
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "someone", "on", ">"+password, "~*", "&*", "+@all")

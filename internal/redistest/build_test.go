@@ -1,0 +1,41 @@
+package redistest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestABuildIsWhatItSaysOfItself(t *testing.T) {
+	for says, want := range map[string]struct {
+		name     string
+		can, not []Feature
+	}{
+		"Redis server v=5.0.14 sha=0:0 malloc=libc bits=64":  {"Redis 5.0.14", nil, []Feature{ACL, MinReplicas, KeyReading}},
+		"Redis server v=6.0.20 sha=0:0":                      {"Redis 6.0.20", []Feature{ACL, MinReplicas}, []Feature{ChannelRules}},
+		"Redis server v=6.2.16 sha=0:0":                      {"Redis 6.2.16", []Feature{ChannelRules}, []Feature{KeyReading}},
+		"Redis server v=255.255.255 sha=0:0":                 {"Redis 255.255.255", []Feature{KeyReading}, nil},
+		"Valkey server v=8.0.1 sha=0:0 malloc=libc bits=64":  {"Valkey 8.0.1", []Feature{KeyReading, ACL}, nil},
+		"Valkey server v=10.0.0-rc1 sha=0:0 malloc=jemalloc": {"Valkey 10.0.0-rc1", []Feature{KeyReading, ACL}, nil},
+	} {
+		path := filepath.Join(t.TempDir(), "server")
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '"+says+"'\n"), 0o700))
+		b, err := inspect(path)
+		require.NoError(t, err)
+		assert.Equal(t, want.name, b.String())
+		for _, f := range want.can {
+			assert.True(t, b.Has(f), "%v: %s", b, f.What)
+		}
+		for _, f := range want.not {
+			assert.False(t, b.Has(f), "%v: %s", b, f.What)
+		}
+		assert.False(t, b.Has(TLS), "nothing of it is in the binary")
+	}
+	for _, path := range []string{"/does/not/exist", "/bin/true"} {
+		_, err := inspect(path)
+		assert.Error(t, err)
+	}
+}
