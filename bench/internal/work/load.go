@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // The phases of a load.
@@ -102,7 +102,7 @@ func (l *load) goroutine(number int, slot peers.Slot) tally {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
 				t.waits.Add(rest)
 			}
-			slot.Unlock() //nolint:errcheck // nobody counts any more
+			slot.Unlock(context.Background()) //nolint:errcheck // nobody counts any more
 			break
 		}
 		if l.Hold > 0 {
@@ -117,7 +117,7 @@ func (l *load) goroutine(number int, slot peers.Slot) tally {
 				t.spans = append(t.spans, Span{number, asked.UnixNano(), got.UnixNano(), time.Now().UnixNano()})
 			}
 		}
-		if err := slot.Unlock(); err != nil && l.phase.Load() != over {
+		if err := slot.Unlock(context.Background()); err != nil && l.phase.Load() != over {
 			t.fail(l.ctx, err)
 		}
 		if l.Think > 0 {

@@ -14,7 +14,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // Main is the worker process: jobs come in as lines of JSON, results go out. It ends the process
@@ -63,8 +64,8 @@ func serve(j *Job, answers *json.Encoder, orders <-chan order) (Result, error) {
 // A runner is a job that is ready to start.
 type runner struct {
 	*Job
-	locker   peers.Locker
-	requests peers.Requests
+	locker   peers.Library
+	requests entrants.Requests
 	ctx      context.Context // ends when the job is over
 	cancel   context.CancelFunc
 
@@ -88,11 +89,11 @@ func prepare(j *Job) (*runner, error) {
 	if j.Kind == Ping {
 		return r, nil
 	}
-	library, ok := peers.Find(j.Library)
+	library, ok := entrants.Find(j.Library)
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	r.locker, err = library.Open(peers.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
+	r.locker, err = library.Open(entrants.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
 	return r, err
 }
 

@@ -22,12 +22,26 @@ func now() instant {
 	return instant(ts.Nano())
 }
 
-// instantOf converts t. A process that is held up in here gets a time that is too early, so nobody is
-// blamed for more than he has promised.
-func instantOf(t time.Time) instant {
-	i := now()
-	return i + instant(time.Until(t))
-}
+// origin is one moment on both clocks, of which the one that Go has counts the same nanoseconds.
+var origin = func() (o struct {
+	instant instant
+	time    time.Time
+},
+) {
+	apart := time.Hour
+	for range 100 { // the two are taken one after the other, and something may come between
+		i := now()
+		t := time.Now()
+		if d := now().sub(i); d < apart {
+			o.instant, o.time, apart = i, t, d
+		}
+	}
+	return o
+}()
+
+// instantOf converts t. What it gets wrong, by less than a microsecond, is too early, so nobody is blamed for
+// more than was promised.
+func instantOf(t time.Time) instant { return origin.instant.add(t.Sub(origin.time)) }
 
 func (i instant) add(d time.Duration) instant     { return i + instant(d) }
 func (i instant) sub(other instant) time.Duration { return time.Duration(i - other) }

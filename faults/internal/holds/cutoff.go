@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -63,7 +64,7 @@ func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evide
 		if s.Long {
 			laps = 30
 		}
-		if !c.judged() {
+		if !c.kit.judged() {
 			laps /= 2 // theirs are longer, because they go without a signal
 		}
 		c.quota = newQuota(t.Context(), quiet, row, laps*cutHolders, laps*cutHolders)
@@ -106,9 +107,9 @@ type cutting struct {
 
 // A holder is one hold, with a path of its own to each server.
 type holder struct {
-	library library
-	links   []*link
-	hold    hold
+	library peers.Library
+	links   []*redistest.Proxy
+	hold    peers.Slot
 	watch   *watch
 	ttl     time.Duration
 }
@@ -120,14 +121,14 @@ func (c *cutting) lap(t testing.TB, way string) error {
 		k := c.kit
 		k.Addrs = nil
 		for _, s := range c.servers {
-			h.links = append(h.links, connect(t, s.Addr()))
-			k.Addrs = append(k.Addrs, h.links[len(h.links)-1].addr())
+			l := redistest.NewProxy(t, s.Addr())
+			h.links, k.Addrs = append(h.links, l), append(k.Addrs, l.Addr())
 		}
 		var err error
 		if h.library, err = k.open(); err != nil {
 			return err
 		}
-		if h.hold, err = h.library.lock(c.quota.ctx, fmt.Sprintf("cutoff-%d", i)); err != nil {
+		if h.hold, err = lock(c.quota.ctx, h.library, fmt.Sprintf("cutoff-%d", i)); err != nil {
 			return err
 		}
 		h.watch = watchOver(h.hold, h.ttl)
@@ -145,9 +146,9 @@ func (c *cutting) lap(t testing.TB, way string) error {
 	for i, h := range holders {
 		c.take(way, outcomes[i])
 		for _, l := range h.links {
-			l.cut() // so that nothing waits for an answer any more
+			l.Cut() // so that nothing waits for an answer any more
 		}
-		h.library.close()
+		h.library.Close()
 	}
 	return nil
 }
@@ -176,13 +177,13 @@ func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	}
 	for _, h := range holders {
 		for _, l := range h.links {
-			l.swallow()
+			l.Hold()
 		}
 	}
 	return func() {
 		for _, h := range holders {
 			for _, l := range h.links {
-				l.hear()
+				l.Release()
 			}
 		}
 	}
@@ -199,7 +200,7 @@ type cutOutcome struct {
 func (h *holder) deadline() instant {
 	ends := make([]instant, len(h.links))
 	for i, l := range h.links {
-		ends[i] = l.lastAnswered().add(h.ttl)
+		ends[i] = instantOf(l.Answered()).add(h.ttl)
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-1-len(ends)/2]
@@ -210,8 +211,8 @@ func (h *holder) follow() cutOutcome {
 	var o cutOutcome
 	pause(context.Background(), h.deadline().sub(now())+time.Microsecond)
 	o.deadline = h.deadline()
-	if now() >= o.deadline && h.hold.done() != nil {
-		o.believed = h.hold.valid()
+	if now() >= o.deadline && h.hold.Done() != nil {
+		o.believed = h.hold.Valid()
 	}
 	if at, ok := h.watch.wait(2 * h.ttl); ok {
 		o.told = at
@@ -245,14 +246,12 @@ func (c *cutting) take(way string, o cutOutcome) {
 	}
 	switch {
 	case margin >= 0:
-	case margin+allowance >= 0 && c.judged():
+	case margin+allowance >= 0 && c.kit.judged():
 		c.pardoned++
 	default:
 		c.late[way]++
 	}
 }
-
-func (c *cutting) judged() bool { return c.kit.Library != "redsync" && c.kit.Library != "redislock" }
 
 func least(margins []time.Duration) string {
 	if len(margins) == 0 {
@@ -262,7 +261,7 @@ func least(margins []time.Duration) string {
 }
 
 func (c *cutting) figure() evidence.Figure {
-	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.judged()}
+	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.kit.judged()}
 	if f.NotJudged {
 		f.Library += ", with the caller's own loop"
 	}

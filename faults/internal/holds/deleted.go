@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -83,7 +84,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 	if err != nil {
 		return evidence.Figure{}, err
 	}
-	defer lib.close()
+	defer lib.Close()
 	if d.wait == 0 {
 		d.wait = gracePeriod
 	}
@@ -92,14 +93,14 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 	signal := true
 	for q.more() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
-		held := make([]hold, deletedKeys)
+		held := make([]peers.Slot, deletedKeys)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
-			h, err := lib.lock(q.ctx, keys[i])
+			h, err := lock(q.ctx, lib, keys[i])
 			if err != nil {
 				return evidence.Figure{}, err
 			}
-			signal = h.done() != nil
+			signal = h.Done() != nil
 			held[i], watches[i] = h, watchOver(h, d.kit.TTL)
 		}
 		type moment struct{ before, after instant }
@@ -115,7 +116,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 		enough := time.Now().Add(d.wait)
 		for i, w := range watches {
 			at, ok := w.wait(time.Until(enough))
-			held[i].unlock(q.ctx) //nolint:errcheck // it is lost
+			held[i].Unlock(q.ctx) //nolint:errcheck // it is lost
 			m := moments[i]
 			switch {
 			case m.before == 0 || ok && at < m.before:
@@ -145,9 +146,9 @@ type watch struct {
 
 // watchOver tells when h is lost: by its signal, or where there is none, by a loop around Extend such as the
 // caller of that library would write.
-func watchOver(h hold, ttl time.Duration) *watch {
+func watchOver(h peers.Slot, ttl time.Duration) *watch {
 	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
-	if done := h.done(); done != nil {
+	if done := h.Done(); done != nil {
 		go func() {
 			select {
 			case <-done:
@@ -163,7 +164,7 @@ func watchOver(h hold, ttl time.Duration) *watch {
 		for {
 			select {
 			case <-ticker.C:
-				if h.extend(context.Background(), ttl) != nil {
+				if h.Extend(context.Background(), ttl) != nil {
 					w.lost <- now()
 					return
 				}

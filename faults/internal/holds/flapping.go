@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -107,21 +108,20 @@ type turn struct {
 func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 	ctx, cancel := context.WithCancel(f.quota.ctx)
 	defer cancel()
-	links := make([][]*link, flapClients)
+	links := make([][]*redistest.Proxy, flapClients)
 	var group sync.WaitGroup
 	for client := range links {
 		k := f.kit
 		k.Addrs = nil
 		for _, addr := range f.kit.Addrs {
-			l := connect(t, addr)
-			links[client] = append(links[client], l)
-			k.Addrs = append(k.Addrs, l.addr())
+			l := redistest.NewProxy(t, addr)
+			links[client], k.Addrs = append(links[client], l), append(k.Addrs, l.Addr())
 		}
 		lib, err := k.open()
 		if err != nil {
 			return nil, err
 		}
-		defer lib.close()
+		defer lib.Close()
 		r := rand.New(rand.NewPCG(f.random.Uint64(), uint64(client)))
 		group.Go(func() { f.client(ctx, client, lib, r) })
 	}
@@ -138,17 +138,17 @@ func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 }
 
 // client takes its turns until ctx ends.
-func (f *flapper) client(ctx context.Context, number int, lib library, r *rand.Rand) {
+func (f *flapper) client(ctx context.Context, number int, lib peers.Library, r *rand.Rand) {
 	for ctx.Err() == nil {
 		one := turn{client: number, asked: now()}
-		h, err := lib.lock(ctx, f.key)
+		h, err := lock(ctx, lib, f.key)
 		if err != nil {
 			pause(ctx, time.Millisecond)
 			continue
 		}
 		one.got = now()
 		pause(ctx, between(r, 0, 5*time.Millisecond))
-		one.live = h.unlock(context.Background()) == nil
+		one.live = h.Unlock(context.Background()) == nil
 		one.gave = now()
 		f.mu.Lock()
 		f.log = append(f.log, one)
@@ -157,7 +157,7 @@ func (f *flapper) client(ctx context.Context, number int, lib library, r *rand.R
 }
 
 // strike breaks the subscribers of a server, or the links of a client.
-func (f *flapper) strike(ctx context.Context, links []*link) error {
+func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 	switch f.random.IntN(3) {
 	case 0:
 		f.struck["CLIENT KILL of all subscribers"]++
@@ -171,20 +171,20 @@ func (f *flapper) strike(ctx context.Context, links []*link) error {
 	case 1:
 		f.struck["a client's links cut"]++
 		for _, l := range links {
-			l.cut()
+			l.Cut()
 		}
 		pause(ctx, between(f.random, 0, 100*time.Millisecond))
 		for _, l := range links {
-			l.mend()
+			l.Mend()
 		}
 	case 2:
 		f.struck["a client's links silent"]++
 		for _, l := range links {
-			l.swallow()
+			l.Hold()
 		}
 		pause(ctx, between(f.random, 0, 200*time.Millisecond))
 		for _, l := range links {
-			l.hear()
+			l.Release()
 		}
 	}
 	return nil

@@ -227,7 +227,7 @@ func report(s evidence.Setup, trials []*trial) evidence.Result {
 	var example *verdict
 	struck := make(map[string]int)
 	for i, h := range trials {
-		f := evidence.Figure{Library: h.kit.String(), NotJudged: h.kit.Library == "redsync" || h.kit.Library == "redislock"}
+		f := evidence.Figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
 		var holds, calls, unknown int
 		for j, v := range h.verdicts {
 			f.Tried++

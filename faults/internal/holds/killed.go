@@ -63,7 +63,7 @@ func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, pref
 	if err != nil {
 		return evidence.Figure{}, err
 	}
-	defer lib.close()
+	defer lib.Close()
 	var samples []sample
 	for q.more() {
 		keys := make([]string, killedKeys)
@@ -83,12 +83,12 @@ func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, pref
 		var group sync.WaitGroup
 		for i, key := range keys {
 			group.Go(func() {
-				h, err := lib.lock(ctx, key)
+				h, err := lock(ctx, lib, key)
 				if got[i] = now(); err != nil {
 					errs[i] = err
 					return
 				}
-				h.unlock(ctx) //nolint:errcheck // the wait is what counts
+				h.Unlock(ctx) //nolint:errcheck // the wait is what counts
 			})
 		}
 		pause(q.ctx, between(r, 0, holdFor(k)))
@@ -108,14 +108,14 @@ func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, pref
 		q.done += len(keys)
 	}
 	f := b.figure(k.String(), samples)
-	f.NotJudged = k.Library != "redimutex"
+	f.NotJudged = !k.judged()
 	return f, nil
 }
 
 // holdFor is how long a process holds its locks at most until it is killed. Those that have no renewal
 // must not lose them before.
 func holdFor(k kit) time.Duration {
-	if k.Library == "redimutex" {
+	if k.judged() {
 		return 2 * k.TTL
 	}
 	return k.TTL / 6

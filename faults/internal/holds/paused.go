@@ -71,7 +71,7 @@ func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evi
 
 // pauseHolders has two processes take turns at being paused.
 func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
-	f := evidence.Figure{Library: k.String(), NotJudged: k.Library != "redimutex"}
+	f := evidence.Figure{Library: k.String(), NotJudged: !k.judged()}
 	pair := make([]*hand, 2)
 	for i := range pair {
 		var err error

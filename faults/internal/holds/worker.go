@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // workerArgument makes a program that calls Main a worker process. The job follows it.
@@ -66,7 +68,7 @@ func Main() {
 
 type worker struct {
 	job     job
-	library library
+	library peers.Library
 	lines   *bufio.Scanner
 
 	mu sync.Mutex // of the output
@@ -117,7 +119,7 @@ func (w *worker) work(text string) error {
 // keep holds all keys until the process is told to end, or is killed.
 func (w *worker) keep() error {
 	for _, key := range w.job.Keys {
-		if _, err := w.library.lock(context.Background(), key); err != nil {
+		if _, err := lock(context.Background(), w.library, key); err != nil {
 			return err
 		}
 	}
@@ -129,7 +131,7 @@ func (w *worker) keep() error {
 // obey does what it is told.
 func (w *worker) obey() error {
 	ctx := context.Background()
-	var held hold
+	var held peers.Slot
 	for {
 		order, ok := w.hear()
 		if !ok {
@@ -138,10 +140,10 @@ func (w *worker) obey() error {
 		switch order {
 		case sayLock:
 			var err error
-			if held, err = w.library.lock(ctx, w.job.Keys[0]); err != nil {
+			if held, err = lock(ctx, w.library, w.job.Keys[0]); err != nil {
 				return err
 			}
-			w.say(message{What: sayHeld, Fence: held.fence()})
+			w.say(message{What: sayHeld, Fence: held.Fence()})
 		case sayWork:
 			w.writeOn(held)
 		case sayWrite:
@@ -149,7 +151,7 @@ func (w *worker) obey() error {
 			w.say(message{What: sayWritten})
 		case sayUnlock:
 			m := message{What: sayUnlocked}
-			if err := held.unlock(ctx); err != nil {
+			if err := held.Unlock(ctx); err != nil {
 				m.Error = err.Error()
 			}
 			w.say(m)
@@ -163,10 +165,10 @@ const effort = 10 * time.Millisecond
 
 // writeOn writes while the hold is valid. That it is looked at before each write is as much as a program can
 // do by itself; it does not help who is paused between the two.
-func (w *worker) writeOn(held hold) {
+func (w *worker) writeOn(held peers.Slot) {
 	for {
 		looked := now()
-		if !held.valid() {
+		if !held.Valid() {
 			w.say(message{What: sayLost, Looked: looked})
 			return
 		}
@@ -176,7 +178,7 @@ func (w *worker) writeOn(held hold) {
 }
 
 // write asks for a write, and waits for the answer of the resource.
-func (w *worker) write(held hold, looked instant) {
-	w.say(message{What: sayWrite, Fence: held.fence(), Looked: looked})
+func (w *worker) write(held peers.Slot, looked instant) {
+	w.say(message{What: sayWrite, Fence: held.Fence(), Looked: looked})
 	w.hear()
 }

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -83,22 +83,14 @@ func goneSoon(servers []*redistest.Server, key string) bool {
 	}
 }
 
-func peersCancelled(r *run, s *redistest.Server, dialers []dialer) {
-	for _, p := range []struct {
-		name string
-		open func(t testing.TB) func(string) peer
-	}{
-		{"redsync", func(t testing.TB) func(string) peer {
-			return redsyncPeer(t, dialers, 5*time.Second, redsync.WithExpiry(minorityTTL))
-		}},
-		{"redislock", func(t testing.TB) func(string) peer { return redislockPeer(t, dialers[0], minorityTTL, true) }},
-	} {
+func peersCancelled(r *run, s *redistest.Server, dialers []peers.Dialer) {
+	for _, p := range bothPeers(dialers, minorityTTL, 5*time.Second, true) {
 		held := 0
 		const tried = 5
 		for i := range tried {
 			r.round(func(t testing.TB) {
-				l := p.open(t)(fmt.Sprintf("%s %d", p.name, i))
-				if err := l.Lock(context.Background()); err != nil {
+				l := p.open(t).Slot(fmt.Sprintf("%s %d", p.name, i))
+				if err := l.TryLock(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 				killClients([]*redistest.Server{s})

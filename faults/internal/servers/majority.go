@@ -121,11 +121,11 @@ func majority(r *run) {
 		limit = 12 * time.Second
 	}
 	r.round(func(t testing.TB) {
-		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
+		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL)).Slot("peer")
 		which := []int{0, 2, 4}
 		pause(servers, which)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		o := patience(t, limit, func() error { return mutex.Lock(ctx) })
+		o := patience(t, limit, func() error { return mutex.TryLock(ctx) })
 		cancel()
 		resume(servers, which)
 		r.figure(evidence.Figure{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -131,16 +132,16 @@ func (c cycles) within(limit time.Duration) bool {
 }
 
 // peerMinority has redsync lock while two of the servers are paused.
-func peerMinority(r *run, servers []*redistest.Server, dialers []dialer) {
+func peerMinority(r *run, servers []*redistest.Server, dialers []peers.Dialer) {
 	limit := 3 * time.Second
 	if r.Long {
 		limit = 12 * time.Second
 	}
 	r.round(func(t testing.TB) {
-		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
+		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL)).Slot("peer")
 		which := []int{1, 3}
 		pause(servers, which)
-		o := patience(t, limit, func() error { return mutex.Lock(context.Background()) })
+		o := patience(t, limit, func() error { return mutex.TryLock(context.Background()) })
 		resume(servers, which)
 		held := 0
 		if !o.still && o.took <= limit/2 {
