@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
-	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
 )
 

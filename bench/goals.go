@@ -3,8 +3,8 @@ package main
 import (
 	"strconv"
 
-	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/bench/internal/figures"
 )
 
 func procs(n int) string { return "procs" + strconv.Itoa(n) }

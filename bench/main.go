@@ -21,9 +21,7 @@ import (
 )
 
 func main() {
-	if os.Getenv(work.Variable) != "" {
-		os.Exit(work.Main(os.Stdin, os.Stdout))
-	}
+	work.Main() // returns only where this process is no worker
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/plots"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/bench/internal/figures"
 )
 
 // report prints the tables, and writes them and the pictures to dir.

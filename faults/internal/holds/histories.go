@@ -120,7 +120,7 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 	}
 	h.events = make(map[string][]event)
 	var listening sync.WaitGroup
-	hands := make([]*hand, historyProcesses)
+	hands := make([]hand, historyProcesses)
 	employ := func(i int) error {
 		h.clients += historyThreads
 		worker, err := hire(t, job{Kit: h.kit, Keys: keys, History: &pattern{historyThreads, h.clients, h.random.Uint64()}})
@@ -144,7 +144,7 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 		}
 	}
 	for _, worker := range hands {
-		worker.orders.Close() // they come to an end by themselves
+		worker.Dismiss() // they come to an end by themselves
 	}
 	listening.Wait()
 	for _, key := range keys {
@@ -154,9 +154,9 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 }
 
 // listen notes down what a process says, until it has ended.
-func (h *trial) listen(worker *hand) {
+func (h *trial) listen(worker hand) {
 	open := make(map[int64]event)
-	for m := range worker.messages {
+	for m := range worker.Messages {
 		if m.Event == nil {
 			continue
 		}
@@ -181,7 +181,7 @@ func (h *trial) note(e event) {
 }
 
 // strike does something to a client or a server.
-func (h *trial) strike(ctx context.Context, hands []*hand, employ func(int) error) error {
+func (h *trial) strike(ctx context.Context, hands []hand, employ func(int) error) error {
 	if h.struck == nil {
 		h.struck = make(map[string]int)
 	}
@@ -189,24 +189,24 @@ func (h *trial) strike(ctx context.Context, hands []*hand, employ func(int) erro
 	switch h.random.IntN(5) {
 	case 0:
 		h.struck["kill -9 of a client"]++
-		if err := hands[i].cmd.Process.Kill(); err != nil {
+		if err := hands[i].Kill(); err != nil {
 			return err
 		}
 		return employ(i)
 	case 1:
 		h.struck["SIGSTOP of a client"]++
-		if err := hands[i].stop(); err != nil {
+		if err := hands[i].Stop(patience); err != nil {
 			return err
 		}
 		pause(ctx, between(h.random, 0, 3*historyTTL/2))
-		return hands[i].resume()
+		return hands[i].Resume()
 	case 2:
 		h.struck["SIGSTOP of a server"]++
 		server.Pause()
 		pause(ctx, between(h.random, 0, historyTTL))
 		if h.random.IntN(2) == 0 {
 			h.struck["kill -9 of a client"]++ // with commands under way
-			if err := errors.Join(hands[i].cmd.Process.Kill(), employ(i)); err != nil {
+			if err := errors.Join(hands[i].Kill(), employ(i)); err != nil {
 				return err
 			}
 		}

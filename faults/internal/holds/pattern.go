@@ -33,7 +33,7 @@ func (w *worker) history() {
 		p := player{
 			library: w.library, job: w.job, client: client, ids: &ids,
 			random: rand.New(rand.NewPCG(w.job.History.Seed, uint64(client))),
-			tell:   func(e event) { w.say(message{What: sayEvent, Event: &e}) },
+			tell:   func(e event) { w.Say(message{What: sayEvent, Event: &e}) },
 		}
 		group.Go(func() { p.play(end) })
 	}

@@ -72,7 +72,7 @@ func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evi
 // pauseHolders has two processes take turns at being paused.
 func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
 	f := evidence.Figure{Library: k.String(), NotJudged: !k.judged()}
-	pair := make([]*hand, 2)
+	pair := make([]hand, 2)
 	for i := range pair {
 		var err error
 		if pair[i], err = hire(t, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
@@ -161,7 +161,7 @@ func (r *resource) accept(fence int64) bool {
 }
 
 // pauseOne stops a while it works, lets b take over and write, and wakes a up again.
-func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcome, error) {
+func pauseOne(ctx context.Context, a, b hand, after time.Duration) (pauseOutcome, error) {
 	var none pauseOutcome
 	r := new(resource)
 	if _, err := a.ask(ctx, sayLock, sayHeld, nil); err != nil {
@@ -177,7 +177,7 @@ func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcom
 		over <- ending{m, err}
 	}()
 	pause(ctx, after)
-	if err := a.stop(); err != nil {
+	if err := a.Stop(patience); err != nil {
 		return none, err
 	}
 	stopped := now()
@@ -186,7 +186,7 @@ func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcom
 	r.mu.Lock()
 	r.woken = now()
 	r.mu.Unlock()
-	if err := errors.Join(lockErr, writeErr, a.resume()); err != nil {
+	if err := errors.Join(lockErr, writeErr, a.Resume()); err != nil {
 		return none, err
 	}
 	end := <-over
