@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // TestMain runs the tests, or one worker process of the benchmark.
@@ -22,12 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 func needServer(t *testing.T) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if _, err := exec.LookPath(name); err == nil {
-			return
-		}
+	if !redistest.Installed() {
+		t.Skip("needs a redis-server or valkey-server on the PATH")
 	}
-	t.Skip("needs a redis-server or valkey-server on the PATH")
 }
 
 // small is every case on a scale that a test can afford: few goroutines and processes.

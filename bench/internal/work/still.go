@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // waiting has all goroutines wait for a lock that nobody gives back. It measures what that costs.
@@ -114,7 +115,7 @@ func (r *runner) ping() (Result, error) {
 	}
 	c := redis.NewConn(conn, 0, 0)
 	defer c.Close()
-	result := Result{Waits: make(Histogram)}
+	result := Result{Waits: make(stats.Histogram)}
 	begin := time.Now().Add(r.Warm)
 	for end := begin.Add(r.Run); time.Now().Before(end); {
 		sent := time.Now()

@@ -92,7 +92,7 @@ func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evide
 type cutting struct {
 	kit     kit
 	servers []*redistest.Server
-	noise   *noise
+	noise   noise
 	random  *rand.Rand
 	quota   *quota
 

@@ -79,7 +79,7 @@ func deleteAll(t testing.TB, row evidence.Row, s evidence.Setup, ds []deletion) 
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
-func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+func deleteHeld(q *quota, d deletion, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
 		return evidence.Figure{}, err

@@ -88,7 +88,7 @@ type flapper struct {
 	kit    kit
 	key    string
 	random *rand.Rand
-	noise  *noise
+	noise  noise
 	quota  *quota
 	struck map[string]int
 

@@ -57,7 +57,7 @@ const (
 )
 
 // killHolders kills one process after the other, and measures when those who wait for its locks have them.
-func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+func killHolders(t testing.TB, q *quota, k kit, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	b := bound{limit: k.TTL + 50*time.Millisecond, words: "TTL + 50 ms", strict: q.setup.Long, share: .99, slack: patience}
 	lib, err := k.open()
 	if err != nil {

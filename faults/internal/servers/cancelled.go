@@ -12,6 +12,7 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -24,7 +25,7 @@ func cancelledRow() evidence.Row {
 
 func cancelledUnlock(r *run) {
 	servers, dialers := start(r.t, 3)
-	var took times
+	var took stats.Times
 	held, tried := 0, 0
 	for round := 0; r.more(round, 3, 50); round++ {
 		for _, f := range all {
@@ -55,7 +56,7 @@ func cancelledUnlock(r *run) {
 	}
 	r.figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
-		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.worst())),
+		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.Worst())),
 	})
 	peersCancelled(r, servers[0], dialers[:1])
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -92,10 +93,10 @@ func TestMajorityErrorHasToNameEachServer(t *testing.T) {
 }
 
 func TestRoundThatPilesUpGoroutinesOrWaitsIsFound(t *testing.T) {
-	prompt := times{time.Millisecond}
+	prompt := stats.Times{time.Millisecond}
 	assert.True(t, cycles{lock: prompt, unlock: prompt}.within(promptly))
 	assert.False(t, cycles{lock: prompt, unlock: prompt, grown: 500}.within(promptly))
-	assert.False(t, cycles{lock: times{time.Second}, unlock: prompt}.within(promptly))
+	assert.False(t, cycles{lock: stats.Times{time.Second}, unlock: prompt}.within(promptly))
 	assert.False(t, cycles{lock: prompt, unlock: prompt, failed: redimutex.ErrUnavailable}.within(promptly))
 }
 
