@@ -2,7 +2,6 @@ package holds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,22 +16,17 @@ import (
 
 // cutOff is the holder that no server answers any more.
 func cutOff() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 6, Name: "cutoff", Fault: "all servers unreachable while held",
 		Must: "signalled before the local deadline", Short: 10 * time.Second, Long: 90 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			r, err = cutAll(t, row, s, []kit{
-				{Library: "redimutex", Addrs: make([]string, 1)},
-				{Library: "redimutex", Addrs: make([]string, 3)},
-				{Library: "redsync", Addrs: make([]string, 1)},
-				{Library: "redislock", Addrs: make([]string, 1)},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		return cutAll(t, row, s, []kit{
+			{Library: "redimutex", Addrs: make([]string, 1)},
+			{Library: "redimutex", Addrs: make([]string, 3)},
+			{Library: "redsync", Addrs: make([]string, 1)},
+			{Library: "redislock", Addrs: make([]string, 1)},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -51,41 +45,36 @@ const (
 func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		k.TTL = cutTTL
-		c := &cutting{kit: k, noise: noise, random: random(s, i)}
-		laps := 6
-		if s.Long {
-			laps = 30
-		}
-		if !c.kit.judged() {
-			laps /= 2 // theirs are longer, because they go without a signal
-		}
-		c.quota = newQuota(t.Context(), quiet, row, laps*cutHolders, laps*cutHolders)
-		for range k.Addrs {
-			c.servers = append(c.servers, redistest.Real(t))
-		}
-		group.Go(func() {
-			ways := []string{byStop, byKill, byPath}
-			for lap := 0; c.quota.more() && errs[i] == nil; lap++ {
-				errs[i] = c.lap(t, ways[lap%len(ways)])
-			}
-			figures[i] = c.figure()
-		})
+	laps := 6
+	if s.Long {
+		laps = 30
 	}
-	group.Wait()
+	cuttings := make([]*cutting, len(kits))
+	for i, k := range kits {
+		k.TTL = cutTTL
+		cuttings[i] = &cutting{kit: k, noise: noise, random: random(s, i)}
+		for range k.Addrs {
+			cuttings[i].servers = append(cuttings[i].servers, redistest.Real(t))
+		}
+	}
+	figures, err := sideBySide(t, row, s, cuttings, laps*cutHolders, laps*cutHolders, func(_ int, c *cutting, q *quota) ([]evidence.Figure, error) {
+		if c.quota = q; !c.kit.judged() {
+			q.want /= 2 // theirs are longer, because they go without a signal
+		}
+		ways := []string{byStop, byKill, byPath}
+		for lap := 0; q.more(); lap++ {
+			if err := c.lap(t, ways[lap%len(ways)]); err != nil {
+				return nil, err
+			}
+		}
+		return []evidence.Figure{c.figure()}, nil
+	})
 	return evidence.Result{Figures: figures, Notes: []string{
 		"Row 6: the deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
 			"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
 			"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
 			"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.",
-	}}, errors.Join(errs...)
+	}}, err
 }
 
 // A cutting cuts off the holders of one kit.

@@ -19,24 +19,19 @@ import (
 
 // deleted is the key that goes away under its holder, by a DEL or because the server was full.
 func deleted() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 5, Name: "deleted", Fault: "key deleted or evicted while held",
 		Must: "loss signalled", Short: 6 * time.Second, Long: 60 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			plain := []string{redistest.Real(t).Addr()}
-			full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
-			r, err = deleteAll(t, row, s, []deletion{
-				{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
-				{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
-				{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
-				{kit{Library: "redislock", Addrs: plain}, remove, "DEL", 0},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		plain := addrs(t, 1)
+		full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
+		return deleteAll(t, row, s, []deletion{
+			{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
+			{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
+			{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
+			{kit{Library: "redislock", Addrs: plain}, remove, "DEL", 0},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -58,24 +53,15 @@ type deletion struct {
 func deleteAll(t testing.TB, row evidence.Row, s evidence.Setup, ds []deletion) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([]evidence.Figure, len(ds)), make([]error, len(ds))
-	var group sync.WaitGroup
-	for i, d := range ds {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		q := newQuota(t.Context(), quiet, row, 100, 1000)
+	figures, err := sideBySide(t, row, s, ds, 100, 1000, func(i int, d deletion, q *quota) ([]evidence.Figure, error) {
 		d.kit.TTL = deletedTTL
-		group.Go(func() {
-			figures[i], errs[i] = deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
-		})
-	}
-	group.Wait()
+		f, err := deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
+		return []evidence.Figure{f}, err
+	})
 	return evidence.Result{Figures: figures, Notes: []string{
 		"Row 5: the time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
 			"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.",
-	}}, errors.Join(errs...)
+	}}, err
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.

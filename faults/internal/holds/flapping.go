@@ -3,9 +3,7 @@ package holds
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -21,22 +19,15 @@ import (
 
 // flapping is the queue whose messages are lost, because subscribers are killed and links break.
 func flapping() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
 		Must: "no hand-over missed", Short: 6 * time.Second, Long: 90 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			single := []string{redistest.Real(t).Addr()}
-			trio := []string{redistest.Real(t).Addr(), redistest.Real(t).Addr(), redistest.Real(t).Addr()}
-			r, err = flapAll(t, row, s, []kit{
-				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: single},
-				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: trio},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		return flapAll(t, row, s, []kit{
+			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 1)},
+			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 3)},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -49,38 +40,23 @@ const (
 func flapAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([][]evidence.Figure, len(kits)), make([]error, len(kits))
 	var mu sync.Mutex
 	struck := make(map[string]int)
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
+	figures, err := sideBySide(t, row, s, kits, 40, 600, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
 		f := flapper{
-			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise,
-			quota: newQuota(t.Context(), quiet, row, 40, 600), struck: make(map[string]int),
+			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise, quota: q, struck: make(map[string]int),
 		}
-		group.Go(func() {
-			figures[i], errs[i] = f.run(t)
-			mu.Lock()
-			defer mu.Unlock()
-			for what, n := range f.struck {
-				struck[what] += n
-			}
-		})
-	}
-	group.Wait()
+		figures, err := f.run(t)
+		mu.Lock()
+		defer mu.Unlock()
+		for what, n := range f.struck {
+			struck[what] += n
+		}
+		return figures, err
+	})
 	note := "Row 16: four clients wait in the queue for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be " +
-		"told to the servers has the TTL. The faults were"
-	for i, what := range slices.SortedFunc(maps.Keys(struck), cmp.Compare[string]) {
-		if i > 0 {
-			note += ","
-		}
-		note += fmt.Sprintf(" %d times %s", struck[what], what)
-	}
-	return evidence.Result{Figures: slices.Concat(figures...), Notes: []string{note + "."}}, errors.Join(errs...)
+		"told to the servers has the TTL. The faults were " + tally(struck) + "."
+	return evidence.Result{Figures: figures, Notes: []string{note}}, err
 }
 
 // A flapper breaks what connects clients that hand a lock around.

@@ -2,7 +2,6 @@ package holds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,45 +9,29 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // killed is the holder whose process dies.
 func killed() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 15, Name: "killed", Fault: "holder killed -9",
 		Must: "the waiter recovers", Short: 6 * time.Second, Long: 60 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			addrs := []string{redistest.Real(t).Addr()}
-			kits := []kit{
-				{Library: "redimutex", Addrs: addrs},
-				{Library: "redimutex", Addrs: addrs, Queue: true},
-				{Library: "redsync", Addrs: addrs},
-				{Library: "redislock", Addrs: addrs},
-			}
-			noise := listen()
-			defer noise.close()
-			figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
-			var group sync.WaitGroup
-			for i, k := range kits {
-				quiet := s
-				if i > 0 {
-					quiet.Report = nil
-				}
-				k.TTL = killedTTL
-				q := newQuota(t.Context(), quiet, row, 40, 400)
-				group.Go(func() {
-					figures[i], errs[i] = killHolders(t, q, k, noise, random(s, i), fmt.Sprintf("killed-%d-", i))
-				})
-			}
-			group.Wait()
-			r, err = evidence.Result{Figures: figures, Notes: []string{noiseNote}}, errors.Join(errs...)
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (r evidence.Result, err error) {
+		server := addrs(t, 1)
+		noise := listen()
+		defer noise.close()
+		r.Notes = []string{noiseNote}
+		r.Figures, err = sideBySide(t, row, s, []kit{
+			{Library: "redimutex", Addrs: server, TTL: killedTTL},
+			{Library: "redimutex", Addrs: server, TTL: killedTTL, Queue: true},
+			{Library: "redsync", Addrs: server, TTL: killedTTL},
+			{Library: "redislock", Addrs: server, TTL: killedTTL},
+		}, 40, 400, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
+			f, err := killHolders(t, q, k, noise, random(s, i), fmt.Sprintf("killed-%d-", i))
+			return []evidence.Figure{f}, err
 		})
 		return r, err
-	}
-	return row
+	})
 }
 
 const (
