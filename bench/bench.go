@@ -3,20 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/host"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // A bench runs trials on one server, one after the other.
 type bench struct {
-	server   *host.Server
+	server   *redistest.Server
 	book     *figures.Book
-	progress *progress
+	out      io.Writer // of the progress
+	progress *meter
 	pace     func(*trial) pace
 }
 
@@ -40,7 +42,7 @@ func (b *bench) run(ctx context.Context, all []trial) error {
 	for i := range all {
 		total += b.planned(&all[i])
 	}
-	b.progress.start(total)
+	b.progress = startMeter(b.out, total)
 	defer b.progress.end()
 	for i := range all {
 		if err := b.trial(ctx, &all[i]); err != nil {
@@ -89,15 +91,13 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 func (b *bench) round(ctx context.Context, crew *work.Crew, t *trial, name string, round int) error {
 	p := b.pace(t)
 	j := t.job
-	j.Library, j.Addr, j.TTL, j.Warm, j.Run = name, b.server.Addr, ttl, p.warm, p.run
+	j.Library, j.Addr, j.TTL, j.Warm, j.Run = name, b.server.Addr(), ttl, p.warm, p.run
 	j.Key = fmt.Sprintf("%s:%d", t.name, round)
 	if think, ok := t.pings[name]; ok {
 		j.Kind, j.Think = work.Ping, think
 	}
 	// Nothing that an earlier round has left behind is in the way, or costs memory.
-	if _, err := b.server.Do("FLUSHALL"); err != nil {
-		return err
-	}
+	b.server.Do("FLUSHALL")
 	results, err := crew.Do(ctx, j)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,23 +12,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // TestMain runs the tests, or one worker process of the benchmark.
 func TestMain(m *testing.M) {
-	if os.Getenv(work.Variable) != "" {
-		os.Exit(work.Main(os.Stdin, os.Stdout))
-	}
+	work.Main()
 	os.Exit(m.Run())
 }
 
 func needServer(t *testing.T) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if _, err := exec.LookPath(name); err == nil {
-			return
-		}
+	if !redistest.Installed() {
+		t.Skip("needs a redis-server or valkey-server on the PATH")
 	}
-	t.Skip("needs a redis-server or valkey-server on the PATH")
 }
 
 // small is every case on a scale that a test can afford: few goroutines and processes.

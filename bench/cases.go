@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/peers"
 	"github.com/redimutex/redimutex/bench/internal/work"
 )
 
@@ -46,7 +46,7 @@ const (
 
 // contended are those that wait for a lock that is held.
 var contended = []string{
-	peers.RedimutexQueue, peers.Bare, peers.Redsync, peers.RedsyncEager, peers.Redislock, peers.Rueidislock,
+	entrants.RedimutexQueue, entrants.Bare, entrants.Redsync, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock,
 }
 
 func with(first []string, more ...string) []string {
@@ -61,7 +61,7 @@ var trials = []trial{
 		name: "own1", title: "1 goroutine, own key", workers: 1,
 		job: work.Job{Kind: work.Load, Goroutines: 1, Own: true, Every: oddEvery},
 		libraries: []string{
-			peers.Redimutex, peers.RedimutexCtx, peers.RedimutexReuse, peers.Bare, peers.Redsync, peers.RedsyncGoRedis, peers.Redislock, peers.Rueidislock,
+			entrants.Redimutex, entrants.RedimutexCtx, entrants.RedimutexReuse, entrants.Bare, entrants.Redsync, entrants.RedsyncGoRedis, entrants.Redislock, entrants.Rueidislock,
 		},
 		shown: []figures.Metric{figures.Rate, figures.P50, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
 		full:  pace{15, sec(.2), sec(.6)}, quick: pace{4, sec(.05), sec(.15)}, take: takeLoad,
@@ -70,7 +70,7 @@ var trials = []trial{
 		name: "own64", title: "64 goroutines, own keys", workers: 1,
 		job: work.Job{Kind: work.Load, Goroutines: 64, Own: true, Every: oddEvery},
 		libraries: []string{
-			peers.RedimutexMux, peers.Redimutex, peers.Bare, peers.Redsync, peers.RedsyncGoRedis, peers.Redislock, peers.Rueidislock,
+			entrants.RedimutexMux, entrants.Redimutex, entrants.Bare, entrants.Redsync, entrants.RedsyncGoRedis, entrants.Redislock, entrants.Rueidislock,
 		},
 		shown: []figures.Metric{figures.Rate, figures.P50, figures.P99, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
 		full:  pace{15, sec(.3), sec(.6)}, quick: pace{4, sec(.1), sec(.15)}, take: takeLoad,
@@ -78,14 +78,14 @@ var trials = []trial{
 	{
 		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold", workers: workers,
 		job:       work.Job{Kind: work.Load, Goroutines: each, Hold: hold, Spans: true},
-		libraries: with(contended, peers.Redimutex),
+		libraries: with(contended, entrants.Redimutex),
 		shown:     []figures.Metric{figures.P50, figures.P99, figures.Fairness, figures.Rate, figures.Requests},
 		full:      pace{3, sec(1), sec(12)}, quick: pace{1, sec(.3), sec(3)}, take: takeContended,
 	},
 	{
 		name: "nohold", title: "4 processes x 8 goroutines, one key, no hold", workers: workers,
 		job:       work.Job{Kind: work.Load, Goroutines: each, Every: oddEvery},
-		libraries: with(contended, peers.RedimutexBoth, peers.RedimutexReuse),
+		libraries: with(contended, entrants.RedimutexBoth, entrants.RedimutexReuse),
 		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
 		full:      pace{7, sec(.5), sec(2)}, quick: pace{2, sec(.2), sec(.5)}, take: takeContended,
 	},
@@ -93,21 +93,21 @@ var trials = []trial{
 	{
 		name: "waiting", title: "10,000 goroutines wait for one held key", workers: 1,
 		job:       work.Job{Kind: work.Waiting, Goroutines: crowd},
-		libraries: []string{peers.Redimutex, peers.RedimutexQueue, peers.Bare, peers.Redsync, peers.Redislock, peers.Rueidislock},
+		libraries: []string{entrants.Redimutex, entrants.RedimutexQueue, entrants.Bare, entrants.Redsync, entrants.Redislock, entrants.Rueidislock},
 		shown:     []figures.Metric{figures.Polls, figures.Goroutines, figures.Bytes, figures.CPU, figures.ServerCPU},
 		full:      pace{3, sec(2), sec(4)}, quick: pace{1, sec(1), sec(1.5)}, take: takeStill,
 	},
 	{
 		name: "held", title: "10,000 held locks, TTL 10 s", workers: 1,
 		job:       work.Job{Kind: work.Held, Goroutines: crowd, Own: true},
-		libraries: []string{peers.Redimutex, peers.Rueidislock}, // the others do not renew
+		libraries: []string{entrants.Redimutex, entrants.Rueidislock}, // the others do not renew
 		shown:     []figures.Metric{figures.Goroutines, figures.CPU, figures.Bytes, figures.Polls, figures.ServerCPU},
 		full:      pace{2, sec(4), sec(20)}, quick: pace{1, sec(1), sec(12)}, take: takeStill,
 	},
 	{
 		name: "handover", title: "hand-over between 2 processes, 30 ms hold", workers: 2,
 		job:       work.Job{Kind: work.Load, Goroutines: 1, Hold: handoverHold, Think: handoverThink, Spans: true},
-		libraries: []string{peers.RedimutexQueue, peers.Bare, peers.RedsyncEager, peers.Redislock, peers.Rueidislock},
+		libraries: []string{entrants.RedimutexQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock},
 		pings:     map[string]time.Duration{coldPing: handoverHold + handoverThink, warmPing: 0},
 		shown:     []figures.Metric{figures.Handover, figures.RoundTrip},
 		full:      pace{5, sec(.3), sec(3)}, quick: pace{2, sec(.2), sec(.8)}, take: takeHandover,
@@ -119,7 +119,7 @@ func processes(n int) trial {
 	return trial{
 		name: procs(n), title: "separate processes, one goroutine each, one key, no hold: " + procs(n)[len("procs"):], workers: n,
 		job:       work.Job{Kind: work.Load, Goroutines: 1, Every: oddEvery},
-		libraries: with(contended[:1], peers.Bare, peers.Redsync, peers.Redislock, peers.Rueidislock),
+		libraries: with(contended[:1], entrants.Bare, entrants.Redsync, entrants.Redislock, entrants.Rueidislock),
 		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
 		full:      pace{5, sec(.5), sec(2)}, quick: pace{1, sec(.2), sec(.5)}, take: takeContended,
 	}

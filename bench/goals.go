@@ -3,14 +3,14 @@ package main
 import (
 	"strconv"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/peers"
 )
 
 func procs(n int) string { return "procs" + strconv.Itoa(n) }
 
 // redsyncs are its settings, of which the best counts.
-var redsyncs = []string{peers.Redsync, peers.RedsyncEager, peers.RedsyncGoRedis}
+var redsyncs = []string{entrants.Redsync, entrants.RedsyncEager, entrants.RedsyncGoRedis}
 
 func rate(name string, libraries ...string) figures.One {
 	return figures.One{Case: name, Metric: figures.Rate, Libraries: libraries}
@@ -27,57 +27,57 @@ const (
 
 var goals = []figures.Goal{
 	figures.NewGoal("1 goroutine, own key, defaults", "rate / bare redigo", atLeast, 0.95,
-		figures.Ratio(rate("own1", peers.Redimutex), rate("own1", peers.Bare))),
+		figures.Ratio(rate("own1", entrants.Redimutex), rate("own1", entrants.Bare))),
 	figures.NewGoal("", "rate / redsync", atLeast, 1,
-		figures.Ratio(rate("own1", peers.Redimutex), rate("own1", redsyncs...))),
+		figures.Ratio(rate("own1", entrants.Redimutex), rate("own1", redsyncs...))),
 
 	figures.NewGoal("64 goroutines, own keys, Multiplex", "rate / bare redigo", atLeast, 2.5,
-		figures.Ratio(rate("own64", peers.RedimutexMux), rate("own64", peers.Bare))),
+		figures.Ratio(rate("own64", entrants.RedimutexMux), rate("own64", entrants.Bare))),
 	figures.NewGoal("", "rate / redsync", atLeast, 3,
-		figures.Ratio(rate("own64", peers.RedimutexMux), rate("own64", redsyncs...))),
+		figures.Ratio(rate("own64", entrants.RedimutexMux), rate("own64", redsyncs...))),
 	figures.NewGoal("", "rate / rueidislock", atLeast, 2,
-		figures.Ratio(rate("own64", peers.RedimutexMux), rate("own64", peers.Rueidislock))),
+		figures.Ratio(rate("own64", entrants.RedimutexMux), rate("own64", entrants.Rueidislock))),
 
 	figures.NewGoal("4 x 8, one key, 5 ms hold, WithQueue", "p99 wait / 32 holds", atMost, 1.15,
-		figures.Alone(metric("hold5", figures.P99, peers.RedimutexQueue), workers*each*float64(hold.Milliseconds()))),
+		figures.Alone(metric("hold5", figures.P99, entrants.RedimutexQueue), workers*each*float64(hold.Milliseconds()))),
 	figures.NewGoal("", "fewest/most holds of a goroutine", atLeast, 0.9,
-		figures.Alone(metric("hold5", figures.Fairness, peers.RedimutexQueue), 1)),
+		figures.Alone(metric("hold5", figures.Fairness, entrants.RedimutexQueue), 1)),
 	figures.NewGoal("", "redsync's p99 wait / ours", atLeast, 15, figures.Ratio(
 		figures.One{Case: "hold5", Metric: figures.P99, Libraries: redsyncs, Smallest: true},
-		metric("hold5", figures.P99, peers.RedimutexQueue))),
+		metric("hold5", figures.P99, entrants.RedimutexQueue))),
 
 	figures.NewGoal("4 x 8, one key, no hold, WithQueue", "rate / redsync", atLeast, 2,
-		figures.Ratio(rate("nohold", peers.RedimutexQueue), rate("nohold", redsyncs...))),
+		figures.Ratio(rate("nohold", entrants.RedimutexQueue), rate("nohold", redsyncs...))),
 	figures.NewGoal("", "requests a hold", atMost, 3,
-		figures.Alone(metric("nohold", figures.Requests, peers.RedimutexQueue), 1)),
+		figures.Alone(metric("nohold", figures.Requests, entrants.RedimutexQueue), 1)),
 
 	figures.NewGoal("16 processes, no hold, WithQueue", "requests a hold", atMost, 4,
-		figures.Alone(metric(procs(16), figures.Requests, peers.RedimutexQueue), 1)),
+		figures.Alone(metric(procs(16), figures.Requests, entrants.RedimutexQueue), 1)),
 	figures.NewGoal("64 processes, no hold, WithQueue", "requests a hold", atMost, 4,
-		figures.Alone(metric(procs(64), figures.Requests, peers.RedimutexQueue), 1)),
+		figures.Alone(metric(procs(64), figures.Requests, entrants.RedimutexQueue), 1)),
 	figures.NewGoal("", "rate / that of 4 processes", atLeast, 0.5,
-		figures.Ratio(rate(procs(64), peers.RedimutexQueue), rate(procs(4), peers.RedimutexQueue))),
+		figures.Ratio(rate(procs(64), entrants.RedimutexQueue), rate(procs(4), entrants.RedimutexQueue))),
 
 	figures.NewGoal("4 x 8, WithQueue, WithLeaseReuse(10 ms)", "rate / redsync", atLeast, 100,
-		figures.Ratio(rate("nohold", peers.RedimutexBoth), rate("nohold", redsyncs...))),
+		figures.Ratio(rate("nohold", entrants.RedimutexBoth), rate("nohold", redsyncs...))),
 	figures.NewGoal("", "fewest/most holds of a goroutine", atLeast, 0.8,
-		figures.Alone(metric("nohold", figures.Fairness, peers.RedimutexBoth), 1)),
+		figures.Alone(metric("nohold", figures.Fairness, entrants.RedimutexBoth), 1)),
 
 	figures.NewGoal("1 goroutine re-locking, WithLeaseReuse(10 ms)", "rate / bare redigo", atLeast, 200,
-		figures.Ratio(rate("own1", peers.RedimutexReuse), rate("own1", peers.Bare))),
+		figures.Ratio(rate("own1", entrants.RedimutexReuse), rate("own1", entrants.Bare))),
 	figures.NewGoal("", "allocations a pair", atMost, 2,
-		figures.Alone(metric("own1", figures.Allocs, peers.RedimutexReuse), 1)),
+		figures.Alone(metric("own1", figures.Allocs, entrants.RedimutexReuse), 1)),
 
 	figures.NewGoal("10,000 goroutines wait for one key", "requests a second, defaults", atMost, 20,
-		figures.Alone(metric("waiting", figures.Polls, peers.Redimutex), 1)),
+		figures.Alone(metric("waiting", figures.Polls, entrants.Redimutex), 1)),
 	figures.NewGoal("", "requests a second, WithQueue", atMost, 20,
-		figures.Alone(metric("waiting", figures.Polls, peers.RedimutexQueue), 1)),
+		figures.Alone(metric("waiting", figures.Polls, entrants.RedimutexQueue), 1)),
 
 	figures.NewGoal("10,000 held locks, TTL 10 s", "extra goroutines", atMost, 10,
-		figures.Alone(metric("held", figures.Goroutines, peers.Redimutex), 1)),
+		figures.Alone(metric("held", figures.Goroutines, entrants.Redimutex), 1)),
 	figures.NewGoal("", "% of a core", atMost, 10,
-		figures.Alone(metric("held", figures.CPU, peers.Redimutex), 1)),
+		figures.Alone(metric("held", figures.CPU, entrants.Redimutex), 1)),
 
 	figures.NewGoal("hand-over between 2 processes, WithQueue", "p50 / PING's, as seldom", atMost, 2, figures.Ratio(
-		metric("handover", figures.Handover, peers.RedimutexQueue), metric("handover", figures.RoundTrip, coldPing))),
+		metric("handover", figures.Handover, entrants.RedimutexQueue), metric("handover", figures.RoundTrip, coldPing))),
 }

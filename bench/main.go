@@ -13,17 +13,16 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/host"
 	"github.com/redimutex/redimutex/bench/internal/work"
 	"github.com/redimutex/redimutex/internal/machine"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func main() {
-	if os.Getenv(work.Variable) != "" {
-		os.Exit(work.Main(os.Stdin, os.Stdout))
-	}
+	work.Main() // returns only where this process is no worker
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -95,15 +94,15 @@ func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	server, err := host.StartServer()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	about := host.Describe(server)
-	b := &bench{server: server, book: figures.NewBook(), progress: newProgress(progress), pace: paceOf}
-	if err := b.run(ctx, chosen); err != nil {
-		return err
+	var about []string
+	b := &bench{book: figures.NewBook(), out: progress, pace: paceOf}
+	var failed error
+	if err := redistest.Stage(ctx, func(t testing.TB) {
+		b.server = redistest.Real(t)
+		about = describe(b.server)
+		failed = b.run(ctx, chosen)
+	}); err != nil || failed != nil {
+		return errors.Join(err, failed)
 	}
 	about[0] += ", " + machine.Load() + " at the end"
 	if err := report(b.book, chosen, about, dir, out); err != nil {

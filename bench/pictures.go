@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/peers"
 	"github.com/redimutex/redimutex/bench/internal/plots"
 )
 
 // look is the order of the colours: of those that meet in a picture no two are alike.
 var look = plots.Order{
 	Names: []string{
-		peers.RedimutexQueue, peers.Redsync, peers.Rueidislock, peers.Redislock, peers.RedsyncEager, peers.Bare, peers.Redimutex, peers.RedimutexBoth,
+		entrants.RedimutexQueue, entrants.Redsync, entrants.Rueidislock, entrants.Redislock, entrants.RedsyncEager, entrants.Bare, entrants.Redimutex, entrants.RedimutexBoth,
 	},
-	Ours: peers.Redimutex,
+	Ours: entrants.Redimutex,
 }
 
 // draw draws what there are figures for, and returns the names of the files.
@@ -102,7 +102,7 @@ func drawTimeline(b *figures.Book, dir, name string) (bool, error) {
 		Title: "Who held the lock when: 4 processes x 8 goroutines, one key, 5 ms hold",
 		Rows:  workers * each, Group: each, Length: 1000,
 	}
-	for _, library := range []string{peers.RedimutexQueue, peers.Rueidislock, peers.Redislock, peers.Redsync} {
+	for _, library := range []string{entrants.RedimutexQueue, entrants.Rueidislock, entrants.Redislock, entrants.Redsync} {
 		spans := b.Spans[figures.Row{Case: at, Library: library}]
 		if len(spans) == 0 {
 			continue

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/bench/internal/peers"
 )
 
 // report prints the tables, and writes them and the pictures to dir.
@@ -82,7 +82,7 @@ func caseTable(b *figures.Book, t *trial) string {
 // order is that of the libraries in tables and pictures.
 func order() []string {
 	var names []string
-	for _, l := range peers.All {
+	for _, l := range entrants.All {
 		names = append(names, l.Name)
 	}
 	return names

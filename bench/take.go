@@ -8,11 +8,12 @@ import (
 
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // takeLoad makes figures of what the processes of one round have counted.
 func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
-	waits := make(work.Histogram)
+	waits := make(stats.Histogram)
 	var rate float64
 	var clients, server time.Duration
 	var holds, requests, mallocs int64
@@ -66,7 +67,7 @@ func spans(results []work.Result) (all []work.Span) {
 // takeHandover finds the holds that follow one of the other process, which had waited before that
 // ended. The time counts from the moment just before the release was asked for.
 func takeHandover(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
-	between := make(work.Histogram)
+	between := make(stats.Histogram)
 	all := spans(results)
 	for i := 1; i < len(all); i++ {
 		before, after := all[i-1], all[i]

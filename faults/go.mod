@@ -2,17 +2,20 @@ module github.com/redimutex/redimutex/faults
 
 go 1.26.0
 
-replace github.com/redimutex/redimutex => ../
+replace (
+	github.com/redimutex/redimutex => ../
+	github.com/redimutex/redimutex/internal/lab => ../internal/lab
+)
 
 require (
 	github.com/FZambia/sentinel v1.1.1
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/google/uuid v1.6.0
 	github.com/mna/redisc v1.4.0
 	github.com/redimutex/redimutex v0.1.0
+	github.com/redimutex/redimutex/internal/lab v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1
@@ -21,7 +24,9 @@ require (
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
+	github.com/bsm/redislock v0.9.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

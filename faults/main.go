@@ -152,7 +152,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) (held bool, 
 		return false, err
 	}
 	r := &report{options: o, began: time.Now(), machine: about()}
-	p := newProgress(progress, o.plan())
+	p := startMeter(progress, o.plan())
 	for _, row := range o.chosen {
 		p.begin(row)
 		r.outcomes = append(r.outcomes, o.runRow(ctx, row, p))

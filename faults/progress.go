@@ -3,78 +3,60 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/progress"
 )
 
-// A progress shows how far the program is: a bar that moves on a terminal, elsewhere a line for each row.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	plan     map[string]time.Duration
-	total    time.Duration
+// A meter shows how far the program is: by a bar on a terminal, and by a line for each row.
+type meter struct {
+	plan map[string]time.Duration
 
 	mu    sync.Mutex
+	bar   *progress.Bar
 	done  time.Duration // the planned time of the rows that are through
 	row   evidence.Row
 	shown time.Time
 }
 
-func newProgress(w io.Writer, plan map[string]time.Duration) *progress {
-	p := &progress{w: w, plan: plan}
+func startMeter(w io.Writer, plan map[string]time.Duration) *meter {
+	var total time.Duration
 	for _, d := range plan {
-		p.total += d
+		total += d
 	}
-	if f, ok := w.(*os.File); ok {
-		info, err := f.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	}
-	fmt.Fprintf(w, "This takes about %v.\n", p.total.Round(time.Second))
-	return p
+	return &meter{plan: plan, bar: progress.Start(w, total)}
 }
 
-func (p *progress) begin(row evidence.Row) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.row = row
-	if p.terminal {
-		p.bar(0)
-	} else {
-		fmt.Fprintf(p.w, "%2d %s: about %v\n", row.ID, row.Name, p.plan[row.Name].Round(time.Second))
+func (m *meter) begin(row evidence.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.row = row
+	m.show(0)
+	if !m.bar.Terminal() {
+		m.bar.Line("%2d %s: about %v", row.ID, row.Name, m.plan[row.Name].Round(time.Second))
 	}
 }
 
 // report takes in how far the row is.
-func (p *progress) report(done, of int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.terminal || of <= 0 || time.Since(p.shown) < 100*time.Millisecond {
-		return
+func (m *meter) report(done, of int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if of > 0 && time.Since(m.shown) >= 100*time.Millisecond {
+		m.shown = time.Now()
+		m.show(min(float64(done)/float64(of), 1))
 	}
-	p.shown = time.Now()
-	p.bar(min(float64(done)/float64(of), 1))
 }
 
-const barWidth = 30
-
-// bar draws the bar, with a part of the present row. The caller holds p.mu.
-func (p *progress) bar(part float64) {
-	share := (p.done.Seconds() + part*p.plan[p.row.Name].Seconds()) / max(p.total.Seconds(), 1e-9)
-	full := min(int(barWidth*share), barWidth)
-	fmt.Fprintf(p.w, "\r%s%s %3.0f%% %d %s\x1b[K",
-		strings.Repeat("█", full), strings.Repeat("░", barWidth-full), 100*share, p.row.ID, p.row.Name)
+// show draws the bar, with a part of the present row. The caller holds m.mu.
+func (m *meter) show(part float64) {
+	m.bar.Show(m.done+time.Duration(part*float64(m.plan[m.row.Name])), fmt.Sprintf("%d %s", m.row.ID, m.row.Name))
 }
 
-func (p *progress) end(o outcome) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done += p.plan[o.Name]
-	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
-	fmt.Fprintf(p.w, "%2d %s: %s, %v\n", o.ID, o.Name, o.verdict(), o.took.Round(100*time.Millisecond))
+func (m *meter) end(o outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done += m.plan[o.Name]
+	m.bar.Line("%2d %s: %s, %v", o.ID, o.Name, o.verdict(), o.took.Round(100*time.Millisecond))
 }

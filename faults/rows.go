@@ -109,7 +109,7 @@ const (
 )
 
 // runRow runs one row. What goes wrong with it, a panic included, is its outcome.
-func (o *options) runRow(ctx context.Context, row evidence.Row, p *progress) outcome {
+func (o *options) runRow(ctx context.Context, row evidence.Row, p *meter) outcome {
 	planned := o.plan()[row.Name]
 	limit := allowance + patience*planned
 	if o.long {

@@ -1,42 +1,83 @@
 package redistest
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
 // A Lateness is how late this machine, and this process, let a goroutine run that wanted to sleep for
-// a moment. A test that measures times measures this beside them.
+// a moment. Who measures times measures this beside them: they can't be more punctual.
 type Lateness struct {
-	stop chan struct{}
-	over sync.WaitGroup
-	sum  time.Duration
+	moment time.Duration
+	stop   chan struct{}
+	over   sync.WaitGroup
+
+	mu   sync.Mutex
+	naps []nap
 }
 
+// A nap is one such sleep.
+type nap struct{ due, woken time.Time }
+
+func (n nap) late() time.Duration { return n.woken.Sub(n.due) }
+
 // MeasureLateness measures until Stop.
-func MeasureLateness() *Lateness {
-	l := &Lateness{stop: make(chan struct{})}
+func MeasureLateness() *Lateness { return MeasureLatenessBy(2 * time.Millisecond) }
+
+// MeasureLatenessBy is MeasureLateness with moments of another length.
+func MeasureLatenessBy(moment time.Duration) *Lateness {
+	l := &Lateness{moment: moment, stop: make(chan struct{})}
 	l.over.Go(func() {
-		const nap = 2 * time.Millisecond
 		for {
 			select {
 			case <-l.stop:
 				return
 			default:
 			}
-			began := time.Now()
-			time.Sleep(nap)
-			if late := time.Since(began) - nap; late > time.Millisecond {
-				l.sum += late
-			}
+			n := nap{due: time.Now().Add(moment)}
+			time.Sleep(moment)
+			n.woken = time.Now()
+			l.mu.Lock()
+			l.naps = append(l.naps, n)
+			l.mu.Unlock()
 		}
 	})
 	return l
 }
 
-// Stop returns by how much it was late in all.
-func (l *Lateness) Stop() time.Duration {
+// Stop returns by how much it was late in all, leaving out what was less than a millisecond.
+func (l *Lateness) Stop() (sum time.Duration) {
+	for _, late := range l.Naps() {
+		if late > time.Millisecond {
+			sum += late
+		}
+	}
+	return sum
+}
+
+// Naps stops measuring and returns how late it was each time.
+func (l *Lateness) Naps() []time.Duration {
 	close(l.stop)
 	l.over.Wait()
-	return l.sum
+	all := make([]time.Duration, len(l.naps))
+	for i, n := range l.naps {
+		all[i] = n.late()
+	}
+	return all
+}
+
+// Worst returns how late it was at most between two times, and half a moment where that was less.
+func (l *Lateness) Worst(from, to time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	worst := l.moment / 2
+	first, _ := slices.BinarySearchFunc(l.naps, from, func(n nap, at time.Time) int { return n.woken.Compare(at) })
+	for _, n := range l.naps[first:] {
+		if n.due.After(to) {
+			break
+		}
+		worst = max(worst, n.late())
+	}
+	return worst
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -28,24 +29,9 @@ func Repeat(t testing.TB, what string, scene func() bool) {
 // Overrun returns by how much f takes longer than bound, and how late the machine was meanwhile: the longest
 // that a goroutine which only sleeps overslept. With a machine that was late, the first says little.
 func Overrun(bound time.Duration, f func()) (over, late time.Duration) {
-	done, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var late time.Duration
-		const nap = 2 * time.Millisecond
-		for {
-			began := time.Now()
-			select {
-			case <-done:
-				worst <- late
-				return
-			case <-time.After(nap):
-			}
-			late = max(late, time.Since(began)-nap)
-		}
-	}()
+	l := MeasureLateness()
 	began := time.Now()
 	f()
 	over = time.Since(began) - bound
-	close(done)
-	return over, <-worst
+	return over, slices.Max(append(l.Naps(), 0))
 }

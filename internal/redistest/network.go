@@ -20,8 +20,7 @@ type Network struct {
 	t      testing.TB
 	target string
 	oneWay time.Duration
-	listen net.Listener
-	team   sync.WaitGroup
+	relay  *Relay
 
 	mu     sync.Mutex
 	held   map[Part]chan struct{} // closed when the part is let go
@@ -44,26 +43,20 @@ const (
 // Network returns a network with a delay in front of the server, which needs not be real.
 func (s *Server) Network(oneWay time.Duration) *Network {
 	s.t.Helper()
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	n := &Network{t: s.t, target: s.addr, oneWay: oneWay, listen: listen, held: make(map[Part]chan struct{})}
-	n.team.Go(n.accept)
+	n := &Network{t: s.t, target: s.addr, oneWay: oneWay, held: make(map[Part]chan struct{})}
+	n.relay = NewRelay(s.t, "127.0.0.1:0", n.connect)
 	s.t.Cleanup(func() {
-		listen.Close()
 		n.mu.Lock()
 		n.closed = true
 		n.mu.Unlock()
 		n.Cut()
 		n.Release()
-		n.team.Wait()
 	})
 	return n
 }
 
 // Addr returns host and port of the clients' end.
-func (n *Network) Addr() string { return n.listen.Addr().String() }
+func (n *Network) Addr() string { return n.relay.Addr() }
 
 // Pool returns a plain pool for the server behind the network, as Server.Pool does.
 func (n *Network) Pool(opts ...redis.DialOption) *redis.Pool {
@@ -112,23 +105,13 @@ func (n *Network) Cut() {
 // Replied returns how often something of the Replies has reached a client.
 func (n *Network) Replied() int64 { return n.replies.Load() }
 
-func (n *Network) accept() {
-	for {
-		client, err := n.listen.Accept()
-		if err != nil {
-			return
-		}
-		n.team.Go(func() { n.connect(client) })
-	}
-}
-
 // connect makes a link of a client's connection, and keeps it until both ends have hung up.
-func (n *Network) connect(client net.Conn) {
-	server, err := net.DialTimeout("tcp", n.target, askTimeout)
+func (n *Network) connect(r *Relay, client net.Conn) {
+	server, err := r.Dial(n.target)
 	if err != nil {
-		client.Close()
 		return
 	}
+	defer r.Drop(server)
 	l := &link{network: n, client: client, server: server, broken: make(chan struct{})}
 	defer l.cut()
 	n.mu.Lock()

@@ -5,41 +5,44 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
 // A Proxy is the network between a client and a server: it hands packets on, and can catch one by what is
-// in it. Every connection is on its own, so what is caught on one is overtaken by what the client sends on
-// another. As in a network, what a client has sent arrives also when the client has hung up meanwhile.
+// in it, hold all of them back, or treat them badly. Every connection is on its own, so what is caught on one
+// is overtaken by what the client sends on another. As in a network, what a client has sent arrives also when
+// the client has hung up meanwhile.
 type Proxy struct {
-	t        testing.TB
-	listener net.Listener
-	server   string
-	over     sync.WaitGroup
+	t      testing.TB
+	relay  *Relay
+	server string
 
-	mu      sync.Mutex
-	catches []*Caught
-	down    bool
-	conns   map[net.Conn]bool
-	closed  bool
+	mu       sync.Mutex
+	catches  []*Caught
+	held     chan struct{} // closed when nothing is held back any more; nil: nothing is
+	treat    func(reply bool) Treatment
+	treated  int
+	answered time.Time
 }
 
 // Proxy starts a proxy in front of s. It ends with the test.
 func (s *Server) Proxy() *Proxy {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	p := &Proxy{t: s.t, listener: l, server: s.addr, conns: make(map[net.Conn]bool)}
-	p.over.Go(p.accept)
-	s.t.Cleanup(p.close)
+	return NewProxy(s.t, s.addr)
+}
+
+// NewProxy starts a proxy in front of the server at addr. It ends with t, which may be sooner than the server does.
+func NewProxy(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	p := &Proxy{t: t, server: addr}
+	p.relay = NewRelay(t, "127.0.0.1:0", p.serve)
 	return p
 }
 
 // Addr is where clients find the server behind the proxy.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.relay.Addr() }
 
 // URL returns the address as a URL.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() }
@@ -50,6 +53,12 @@ func (p *Proxy) Pool(opts ...redis.DialOption) *redis.Pool {
 	p.t.Cleanup(func() { pool.Close() })
 	return pool
 }
+
+// Cut breaks all connections and refuses new ones, until Mend.
+func (p *Proxy) Cut() { p.relay.Cut() }
+
+// Mend ends Cut.
+func (p *Proxy) Mend() { p.relay.Mend() }
 
 // Caught is a packet on its way to the server that the proxy holds back, with all that follows on its
 // connection.
@@ -69,9 +78,6 @@ func (p *Proxy) Catch(words ...string) *Caught {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		c.release()
-	}
 	p.catches = append(p.catches, c)
 	return c
 }
@@ -82,109 +88,6 @@ func (c *Caught) Arrived() <-chan struct{} { return c.arrived }
 // Release lets the packet go on to the server, or a packet that has not come yet pass.
 func (c *Caught) Release() { c.release() }
 
-// Cut breaks all connections and refuses new ones, until Mend.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = true
-	for c := range p.conns {
-		c.Close()
-	}
-}
-
-// Mend ends Cut.
-func (p *Proxy) Mend() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		if !p.keep(client, server) {
-			continue
-		}
-		p.over.Go(func() { p.pass(client, server) })
-	}
-}
-
-// keep notes the two ends of a connection, or closes them if there may be none.
-func (p *Proxy) keep(ends ...net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	refused := p.closed || p.down
-	for _, c := range ends {
-		if refused {
-			c.Close()
-		} else {
-			p.conns[c] = true
-		}
-	}
-	return !refused
-}
-
-// pass hands on what both ends send until both have nothing more to send.
-func (p *Proxy) pass(client, server net.Conn) {
-	var replies sync.WaitGroup
-	replies.Go(func() {
-		p.copy(server, client, func([]byte) {})
-		client.Close()
-	})
-	p.copy(client, server, p.hold)
-	_ = server.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // what Dial returns
-	replies.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range []net.Conn{client, server} {
-		c.Close()
-		delete(p.conns, c)
-	}
-}
-
-// copy hands on one direction. Who does not read any more gets nothing, and the other's packets go on.
-func (p *Proxy) copy(from, to net.Conn, before func(packet []byte)) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		before(buf[:n])
-		_, _ = to.Write(buf[:n])
-	}
-}
-
-// hold waits while a packet that is wanted is held back.
-func (p *Proxy) hold(packet []byte) {
-	p.mu.Lock()
-	var caught *Caught
-	for i, c := range p.catches {
-		if c.matches(packet) {
-			caught = c
-			p.catches = append(p.catches[:i:i], p.catches[i+1:]...)
-			break
-		}
-	}
-	p.mu.Unlock()
-	if caught == nil {
-		return
-	}
-	close(caught.arrived)
-	select {
-	case <-caught.let:
-	case <-p.t.Context().Done(): // ends just before the Cleanup that waits for us
-	}
-}
-
 func (c *Caught) matches(packet []byte) bool {
 	for _, w := range c.words {
 		if !bytes.Contains(packet, w) {
@@ -194,14 +97,92 @@ func (c *Caught) matches(packet []byte) bool {
 	return true
 }
 
-// close ends all connections, and waits for what the proxy runs.
-func (p *Proxy) close() {
+// Hold keeps back what passes, both ways, until Release, and tells nobody. Then it arrives late, as by TCP.
+func (p *Proxy) Hold() {
 	p.mu.Lock()
-	p.closed = true
-	for c := range p.conns {
-		c.Close()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
 	}
-	p.mu.Unlock()
-	p.listener.Close()
-	p.over.Wait()
+}
+
+// Release ends Hold.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// Answered returns when the last request was passed on that the server has answered, so that it can't have
+// been executed before that.
+func (p *Proxy) Answered() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answered
+}
+
+// serve hands on what both ends send until both have nothing more to send.
+func (p *Proxy) serve(r *Relay, client net.Conn) {
+	server, err := r.Dial(p.server)
+	if err != nil {
+		return
+	}
+	defer r.Drop(server)
+	var mu sync.Mutex
+	var asked time.Time // when the last request was passed on
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		p.copy(server, client, true, func() {
+			mu.Lock()
+			at := asked
+			mu.Unlock()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if at.After(p.answered) {
+				p.answered = at
+			}
+		})
+		client.Close()
+	})
+	p.copy(client, server, false, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = time.Now()
+	})
+	_ = server.CloseWrite()
+	replies.Wait()
+}
+
+// copy hands on one direction, and calls passed before each packet that it does. Who does not read any more gets
+// nothing, and the other's packets go on.
+func (p *Proxy) copy(from, to net.Conn, reply bool, passed func()) {
+	buf := make([]byte, 64<<10)
+	for silent := false; ; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if silent {
+			continue
+		}
+		what := p.decide(buf[:n], reply)
+		p.wait(what)
+		switch what.Harm {
+		case None:
+			passed()
+			_, _ = to.Write(buf[:n])
+		case Reset:
+			reset(from, to)
+			return
+		case Halved:
+			_, _ = to.Write(buf[:n/2])
+			reset(from)
+			return
+		case Silence:
+			silent = true
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // start starts n servers and a patient Client over them.

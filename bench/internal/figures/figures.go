@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // A Metric is something that is measured, with its unit.
@@ -42,7 +43,7 @@ type Figure struct {
 // A Book is all that was measured.
 type Book struct {
 	Figures []Figure
-	Waits   map[Row]work.Histogram
+	Waits   map[Row]stats.Histogram
 	Spans   map[Row][]work.Span // of the last round
 	Trouble []string            // what went wrong, in sentences
 }
@@ -52,7 +53,7 @@ type Row struct{ Case, Library string }
 
 // NewBook returns an empty one.
 func NewBook() *Book {
-	return &Book{Waits: make(map[Row]work.Histogram), Spans: make(map[Row][]work.Span)}
+	return &Book{Waits: make(map[Row]stats.Histogram), Spans: make(map[Row][]work.Span)}
 }
 
 // Add adds a figure.
@@ -61,9 +62,9 @@ func (b *Book) Add(r Row, m Metric, round int, value float64) {
 }
 
 // AddWaits adds what one round has seen.
-func (b *Book) AddWaits(r Row, h work.Histogram) {
+func (b *Book) AddWaits(r Row, h stats.Histogram) {
 	if b.Waits[r] == nil {
-		b.Waits[r] = make(work.Histogram)
+		b.Waits[r] = make(stats.Histogram)
 	}
 	b.Waits[r].Merge(h)
 }

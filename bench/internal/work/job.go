@@ -3,6 +3,8 @@ package work
 
 import (
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // A Kind is what a job does.
@@ -36,12 +38,12 @@ type Job struct {
 // A Result is what one process has seen while it was measured.
 type Result struct {
 	Elapsed  time.Duration
-	Holds    []int64       // of each goroutine
-	Waits    Histogram     // from asking to having; those that the end cut short count with what they had
-	Requests int64         // sent to the server
-	Mallocs  uint64        // allocations of the whole process
-	CPU      time.Duration // of the whole process, user and system
-	Server   time.Duration // how long the server has worked; told by the first process alone
+	Holds    []int64         // of each goroutine
+	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
+	Requests int64           // sent to the server
+	Mallocs  uint64          // allocations of the whole process
+	CPU      time.Duration   // of the whole process, user and system
+	Server   time.Duration   // how long the server has worked; told by the first process alone
 
 	Goroutines int   // more than before, without those that wait or hold
 	Bytes      int64 // of memory more than before, stacks included

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // The phases of a load.
@@ -27,7 +28,7 @@ type load struct {
 // A tally is what one goroutine has counted.
 type tally struct {
 	holds    int64
-	waits    Histogram
+	waits    stats.Histogram
 	spans    []Span
 	failures int64
 	failure  error
@@ -53,7 +54,7 @@ func (r *runner) load() (Result, error) {
 	group.Wait()
 
 	result := between(from, to)
-	result.Waits = make(Histogram)
+	result.Waits = make(stats.Histogram)
 	for _, t := range tallies {
 		result.Holds = append(result.Holds, t.holds)
 		result.Waits.Merge(t.waits)
@@ -76,7 +77,7 @@ func (r *runner) slot(g int) peers.Slot {
 
 // goroutine locks and unlocks until the end. number tells it from those of all processes.
 func (l *load) goroutine(number int, slot peers.Slot) tally {
-	t := tally{waits: make(Histogram)}
+	t := tally{waits: make(stats.Histogram)}
 	every := max(l.Every, 1)
 	for i := 0; l.phase.Load() != over; i++ {
 		timed := i%every == 0
@@ -102,7 +103,7 @@ func (l *load) goroutine(number int, slot peers.Slot) tally {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
 				t.waits.Add(rest)
 			}
-			slot.Unlock() //nolint:errcheck // nobody counts any more
+			slot.Unlock(context.Background()) //nolint:errcheck // nobody counts any more
 			break
 		}
 		if l.Hold > 0 {
@@ -117,7 +118,7 @@ func (l *load) goroutine(number int, slot peers.Slot) tally {
 				t.spans = append(t.spans, Span{number, asked.UnixNano(), got.UnixNano(), time.Now().UnixNano()})
 			}
 		}
-		if err := slot.Unlock(); err != nil && l.phase.Load() != over {
+		if err := slot.Unlock(context.Background()); err != nil && l.phase.Load() != over {
 			t.fail(l.ctx, err)
 		}
 		if l.Think > 0 {

@@ -12,7 +12,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // waiting has all goroutines wait for a lock that nobody gives back. It measures what that costs.
@@ -35,7 +36,7 @@ func (r *runner) waiting() (Result, error) {
 		group.Go(func() {
 			if slot.Lock(r.ctx) == nil {
 				got.Add(1)
-				slot.Unlock() //nolint:errcheck // reported below
+				slot.Unlock(context.Background()) //nolint:errcheck // reported below
 			}
 		})
 	}
@@ -81,7 +82,7 @@ func (r *runner) held() (Result, error) {
 	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
 		return Result{}, err
 	}
-	return result, r.inParallel(func(i int) error { return slots[i].Unlock() })
+	return result, r.inParallel(func(i int) error { return slots[i].Unlock(context.Background()) })
 }
 
 // inParallel calls f for each goroutine's number, a few at a time.
@@ -114,7 +115,7 @@ func (r *runner) ping() (Result, error) {
 	}
 	c := redis.NewConn(conn, 0, 0)
 	defer c.Close()
-	result := Result{Waits: make(Histogram)}
+	result := Result{Waits: make(stats.Histogram)}
 	begin := time.Now().Add(r.Warm)
 	for end := begin.Add(r.Run); time.Now().Before(end); {
 		sent := time.Now()

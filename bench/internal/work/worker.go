@@ -2,10 +2,8 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -14,37 +12,39 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/internal/lab/crew"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// Main is the worker process: jobs come in as lines of JSON, results go out. It ends the process
-// when the input does, also in the middle of a job: then the program that has started it is gone.
-func Main(in io.Reader, out io.Writer) int {
-	orders := make(chan order)
-	go func() {
-		for d := json.NewDecoder(in); ; {
-			var o order
-			if d.Decode(&o) != nil {
-				os.Exit(0)
+// Main is main of the worker processes: a program that starts a Crew calls it first of all. It returns only in
+// the other processes. A worker ends when there are no more orders, also in the middle of a job: then the
+// program that has started it is gone.
+func Main() {
+	crew.Main(role, func(p *crew.Post) error {
+		orders := make(chan order)
+		go func() {
+			for {
+				var o order
+				if !p.Hear(&o) {
+					os.Exit(0)
+				}
+				orders <- o
 			}
-			orders <- o
+		}()
+		for o := range orders {
+			r, err := serve(o.Job, p, orders)
+			if err != nil {
+				r = Result{Error: err.Error()}
+			}
+			p.Say(answer{Result: &r})
 		}
-	}()
-	answers := json.NewEncoder(out)
-	for o := range orders {
-		r, err := serve(o.Job, answers, orders)
-		if err != nil {
-			r = Result{Error: err.Error()}
-		}
-		if answers.Encode(answer{Result: &r}) != nil {
-			return 1
-		}
-	}
-	return 0
+		return nil
+	})
 }
 
 // serve prepares a job, says that it is ready, waits for the start and runs it.
-func serve(j *Job, answers *json.Encoder, orders <-chan order) (Result, error) {
+func serve(j *Job, p *crew.Post, orders <-chan order) (Result, error) {
 	if j == nil {
 		return Result{}, errors.New("an order without a job")
 	}
@@ -53,9 +53,7 @@ func serve(j *Job, answers *json.Encoder, orders <-chan order) (Result, error) {
 		return Result{}, err
 	}
 	defer r.close()
-	if err := answers.Encode(answer{Ready: true}); err != nil {
-		return Result{}, err
-	}
+	p.Say(answer{Ready: true})
 	time.Sleep(time.Until(time.Unix(0, (<-orders).Start)))
 	return r.run()
 }
@@ -63,8 +61,8 @@ func serve(j *Job, answers *json.Encoder, orders <-chan order) (Result, error) {
 // A runner is a job that is ready to start.
 type runner struct {
 	*Job
-	locker   peers.Locker
-	requests peers.Requests
+	locker   peers.Library
+	requests entrants.Requests
 	ctx      context.Context // ends when the job is over
 	cancel   context.CancelFunc
 
@@ -88,11 +86,11 @@ func prepare(j *Job) (*runner, error) {
 	if j.Kind == Ping {
 		return r, nil
 	}
-	library, ok := peers.Find(j.Library)
+	library, ok := entrants.Find(j.Library)
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	r.locker, err = library.Open(peers.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
+	r.locker, err = library.Open(entrants.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
 	return r, err
 }
 

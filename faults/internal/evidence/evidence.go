@@ -5,8 +5,17 @@ package evidence
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/redistest"
 )
+
+// Stage plays a row, or a part of it, with what is made for tests.
+func Stage(ctx context.Context, play func(t testing.TB)) error { return redistest.Stage(ctx, play) }
+
+// ErrSkipped is a row that this machine can't run.
+var ErrSkipped = redistest.ErrSkipped
 
 // A Row is one line of the table: a fault, and what must hold under it.
 type Row struct {

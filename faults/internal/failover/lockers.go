@@ -2,23 +2,17 @@ package failover
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
-	redsyncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // ttl is far longer than a scene takes, so that whatever is missing in the end was lost.
@@ -73,67 +67,47 @@ func lockers() []locker {
 func redimutexTry(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) try {
 	client := redimutex.NewClient([]redimutex.Pool{pool}, append([]redimutex.Option{
 		redimutex.WithTTL(ttl), redimutex.WithoutRenewal(), redimutex.WithNodeTimeout(patience), redimutex.WithFencing(),
-		redimutex.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+		redimutex.WithLogger(peers.Quiet),
 	}, opts...)...)
 	t.Cleanup(func() { client.Close() })
-	return func(ctx context.Context, key string) (string, int64, error) {
-		m := client.Mutex(key)
-		if err := m.TryLockContext(ctx); err != nil {
-			return "", 0, err
-		}
-		l := m.Lease()
-		return l.Token(), l.Fence(), nil
-	}
+	return trying(peers.Redimutex(client, false))
 }
 
 func redsyncTry(pool *redis.Pool) try {
-	rs := redsync.New(redsyncredigo.NewPool(pool))
-	return func(ctx context.Context, key string) (string, int64, error) {
-		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1))
-		if err := m.LockContext(ctx); err != nil {
-			return "", 0, err
-		}
-		return m.Value(), 0, nil
-	}
+	return trying(peers.Redsync([]*redis.Pool{pool}, redsync.WithExpiry(ttl)))
 }
 
-var quiet = sync.OnceFunc(logging.Disable) // go-redis writes on stderr what Sentinels say
-
 func redislockTry(t testing.TB, g *group) try {
-	quiet()
 	if g.kind == "Cluster" {
-		c := goredis.NewClusterClient(&goredis.ClusterOptions{
+		return redislockWith(t, goredis.NewClusterClient(&goredis.ClusterOptions{
 			Addrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-		})
-		t.Cleanup(func() { c.Close() })
-		return redislockWith(c)
+		}))
 	}
-	c := goredis.NewFailoverClient(&goredis.FailoverOptions{
+	return redislockWith(t, goredis.NewFailoverClient(&goredis.FailoverOptions{
 		MasterName: groupName, SentinelAddrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-	})
-	t.Cleanup(func() { c.Close() })
-	return redislockWith(c)
+	}))
 }
 
 func redislockBesides(t testing.TB, g *group) try {
-	d := dialFrom(g.victim)
-	c := goredis.NewClient(&goredis.Options{
-		Addr: g.addrs[g.victim], ReadTimeout: patience, WriteTimeout: patience,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return d.DialContext(ctx, network, addr)
-		},
-	})
-	t.Cleanup(func() { c.Close() })
-	return redislockWith(c)
+	dialer, addr := dialFrom(g.victim), g.addrs[g.victim]
+	o := peers.GoRedis(func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
+	o.ReadTimeout, o.WriteTimeout = patience, patience
+	return redislockWith(t, goredis.NewClient(o))
 }
 
-func redislockWith(c redislock.RedisClient) try {
-	locks := redislock.New(c)
+func redislockWith(t testing.TB, client goredis.UniversalClient) try {
+	l := peers.Redislock(client, ttl)
+	t.Cleanup(func() { l.Close() })
+	return trying(l)
+}
+
+// trying takes a lock of a library, once.
+func trying(l peers.Library) try {
 	return func(ctx context.Context, key string) (string, int64, error) {
-		l, err := locks.Obtain(ctx, key, ttl, nil)
-		if err != nil {
+		s := l.Slot(key)
+		if err := s.TryLock(ctx); err != nil {
 			return "", 0, err
 		}
-		return l.Token(), 0, nil
+		return s.Token(), s.Fence(), nil
 	}
 }

@@ -17,14 +17,11 @@ type wires struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	lag     time.Duration // from a primary to its replicas
-	uneven  bool          // but only to those on machines with odd numbers
-	alone   int           // the machine that is cut off; nobody if there is none
-	changed chan struct{} // closed when alone changes
-	conns   map[net.Conn]bool
+	lag     time.Duration     // from a primary to its replicas
+	uneven  bool              // but only to those on machines with odd numbers
+	alone   int               // the machine that is cut off; nobody if there is none
+	changed chan struct{}     // closed when alone changes
 	targets map[string]string // where a listening address leads
-	over    bool
-	running sync.WaitGroup
 }
 
 // A delay is by how much replicas lag.
@@ -44,12 +41,9 @@ func (d delay) String() string {
 const nobody = -1
 
 func newWires(t testing.TB, lag delay) *wires {
-	w := &wires{
-		t: t, lag: lag.time, uneven: lag.uneven, alone: nobody, changed: make(chan struct{}),
-		conns: make(map[net.Conn]bool), targets: make(map[string]string),
+	return &wires{
+		t: t, lag: lag.time, uneven: lag.uneven, alone: nobody, changed: make(chan struct{}), targets: make(map[string]string),
 	}
-	t.Cleanup(w.close)
-	return w
 }
 
 // serverIP is where the connections of the server on a machine come from, and clientIP those of the
@@ -69,21 +63,9 @@ func sender(a net.Addr) (machine int, isServer bool) {
 // listen opens an address that leads to a server on machine, once connect has said where that is.
 // A replica that dials it is served with the lag, if it is where commands go.
 func (w *wires) listen(machine int, commands bool) (addr string) {
-	l, err := net.Listen("tcp", redistest.FreeAddr(w.t))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
-	w.running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			w.running.Go(func() { w.join(c, l.Addr().String(), machine, commands) })
-		}
-	})
-	return l.Addr().String()
+	return redistest.NewRelay(w.t, redistest.FreeAddr(w.t), func(r *redistest.Relay, caller net.Conn) {
+		w.join(r, caller, machine, commands)
+	}).Addr()
 }
 
 func (w *wires) connect(addr, target string) {
@@ -102,76 +84,42 @@ func (w *wires) cut(machine int) {
 	w.changed = make(chan struct{})
 }
 
-func (w *wires) close() {
-	w.mu.Lock()
-	w.over = true
-	for c := range w.conns {
-		c.Close()
-	}
-	close(w.changed)
-	w.changed = make(chan struct{})
-	w.mu.Unlock()
-	w.running.Wait()
-}
-
-// keep has close close c, and reports whether it is not too late for that.
-func (w *wires) keep(c net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.over {
-		c.Close()
-		return false
-	}
-	w.conns[c] = true
-	return true
-}
-
-func (w *wires) drop(c net.Conn) {
-	c.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.conns, c)
-}
-
 // join connects a caller to the server on machine to.
-func (w *wires) join(caller net.Conn, addr string, to int, commands bool) {
-	defer w.drop(caller)
-	if !w.keep(caller) {
-		return
-	}
+func (w *wires) join(r *redistest.Relay, caller net.Conn, to int, commands bool) {
 	from, isServer := sender(caller.RemoteAddr())
-	w.pass(from, to)
+	w.pass(r, from, to)
 	w.mu.Lock()
-	target, lag := w.targets[addr], w.lag
+	target, lag := w.targets[r.Addr()], w.lag
 	w.mu.Unlock()
-	server, err := net.DialTimeout("tcp", target, time.Second)
+	server, err := r.Dial(target)
 	if err != nil {
 		return
 	}
-	defer w.drop(server)
-	if !w.keep(server) {
-		return
-	}
+	defer r.Drop(server)
 	if !isServer || !commands || w.uneven && from%2 == 0 {
 		lag = 0
 	}
 	var both sync.WaitGroup
-	both.Go(func() { w.carry(server, caller, from, to, 0) })
-	both.Go(func() { w.carry(caller, server, to, from, lag) })
+	both.Go(func() { w.carry(r, server, caller, from, to, 0) })
+	both.Go(func() { w.carry(r, caller, server, to, from, lag) })
 	both.Wait()
 }
 
 // pass waits until the way between two machines is open.
-func (w *wires) pass(from, to int) {
+func (w *wires) pass(r *redistest.Relay, from, to int) {
 	for {
 		w.mu.Lock()
-		open := w.over || w.alone == nobody || (from == w.alone) == (to == w.alone)
+		open := w.alone == nobody || (from == w.alone) == (to == w.alone)
 		changed := w.changed
 		w.mu.Unlock()
 		if open {
 			return
 		}
-		<-changed
+		select {
+		case <-changed:
+		case <-r.Ending():
+			return
+		}
 	}
 }
 
@@ -183,21 +131,21 @@ type parcel struct {
 
 // carry brings what src sends to dst until one of them closes. What is still on its way, because of
 // the lag, when src dies is lost with it: a server that lags has it in buffers of its machine.
-func (w *wires) carry(dst, src net.Conn, from, to int, lag time.Duration) {
+func (w *wires) carry(r *redistest.Relay, dst, src net.Conn, from, to int, lag time.Duration) {
 	defer dst.Close()
 	defer src.Close()
 	if lag == 0 {
 		buffer := make([]byte, 32<<10)
 		for {
 			n, err := src.Read(buffer)
-			w.pass(from, to)
+			w.pass(r, from, to)
 			if _, failed := dst.Write(buffer[:n]); failed != nil || err != nil {
 				return
 			}
 		}
 	}
 	parcels, gone := make(chan parcel, 4096), make(chan struct{})
-	w.running.Go(func() {
+	r.Go(func() {
 		defer close(parcels)
 		defer close(gone)
 		for {
@@ -216,7 +164,7 @@ func (w *wires) carry(dst, src net.Conn, from, to int, lag time.Duration) {
 		case <-gone:
 			timer.Stop()
 		}
-		w.pass(from, to)
+		w.pass(r, from, to)
 		select {
 		case <-gone:
 			continue

@@ -2,13 +2,13 @@ package holds
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/stats"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // An instant is a time in ns on the monotonic clock that all processes of a machine share.
@@ -22,27 +22,34 @@ func now() instant {
 	return instant(ts.Nano())
 }
 
-// instantOf converts t. A process that is held up in here gets a time that is too early, so nobody is
-// blamed for more than he has promised.
-func instantOf(t time.Time) instant {
-	i := now()
-	return i + instant(time.Until(t))
-}
+// origin is one moment on both clocks, of which the one that Go has counts the same nanoseconds.
+var origin = func() (o struct {
+	instant instant
+	time    time.Time
+},
+) {
+	apart := time.Hour
+	for range 100 { // the two are taken one after the other, and something may come between
+		i := now()
+		t := time.Now()
+		if d := now().sub(i); d < apart {
+			o.instant, o.time, apart = i, t, d
+		}
+	}
+	return o
+}()
 
+// instantOf converts t. What it gets wrong, by less than a microsecond, is too early, so nobody is blamed for
+// more than was promised.
+func instantOf(t time.Time) instant { return origin.instant.add(t.Sub(origin.time)) }
+
+func (i instant) time() time.Time                 { return origin.time.Add(i.sub(origin.instant)) }
 func (i instant) add(d time.Duration) instant     { return i + instant(d) }
 func (i instant) sub(other instant) time.Duration { return time.Duration(i - other) }
 
 // Noise is how late this machine's timers are, apart from anything that we do with locks. What a
 // row measures can't be more punctual than that.
-type noise struct {
-	stop chan struct{}
-	over sync.WaitGroup
-
-	mu   sync.Mutex
-	late []lateness
-}
-
-type lateness struct{ from, to instant }
+type noise struct{ *redistest.Lateness }
 
 const noiseStep = time.Millisecond
 
@@ -54,48 +61,12 @@ const steps = 2
 const noiseNote = "The limits of the rows 5, 6, 15 and 16 are judged by the long version alone. So that it judges the library and not the machine, a goroutine that does nothing but set a " +
 	"timer notes how late it is woken, and twice the worst of that during a measurement is allowed on top of the limit of that measurement."
 
-func listen() *noise {
-	n := &noise{stop: make(chan struct{})}
-	n.over.Go(func() {
-		ticker := time.NewTimer(noiseStep)
-		defer ticker.Stop()
-		for {
-			due := now().add(noiseStep)
-			ticker.Reset(noiseStep)
-			select {
-			case <-n.stop:
-				return
-			case <-ticker.C:
-			}
-			if at := now(); at.sub(due) > noiseStep/2 {
-				n.mu.Lock()
-				n.late = append(n.late, lateness{due, at})
-				n.mu.Unlock()
-			}
-		}
-	})
-	return n
-}
+func listen() noise { return noise{redistest.MeasureLatenessBy(noiseStep)} }
 
-func (n *noise) close() {
-	close(n.stop)
-	n.over.Wait()
-}
+func (n noise) close() { n.Stop() }
 
 // worst returns by how much a timer was late at most between two instants.
-func (n *noise) worst(from, to instant) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	worst := noiseStep / 2
-	first, _ := slices.BinarySearchFunc(n.late, from, func(l lateness, at instant) int { return int(l.to - at) })
-	for _, l := range n.late[first:] {
-		if l.from > to {
-			break
-		}
-		worst = max(worst, l.to.sub(l.from))
-	}
-	return worst
-}
+func (n noise) worst(from, to instant) time.Duration { return n.Worst(from.time(), to.time()) }
 
 // A sample is something that took a while.
 type sample struct {
@@ -120,7 +91,7 @@ func (b bound) figure(library string, samples []sample) evidence.Figure {
 		f.Worst = "nothing was measured"
 		return f
 	}
-	var took, noises, calm []time.Duration
+	var took, noises, calm stats.Times
 	for _, s := range samples {
 		allowed := b.limit + steps*s.noise
 		if !b.strict {
@@ -138,22 +109,16 @@ func (b bound) figure(library string, samples []sample) evidence.Figure {
 		f.Held = f.Tried
 	}
 	f.Worst = fmt.Sprintf("p99 %v, most %v; limit %s = %v; timers ≤ %v late",
-		ms(quantile(took, .99)), ms(quantile(took, 1)), b.words, ms(b.limit), ms(quantile(noises, 1)))
+		ms(took.Quantile(.99)), ms(took.Quantile(1)), b.words, ms(b.limit), ms(noises.Quantile(1)))
 	if n := len(calm); n > 0 && n < len(took) {
 		f.Worst += fmt.Sprintf("; in %d of %d with ≤ %v: p99 %v, most %v",
-			n, len(took), punctual, ms(quantile(calm, .99)), ms(quantile(calm, 1)))
+			n, len(took), punctual, ms(calm.Quantile(.99)), ms(calm.Quantile(1)))
 	}
 	return f
 }
 
 // punctual is how late timers may be on a machine that has little else to do.
 const punctual = 2 * time.Millisecond
-
-// quantile returns the duration that a share q does not exceed. It sorts.
-func quantile(ds []time.Duration, q float64) time.Duration {
-	slices.Sort(ds)
-	return ds[max(0, min(int(q*float64(len(ds))+.999999), len(ds))-1)]
-}
 
 // ms rounds for people.
 func ms(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

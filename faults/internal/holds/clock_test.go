@@ -23,8 +23,12 @@ func TestSamplesAreHeldAgainstTheirLimit(t *testing.T) {
 	assert.False(t, b.figure("one never came", make([]sample, 1000)).OK())
 }
 
-func TestNoiseIsTheWorstThatTouchesTheTime(t *testing.T) {
-	n := &noise{late: []lateness{{10, 30}, {1e9, 1e9 + 5e6}, {2e9, 2e9 + 7e6}, {3e9, 3e9 + 9e6}}}
-	assert.Equal(t, 7*time.Millisecond, n.worst(1e9+5e6, 2e9))
-	assert.Equal(t, noiseStep/2, n.worst(4e9, 5e9), "what is too short to be noted")
+func TestAnInstantIsTheSameTimeOnBothClocks(t *testing.T) {
+	for range 100 {
+		before := now()
+		i := instantOf(time.Now())
+		assert.GreaterOrEqual(t, i+1000, before)
+		assert.LessOrEqual(t, i, now())
+		assert.WithinDuration(t, time.Now(), now().time(), time.Second)
+	}
 }

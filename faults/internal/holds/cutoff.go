@@ -2,7 +2,6 @@ package holds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,27 +10,23 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // cutOff is the holder that no server answers any more.
 func cutOff() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 6, Name: "cutoff", Fault: "all servers unreachable while held",
 		Must: "signalled before the local deadline", Short: 10 * time.Second, Long: 90 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			r, err = cutAll(t, row, s, []kit{
-				{Library: "redimutex", Addrs: make([]string, 1)},
-				{Library: "redimutex", Addrs: make([]string, 3)},
-				{Library: "redsync", Addrs: make([]string, 1)},
-				{Library: "redislock", Addrs: make([]string, 1)},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		return cutAll(t, row, s, []kit{
+			{Library: "redimutex", Addrs: make([]string, 1)},
+			{Library: "redimutex", Addrs: make([]string, 3)},
+			{Library: "redsync", Addrs: make([]string, 1)},
+			{Library: "redislock", Addrs: make([]string, 1)},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -50,48 +45,43 @@ const (
 func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		k.TTL = cutTTL
-		c := &cutting{kit: k, noise: noise, random: random(s, i)}
-		laps := 6
-		if s.Long {
-			laps = 30
-		}
-		if !c.judged() {
-			laps /= 2 // theirs are longer, because they go without a signal
-		}
-		c.quota = newQuota(t.Context(), quiet, row, laps*cutHolders, laps*cutHolders)
-		for range k.Addrs {
-			c.servers = append(c.servers, redistest.Real(t))
-		}
-		group.Go(func() {
-			ways := []string{byStop, byKill, byPath}
-			for lap := 0; c.quota.more() && errs[i] == nil; lap++ {
-				errs[i] = c.lap(t, ways[lap%len(ways)])
-			}
-			figures[i] = c.figure()
-		})
+	laps := 6
+	if s.Long {
+		laps = 30
 	}
-	group.Wait()
+	cuttings := make([]*cutting, len(kits))
+	for i, k := range kits {
+		k.TTL = cutTTL
+		cuttings[i] = &cutting{kit: k, noise: noise, random: random(s, i)}
+		for range k.Addrs {
+			cuttings[i].servers = append(cuttings[i].servers, redistest.Real(t))
+		}
+	}
+	figures, err := sideBySide(t, row, s, cuttings, laps*cutHolders, laps*cutHolders, func(_ int, c *cutting, q *quota) ([]evidence.Figure, error) {
+		if c.quota = q; !c.kit.judged() {
+			q.want /= 2 // theirs are longer, because they go without a signal
+		}
+		ways := []string{byStop, byKill, byPath}
+		for lap := 0; q.more(); lap++ {
+			if err := c.lap(t, ways[lap%len(ways)]); err != nil {
+				return nil, err
+			}
+		}
+		return []evidence.Figure{c.figure()}, nil
+	})
 	return evidence.Result{Figures: figures, Notes: []string{
 		"Row 6: the deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
 			"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
 			"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
 			"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.",
-	}}, errors.Join(errs...)
+	}}, err
 }
 
 // A cutting cuts off the holders of one kit.
 type cutting struct {
 	kit     kit
 	servers []*redistest.Server
-	noise   *noise
+	noise   noise
 	random  *rand.Rand
 	quota   *quota
 
@@ -106,9 +96,9 @@ type cutting struct {
 
 // A holder is one hold, with a path of its own to each server.
 type holder struct {
-	library library
-	links   []*link
-	hold    hold
+	library peers.Library
+	links   []*redistest.Proxy
+	hold    peers.Slot
 	watch   *watch
 	ttl     time.Duration
 }
@@ -120,14 +110,14 @@ func (c *cutting) lap(t testing.TB, way string) error {
 		k := c.kit
 		k.Addrs = nil
 		for _, s := range c.servers {
-			h.links = append(h.links, connect(t, s.Addr()))
-			k.Addrs = append(k.Addrs, h.links[len(h.links)-1].addr())
+			l := redistest.NewProxy(t, s.Addr())
+			h.links, k.Addrs = append(h.links, l), append(k.Addrs, l.Addr())
 		}
 		var err error
 		if h.library, err = k.open(); err != nil {
 			return err
 		}
-		if h.hold, err = h.library.lock(c.quota.ctx, fmt.Sprintf("cutoff-%d", i)); err != nil {
+		if h.hold, err = lock(c.quota.ctx, h.library, fmt.Sprintf("cutoff-%d", i)); err != nil {
 			return err
 		}
 		h.watch = watchOver(h.hold, h.ttl)
@@ -145,9 +135,9 @@ func (c *cutting) lap(t testing.TB, way string) error {
 	for i, h := range holders {
 		c.take(way, outcomes[i])
 		for _, l := range h.links {
-			l.cut() // so that nothing waits for an answer any more
+			l.Cut() // so that nothing waits for an answer any more
 		}
-		h.library.close()
+		h.library.Close()
 	}
 	return nil
 }
@@ -176,13 +166,13 @@ func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	}
 	for _, h := range holders {
 		for _, l := range h.links {
-			l.swallow()
+			l.Hold()
 		}
 	}
 	return func() {
 		for _, h := range holders {
 			for _, l := range h.links {
-				l.hear()
+				l.Release()
 			}
 		}
 	}
@@ -199,7 +189,7 @@ type cutOutcome struct {
 func (h *holder) deadline() instant {
 	ends := make([]instant, len(h.links))
 	for i, l := range h.links {
-		ends[i] = l.lastAnswered().add(h.ttl)
+		ends[i] = instantOf(l.Answered()).add(h.ttl)
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-1-len(ends)/2]
@@ -210,8 +200,8 @@ func (h *holder) follow() cutOutcome {
 	var o cutOutcome
 	pause(context.Background(), h.deadline().sub(now())+time.Microsecond)
 	o.deadline = h.deadline()
-	if now() >= o.deadline && h.hold.done() != nil {
-		o.believed = h.hold.valid()
+	if now() >= o.deadline && h.hold.Done() != nil {
+		o.believed = h.hold.Valid()
 	}
 	if at, ok := h.watch.wait(2 * h.ttl); ok {
 		o.told = at
@@ -245,14 +235,12 @@ func (c *cutting) take(way string, o cutOutcome) {
 	}
 	switch {
 	case margin >= 0:
-	case margin+allowance >= 0 && c.judged():
+	case margin+allowance >= 0 && c.kit.judged():
 		c.pardoned++
 	default:
 		c.late[way]++
 	}
 }
-
-func (c *cutting) judged() bool { return c.kit.Library != "redsync" && c.kit.Library != "redislock" }
 
 func least(margins []time.Duration) string {
 	if len(margins) == 0 {
@@ -262,7 +250,7 @@ func least(margins []time.Duration) string {
 }
 
 func (c *cutting) figure() evidence.Figure {
-	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.judged()}
+	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.kit.judged()}
 	if f.NotJudged {
 		f.Library += ", with the caller's own loop"
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -18,29 +19,33 @@ func TestAHolderThatIsCutOffIsToldBeforeItsTime(t *testing.T) {
 
 // A late library counts the validity from the reply, and somewhat too generously.
 type late struct {
-	library
+	peers.Library
 	ttl time.Duration
 }
 
-type lateHold struct {
-	hold
-	over chan struct{}
-	ends time.Time
+type lateSlot struct {
+	peers.Slot
+	lasts time.Duration
+	over  chan struct{}
+	ends  time.Time
 }
 
-func (l late) lock(ctx context.Context, key string) (hold, error) {
-	h, err := l.library.lock(ctx, key)
-	over := make(chan struct{})
-	d := l.ttl * 11 / 10
-	time.AfterFunc(d, func() { close(over) })
-	return lateHold{h, over, time.Now().Add(d)}, err
+func (l late) Slot(key string) peers.Slot {
+	return &lateSlot{Slot: l.Library.Slot(key), lasts: l.ttl * 11 / 10, over: make(chan struct{})}
 }
 
-func (l lateHold) done() <-chan struct{} { return l.over }
-func (l lateHold) valid() bool           { return time.Now().Before(l.ends) }
+func (l *lateSlot) Lock(ctx context.Context) error {
+	err := l.Slot.Lock(ctx)
+	time.AfterFunc(l.lasts, func() { close(l.over) })
+	l.ends = time.Now().Add(l.lasts)
+	return err
+}
+
+func (l *lateSlot) Done() <-chan struct{} { return l.over }
+func (l *lateSlot) Valid() bool           { return time.Now().Before(l.ends) }
 
 func init() {
-	libraries["late"] = func(k kit) library {
+	libraries["late"] = func(k kit) peers.Library {
 		k.Fixed = true
 		return late{newOurs(k), k.TTL}
 	}

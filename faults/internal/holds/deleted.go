@@ -13,29 +13,25 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // deleted is the key that goes away under its holder, by a DEL or because the server was full.
 func deleted() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 5, Name: "deleted", Fault: "key deleted or evicted while held",
 		Must: "loss signalled", Short: 6 * time.Second, Long: 60 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			plain := []string{redistest.Real(t).Addr()}
-			full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
-			r, err = deleteAll(t, row, s, []deletion{
-				{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
-				{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
-				{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
-				{kit{Library: "redislock", Addrs: plain}, remove, "DEL", 0},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		plain := addrs(t, 1)
+		full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
+		return deleteAll(t, row, s, []deletion{
+			{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
+			{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
+			{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
+			{kit{Library: "redislock", Addrs: plain}, remove, "DEL", 0},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -57,33 +53,24 @@ type deletion struct {
 func deleteAll(t testing.TB, row evidence.Row, s evidence.Setup, ds []deletion) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([]evidence.Figure, len(ds)), make([]error, len(ds))
-	var group sync.WaitGroup
-	for i, d := range ds {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		q := newQuota(t.Context(), quiet, row, 100, 1000)
+	figures, err := sideBySide(t, row, s, ds, 100, 1000, func(i int, d deletion, q *quota) ([]evidence.Figure, error) {
 		d.kit.TTL = deletedTTL
-		group.Go(func() {
-			figures[i], errs[i] = deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
-		})
-	}
-	group.Wait()
+		f, err := deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
+		return []evidence.Figure{f}, err
+	})
 	return evidence.Result{Figures: figures, Notes: []string{
 		"Row 5: the time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
 			"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.",
-	}}, errors.Join(errs...)
+	}}, err
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
-func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+func deleteHeld(q *quota, d deletion, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
 		return evidence.Figure{}, err
 	}
-	defer lib.close()
+	defer lib.Close()
 	if d.wait == 0 {
 		d.wait = gracePeriod
 	}
@@ -92,14 +79,14 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 	signal := true
 	for q.more() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
-		held := make([]hold, deletedKeys)
+		held := make([]peers.Slot, deletedKeys)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
-			h, err := lib.lock(q.ctx, keys[i])
+			h, err := lock(q.ctx, lib, keys[i])
 			if err != nil {
 				return evidence.Figure{}, err
 			}
-			signal = h.done() != nil
+			signal = h.Done() != nil
 			held[i], watches[i] = h, watchOver(h, d.kit.TTL)
 		}
 		type moment struct{ before, after instant }
@@ -115,7 +102,7 @@ func deleteHeld(q *quota, d deletion, noise *noise, r *rand.Rand, prefix string)
 		enough := time.Now().Add(d.wait)
 		for i, w := range watches {
 			at, ok := w.wait(time.Until(enough))
-			held[i].unlock(q.ctx) //nolint:errcheck // it is lost
+			held[i].Unlock(q.ctx) //nolint:errcheck // it is lost
 			m := moments[i]
 			switch {
 			case m.before == 0 || ok && at < m.before:
@@ -145,9 +132,9 @@ type watch struct {
 
 // watchOver tells when h is lost: by its signal, or where there is none, by a loop around Extend such as the
 // caller of that library would write.
-func watchOver(h hold, ttl time.Duration) *watch {
+func watchOver(h peers.Slot, ttl time.Duration) *watch {
 	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
-	if done := h.done(); done != nil {
+	if done := h.Done(); done != nil {
 		go func() {
 			select {
 			case <-done:
@@ -163,7 +150,7 @@ func watchOver(h hold, ttl time.Duration) *watch {
 		for {
 			select {
 			case <-ticker.C:
-				if h.extend(context.Background(), ttl) != nil {
+				if h.Extend(context.Background(), ttl) != nil {
 					w.lost <- now()
 					return
 				}

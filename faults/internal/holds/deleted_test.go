@@ -1,7 +1,6 @@
 package holds
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -17,19 +17,16 @@ func TestALockWhoseKeyGoesAwayIsSignalledAsLost(t *testing.T) {
 }
 
 // A deaf library never hears that a key has gone.
-type deaf struct{ library }
+type deaf struct{ peers.Library }
 
-type deafHold struct{ hold }
+type deafSlot struct{ peers.Slot }
 
-func (d deaf) lock(ctx context.Context, key string) (hold, error) {
-	h, err := d.library.lock(ctx, key)
-	return deafHold{h}, err
-}
+func (d deaf) Slot(key string) peers.Slot { return deafSlot{d.Library.Slot(key)} }
 
-func (deafHold) done() <-chan struct{} { return make(chan struct{}) }
+func (deafSlot) Done() <-chan struct{} { return make(chan struct{}) }
 
 func init() {
-	libraries["deaf"] = func(k kit) library { return deaf{newOurs(k)} }
+	libraries["deaf"] = func(k kit) peers.Library { return deaf{newOurs(k)} }
 }
 
 func TestALossThatIsNeverSignalledIsFound(t *testing.T) {

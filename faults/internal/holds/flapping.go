@@ -3,9 +3,7 @@ package holds
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,27 +13,21 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // flapping is the queue whose messages are lost, because subscribers are killed and links break.
 func flapping() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
 		Must: "no hand-over missed", Short: 6 * time.Second, Long: 90 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			single := []string{redistest.Real(t).Addr()}
-			trio := []string{redistest.Real(t).Addr(), redistest.Real(t).Addr(), redistest.Real(t).Addr()}
-			r, err = flapAll(t, row, s, []kit{
-				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: single},
-				{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: trio},
-			})
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		return flapAll(t, row, s, []kit{
+			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 1)},
+			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 3)},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -48,38 +40,23 @@ const (
 func flapAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
 	noise := listen()
 	defer noise.close()
-	figures, errs := make([][]evidence.Figure, len(kits)), make([]error, len(kits))
 	var mu sync.Mutex
 	struck := make(map[string]int)
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
+	figures, err := sideBySide(t, row, s, kits, 40, 600, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
 		f := flapper{
-			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise,
-			quota: newQuota(t.Context(), quiet, row, 40, 600), struck: make(map[string]int),
+			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise, quota: q, struck: make(map[string]int),
 		}
-		group.Go(func() {
-			figures[i], errs[i] = f.run(t)
-			mu.Lock()
-			defer mu.Unlock()
-			for what, n := range f.struck {
-				struck[what] += n
-			}
-		})
-	}
-	group.Wait()
+		figures, err := f.run(t)
+		mu.Lock()
+		defer mu.Unlock()
+		for what, n := range f.struck {
+			struck[what] += n
+		}
+		return figures, err
+	})
 	note := "Row 16: four clients wait in the queue for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be " +
-		"told to the servers has the TTL. The faults were"
-	for i, what := range slices.SortedFunc(maps.Keys(struck), cmp.Compare[string]) {
-		if i > 0 {
-			note += ","
-		}
-		note += fmt.Sprintf(" %d times %s", struck[what], what)
-	}
-	return evidence.Result{Figures: slices.Concat(figures...), Notes: []string{note + "."}}, errors.Join(errs...)
+		"told to the servers has the TTL. The faults were " + tally(struck) + "."
+	return evidence.Result{Figures: figures, Notes: []string{note}}, err
 }
 
 // A flapper breaks what connects clients that hand a lock around.
@@ -87,7 +64,7 @@ type flapper struct {
 	kit    kit
 	key    string
 	random *rand.Rand
-	noise  *noise
+	noise  noise
 	quota  *quota
 	struck map[string]int
 
@@ -107,21 +84,20 @@ type turn struct {
 func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 	ctx, cancel := context.WithCancel(f.quota.ctx)
 	defer cancel()
-	links := make([][]*link, flapClients)
+	links := make([][]*redistest.Proxy, flapClients)
 	var group sync.WaitGroup
 	for client := range links {
 		k := f.kit
 		k.Addrs = nil
 		for _, addr := range f.kit.Addrs {
-			l := connect(t, addr)
-			links[client] = append(links[client], l)
-			k.Addrs = append(k.Addrs, l.addr())
+			l := redistest.NewProxy(t, addr)
+			links[client], k.Addrs = append(links[client], l), append(k.Addrs, l.Addr())
 		}
 		lib, err := k.open()
 		if err != nil {
 			return nil, err
 		}
-		defer lib.close()
+		defer lib.Close()
 		r := rand.New(rand.NewPCG(f.random.Uint64(), uint64(client)))
 		group.Go(func() { f.client(ctx, client, lib, r) })
 	}
@@ -138,17 +114,17 @@ func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 }
 
 // client takes its turns until ctx ends.
-func (f *flapper) client(ctx context.Context, number int, lib library, r *rand.Rand) {
+func (f *flapper) client(ctx context.Context, number int, lib peers.Library, r *rand.Rand) {
 	for ctx.Err() == nil {
 		one := turn{client: number, asked: now()}
-		h, err := lib.lock(ctx, f.key)
+		h, err := lock(ctx, lib, f.key)
 		if err != nil {
 			pause(ctx, time.Millisecond)
 			continue
 		}
 		one.got = now()
 		pause(ctx, between(r, 0, 5*time.Millisecond))
-		one.live = h.unlock(context.Background()) == nil
+		one.live = h.Unlock(context.Background()) == nil
 		one.gave = now()
 		f.mu.Lock()
 		f.log = append(f.log, one)
@@ -157,7 +133,7 @@ func (f *flapper) client(ctx context.Context, number int, lib library, r *rand.R
 }
 
 // strike breaks the subscribers of a server, or the links of a client.
-func (f *flapper) strike(ctx context.Context, links []*link) error {
+func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 	switch f.random.IntN(3) {
 	case 0:
 		f.struck["CLIENT KILL of all subscribers"]++
@@ -171,20 +147,20 @@ func (f *flapper) strike(ctx context.Context, links []*link) error {
 	case 1:
 		f.struck["a client's links cut"]++
 		for _, l := range links {
-			l.cut()
+			l.Cut()
 		}
 		pause(ctx, between(f.random, 0, 100*time.Millisecond))
 		for _, l := range links {
-			l.mend()
+			l.Mend()
 		}
 	case 2:
 		f.struck["a client's links silent"]++
 		for _, l := range links {
-			l.swallow()
+			l.Hold()
 		}
 		pause(ctx, between(f.random, 0, 200*time.Millisecond))
 		for _, l := range links {
-			l.hear()
+			l.Release()
 		}
 	}
 	return nil

@@ -1,14 +1,11 @@
 package holds
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,29 +19,24 @@ import (
 // histories has processes lock and unlock at random while clients are killed and stopped, servers
 // stopped and connections broken, and asks porcupine whether what they saw can have happened.
 func histories() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 20, Name: "histories", Fault: "every history on a real server, checked by porcupine",
 		Must: "linearizable", Short: 18 * time.Second, Long: 200 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			kits := []kit{
-				{Library: "redimutex"},
-				{Library: "redimutex", Queue: true},
-				{Library: "redimutex", Reuse: 20 * time.Millisecond},
-				{Library: "redimutex", Fencing: true},
-				{Library: "redimutex", Fencing: true, Queue: true, Reuse: 20 * time.Millisecond},
-				{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
-				{Library: "redimutex", Queue: true, Addrs: make([]string, 3)},
-			}
-			if s.Long {
-				kits = append(kits, kit{Library: "redsync"}, kit{Library: "redislock"})
-			}
-			r, err = checkAll(t, row, s, kits)
-		})
-		return r, err
-	}
-	return row
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		kits := []kit{
+			{Library: "redimutex"},
+			{Library: "redimutex", Queue: true},
+			{Library: "redimutex", Reuse: 20 * time.Millisecond},
+			{Library: "redimutex", Fencing: true},
+			{Library: "redimutex", Fencing: true, Queue: true, Reuse: 20 * time.Millisecond},
+			{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
+			{Library: "redimutex", Queue: true, Addrs: make([]string, 3)},
+		}
+		if s.Long {
+			kits = append(kits, kit{Library: "redsync"}, kit{Library: "redislock"})
+		}
+		return checkAll(t, row, s, kits)
+	})
 }
 
 const (
@@ -57,18 +49,12 @@ const (
 // checkAll makes and checks histories of all kits, two at a time.
 func checkAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
 	trials := make([]*trial, len(kits))
-	errs := make([]error, len(kits))
 	places := make(chan struct{}, 2)
 	lap := 2500 * time.Millisecond
 	if s.Long {
 		lap = 5 * time.Second
 	}
-	var group sync.WaitGroup
 	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
 		k.TTL, k.Poll = historyTTL, 5*time.Millisecond
 		var servers []*redistest.Server
 		for range max(1, len(k.Addrs)) {
@@ -79,18 +65,17 @@ func checkAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evi
 			k.Addrs = append(k.Addrs, server.Addr())
 		}
 		trials[i] = &trial{kit: k, servers: servers, random: random(s, i), prefix: fmt.Sprintf("history-%d-", i), lap: lap}
-		q := newQuota(t.Context(), quiet, row, 1, 8)
-		group.Go(func() {
-			for q.more() {
-				places <- struct{}{}
-				errs[i] = errors.Join(errs[i], trials[i].run(t, q.ctx))
-				<-places
-				q.done++
-			}
-		})
 	}
-	group.Wait()
-	return report(s, trials), errors.Join(errs...)
+	_, err := sideBySide(t, row, s, trials, 1, 8, func(_ int, h *trial, q *quota) (_ []evidence.Figure, err error) {
+		for err == nil && q.more() {
+			places <- struct{}{}
+			err = h.run(t, q.ctx)
+			<-places
+			q.done++
+		}
+		return nil, err
+	})
+	return report(s, trials), err
 }
 
 // A trial is a kit under faults.
@@ -120,7 +105,7 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 	}
 	h.events = make(map[string][]event)
 	var listening sync.WaitGroup
-	hands := make([]*hand, historyProcesses)
+	hands := make([]hand, historyProcesses)
 	employ := func(i int) error {
 		h.clients += historyThreads
 		worker, err := hire(t, job{Kit: h.kit, Keys: keys, History: &pattern{historyThreads, h.clients, h.random.Uint64()}})
@@ -144,7 +129,7 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 		}
 	}
 	for _, worker := range hands {
-		worker.orders.Close() // they come to an end by themselves
+		worker.Dismiss() // they come to an end by themselves
 	}
 	listening.Wait()
 	for _, key := range keys {
@@ -154,9 +139,9 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 }
 
 // listen notes down what a process says, until it has ended.
-func (h *trial) listen(worker *hand) {
+func (h *trial) listen(worker hand) {
 	open := make(map[int64]event)
-	for m := range worker.messages {
+	for m := range worker.Messages {
 		if m.Event == nil {
 			continue
 		}
@@ -181,7 +166,7 @@ func (h *trial) note(e event) {
 }
 
 // strike does something to a client or a server.
-func (h *trial) strike(ctx context.Context, hands []*hand, employ func(int) error) error {
+func (h *trial) strike(ctx context.Context, hands []hand, employ func(int) error) error {
 	if h.struck == nil {
 		h.struck = make(map[string]int)
 	}
@@ -189,24 +174,24 @@ func (h *trial) strike(ctx context.Context, hands []*hand, employ func(int) erro
 	switch h.random.IntN(5) {
 	case 0:
 		h.struck["kill -9 of a client"]++
-		if err := hands[i].cmd.Process.Kill(); err != nil {
+		if err := hands[i].Kill(); err != nil {
 			return err
 		}
 		return employ(i)
 	case 1:
 		h.struck["SIGSTOP of a client"]++
-		if err := hands[i].stop(); err != nil {
+		if err := hands[i].Stop(patience); err != nil {
 			return err
 		}
 		pause(ctx, between(h.random, 0, 3*historyTTL/2))
-		return hands[i].resume()
+		return hands[i].Resume()
 	case 2:
 		h.struck["SIGSTOP of a server"]++
 		server.Pause()
 		pause(ctx, between(h.random, 0, historyTTL))
 		if h.random.IntN(2) == 0 {
 			h.struck["kill -9 of a client"]++ // with commands under way
-			if err := errors.Join(hands[i].cmd.Process.Kill(), employ(i)); err != nil {
+			if err := errors.Join(hands[i].Kill(), employ(i)); err != nil {
 				return err
 			}
 		}
@@ -227,7 +212,7 @@ func report(s evidence.Setup, trials []*trial) evidence.Result {
 	var example *verdict
 	struck := make(map[string]int)
 	for i, h := range trials {
-		f := evidence.Figure{Library: h.kit.String(), NotJudged: h.kit.Library == "redsync" || h.kit.Library == "redislock"}
+		f := evidence.Figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
 		var holds, calls, unknown int
 		for j, v := range h.verdicts {
 			f.Tried++
@@ -250,14 +235,8 @@ func report(s evidence.Setup, trials []*trial) evidence.Result {
 	if example != nil {
 		r.Files = append(r.Files, draw(s, *example, "history.html"))
 	}
-	note := "Row 20: the faults were"
-	for i, what := range slices.SortedFunc(maps.Keys(struck), cmp.Compare[string]) {
-		if i > 0 {
-			note += ","
-		}
-		note += fmt.Sprintf(" %d times %s", struck[what], what)
-	}
-	r.Notes = append(r.Notes, note+". A history is that of one key; one that porcupine could not decide in time does not count as held.")
+	r.Notes = append(r.Notes, "Row 20: the faults were "+tally(struck)+
+		". A history is that of one key; one that porcupine could not decide in time does not count as held.")
 	return r
 }
 

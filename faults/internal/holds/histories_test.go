@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -38,15 +39,18 @@ type sloppy struct {
 	falls   bool          // fences fall
 }
 
-type sloppyHold struct {
-	locker sloppy
-	key    string
-	token  string
-	number int64
-	ends   time.Time
+type sloppySlot struct {
+	peers.Slot // which is none: what it does not have nobody asks for
+	locker     sloppy
+	key        string
+	token      string
+	number     int64
+	ends       time.Time
 }
 
-func (s sloppy) close() {}
+func (s sloppy) Close() error { return nil }
+
+func (s sloppy) Slot(key string) peers.Slot { return &sloppySlot{locker: s, key: key} }
 
 func (s sloppy) do(command string, args ...any) (any, error) {
 	c := s.pool.Get()
@@ -54,41 +58,44 @@ func (s sloppy) do(command string, args ...any) (any, error) {
 	return c.Do(command, args...)
 }
 
-func (s sloppy) try(_ context.Context, key string) (hold, error) {
-	h := &sloppyHold{locker: s, key: key, number: s.next.Add(1)}
-	h.token = key + "-" + time.Duration(h.number).String()
+func (h *sloppySlot) TryLock(context.Context) error {
+	s := h.locker
+	h.number = s.next.Add(1)
+	h.token = h.key + "-" + time.Duration(h.number).String()
 	h.ends = time.Now().Add(s.ttl + s.overdue)
-	_, err := redis.String(s.do("SET", key, h.token, "NX", "PX", s.ttl.Milliseconds()))
-	return h, err
+	_, err := redis.String(s.do("SET", h.key, h.token, "NX", "PX", s.ttl.Milliseconds()))
+	return err
 }
 
-func (s sloppy) lock(ctx context.Context, key string) (hold, error) {
+func (h *sloppySlot) Lock(ctx context.Context) error {
 	for {
-		h, err := s.try(ctx, key)
+		err := h.TryLock(ctx)
 		if err == nil || ctx.Err() != nil {
-			return h, err
+			return err
 		}
 		pause(ctx, time.Millisecond)
 	}
 }
 
-func (h *sloppyHold) fence() int64 {
+func (h *sloppySlot) Fence() int64 {
 	if h.locker.falls {
 		return 1_000_000 - h.number
 	}
 	return 0
 }
 
-func (h *sloppyHold) until() time.Time      { return h.ends }
-func (h *sloppyHold) valid() bool           { return time.Now().Before(h.ends) }
-func (h *sloppyHold) done() <-chan struct{} { return nil }
+func (h *sloppySlot) Until() time.Time { return h.ends }
+func (h *sloppySlot) Valid() bool      { return time.Now().Before(h.ends) }
 
-func (h *sloppyHold) extend(context.Context, time.Duration) error { return errInvalid }
+func (h *sloppySlot) Extend(context.Context, time.Duration) error { return errInvalid }
 
-func (h *sloppyHold) unlock(context.Context) error {
+func (h *sloppySlot) Unlock(context.Context) error {
 	if !h.locker.deletes {
 		n, err := redis.Int(h.locker.do("EVAL", `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`, 1, h.key, h.token))
-		return goneUnless(n == 1, err)
+		if err == nil && n == 0 {
+			err = peers.ErrGone
+		}
+		return err
 	}
 	_, err := h.locker.do("DEL", h.key)
 	return err

@@ -2,7 +2,6 @@ package holds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,45 +9,29 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // killed is the holder whose process dies.
 func killed() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 15, Name: "killed", Fault: "holder killed -9",
 		Must: "the waiter recovers", Short: 6 * time.Second, Long: 60 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			addrs := []string{redistest.Real(t).Addr()}
-			kits := []kit{
-				{Library: "redimutex", Addrs: addrs},
-				{Library: "redimutex", Addrs: addrs, Queue: true},
-				{Library: "redsync", Addrs: addrs},
-				{Library: "redislock", Addrs: addrs},
-			}
-			noise := listen()
-			defer noise.close()
-			figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
-			var group sync.WaitGroup
-			for i, k := range kits {
-				quiet := s
-				if i > 0 {
-					quiet.Report = nil
-				}
-				k.TTL = killedTTL
-				q := newQuota(t.Context(), quiet, row, 40, 400)
-				group.Go(func() {
-					figures[i], errs[i] = killHolders(t, q, k, noise, random(s, i), fmt.Sprintf("killed-%d-", i))
-				})
-			}
-			group.Wait()
-			r, err = evidence.Result{Figures: figures, Notes: []string{noiseNote}}, errors.Join(errs...)
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (r evidence.Result, err error) {
+		server := addrs(t, 1)
+		noise := listen()
+		defer noise.close()
+		r.Notes = []string{noiseNote}
+		r.Figures, err = sideBySide(t, row, s, []kit{
+			{Library: "redimutex", Addrs: server, TTL: killedTTL},
+			{Library: "redimutex", Addrs: server, TTL: killedTTL, Queue: true},
+			{Library: "redsync", Addrs: server, TTL: killedTTL},
+			{Library: "redislock", Addrs: server, TTL: killedTTL},
+		}, 40, 400, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
+			f, err := killHolders(t, q, k, noise, random(s, i), fmt.Sprintf("killed-%d-", i))
+			return []evidence.Figure{f}, err
 		})
 		return r, err
-	}
-	return row
+	})
 }
 
 const (
@@ -57,13 +40,13 @@ const (
 )
 
 // killHolders kills one process after the other, and measures when those who wait for its locks have them.
-func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+func killHolders(t testing.TB, q *quota, k kit, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	b := bound{limit: k.TTL + 50*time.Millisecond, words: "TTL + 50 ms", strict: q.setup.Long, share: .99, slack: patience}
 	lib, err := k.open()
 	if err != nil {
 		return evidence.Figure{}, err
 	}
-	defer lib.close()
+	defer lib.Close()
 	var samples []sample
 	for q.more() {
 		keys := make([]string, killedKeys)
@@ -83,12 +66,12 @@ func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, pref
 		var group sync.WaitGroup
 		for i, key := range keys {
 			group.Go(func() {
-				h, err := lib.lock(ctx, key)
+				h, err := lock(ctx, lib, key)
 				if got[i] = now(); err != nil {
 					errs[i] = err
 					return
 				}
-				h.unlock(ctx) //nolint:errcheck // the wait is what counts
+				h.Unlock(ctx) //nolint:errcheck // the wait is what counts
 			})
 		}
 		pause(q.ctx, between(r, 0, holdFor(k)))
@@ -108,14 +91,14 @@ func killHolders(t testing.TB, q *quota, k kit, noise *noise, r *rand.Rand, pref
 		q.done += len(keys)
 	}
 	f := b.figure(k.String(), samples)
-	f.NotJudged = k.Library != "redimutex"
+	f.NotJudged = !k.judged()
 	return f, nil
 }
 
 // holdFor is how long a process holds its locks at most until it is killed. Those that have no renewal
 // must not lose them before.
 func holdFor(k kit) time.Duration {
-	if k.Library == "redimutex" {
+	if k.judged() {
 		return 2 * k.TTL
 	}
 	return k.TTL / 6

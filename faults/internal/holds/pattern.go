@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // A pattern is what a worker process does for a history.
@@ -31,7 +33,7 @@ func (w *worker) history() {
 		p := player{
 			library: w.library, job: w.job, client: client, ids: &ids,
 			random: rand.New(rand.NewPCG(w.job.History.Seed, uint64(client))),
-			tell:   func(e event) { w.say(message{What: sayEvent, Event: &e}) },
+			tell:   func(e event) { w.Say(message{What: sayEvent, Event: &e}) },
 		}
 		group.Go(func() { p.play(end) })
 	}
@@ -40,7 +42,7 @@ func (w *worker) history() {
 
 // A player is one goroutine that makes a history.
 type player struct {
-	library library
+	library peers.Library
 	job     job
 	client  int
 	holds   int64
@@ -71,7 +73,7 @@ func (p *player) call(e event, f func(e *event) error) error {
 	switch {
 	case err == nil:
 		e.Result = resultOK
-	case errors.Is(err, errGone):
+	case errors.Is(err, peers.ErrGone):
 		e.Result = resultGone
 	default:
 		e.Result = resultFailed
@@ -89,16 +91,16 @@ func (p *player) round() {
 	key := p.job.Keys[p.random.IntN(len(p.job.Keys))]
 	p.holds++
 	e := event{Key: key, Op: opLock, Hold: int64(p.client)*1_000_000 + p.holds}
-	acquire := p.library.lock
+	held := p.library.Slot(key)
+	acquire := held.Lock
 	if p.random.IntN(3) == 0 {
-		e.Op, acquire = opTry, p.library.try
+		e.Op, acquire = opTry, held.TryLock
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*ttl)
 	defer cancel()
-	var held hold
 	if p.call(e, func(e *event) (err error) {
-		if held, err = acquire(ctx, key); err == nil {
-			e.Until, e.Fence = instantOf(held.until()), held.fence()
+		if err = acquire(ctx); err == nil {
+			e.Until, e.Fence = instantOf(held.Until()), held.Fence()
 		}
 		return err
 	}) != nil {
@@ -113,26 +115,26 @@ func (p *player) round() {
 		p.use(e, held)
 	}
 	e.Op = opUnlock
-	p.call(e, func(*event) error { return held.unlock(context.Background()) }) //nolint:errcheck // it is told
+	p.call(e, func(*event) error { return held.Unlock(context.Background()) }) //nolint:errcheck // it is told
 }
 
 // use looks at the hold, or extends it.
-func (p *player) use(e event, held hold) {
+func (p *player) use(e event, held peers.Slot) {
 	if p.random.IntN(4) == 0 {
 		e.Op = opExtend
 		ctx, cancel := context.WithTimeout(context.Background(), p.job.Kit.TTL)
 		defer cancel()
 		p.call(e, func(e *event) error { //nolint:errcheck // it is told
-			err := held.extend(ctx, p.job.Kit.TTL)
-			e.Until = instantOf(held.until())
+			err := held.Extend(ctx, p.job.Kit.TTL)
+			e.Until = instantOf(held.Until())
 			return err
 		})
 		return
 	}
 	e.Op = opCheck
 	p.call(e, func(e *event) error { //nolint:errcheck // it is told
-		e.Until = instantOf(held.until()) // was promised by now, so before the look
-		if !held.valid() {
+		e.Until = instantOf(held.Until()) // was promised by now, so before the look
+		if !held.Valid() {
 			return errInvalid
 		}
 		return nil

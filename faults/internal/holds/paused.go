@@ -10,69 +10,44 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // paused is the process that is stopped while it holds the lock, until another has taken it over and
 // has written. It wakes up between its look at the lease and its write.
 func paused() evidence.Row {
-	row := evidence.Row{
+	return staged(evidence.Row{
 		ID: 4, Name: "paused", Fault: "holder paused by SIGSTOP for longer than its lease",
 		Must: "stale 0; lease invalid on waking", Short: 8 * time.Second, Long: 60 * time.Second,
-	}
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		err = evidence.Stage(ctx, func(t testing.TB) {
-			servers := []string{redistest.Real(t).Addr(), redistest.Real(t).Addr(), redistest.Real(t).Addr()}
-			kits := []kit{
-				{Library: "redimutex", Fencing: true},
-				{Library: "redimutex", Fencing: true, Queue: true},
-				{Library: "redimutex", Fencing: true, Addrs: servers},
-				{Library: "redsync"},
-				{Library: "redislock"},
-			}
-			for i := range kits {
-				if kits[i].TTL = pausedTTL; kits[i].Addrs == nil {
-					kits[i].Addrs = servers[:1]
-				}
-			}
-			r, err = pauseAll(t, row, s, kits)
+	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		trio := addrs(t, 3)
+		return pauseAll(t, row, s, []kit{
+			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio[:1]},
+			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio[:1], Queue: true},
+			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio},
+			{Library: "redsync", TTL: pausedTTL, Addrs: trio[:1]},
+			{Library: "redislock", TTL: pausedTTL, Addrs: trio[:1]},
 		})
-		return r, err
-	}
-	return row
+	})
 }
 
 const pausedTTL = 300 * time.Millisecond
 
 // pauseAll pauses the holders of all kits, side by side.
 func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	figures, errs := make([]evidence.Figure, len(kits)), make([]error, len(kits))
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		q := newQuota(ctx, quiet, row, 8, 100)
-		group.Go(func() {
-			if figures[i], errs[i] = pauseHolders(t, q, k, random(s, i), fmt.Sprintf("paused-%d", i)); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	group.Wait()
+	figures, err := sideBySide(t, row, s, kits, 8, 100, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
+		f, err := pauseHolders(t, q, k, random(s, i), fmt.Sprintf("paused-%d", i))
+		return []evidence.Figure{f}, err
+	})
 	return evidence.Result{Figures: figures, Notes: []string{
 		"Row 4: the resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused nearly always has a write under way when " +
 			"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.",
-	}}, errors.Join(errs...)
+	}}, err
 }
 
 // pauseHolders has two processes take turns at being paused.
 func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
-	f := evidence.Figure{Library: k.String(), NotJudged: k.Library != "redimutex"}
-	pair := make([]*hand, 2)
+	f := evidence.Figure{Library: k.String(), NotJudged: !k.judged()}
+	pair := make([]hand, 2)
 	for i := range pair {
 		var err error
 		if pair[i], err = hire(t, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
@@ -161,7 +136,7 @@ func (r *resource) accept(fence int64) bool {
 }
 
 // pauseOne stops a while it works, lets b take over and write, and wakes a up again.
-func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcome, error) {
+func pauseOne(ctx context.Context, a, b hand, after time.Duration) (pauseOutcome, error) {
 	var none pauseOutcome
 	r := new(resource)
 	if _, err := a.ask(ctx, sayLock, sayHeld, nil); err != nil {
@@ -177,7 +152,7 @@ func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcom
 		over <- ending{m, err}
 	}()
 	pause(ctx, after)
-	if err := a.stop(); err != nil {
+	if err := a.Stop(patience); err != nil {
 		return none, err
 	}
 	stopped := now()
@@ -186,7 +161,7 @@ func pauseOne(ctx context.Context, a, b *hand, after time.Duration) (pauseOutcom
 	r.mu.Lock()
 	r.woken = now()
 	r.mu.Unlock()
-	if err := errors.Join(lockErr, writeErr, a.resume()); err != nil {
+	if err := errors.Join(lockErr, writeErr, a.Resume()); err != nil {
 		return none, err
 	}
 	end := <-over

@@ -20,7 +20,9 @@ func TestNoWriteOfAHolderThatWasPausedIsAccepted(t *testing.T) {
 
 func TestStaleWritesAreCountedWhereNothingRefusesThem(t *testing.T) {
 	k := kit{Library: "redimutex", TTL: pausedTTL, Addrs: []string{redistest.Real(t).Addr()}}
-	r, err := pauseAll(t, paused(), evidence.Setup{Time: time.Second}, []kit{k})
-	require.NoError(t, err)
-	assert.False(t, r.OK(), "%v", r.Figures)
+	redistest.Repeat(t, "a stale write, and that it is found", func() bool { // not every pause hits a write
+		r, err := pauseAll(t, paused(), evidence.Setup{Time: time.Second}, []kit{k})
+		require.NoError(t, err)
+		return !r.OK()
+	})
 }

@@ -1,17 +1,16 @@
 package holds
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"sync"
+	"errors"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lab/crew"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// workerArgument makes a program that calls Main a worker process. The job follows it.
-const workerArgument = "holds-worker"
+// role is that of the worker processes.
+const role = "holds"
 
 // A job is what a worker process does.
 type job struct {
@@ -47,62 +46,35 @@ const (
 	sayUnlock   = "unlock"
 	sayUnlocked = "unlocked"
 	sayEvent    = "event"
-	sayFailed   = "failed"
 )
 
 // Main is main of the worker processes: a program that uses this package calls it first of all. It
 // returns only in the other processes.
 func Main() {
-	if len(os.Args) != 3 || os.Args[1] != workerArgument {
-		return
-	}
-	w := &worker{lines: bufio.NewScanner(os.Stdin)}
-	if err := w.work(os.Args[2]); err != nil {
-		w.say(message{What: sayFailed, Error: err.Error()})
-		os.Exit(1)
-	}
-	os.Exit(0)
+	crew.Main(role, func(p *crew.Post) error { return (&worker{Post: p}).work() })
 }
 
 type worker struct {
+	*crew.Post
 	job     job
-	library library
-	lines   *bufio.Scanner
-
-	mu sync.Mutex // of the output
-}
-
-// say writes at once, so that a message which was said is heard even when we are killed right after.
-func (w *worker) say(m message) {
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, err := os.Stdout.Write(append(b, '\n')); err != nil {
-		os.Exit(2) // nobody listens any more
-	}
+	library peers.Library
 }
 
 // hear returns the next order, and false when there are no more.
 func (w *worker) hear() (what string, ok bool) {
 	var m message
-	if !w.lines.Scan() || json.Unmarshal(w.lines.Bytes(), &m) != nil {
-		return "", false
-	}
-	return m.What, true
+	ok = w.Hear(&m)
+	return m.What, ok
 }
 
-func (w *worker) work(text string) error {
-	if err := json.Unmarshal([]byte(text), &w.job); err != nil {
-		return fmt.Errorf("the job %s: %w", text, err)
+func (w *worker) work() (err error) {
+	if !w.Hear(&w.job) {
+		return errors.New("there is no job")
 	}
-	var err error
 	if w.library, err = w.job.Kit.open(); err != nil {
 		return err
 	}
-	w.say(message{What: sayReady})
+	w.Say(message{What: sayReady})
 	switch {
 	case w.job.Keep:
 		return w.keep()
@@ -117,11 +89,11 @@ func (w *worker) work(text string) error {
 // keep holds all keys until the process is told to end, or is killed.
 func (w *worker) keep() error {
 	for _, key := range w.job.Keys {
-		if _, err := w.library.lock(context.Background(), key); err != nil {
+		if _, err := lock(context.Background(), w.library, key); err != nil {
 			return err
 		}
 	}
-	w.say(message{What: sayHeld})
+	w.Say(message{What: sayHeld})
 	w.hear()
 	return nil
 }
@@ -129,7 +101,7 @@ func (w *worker) keep() error {
 // obey does what it is told.
 func (w *worker) obey() error {
 	ctx := context.Background()
-	var held hold
+	var held peers.Slot
 	for {
 		order, ok := w.hear()
 		if !ok {
@@ -138,21 +110,21 @@ func (w *worker) obey() error {
 		switch order {
 		case sayLock:
 			var err error
-			if held, err = w.library.lock(ctx, w.job.Keys[0]); err != nil {
+			if held, err = lock(ctx, w.library, w.job.Keys[0]); err != nil {
 				return err
 			}
-			w.say(message{What: sayHeld, Fence: held.fence()})
+			w.Say(message{What: sayHeld, Fence: held.Fence()})
 		case sayWork:
 			w.writeOn(held)
 		case sayWrite:
 			w.write(held, now())
-			w.say(message{What: sayWritten})
+			w.Say(message{What: sayWritten})
 		case sayUnlock:
 			m := message{What: sayUnlocked}
-			if err := held.unlock(ctx); err != nil {
+			if err := held.Unlock(ctx); err != nil {
 				m.Error = err.Error()
 			}
-			w.say(m)
+			w.Say(m)
 		}
 	}
 }
@@ -163,11 +135,11 @@ const effort = 10 * time.Millisecond
 
 // writeOn writes while the hold is valid. That it is looked at before each write is as much as a program can
 // do by itself; it does not help who is paused between the two.
-func (w *worker) writeOn(held hold) {
+func (w *worker) writeOn(held peers.Slot) {
 	for {
 		looked := now()
-		if !held.valid() {
-			w.say(message{What: sayLost, Looked: looked})
+		if !held.Valid() {
+			w.Say(message{What: sayLost, Looked: looked})
 			return
 		}
 		pause(context.Background(), effort)
@@ -176,7 +148,7 @@ func (w *worker) writeOn(held hold) {
 }
 
 // write asks for a write, and waits for the answer of the resource.
-func (w *worker) write(held hold, looked instant) {
-	w.say(message{What: sayWrite, Fence: held.fence(), Looked: looked})
+func (w *worker) write(held peers.Slot, looked instant) {
+	w.Say(message{What: sayWrite, Fence: held.Fence(), Looked: looked})
 	w.hear()
 }

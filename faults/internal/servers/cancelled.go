@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -24,7 +25,7 @@ func cancelledRow() evidence.Row {
 
 func cancelledUnlock(r *run) {
 	servers, dialers := start(r.t, 3)
-	var took times
+	var took stats.Times
 	held, tried := 0, 0
 	for round := 0; r.more(round, 3, 50); round++ {
 		for _, f := range all {
@@ -55,7 +56,7 @@ func cancelledUnlock(r *run) {
 	}
 	r.figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
-		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.worst())),
+		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.Worst())),
 	})
 	peersCancelled(r, servers[0], dialers[:1])
 }
@@ -83,22 +84,14 @@ func goneSoon(servers []*redistest.Server, key string) bool {
 	}
 }
 
-func peersCancelled(r *run, s *redistest.Server, dialers []dialer) {
-	for _, p := range []struct {
-		name string
-		open func(t testing.TB) func(string) peer
-	}{
-		{"redsync", func(t testing.TB) func(string) peer {
-			return redsyncPeer(t, dialers, 5*time.Second, redsync.WithExpiry(minorityTTL))
-		}},
-		{"redislock", func(t testing.TB) func(string) peer { return redislockPeer(t, dialers[0], minorityTTL, true) }},
-	} {
+func peersCancelled(r *run, s *redistest.Server, dialers []peers.Dialer) {
+	for _, p := range bothPeers(dialers, minorityTTL, 5*time.Second, true) {
 		held := 0
 		const tried = 5
 		for i := range tried {
 			r.round(func(t testing.TB) {
-				l := p.open(t)(fmt.Sprintf("%s %d", p.name, i))
-				if err := l.Lock(context.Background()); err != nil {
+				l := p.open(t).Slot(fmt.Sprintf("%s %d", p.name, i))
+				if err := l.TryLock(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 				killClients([]*redistest.Server{s})

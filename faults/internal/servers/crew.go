@@ -2,13 +2,13 @@ package servers
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -52,38 +52,18 @@ var all = append([]feature{
 	{name: "Redlock of 3 with fencing", servers: 3, options: fencing},
 }, single...)
 
-// A dialer opens a connection to one server, by whatever way leads there.
-type dialer func(ctx context.Context) (net.Conn, error)
-
 // direct is the way to a server without anything in between.
-func direct(s *redistest.Server) dialer { return toward(s.Addr()) }
+func direct(s *redistest.Server) peers.Dialer { return peers.To(s.Addr()) }
 
-func toward(addr string) dialer {
-	return func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
-	}
-}
-
-// pool returns a pool such as a program that knows nothing of locks has. Without a timeout for its
-// replies it waits for ever.
-func pool(t testing.TB, d dialer, timeout time.Duration) *redis.Pool {
-	p := &redis.Pool{
-		MaxIdle: 100,
-		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			c, err := d(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return redis.NewConn(c, timeout, timeout), nil
-		},
-	}
+// pool returns a pool that is closed in the end.
+func pool(t testing.TB, d peers.Dialer, timeout time.Duration) *redis.Pool {
+	p := peers.Pool(d, timeout)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
 
 // client returns a Client with the feature on the first servers of dialers. It is closed in the end.
-func (f feature) client(t testing.TB, dialers []dialer, ttl time.Duration, more ...redimutex.Option) *redimutex.Client {
+func (f feature) client(t testing.TB, dialers []peers.Dialer, ttl time.Duration, more ...redimutex.Option) *redimutex.Client {
 	var pools []redimutex.Pool
 	for _, d := range dialers[:f.servers] {
 		p := pool(t, d, 0)
@@ -104,7 +84,7 @@ func (f feature) client(t testing.TB, dialers []dialer, ttl time.Duration, more 
 		t.Cleanup(func() { m.Close() })
 		pools = append(pools, m)
 	}
-	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(quiet)}, f.options(ttl)...)
+	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(peers.Quiet)}, f.options(ttl)...)
 	c := redimutex.NewClient(pools, append(opts, more...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -125,8 +105,17 @@ func (f feature) loggedIn(dial func(context.Context) (redis.Conn, error)) func(c
 	}
 }
 
+// proxied are ways to servers through proxies.
+func proxied(t testing.TB, servers []*redistest.Server) (proxies []*redistest.Proxy, dialers []peers.Dialer) {
+	for _, s := range servers {
+		p := redistest.NewProxy(t, s.Addr())
+		proxies, dialers = append(proxies, p), append(dialers, peers.To(p.Addr()))
+	}
+	return proxies, dialers
+}
+
 // start starts n real servers.
-func start(t testing.TB, n int) (servers []*redistest.Server, dialers []dialer) {
+func start(t testing.TB, n int) (servers []*redistest.Server, dialers []peers.Dialer) {
 	for range n {
 		s := redistest.Real(t)
 		servers, dialers = append(servers, s), append(dialers, direct(s))

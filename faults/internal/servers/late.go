@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func lateReplyRow() evidence.Row {
@@ -24,7 +23,7 @@ func lateReplyRow() evidence.Row {
 const shortTTL = 300 * time.Millisecond
 
 func lateReplies(r *run) {
-	servers, dialers := start(r.t, 3)
+	servers, _ := start(r.t, 3)
 	var mu sync.Mutex
 	delay := func() time.Duration {
 		mu.Lock()
@@ -34,11 +33,7 @@ func lateReplies(r *run) {
 	held, tried := 0, 0
 	for round := 0; r.more(round, 3, 20); round++ {
 		r.round(func(t testing.TB) {
-			proxies, through := make([]*proxy, len(servers)), make([]dialer, len(servers))
-			for i, d := range dialers {
-				proxies[i] = newProxy(t, d)
-				through[i] = proxies[i].dial
-			}
+			proxies, through := proxied(t, servers)
 			var mutexes []*redimutex.Mutex
 			for _, f := range all {
 				for i := range 5 {
@@ -49,11 +44,11 @@ func lateReplies(r *run) {
 				}
 			}
 			for _, p := range proxies {
-				p.tell(func(reply bool) treatment {
+				p.Treat(func(reply bool) redistest.Treatment {
 					if reply {
-						return treatment{kind: delayed, delay: delay()}
+						return redistest.Treatment{Delay: delay()}
 					}
-					return treatment{}
+					return redistest.Treatment{}
 				})
 			}
 			var each sync.WaitGroup
@@ -81,7 +76,7 @@ func lateReplies(r *run) {
 		Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d successes", tried-held),
 	})
 	r.note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
-	peersLate(r, dialers)
+	peersLate(r, servers[:1])
 }
 
 // lockOnce tries by one of the two verbs, which ask the server in different ways.
@@ -92,27 +87,22 @@ func lockOnce(m *redimutex.Mutex, waiting bool) error {
 	return m.TryLockContext(context.Background())
 }
 
-func peersLate(r *run, dialers []dialer) {
-	for _, name := range []string{"redsync", "redislock"} {
+func peersLate(r *run, servers []*redistest.Server) {
+	for i, name := range []string{"redsync", "redislock"} {
 		r.round(func(t testing.TB) {
-			p := newProxy(t, dialers[0])
-			open := redislockPeer(t, p.dial, shortTTL, false)
-			if name == "redsync" {
-				open = redsyncPeer(t, []dialer{p.dial}, 5*time.Second, redsync.WithExpiry(shortTTL), redsync.WithTries(1))
-			}
-			if l := open(name + " before"); l.Lock(context.Background()) != nil || l.Unlock(context.Background()) != nil {
-				t.Fatal(name + " doesn't lock")
-			}
-			p.tell(func(reply bool) treatment {
+			proxies, through := proxied(t, servers)
+			locks := bothPeers(through, shortTTL, 5*time.Second, false)[i].open(t)
+			works(t, locks, name)
+			proxies[0].Treat(func(reply bool) redistest.Treatment {
 				if reply {
-					return treatment{kind: delayed, delay: shortTTL * 3 / 2}
+					return redistest.Treatment{Delay: shortTTL * 3 / 2}
 				}
-				return treatment{}
+				return redistest.Treatment{}
 			})
 			held := 0
 			const tried = 3
 			for i := range tried {
-				if open(fmt.Sprintf("%s %d", name, i)).Lock(context.Background()) != nil {
+				if locks.Slot(fmt.Sprintf("%s %d", name, i)).TryLock(context.Background()) != nil {
 					held++
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -59,7 +60,7 @@ func leaks(r *run) {
 		var done int
 		var gone int
 		var works error
-		r.round(func(t testing.TB) { done, gone, works = storm(r, t, dialers[:3], goal) })
+		r.round(func(t testing.TB) { done, gone, works = storm(r, t, servers[:3], goal) })
 		faults += done
 		grown := before.grown(forever)
 		if grown == (holdings{}) && gone == 0 && works == nil {
@@ -81,15 +82,11 @@ func leaks(r *run) {
 
 // storm has everybody lock while the connections fail, until there were so many faults, and then
 // returns how many connections of the pools were not given back, and whether the locks still work.
-func storm(r *run, t testing.TB, dialers []dialer, goal int) (faults, missing int, works error) {
-	proxies, through := make([]*proxy, len(dialers)), make([]dialer, len(dialers))
-	for i, d := range dialers {
-		proxies[i] = newProxy(t, d)
-		through[i] = proxies[i].dial
-	}
+func storm(r *run, t testing.TB, servers []*redistest.Server, goal int) (faults, missing int, works error) {
+	proxies, through := proxied(t, servers)
 	done := func() (sum int) {
 		for _, p := range proxies {
-			sum += int(p.faults.Load())
+			sum += p.Treated()
 		}
 		return sum
 	}
@@ -108,7 +105,7 @@ func storm(r *run, t testing.TB, dialers []dialer, goal int) (faults, missing in
 		}
 	}
 	for _, p := range proxies {
-		p.tell(mischief(rand.New(rand.NewPCG(r.rng.Uint64(), 0)))) //nolint:gosec // it has to be repeatable
+		p.Treat(mischief(rand.New(rand.NewPCG(r.rng.Uint64(), 0)))) //nolint:gosec // it has to be repeatable
 	}
 	for done() < goal {
 		if t.Context().Err() != nil {
@@ -120,7 +117,7 @@ func storm(r *run, t testing.TB, dialers []dialer, goal int) (faults, missing in
 		<-time.After(10 * time.Millisecond)
 	}
 	for _, p := range proxies {
-		p.tell(nil)
+		p.Treat(nil)
 	}
 	close(stop)
 	workers.Wait()
@@ -178,24 +175,24 @@ func toil(m *redimutex.Mutex, rng *rand.Rand, stop <-chan struct{}) {
 }
 
 // mischief is what happens to packets in a storm.
-func mischief(rng *rand.Rand) func(reply bool) treatment {
-	return func(bool) treatment {
+func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
+	return func(bool) redistest.Treatment {
 		switch n := rng.IntN(120); {
 		case n < 6:
-			return treatment{kind: cut}
+			return redistest.Treatment{Harm: redistest.Reset}
 		case n < 12:
-			return treatment{kind: halved}
+			return redistest.Treatment{Harm: redistest.Halved}
 		case n < 13:
-			return treatment{kind: swallowed} // dear: somebody waits for the node timeout
+			return redistest.Treatment{Harm: redistest.Silence} // dear: somebody waits for the node timeout
 		case n < 20:
-			return treatment{kind: delayed, delay: time.Duration(rng.IntN(20)) * time.Millisecond}
+			return redistest.Treatment{Delay: time.Duration(1+rng.IntN(20)) * time.Millisecond}
 		}
-		return treatment{}
+		return redistest.Treatment{}
 	}
 }
 
 // growth counts the goroutines that 300 holds leave behind while two of five servers are paused.
-func growth(r *run, servers []*redistest.Server, dialers []dialer) {
+func growth(r *run, servers []*redistest.Server, dialers []peers.Dialer) {
 	const holds = 300
 	which := []int{1, 3}
 	count := func(t testing.TB, hold func(i int) error) string {
@@ -222,8 +219,8 @@ func growth(r *run, servers []*redistest.Server, dialers []dialer) {
 	r.round(func(t testing.TB) {
 		locks := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
 		grown := count(t, func(i int) error {
-			l := locks(fmt.Sprintf("redsync growth %d", i))
-			if err := l.Lock(context.Background()); err != nil {
+			l := locks.Slot(fmt.Sprintf("redsync growth %d", i))
+			if err := l.TryLock(context.Background()); err != nil {
 				return err
 			}
 			return l.Unlock(context.Background())

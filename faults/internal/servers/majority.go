@@ -12,6 +12,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 func majorityRow() evidence.Row {
@@ -33,7 +34,7 @@ const (
 // A tardiness is how late calls returned after the end of their ctx, against what is allowed.
 type tardiness struct {
 	long        bool
-	late        times
+	late        stats.Times
 	hiccup      time.Duration // the worst that the machine itself had meanwhile
 	held, tried int
 	wrong       []string // what a call returned that it must not
@@ -52,7 +53,7 @@ func (l *tardiness) call(d time.Duration, cancel bool, f func(ctx context.Contex
 	began := time.Now()
 	err := f(ctx)
 	late := max(time.Since(began)-d, 0)
-	worst := h.end().worst()
+	worst := stats.Times(h.Naps()).Worst()
 	l.hiccup = max(l.hiccup, worst)
 	limit := forever
 	if l.long {
@@ -75,7 +76,7 @@ func (l *tardiness) figure() evidence.Figure {
 	return evidence.Figure{
 		Library: evidence.Ours, Held: l.held, Tried: l.tried,
 		Worst: fmt.Sprintf("%s after the ctx, p99 %s, limit 50 ms (this machine itself is up to %s late)",
-			ms(l.late.worst()), ms(l.late.quantile(0.99)), ms(l.hiccup)),
+			ms(l.late.Worst()), ms(l.late.Quantile(0.99)), ms(l.hiccup)),
 	}
 }
 
@@ -121,11 +122,11 @@ func majority(r *run) {
 		limit = 12 * time.Second
 	}
 	r.round(func(t testing.TB) {
-		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
+		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL)).Slot("peer")
 		which := []int{0, 2, 4}
 		pause(servers, which)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		o := patience(t, limit, func() error { return mutex.Lock(ctx) })
+		o := patience(t, limit, func() error { return mutex.TryLock(ctx) })
 		cancel()
 		resume(servers, which)
 		r.figure(evidence.Figure{

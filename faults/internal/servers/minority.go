@@ -11,6 +11,8 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -38,7 +40,7 @@ var fives = []feature{
 
 // Cycles are how long some rounds of Lock and Unlock took, and how many goroutines there were.
 type cycles struct {
-	lock, unlock times
+	lock, unlock stats.Times
 	failed       error
 	grown        int // how many more goroutines the second half had at most than there were in the middle
 }
@@ -75,20 +77,20 @@ func minority(r *run) {
 	servers, dialers := start(r.t, 5)
 	const cycled = 1000
 	held, tried := 0, 0
-	var calm, locked, unlocked, late times
+	var calm, locked, unlocked, late stats.Times
 	grown := 0
 	for ; r.more(tried, 2*len(fives), 20*len(fives)); tried++ {
 		before := runtime.NumGoroutine()
 		which := r.rng.Perm(5)[:1+tried%2]
 		var calmly, got cycles
-		var lateness times
+		var lateness stats.Times
 		r.round(func(t testing.TB) {
 			c := fives[tried/2%len(fives)].client(t, dialers, minorityTTL)
 			calmly = cycle(c, cycled/4)
 			pause(servers, which)
 			h := watchHiccups()
 			got = cycle(c, cycled)
-			lateness = h.end()
+			lateness = h.Naps()
 			resume(servers, which)
 		})
 		r.quiet(before)
@@ -97,25 +99,25 @@ func minority(r *run) {
 			held++
 		} else {
 			r.note(fmt.Sprintf("Round %d with %d of 5 servers paused: error %v, Lock p99 %s, Unlock p99 %s, %+d goroutines.",
-				tried, len(which), got.failed, ms(got.lock.quantile(0.99)), ms(got.unlock.quantile(0.99)), got.grown))
+				tried, len(which), got.failed, ms(got.lock.Quantile(0.99)), ms(got.unlock.Quantile(0.99)), got.grown))
 		}
 		calm, late = append(calm, calmly.lock...), append(late, lateness...)
 		locked, unlocked = append(locked, got.lock...), append(unlocked, got.unlock...)
 		grown = max(grown, got.grown)
 	}
-	noise := max(late.quantile(0.99), calm.quantile(0.99))
-	if r.Long && max(locked.quantile(0.99), unlocked.quantile(0.99)) > promptly+noise {
+	noise := max(late.Quantile(0.99), calm.Quantile(0.99))
+	if r.Long && max(locked.Quantile(0.99), unlocked.Quantile(0.99)) > promptly+noise {
 		held = 0
 		r.note(fmt.Sprintf("Too slow, even if %s more are granted for the noise of this machine.", ms(noise)))
 	}
 	r.figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
 		Worst: fmt.Sprintf("Lock p99 %s, Unlock p99 %s, limit 5 ms (Lock p99 without the fault: %s); %+d goroutines",
-			ms(locked.quantile(0.99)), ms(unlocked.quantile(0.99)), ms(calm.quantile(0.99)), grown),
+			ms(locked.Quantile(0.99)), ms(unlocked.Quantile(0.99)), ms(calm.Quantile(0.99)), grown),
 	})
 	r.note(fmt.Sprintf("A try is a round of %d calls of Lock and Unlock with one or two servers paused. Meanwhile this machine woke "+
 		"a goroutine that only looks at the clock %s late at p99. The long version adds that, or the p99 without the fault, to the limit.",
-		cycled, ms(late.quantile(0.99))))
+		cycled, ms(late.Quantile(0.99))))
 	peerMinority(r, servers, dialers)
 }
 
@@ -127,20 +129,20 @@ const mayGrow = 250
 
 // within reports whether all went well: no error, no call that waited, no goroutines that pile up.
 func (c cycles) within(limit time.Duration) bool {
-	return c.failed == nil && c.lock.quantile(0.99) <= limit && c.unlock.quantile(0.99) <= limit && c.grown <= mayGrow
+	return c.failed == nil && c.lock.Quantile(0.99) <= limit && c.unlock.Quantile(0.99) <= limit && c.grown <= mayGrow
 }
 
 // peerMinority has redsync lock while two of the servers are paused.
-func peerMinority(r *run, servers []*redistest.Server, dialers []dialer) {
+func peerMinority(r *run, servers []*redistest.Server, dialers []peers.Dialer) {
 	limit := 3 * time.Second
 	if r.Long {
 		limit = 12 * time.Second
 	}
 	r.round(func(t testing.TB) {
-		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL))("peer")
+		mutex := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL)).Slot("peer")
 		which := []int{1, 3}
 		pause(servers, which)
-		o := patience(t, limit, func() error { return mutex.Lock(context.Background()) })
+		o := patience(t, limit, func() error { return mutex.TryLock(context.Background()) })
 		resume(servers, which)
 		held := 0
 		if !o.still && o.took <= limit/2 {

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 func onlyServerRow() evidence.Row {
@@ -73,25 +72,17 @@ func checkSilence(err error, cancelled bool) string {
 
 // peersOnly has the others extend and unlock with a ctx of 100 ms, over connections with their usual
 // timeouts: 5 s for redigo, as redimutex.NewPool has it, and what go-redis does by itself.
-func peersOnly(r *run, pause, resume func(), dialers []dialer) {
+func peersOnly(r *run, pause, resume func(), dialers []peers.Dialer) {
 	limit := time.Second
 	if r.Long {
 		limit = 20 * time.Second
 	}
-	for _, p := range []struct {
-		name string
-		open func(t testing.TB) func(string) peer
-	}{
-		{"redsync", func(t testing.TB) func(string) peer {
-			return redsyncPeer(t, dialers, 5*time.Second, redsync.WithExpiry(hour))
-		}},
-		{"redislock", func(t testing.TB) func(string) peer { return redislockPeer(t, dialers[0], hour, false) }},
-	} {
+	for _, p := range bothPeers(dialers, hour, 5*time.Second, false) {
 		r.round(func(t testing.TB) {
 			locks := p.open(t)
-			extending, unlocking := locks(p.name+" extending"), locks(p.name+" unlocking")
-			for _, l := range []peer{extending, unlocking} {
-				if err := l.Lock(context.Background()); err != nil {
+			extending, unlocking := locks.Slot(p.name+" extending"), locks.Slot(p.name+" unlocking")
+			for _, l := range []peers.Slot{extending, unlocking} {
+				if err := l.TryLock(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -103,7 +94,7 @@ func peersOnly(r *run, pause, resume func(), dialers []dialer) {
 				defer cancel()
 				return patience(t, limit, func() error { return f(ctx) })
 			}
-			extended, unlocked := within(extending.Extend), within(unlocking.Unlock)
+			extended, unlocked := within(func(ctx context.Context) error { return extending.Extend(ctx, hour) }), within(unlocking.Unlock)
 			r.figure(evidence.Figure{
 				Library: p.name, Held: inTime(extended, allowed) + inTime(unlocked, allowed), Tried: 2, NotJudged: true,
 				Worst: fmt.Sprintf("with a ctx of 100 ms: Extend %s, Unlock %s", extended, unlocked),

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -47,7 +47,7 @@ func resumedRow() evidence.Row {
 // the meantime arrives later.
 type scene struct {
 	servers      []*redistest.Server
-	dialers      []dialer
+	dialers      []peers.Dialer
 	inside       func(func())
 	strike, heal func()
 }
@@ -84,8 +84,8 @@ func orphans(r *run, s *scene, short int) {
 		Worst: fmt.Sprintf("%d orphans", tried-held),
 	})
 	r.note(fmt.Sprintf("Of the %d tries %d got the lock in time, and gave it back during the fault. TTL 1 h, so that no key goes by itself.", tried, won))
-	for _, name := range []string{"redsync", "redislock"} {
-		r.round(func(t testing.TB) { s.playPeer(r, t, name) })
+	for _, p := range bothPeers(s.dialers[:1], hour, 50*time.Millisecond, true) {
+		r.round(func(t testing.TB) { s.playPeer(r, t, p.name, p.open) })
 	}
 }
 
@@ -178,21 +178,14 @@ func (s *scene) left(tries []trial, patient bool) []string {
 
 // playPeer does the same with another library, each try over connections of its own, with timeouts
 // as short as the callers' patience.
-func (s *scene) playPeer(r *run, t testing.TB, name string) {
+func (s *scene) playPeer(r *run, t testing.TB, name string, open func(testing.TB) peers.Library) {
 	var tries []trial
 	for i := range 15 {
 		key := fmt.Sprintf("%s %d", name, i)
-		var locks func(string) peer
-		if name == "redsync" {
-			locks = redsyncPeer(t, s.dialers[:1], 50*time.Millisecond, redsync.WithExpiry(hour))
-		} else {
-			locks = redislockPeer(t, s.dialers[0], hour, true)
-		}
-		if l := locks(key + " before"); l.Lock(context.Background()) != nil || l.Unlock(context.Background()) != nil {
-			t.Fatal(name + " doesn't lock")
-		}
-		l := locks(key)
-		tries = append(tries, trial{key, l.Lock, l.Unlock})
+		locks := open(t)
+		works(t, locks, key)
+		l := locks.Slot(key)
+		tries = append(tries, trial{key, l.TryLock, l.Unlock})
 	}
 	s.play(r, tries)
 	left := s.left(tries, false)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -20,7 +21,7 @@ import (
 type path struct {
 	kind    string
 	servers []*redistest.Server
-	dialers []dialer
+	dialers []peers.Dialer
 	broken  func(bool)
 	inside  func(f func()) // runs f where the servers can be reached also while the path is broken
 }
@@ -36,29 +37,16 @@ func newPath(t testing.TB, n int) *path {
 
 // newProxyPath is the way without any rights.
 func newProxyPath(t testing.TB, n int) *path {
-	servers, dialers := start(t, n)
-	p := &path{kind: "proxies that hold back what passes", servers: servers, inside: func(f func()) { f() }}
-	var proxies []*proxy
-	for _, d := range dialers {
-		through := newProxy(t, d)
-		proxies, p.dialers = append(proxies, through), append(p.dialers, through.dial)
-	}
-	var mended chan struct{}
+	servers, _ := start(t, n)
+	proxies, through := proxied(t, servers)
+	p := &path{kind: "proxies that hold back what passes", servers: servers, dialers: through, inside: func(f func()) { f() }}
 	p.broken = func(yes bool) {
-		if !yes {
-			close(mended)
-			mended = nil
-		} else {
-			mended = make(chan struct{})
-		}
-		until := mended
-		for _, through := range proxies {
-			through.tell(func(bool) treatment {
-				if until == nil {
-					return treatment{}
-				}
-				return treatment{kind: held, until: until}
-			})
+		for _, x := range proxies {
+			if yes {
+				x.Hold()
+			} else {
+				x.Release()
+			}
 		}
 	}
 	return p
@@ -123,7 +111,7 @@ func (n *networks) path(t testing.TB, servers int) *path {
 	})
 	for _, s := range p.servers {
 		_, port, _ := net.SplitHostPort(s.Addr())
-		dial := toward(net.JoinHostPort(serverAddr, port))
+		dial := peers.To(net.JoinHostPort(serverAddr, port))
 		p.dialers = append(p.dialers, func(ctx context.Context) (c net.Conn, err error) {
 			gone := within(n.client, func() error {
 				c, err = dial(ctx)

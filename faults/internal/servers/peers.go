@@ -2,86 +2,55 @@ package servers
 
 import (
 	"context"
-	"io"
-	"log/slog"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	redsyncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// quiet takes what the library logs while its servers fail, which is no news here.
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
-
-// hush keeps go-redis from writing about its broken connections to standard error.
-var hush = sync.OnceFunc(func() { goredis.SetLogger(silence{}) })
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-// A peer is another library's lock of one key.
-type peer interface {
-	Lock(ctx context.Context) error // a single try
-	Extend(ctx context.Context) error
-	Unlock(ctx context.Context) error
-}
-
 // redsyncPeer makes redsync's locks, over redigo pools whose connections wait so long for a reply.
-func redsyncPeer(t testing.TB, dialers []dialer, timeout time.Duration, opts ...redsync.Option) func(key string) peer {
-	var pools []redsyncredis.Pool
+func redsyncPeer(t testing.TB, dialers []peers.Dialer, timeout time.Duration, opts ...redsync.Option) peers.Library {
+	var pools []*redis.Pool
 	for _, d := range dialers {
-		pools = append(pools, redsyncredigo.NewPool(pool(t, d, timeout)))
+		pools = append(pools, pool(t, d, timeout))
 	}
-	locks := redsync.New(pools...)
-	return func(key string) peer { return redsyncLock{locks.NewMutex(key, opts...)} }
-}
-
-type redsyncLock struct{ m *redsync.Mutex }
-
-func (l redsyncLock) Lock(ctx context.Context) error { return l.m.TryLockContext(ctx) }
-
-func (l redsyncLock) Extend(ctx context.Context) error {
-	_, err := l.m.ExtendContext(ctx)
-	return err
-}
-
-func (l redsyncLock) Unlock(ctx context.Context) error {
-	_, err := l.m.UnlockContext(ctx)
-	return err
+	return peers.Redsync(pools, opts...)
 }
 
 // redislockPeer makes redislock's locks, over a go-redis client that obeys the deadlines of its
 // callers if punctual, which it does not do by default.
-func redislockPeer(t testing.TB, d dialer, ttl time.Duration, punctual bool) func(key string) peer {
-	hush()
-	client := goredis.NewClient(&goredis.Options{
-		Dialer:                func(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) },
-		ContextTimeoutEnabled: punctual,
-	})
-	t.Cleanup(func() { client.Close() })
-	locks := redislock.New(client)
-	return func(key string) peer { return &redislockLock{locks: locks, key: key, ttl: ttl} }
+func redislockPeer(t testing.TB, d peers.Dialer, ttl time.Duration, punctual bool) peers.Library {
+	o := peers.GoRedis(d)
+	o.ContextTimeoutEnabled = punctual
+	l := peers.Redislock(goredis.NewClient(o), ttl)
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
-type redislockLock struct {
-	locks *redislock.Client
-	key   string
-	ttl   time.Duration
-	lock  *redislock.Lock
+// A peer is another library, and how it is opened.
+type peer struct {
+	name string
+	open func(t testing.TB) peers.Library
 }
 
-func (l *redislockLock) Lock(ctx context.Context) (err error) {
-	l.lock, err = l.locks.Obtain(ctx, l.key, l.ttl, nil)
-	return err
+// bothPeers are redsync over all the dialers, with so long a timeout, and redislock over the first.
+func bothPeers(dialers []peers.Dialer, ttl, timeout time.Duration, punctual bool) []peer {
+	return []peer{
+		{"redsync", func(t testing.TB) peers.Library {
+			return redsyncPeer(t, dialers, timeout, redsync.WithExpiry(ttl))
+		}},
+		{"redislock", func(t testing.TB) peers.Library { return redislockPeer(t, dialers[0], ttl, punctual) }},
+	}
 }
 
-func (l *redislockLock) Extend(ctx context.Context) error { return l.lock.Refresh(ctx, l.ttl, nil) }
-
-func (l *redislockLock) Unlock(ctx context.Context) error { return l.lock.Release(ctx) }
+// works makes sure that a peer locks where nothing is wrong.
+func works(t testing.TB, l peers.Library, name string) {
+	s := l.Slot(name + " before")
+	if s.TryLock(context.Background()) != nil || s.Unlock(context.Background()) != nil {
+		t.Fatal(name + " doesn't lock")
+	}
+}

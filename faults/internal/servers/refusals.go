@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -80,16 +81,16 @@ func (s *site) must(command string, args ...any) any {
 // A dialerSwitch leads to one server or another.
 type dialerSwitch struct {
 	mu sync.Mutex
-	d  dialer
+	d  peers.Dialer
 }
 
-func (s *dialerSwitch) set(d dialer) {
+func (s *dialerSwitch) set(d peers.Dialer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.d = d
 }
 
-func (s *dialerSwitch) get() dialer {
+func (s *dialerSwitch) get() peers.Dialer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.d
@@ -145,7 +146,7 @@ func refusalMatrix(r *run) {
 // conduct plays one refusal: locks are taken, the server begins to refuse, everything is tried, the
 // server recovers, everything has to work again. It returns what was wrong, how many operations there
 // were, and how many met the refusal. wrap, if any, comes between the locks and the server.
-func (r *refusal) conduct(t testing.TB, wrap func(dialer) dialer) (problems []string, n, met int) {
+func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (problems []string, n, met int) {
 	redistest.Needs(t, r.needs...)
 	args := slices.Clone(r.args)
 	if r.debug {
@@ -168,7 +169,7 @@ func (r *refusal) conduct(t testing.TB, wrap func(dialer) dialer) (problems []st
 	var cells []*cell
 	for _, f := range single {
 		f.cold, f.login = r.cold, r.login
-		c := f.client(t, []dialer{through}, heldTTL)
+		c := f.client(t, []peers.Dialer{through}, heldTTL)
 		for _, v := range verbs {
 			x, err := newCell(c, f.name, v)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -167,7 +168,7 @@ func elsewhere(args ...string) func(*site, []*cell) func() {
 
 // nowhere leads new connections to where nobody listens.
 func nowhere(s *site, _ []*cell) func() {
-	s.target.set(toward(redistest.FreeAddr(s.t)))
+	s.target.set(peers.To(redistest.FreeAddr(s.t)))
 	s.killClients()
 	return func() { s.target.set(direct(s.server)) }
 }

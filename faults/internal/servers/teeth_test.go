@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -47,7 +49,7 @@ func (l liar) Read(b []byte) (int, error) {
 
 func TestFalseHoldIsFound(t *testing.T) {
 	needServers(t)
-	problems, _, _ := named(t, "OOM").conduct(t, func(d dialer) dialer {
+	problems, _, _ := named(t, "OOM").conduct(t, func(d peers.Dialer) peers.Dialer {
 		return func(ctx context.Context) (net.Conn, error) {
 			c, err := d(ctx)
 			return liar{c}, err
@@ -91,10 +93,10 @@ func TestMajorityErrorHasToNameEachServer(t *testing.T) {
 }
 
 func TestRoundThatPilesUpGoroutinesOrWaitsIsFound(t *testing.T) {
-	prompt := times{time.Millisecond}
+	prompt := stats.Times{time.Millisecond}
 	assert.True(t, cycles{lock: prompt, unlock: prompt}.within(promptly))
 	assert.False(t, cycles{lock: prompt, unlock: prompt, grown: 500}.within(promptly))
-	assert.False(t, cycles{lock: times{time.Second}, unlock: prompt}.within(promptly))
+	assert.False(t, cycles{lock: stats.Times{time.Second}, unlock: prompt}.within(promptly))
 	assert.False(t, cycles{lock: prompt, unlock: prompt, failed: redimutex.ErrUnavailable}.within(promptly))
 }
 
@@ -114,7 +116,7 @@ func TestLeaksAreFound(t *testing.T) {
 }
 
 func TestConnectionThatIsNotGivenBackIsFound(t *testing.T) {
-	dialers := []dialer{direct(redistest.Start(t))}
+	dialers := []peers.Dialer{direct(redistest.Start(t))}
 	p := pool(t, dialers[0], 0)
 	c := p.Get()
 	_, err := c.Do("PING")

@@ -2,66 +2,17 @@ package servers
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// Times are how long things took.
-type times []time.Duration
-
-// quantile returns the time that a share of q of all does not exceed.
-func (t times) quantile(q float64) time.Duration {
-	if len(t) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(t))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-func (t times) worst() time.Duration { return t.quantile(1) }
 
 // ms writes a time in the unit of the table.
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
 
-// Hiccups are how late this machine wakes a goroutine up that does nothing but look at the clock.
-// What is measured beside it can't be more punctual.
-type hiccups struct {
-	stop chan struct{}
-	done sync.WaitGroup
-	late times
-}
-
-func watchHiccups() *hiccups {
-	h := &hiccups{stop: make(chan struct{})}
-	h.done.Go(func() {
-		const period = time.Millisecond
-		timer := time.NewTimer(period)
-		defer timer.Stop()
-		for {
-			due := time.Now().Add(period)
-			timer.Reset(period)
-			select {
-			case <-timer.C:
-				h.late = append(h.late, time.Since(due))
-			case <-h.stop:
-				if late := time.Since(due); late > 0 { // both were ready, after a long hiccup
-					h.late = append(h.late, late)
-				}
-				return
-			}
-		}
-	})
-	return h
-}
-
-// end stops watching and returns what was seen.
-func (h *hiccups) end() times {
-	close(h.stop)
-	h.done.Wait()
-	return h.late
-}
+// watchHiccups measures how late this machine wakes a goroutine up that does nothing but look at the clock.
+func watchHiccups() *redistest.Lateness { return redistest.MeasureLatenessBy(time.Millisecond) }
 
 // An outcome is what came of a call that may block.
 type outcome struct {

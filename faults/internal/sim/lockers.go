@@ -3,16 +3,14 @@ package sim
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	syncredis "github.com/go-redsync/redsync/v4/redis"
-	syncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // pools returns what a client uses: a pool of redigo for each server.
@@ -35,7 +33,7 @@ func (w *world) pools(client int) []*redis.Pool {
 func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	random := w.stream("backoff", client)
 	options := []redimutex.Option{
-		redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(slog.New(slog.DiscardHandler)),
+		redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(peers.Quiet),
 		redimutex.WithBackoff(func(int) time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -89,23 +87,17 @@ func (o *ours) unlock(*hold) {
 
 func (o *ours) done(*hold) <-chan struct{} { return o.lease.Done() }
 
-// theirs is a Mutex of redsync.
-type theirs struct {
-	mutex *redsync.Mutex
-}
+// theirs is a lock of redsync.
+type theirs struct{ peers.Slot }
 
 func (w *world) newTheirs(worker int, pools []*redis.Pool, more ...redsync.Option) *theirs {
-	var all []syncredis.Pool
-	for _, p := range pools {
-		all = append(all, syncredigo.NewPool(p))
-	}
 	random := w.stream("redsync", worker)
 	options := append([]redsync.Option{
 		redsync.WithExpiry(ttl), redsync.WithTries(1 << 30),
 		redsync.WithRetryDelayFunc(func(int) time.Duration { return between(random, minPause, maxPause) }),
 		redsync.WithGenValueFunc(func() (string, error) { return token(random), nil }),
 	}, more...)
-	return &theirs{redsync.New(all...).NewMutex(key, options...)}
+	return &theirs{peers.Redsync(pools, options...).Slot(key)}
 }
 
 func token(r *rand.Rand) string { return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64()) }
@@ -114,15 +106,15 @@ func (t *theirs) lock(ctx context.Context, blocking bool) *hold {
 	if blocking {
 		ctx = context.Background()
 	}
-	if t.mutex.LockContext(ctx) != nil {
+	if t.Lock(ctx) != nil {
 		return nil
 	}
-	until := t.mutex.Until()
-	return &hold{token: t.mutex.Value(), valid: func() bool { return time.Now().Before(until) }}
+	until := t.Until()
+	return &hold{token: t.Token(), valid: func() bool { return time.Now().Before(until) }}
 }
 
 func (t *theirs) unlock(*hold) {
-	_, _ = t.mutex.Unlock() //nolint:errcheck // what is lost the judge has seen
+	_ = t.Unlock(context.Background()) // what is lost the judge has seen
 }
 
 func (t *theirs) done(*hold) <-chan struct{} { return nil }

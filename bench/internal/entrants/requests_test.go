@@ -1,4 +1,4 @@
-package peers_test
+package entrants_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/bench/internal/peers"
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 )
 
 // What is sent is counted command by command, however it is cut into packets and whatever is in it.
@@ -24,7 +24,7 @@ func TestEveryCommandOnTheWireCountsOnce(t *testing.T) {
 			io.Copy(io.Discard, c)
 		}
 	}()
-	var r peers.Requests
+	var r entrants.Requests
 	conn, err := r.Dial(context.Background(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	c := redis.NewConn(conn, 0, 0)

@@ -1,4 +1,4 @@
-package work
+package stats
 
 import (
 	"math/bits"

@@ -1,4 +1,4 @@
-package work_test
+package stats_test
 
 import (
 	"testing"
@@ -6,19 +6,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 func TestAHistogramIsRightToOnePercent(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, 100, 127, 128, 129, 1000, 12345, time.Millisecond, 160 * time.Millisecond, time.Second, time.Hour} {
-		h := make(work.Histogram)
+		h := make(stats.Histogram)
 		h.Add(d)
 		assert.InDelta(t, float64(d), float64(h.Quantile(.5)), float64(d)*.01, "%v", d)
 	}
 }
 
 func TestQuantilesAreThoseOfAllThatWasMerged(t *testing.T) {
-	low, high := make(work.Histogram), make(work.Histogram)
+	low, high := make(stats.Histogram), make(stats.Histogram)
 	for i := range 50 {
 		low.Add(time.Duration(i+1) * time.Millisecond)
 		high.Add(time.Duration(i+51) * time.Millisecond)
@@ -33,5 +33,5 @@ func TestQuantilesAreThoseOfAllThatWasMerged(t *testing.T) {
 		last = share
 	})
 	assert.InDelta(t, 1, last, 1e-9)
-	assert.Zero(t, make(work.Histogram).Quantile(.5))
+	assert.Zero(t, make(stats.Histogram).Quantile(.5))
 }

@@ -1,4 +1,4 @@
-package evidence
+package redistest
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// Stage lets a row use what is made for tests, such as internal/redistest, outside of a test. It
-// calls play with a testing.TB that belongs to it, and cleans up after it. A failure is the error that
-// it returns, a skip is ErrSkipped with its reason.
+// Stage lets a program use what is made for tests, such as this package, outside of a test. It calls play with
+// a testing.TB that belongs to it, and cleans up after it. A failure is the error that it returns, a skip is
+// ErrSkipped with its reason.
 func Stage(ctx context.Context, play func(t testing.TB)) error {
 	s := &stage{ctx: ctx}
 	defer s.cleanUp()
@@ -27,7 +27,7 @@ func Stage(ctx context.Context, play func(t testing.TB)) error {
 	return s.err
 }
 
-// ErrSkipped is a row that this machine can't run.
+// ErrSkipped is what this machine can't run.
 var ErrSkipped = errors.New("skipped")
 
 // A stage is as much of a testing.TB as redistest and testify use. The rest would panic.
@@ -95,7 +95,7 @@ func (s *stage) Cleanup(f func()) {
 }
 
 func (s *stage) TempDir() string {
-	dir, err := os.MkdirTemp("", "faults")
+	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -1,0 +1,109 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/lab/peers"
+)
+
+// A kit says which library to use, and how. It is sent to other processes.
+type kit struct {
+	Library string
+	Addrs   []string // of the servers
+	TTL     time.Duration
+	Fencing bool          `json:",omitempty"`
+	Queue   bool          `json:",omitempty"`
+	Fixed   bool          `json:",omitempty"` // no renewal
+	Reuse   time.Duration `json:",omitempty"`
+	Poll    time.Duration `json:",omitempty"`
+}
+
+// libraries are made by name, because another process has to.
+var libraries = map[string]func(kit) peers.Library{
+	"redimutex": newOurs,
+	"redsync": func(k kit) peers.Library {
+		return peers.Redsync(k.pools(), redsync.WithExpiry(k.TTL), peers.Patient, redsync.WithRetryDelay(peers.Eager))
+	},
+	"redislock": func(k kit) peers.Library {
+		return peers.Redislock(goredis.NewClient(peers.GoRedis(peers.To(k.Addrs[0]))), k.TTL)
+	},
+}
+
+func (k kit) open() (peers.Library, error) {
+	make, ok := libraries[k.Library]
+	if !ok {
+		return nil, fmt.Errorf("no library is called %q", k.Library)
+	}
+	return make(k), nil
+}
+
+// lock opens the library's way to key, and waits until it has the lock.
+func lock(ctx context.Context, l peers.Library, key string) (peers.Slot, error) {
+	s := l.Slot(key)
+	return s, s.Lock(ctx)
+}
+
+// judged reports whether the library is ours, and so has to hold what it promises.
+func (k kit) judged() bool { return k.Library != "redsync" && k.Library != "redislock" }
+
+// options are what can be switched on, with their names in the table, if they have one there.
+func (k kit) options() []option {
+	return []option{
+		{k.Queue, "queue", redimutex.WithQueue},
+		{k.Reuse > 0, "reuse", func() redimutex.Option { return redimutex.WithLeaseReuse(k.Reuse) }},
+		{k.Fencing, "fencing", redimutex.WithFencing},
+		{k.Fixed, "without renewal", redimutex.WithoutRenewal},
+		{k.Poll > 0, "", func() redimutex.Option { return redimutex.WithPollInterval(k.Poll) }},
+	}
+}
+
+type option struct {
+	on   bool
+	name string
+	make func() redimutex.Option
+}
+
+// String names the library and what is switched on.
+func (k kit) String() string {
+	s := k.Library
+	for _, o := range k.options() {
+		if o.on && o.name != "" {
+			s += ", " + o.name
+		}
+	}
+	if n := len(k.Addrs); n > 1 {
+		s += fmt.Sprintf(", %d servers", n)
+	}
+	return s
+}
+
+// pools are as a program has them that gives no thought to timeouts.
+func (k kit) pools() (pools []*redis.Pool) {
+	for _, addr := range k.Addrs {
+		pools = append(pools, peers.Pool(peers.To(addr), 0))
+	}
+	return pools
+}
+
+func newOurs(k kit) peers.Library {
+	opts := []redimutex.Option{redimutex.WithTTL(k.TTL), redimutex.WithLogger(peers.Quiet)}
+	for _, o := range k.options() {
+		if o.on {
+			opts = append(opts, o.make())
+		}
+	}
+	var pools []redimutex.Pool
+	var closers []io.Closer
+	for _, p := range k.pools() {
+		pools, closers = append(pools, p), append(closers, p)
+	}
+	return peers.Redimutex(redimutex.NewClient(pools, opts...), false, closers...)
+}

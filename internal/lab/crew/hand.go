@@ -1,0 +1,144 @@
+// Package crew starts worker processes from the file that this one was started from, and talks to them in lines
+// of JSON: orders go in, messages come out.
+package crew
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// variable names the role of a worker process in its environment.
+const variable = "REDIMUTEX_LAB_ROLE"
+
+// A Hand is a worker process, as the one that has started it sees it. Its messages are Ms.
+type Hand[M any] struct {
+	Messages chan M // closed when the process has ended
+
+	cmd    *exec.Cmd
+	orders io.WriteCloser
+	said   bytes.Buffer // what was no message; complete when Messages is closed
+	err    error        // how the process has ended; set when Messages is closed
+}
+
+// Hire starts a worker process in a role, with more in its environment. It ends with this process, at the latest.
+func Hire[M any](role string, environment ...string) (*Hand[M], error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return HireFrom[M](self, role, environment...)
+}
+
+// HireFrom is Hire from another program that has the role.
+func HireFrom[M any](program, role string, environment ...string) (*Hand[M], error) {
+	h := &Hand[M]{cmd: exec.Command(program), Messages: make(chan M, 100)}
+	h.cmd.Env = append(append(os.Environ(), variable+"="+role), environment...)
+	var trouble bytes.Buffer
+	h.cmd.Stderr = &trouble
+	h.cmd.SysProcAttr = leashed()
+	in, inErr := h.cmd.StdinPipe()
+	out, outErr := h.cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, h.cmd.Start()); err != nil {
+		return nil, err
+	}
+	h.orders = in
+	go func() {
+		defer close(h.Messages)
+		h.read(out)
+		h.err = h.cmd.Wait()
+		h.said.Write(trouble.Bytes())
+	}()
+	return h, nil
+}
+
+// read passes on what the process says, until it ends.
+func (h *Hand[M]) read(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var m M
+		if !bytes.HasPrefix(lines.Bytes(), []byte("{")) || json.Unmarshal(lines.Bytes(), &m) != nil {
+			h.said.Write(append(lines.Bytes(), '\n'))
+			continue
+		}
+		h.Messages <- m
+	}
+}
+
+// Tell gives an order.
+func (h *Hand[M]) Tell(order any) error { return json.NewEncoder(h.orders).Encode(order) }
+
+// Hear returns the next message.
+func (h *Hand[M]) Hear(ctx context.Context) (M, error) {
+	var none M
+	select {
+	case m, ok := <-h.Messages:
+		if !ok {
+			return none, h.Trouble()
+		}
+		return m, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("a worker does not answer: %w", context.Cause(ctx))
+	}
+}
+
+// Trouble says that the process has ended, how, and what it had to say about that. It is to be called when Messages
+// is closed.
+func (h *Hand[M]) Trouble() error {
+	const enough = 20_000
+	said := h.said.Bytes()
+	return fmt.Errorf("a worker has ended (%v): %s", h.cmd.ProcessState, said[max(0, len(said)-enough):])
+}
+
+// Err returns why the process has failed, if it has. It is to be called when Messages is closed.
+func (h *Hand[M]) Err() error {
+	if h.err == nil {
+		return nil
+	}
+	return h.Trouble()
+}
+
+// Dismiss tells the process that there are no more orders.
+func (h *Hand[M]) Dismiss() { h.orders.Close() }
+
+// Kill ends the process at once, as kill -9 does. What it has said before is still heard.
+func (h *Hand[M]) Kill() error { return h.cmd.Process.Kill() }
+
+// Close ends the process, by force if it does not end by itself in the given time, and drops what it has to say.
+func (h *Hand[M]) Close(patience time.Duration) {
+	h.Dismiss()
+	timer := time.AfterFunc(patience, func() { h.Kill() }) //nolint:errcheck // it may have ended
+	defer timer.Stop()
+	for range h.Messages { //nolint:revive // until it has ended
+	}
+}
+
+// Stop stops the process, and returns when it does not run any more.
+func (h *Hand[M]) Stop(patience time.Duration) error {
+	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", h.cmd.Process.Pid)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(stat)
+		if err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(b, ')'); i >= 0 && len(b) > i+2 && b[i+2] == 'T' {
+			return nil
+		}
+	}
+	return fmt.Errorf("a worker did not stop in %v", patience)
+}
+
+// Resume lets a process that was stopped go on.
+func (h *Hand[M]) Resume() error { return h.cmd.Process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,80 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+)
+
+// bare is what a program does that has a pool of redigo and no library.
+type bare struct {
+	*redis.Pool
+	ttl time.Duration
+}
+
+// Bare locks by hand over a pool, and closes it in the end.
+func Bare(pool *redis.Pool, ttl time.Duration) Library { return &bare{pool, ttl} }
+
+func (b *bare) Slot(key string) Slot { return &bareSlot{bare: b, key: key} }
+
+type bareSlot struct {
+	silent
+	bare       *bare
+	key, token string
+	ends       time.Time
+}
+
+var (
+	compareAndDelete = redis.NewScript(1, `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+	errTaken         = errors.New("somebody else has the lock")
+)
+
+func (s *bareSlot) Lock(ctx context.Context) error {
+	s.token = uuid.NewString()
+	for {
+		err := s.set()
+		if !errors.Is(err, errTaken) {
+			return err
+		}
+		timer := time.NewTimer(Eager)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *bareSlot) TryLock(context.Context) error {
+	s.token = uuid.NewString()
+	return s.set()
+}
+
+func (s *bareSlot) set() error {
+	c := s.bare.Get()
+	defer c.Close()
+	s.ends = time.Now().Add(s.bare.ttl)
+	_, err := redis.String(c.Do("SET", s.key, s.token, "NX", "PX", s.bare.ttl.Milliseconds()))
+	if errors.Is(err, redis.ErrNil) {
+		return errTaken
+	}
+	return err
+}
+
+func (s *bareSlot) Unlock(context.Context) error {
+	c := s.bare.Get()
+	defer c.Close()
+	n, err := redis.Int(compareAndDelete.Do(c, s.key, s.token))
+	return goneUnless(n > 0, err)
+}
+
+// Extend is more than such programs have.
+func (s *bareSlot) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
+
+func (s *bareSlot) Token() string    { return s.token }
+func (s *bareSlot) Until() time.Time { return s.ends }
+func (s *bareSlot) Valid() bool      { return time.Now().Before(s.ends) }

@@ -1,0 +1,118 @@
+package redistest
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// A Relay is what all that stands between a client and a server has in common: it listens, has each connection
+// served, and ends with the test.
+type Relay struct {
+	listener net.Listener
+	running  sync.WaitGroup
+	ending   chan struct{}
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	down  bool
+	ended bool
+}
+
+// NewRelay listens on addr and has every connection served by serve, in a goroutine of its own. When that
+// returns the connection is closed.
+func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) *Relay {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Relay{listener: l, ending: make(chan struct{}), conns: make(map[net.Conn]bool)}
+	r.running.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if r.keep(client) {
+				r.running.Go(func() {
+					defer r.Drop(client)
+					serve(r, client)
+				})
+			}
+		}
+	})
+	t.Cleanup(r.close)
+	return r
+}
+
+// Addr returns host and port of the clients' end.
+func (r *Relay) Addr() string { return r.listener.Addr().String() }
+
+// Ending is closed when the relay ends, so that nothing waits in it any more.
+func (r *Relay) Ending() <-chan struct{} { return r.ending }
+
+// Go runs f. The relay does not end before it has returned.
+func (r *Relay) Go(f func()) { r.running.Go(f) }
+
+// Dial opens a connection to a server. Whoever dials has to Drop it.
+func (r *Relay) Dial(addr string) (*net.TCPConn, error) {
+	c, err := net.DialTimeout("tcp", addr, askTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if !r.keep(c) {
+		return nil, net.ErrClosed
+	}
+	return c.(*net.TCPConn), nil //nolint:forcetypeassert // what a dial of tcp returns
+}
+
+// Drop closes a connection.
+func (r *Relay) Drop(c net.Conn) {
+	c.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, c)
+}
+
+// keep notes a connection, or closes it if there may be none.
+func (r *Relay) keep(c net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || r.down {
+		c.Close()
+		return false
+	}
+	r.conns[c] = true
+	return true
+}
+
+// Cut breaks all connections and refuses new ones, until Mend.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = true
+	for c := range r.conns {
+		c.Close()
+	}
+}
+
+// Mend ends Cut.
+func (r *Relay) Mend() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = false
+}
+
+// close ends all connections, and waits for what the relay runs.
+func (r *Relay) close() {
+	r.mu.Lock()
+	r.ended = true
+	for c := range r.conns {
+		c.Close()
+	}
+	r.mu.Unlock()
+	close(r.ending)
+	r.listener.Close()
+	r.running.Wait()
+}
