@@ -1,4 +1,4 @@
-package bounds_test
+package bounds
 
 import (
 	"context"
@@ -10,68 +10,79 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// An address is what a pool is made for.
-type address struct {
-	hostPort string
-	tls      *tls.Config // nil: plain
-	db       int         // not 0, so that each connection has to SELECT
+// An Address is what a pool is made for.
+type Address struct {
+	HostPort string
+	TLS      *tls.Config // nil: plain
+	DB       int         // not 0, so that each connection has to SELECT
 }
 
+// Who the pools are, so that each connection has to AUTH; see [AddUser].
 const (
 	user     = "app"
 	password = "swordfish"
 )
 
-func (a address) options(more ...redis.DialOption) []redis.DialOption {
-	return append([]redis.DialOption{redis.DialUsername(user), redis.DialPassword(password), redis.DialDatabase(a.db)}, more...)
+// AddUser lets the pools in.
+func AddUser(s *redistest.Server) {
+	s.Do("ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
 }
 
-func (a address) dial() (redis.Conn, error) { return redis.Dial("tcp", a.hostPort, a.options()...) }
+func (a Address) options(more ...redis.DialOption) []redis.DialOption {
+	return append([]redis.DialOption{redis.DialUsername(user), redis.DialPassword(password), redis.DialDatabase(a.DB)}, more...)
+}
 
-// A kind is a way to make a pool.
-type kind struct {
-	name    string
+func (a Address) dial() (redis.Conn, error) { return redis.Dial("tcp", a.HostPort, a.options()...) }
+
+// A Kind is a way to make a pool.
+type Kind struct {
+	Name    string
 	tls     bool
 	servers int  // 0: 1
-	dials   bool // it shows as well as any what happens in the course of dialling
+	Dials   bool // it shows as well as any what happens in the course of dialling
+	shared  bool // many use a connection at once
 	busy    bool // another call of the same Client waits for the server on the only connection
-	make    func(a address) redimutex.Pool
+	make    func(a Address) redimutex.Pool
 }
 
-func (k kind) count() int { return max(k.servers, 1) }
+func (k Kind) count() int { return max(k.servers, 1) }
 
-// kinds are pools as programs have them. Most of them know of no deadline in some phase.
-func kinds() []kind {
-	return []kind{
-		{name: "as redigo's documentation has it", dials: true, make: documented},
-		{name: "NewPool", dials: true, make: newPoolOf},
-		{name: "NewPool, TLS", tls: true, make: newPoolOf},
-		{name: "NewPool, idle for too long", dials: true, make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
-		{name: "NewPool, TLS, idle for too long", tls: true, make: func(a address) redimutex.Pool { return idled(newPool(a)) }},
-		{name: "NewPool, own net dial without ctx", make: func(a address) redimutex.Pool {
+// Kinds are pools as programs have them. Most of them know of no deadline in some phase.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "as redigo's documentation has it", Dials: true, make: Documented},
+		{Name: "NewPool", Dials: true, make: NewPool},
+		{Name: "NewPool, TLS", tls: true, make: NewPool},
+		{Name: "NewPool, idle for too long", Dials: true, make: func(a Address) redimutex.Pool { return idled(newPool(a)) }},
+		{Name: "NewPool, TLS, idle for too long", tls: true, make: func(a Address) redimutex.Pool { return idled(newPool(a)) }},
+		{Name: "NewPool, own net dial without ctx", make: func(a Address) redimutex.Pool {
 			return newPool(a, redis.DialNetDial(net.Dial))
 		}},
-		{name: "IdleTimeout passed", dials: true, make: func(a address) redimutex.Pool {
+		{Name: "own pool, Dialer", make: func(a Address) redimutex.Pool {
+			return &redis.Pool{MaxIdle: 3, DialContext: redimutex.Dialer("tcp", a.HostPort, a.options()...)}
+		}},
+		{Name: "IdleTimeout passed", Dials: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, IdleTimeout: time.Nanosecond, Dial: a.dial}
 		}},
-		{name: "IdleTimeout passed, redis.DialContext", dials: true, make: func(a address) redimutex.Pool {
+		{Name: "IdleTimeout passed, redis.DialContext", Dials: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, IdleTimeout: time.Nanosecond, DialContext: func(ctx context.Context) (redis.Conn, error) {
-				return redis.DialContext(ctx, "tcp", a.hostPort, a.options()...)
+				return redis.DialContext(ctx, "tcp", a.HostPort, a.options()...)
 			}}
 		}},
-		{name: "MaxConnLifetime passed", make: func(a address) redimutex.Pool {
+		{Name: "MaxConnLifetime passed", make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, MaxConnLifetime: time.Nanosecond, Dial: a.dial}
 		}},
-		{name: "TestOnBorrowContext ignores its ctx", make: func(a address) redimutex.Pool {
+		{Name: "TestOnBorrowContext ignores its ctx", make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, Dial: a.dial, TestOnBorrowContext: func(_ context.Context, c redis.Conn, _ time.Time) error {
 				_, err := c.Do("PING")
 				return err
 			}}
 		}},
-		{name: "no timeouts", make: func(a address) redimutex.Pool { return &redis.Pool{MaxIdle: 3, Dial: a.dial} }},
-		{name: "connections that know no timeouts", make: func(a address) redimutex.Pool {
+		{Name: "no timeouts", make: func(a Address) redimutex.Pool { return &redis.Pool{MaxIdle: 3, Dial: a.dial} }},
+		{Name: "connections that know no timeouts", make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) {
 				c, err := a.dial()
 				if err != nil {
@@ -80,30 +91,29 @@ func kinds() []kind {
 				return struct{ redis.Conn }{c}, nil
 			}}
 		}},
-		{name: "Get and nothing else", make: func(a address) redimutex.Pool {
-			return getAlone{&redis.Pool{MaxIdle: 3, Dial: a.dial}}
-		}},
-		{name: "MaxActive 1, in use", busy: true, make: func(a address) redimutex.Pool {
+		{Name: "Get and nothing else", make: NewGetAlone},
+		{Name: "MaxActive 1, in use", busy: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 1, MaxActive: 1, Dial: a.dial}
 		}},
-		{name: "MaxActive 1 and Wait, in use", busy: true, make: func(a address) redimutex.Pool {
+		{Name: "MaxActive 1 and Wait, in use", busy: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: a.dial}
 		}},
-		{name: "Multiplex", make: func(a address) redimutex.Pool {
+		{Name: "Multiplex", shared: true, make: func(a Address) redimutex.Pool {
 			return redimutex.Multiplex(&redis.Pool{MaxIdle: 3, Dial: a.dial}, 1)
 		}},
-		{name: "Multiplex of NewPool", make: func(a address) redimutex.Pool { return redimutex.Multiplex(newPool(a), 1) }},
-		{name: "three servers", servers: 3, make: documented},
-		{name: "three servers, NewPool", servers: 3, make: newPoolOf},
+		{Name: "Multiplex of NewPool", shared: true, make: func(a Address) redimutex.Pool { return redimutex.Multiplex(newPool(a), 1) }},
+		{Name: "three servers", servers: 3, make: Documented},
+		{Name: "three servers, NewPool", servers: 3, make: NewPool},
 	}
 }
 
-func documented(a address) redimutex.Pool {
+// Documented is a pool as redigo's documentation has it.
+func Documented(a Address) redimutex.Pool {
 	return &redis.Pool{
 		MaxIdle:     3,
 		IdleTimeout: 240 * time.Second,
 		Dial: func() (redis.Conn, error) {
-			c, err := redis.Dial("tcp", a.hostPort)
+			c, err := redis.Dial("tcp", a.HostPort)
 			if err != nil {
 				return nil, err
 			}
@@ -111,7 +121,7 @@ func documented(a address) redimutex.Pool {
 				c.Close()
 				return nil, err
 			}
-			if _, err := c.Do("SELECT", a.db); err != nil {
+			if _, err := c.Do("SELECT", a.DB); err != nil {
 				c.Close()
 				return nil, err
 			}
@@ -130,23 +140,32 @@ func idled(p redimutex.Pool) redimutex.Pool {
 	return p
 }
 
-func newPoolOf(a address) redimutex.Pool { return newPool(a) }
+// NewPool is redimutex.NewPool.
+func NewPool(a Address) redimutex.Pool { return newPool(a) }
 
-func newPool(a address, opts ...redis.DialOption) redimutex.Pool {
+func newPool(a Address, opts ...redis.DialOption) redimutex.Pool {
 	scheme := "redis"
-	if a.tls != nil {
+	if a.TLS != nil {
 		scheme = "rediss"
-		opts = append(opts, redis.DialTLSConfig(a.tls))
+		opts = append(opts, redis.DialTLSConfig(a.TLS))
 	}
-	p, err := redimutex.NewPool(fmt.Sprintf("%s://%s:%s@%s/%d", scheme, user, password, a.hostPort, a.db), opts...)
+	p, err := redimutex.NewPool(fmt.Sprintf("%s://%s:%s@%s/%d", scheme, user, password, a.HostPort, a.DB), opts...)
 	if err != nil {
 		panic(err)
 	}
 	return p
 }
 
-// getAlone hides what a *redis.Pool has beside Get.
-type getAlone struct{ pool *redis.Pool }
+// GetAlone hides what a *redis.Pool has beside Get.
+type GetAlone struct{ pool *redis.Pool }
 
-func (p getAlone) Get() redis.Conn { return p.pool.Get() }
-func (p getAlone) Close() error    { return p.pool.Close() }
+// NewGetAlone makes a pool that dials a.
+func NewGetAlone(a Address) redimutex.Pool {
+	return GetAlone{&redis.Pool{MaxIdle: 3, Dial: a.dial}}
+}
+
+// Get returns a connection of the pool.
+func (p GetAlone) Get() redis.Conn { return p.pool.Get() }
+
+// Close closes the pool.
+func (p GetAlone) Close() error { return p.pool.Close() }
