@@ -17,8 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redimutex/redimutex/faults/internal/bounds"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/failover"
+	"github.com/redimutex/redimutex/faults/internal/far"
 	"github.com/redimutex/redimutex/faults/internal/holds"
 	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
@@ -27,7 +29,7 @@ import (
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows()))
+	return sorted(slices.Concat(sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), secrets.Rows()))
 }
 
 // The exit statuses.

@@ -1,0 +1,131 @@
+// Package far has clients that are far away from the server queue with near ones: whether each gets its turn in the
+// order of arrival, and what that costs the others.
+package far
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// Rows returns what this package has for the table.
+func Rows() []evidence.Row {
+	return []evidence.Row{{
+		ID: 23, Name: "far",
+		Fault: "round trips of 0 to 400 ms in one queue",
+		Must:  "each gets its turn in order of arrival; a far client costs the others no more than its own turns take",
+		Short: 12 * time.Second, Long: 3 * time.Minute,
+		Run: run,
+	}}
+}
+
+var roundTrips = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+
+const (
+	work = 10 * time.Millisecond
+	near = 3   // clients without a round trip, where the cost of one far one is measured
+	goal = .95 // of the rate that they have without it
+	some = 4   // turns that everybody has, however long it takes
+)
+
+// A cost is what one far client takes from the near ones.
+type cost struct {
+	roundTrip     time.Duration
+	without, with float64 // holds of the near ones in a second, the second in the time that its own turns leave
+	turns         int     // of the far one
+}
+
+func (c cost) share() float64 { return c.with / c.without }
+
+// A report is what all queues have shown.
+type report struct {
+	holds, clashes int
+	counts         []int
+	order          order
+	costs          []cost
+	late           time.Duration
+}
+
+func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	var r report
+	lateness := redistest.MeasureLateness()
+	err := evidence.Stage(ctx, func(t testing.TB) { r.play(ctx, t, s) })
+	r.late = lateness.Stop()
+	if err != nil || ctx.Err() != nil {
+		return evidence.Result{}, fmt.Errorf("%w%w", err, ctx.Err())
+	}
+	return r.result(s), nil
+}
+
+// play gives half of the time to the queue of all, and shares the rest out among the far ones.
+func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
+	server := redistest.Real(t)
+	q := newQueue(t, server, work, roundTrips...)
+	turns := q.run(ctx, t, s.Time/2, some)
+	r.counts, r.order = slices.Clone(q.counts), q.order(turns)
+	r.add(q)
+	far := roundTrips[1:]
+	for i, rt := range far {
+		if s.Report != nil {
+			s.Report(len(far)+i, 2*len(far))
+		}
+		each := s.Time / 2 / time.Duration(len(far))
+		c := cost{roundTrip: rt}
+		alone := newQueue(t, server, work, make([]time.Duration, near)...)
+		mixed := newQueue(t, server, work, append(make([]time.Duration, near), rt)...)
+		alone.run(ctx, t, 0, some) // they open their connections
+		mixed.run(ctx, t, 0, some)
+		before := alone.rate(alone.run(ctx, t, each/4, some))
+		turns := mixed.run(ctx, t, each/2, some)
+		after := alone.rate(alone.run(ctx, t, each/4, some))
+		c.without, c.with, c.turns = (before+after)/2, mixed.rate(turns), mixed.counts[near]
+		r.costs = append(r.costs, c)
+		r.add(alone)
+		r.add(mixed)
+		if t.Failed() || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (r *report) add(q *queue) {
+	r.holds += q.holds
+	r.clashes += q.clashes
+}
+
+func (r *report) result(s evidence.Setup) evidence.Result {
+	var shares []string
+	for i, n := range r.counts {
+		shares = append(shares, fmt.Sprintf("%d of %v", n, roundTrips[i]))
+	}
+	res := evidence.Result{Figures: []evidence.Figure{
+		{Library: evidence.Ours + ", one lease at once", Held: r.holds - r.clashes, Tried: r.holds, Worst: fmt.Sprintf("%d overlaps", r.clashes)},
+		{
+			Library: evidence.Ours + ", waits in order of arrival", Held: r.order.waits - r.order.passed, Tried: r.order.waits, NotJudged: !s.Long,
+			Worst: fmt.Sprintf("another had %d turns in one wait at most, of a client of %v; holds: %s", r.order.most, r.order.whose, strings.Join(shares, ", ")),
+		},
+	}}
+	for _, c := range r.costs {
+		f := evidence.Figure{
+			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !s.Long,
+			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave", c.share(), c.turns),
+		}
+		if c.share() >= goal {
+			f.Held = 1
+		}
+		res.Figures = append(res.Figures, f)
+		res.Notes = append(res.Notes, fmt.Sprintf("One of %v beside %d near ones: %.1f holds of theirs in a second of the time that its own turns leave, %.1f without it.",
+			c.roundTrip, near, c.with, c.without))
+	}
+	res.Notes = append(res.Notes,
+		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip: the message to it, and its release.", work),
+		fmt.Sprintf("A wait is in order if no other client had two turns in it. Moments at the server are worked out from the clients' clocks, to %v.", margin),
+		fmt.Sprintf("Timers were late by %v in all.", r.late.Round(time.Millisecond)))
+	return res
+}
