@@ -2,7 +2,10 @@ module github.com/redimutex/redimutex/faults
 
 go 1.26.0
 
-replace github.com/redimutex/redimutex => ../
+replace (
+	github.com/redimutex/redimutex => ../
+	github.com/redimutex/redimutex/topologies => ../topologies
+)
 
 require (
 	github.com/FZambia/sentinel v1.1.1
@@ -13,6 +16,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/mna/redisc v1.4.0
 	github.com/redimutex/redimutex v0.0.0
+	github.com/redimutex/redimutex/topologies v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1

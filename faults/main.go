@@ -22,6 +22,8 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/failover"
 	"github.com/redimutex/redimutex/faults/internal/far"
 	"github.com/redimutex/redimutex/faults/internal/holds"
+	"github.com/redimutex/redimutex/faults/internal/hungnode"
+	"github.com/redimutex/redimutex/faults/internal/planned"
 	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
@@ -29,7 +31,7 @@ import (
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), secrets.Rows()))
+	return sorted(slices.Concat(sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(), secrets.Rows()))
 }
 
 // The exit statuses.

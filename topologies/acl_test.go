@@ -13,6 +13,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/topologies"
 )
 
 // restrict makes the user of docs/security.md on each server, with what is added for a topology.
@@ -55,7 +56,7 @@ func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 	c := redistest.StartCluster(t)
 	restrict(t, c.Nodes, "+cluster|slots")
-	pool := clusterPool(c.Addrs(), login()...)
+	pool := topologies.ClusterPool(c.Addrs(), login()...)
 	defer pool.Close()
 	lockSome(t, pool, c.Nodes)
 	for _, s := range c.Nodes {
@@ -67,7 +68,7 @@ func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 func TestSentinelUserNeedsTheRoleBesides(t *testing.T) {
 	g := redistest.StartSentinel(t)
 	restrict(t, g.Servers, "+role")
-	pool := sentinelPool(g.Addrs(), g.Name, login()...)
+	pool := topologies.SentinelPool(g.Addrs(), g.Name, login()...)
 	defer pool.Close()
 	lockSome(t, pool, g.Servers)
 	for _, s := range g.Servers {
