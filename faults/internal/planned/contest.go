@@ -17,7 +17,6 @@ const (
 	confirm   = 500 * time.Millisecond // the timeout of WithReplicas
 	reuse     = ttl / 4
 	rivals    = 3
-	work      = time.Millisecond
 	thinking  = 20 * time.Millisecond // before a rival comes again
 	patience  = 2 * time.Minute       // for a busy machine
 	keyFormat = "{k}:%d"              // all keys are in one slot
@@ -47,6 +46,7 @@ type contest struct {
 	pool     string
 	way      way
 	replicas int
+	work     time.Duration // under the lock, so that others have a chance to clash with it
 
 	mu      sync.Mutex
 	current *redimutex.Lease // of who has the lock, and has not begun to unlock
@@ -103,7 +103,7 @@ func (c *contest) hold(ctx context.Context, m *redimutex.Mutex) {
 	}
 	lease := m.Lease()
 	c.begin(lease)
-	time.Sleep(work) // so that others have a chance to clash with it
+	sleep(ctx, c.work)
 	c.mu.Lock()
 	if c.current == lease {
 		c.current = nil

@@ -43,7 +43,7 @@ func (s *site) draw(random *rand.Rand, each int) (contests []*contest) {
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			for _, w := range all[:each] {
 				key := fmt.Sprintf(keyFormat, len(contests))
-				contests = append(contests, &contest{key: key, pool: pool.name, way: w, replicas: replicas})
+				contests = append(contests, &contest{key: key, pool: pool.name, way: w, replicas: replicas, work: time.Millisecond})
 			}
 		}
 	}
