@@ -1,6 +1,9 @@
 package far
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // margin is what a moment may be wrong by that is worked out from the clock of a member.
 const margin = 10 * time.Millisecond
@@ -9,8 +12,12 @@ const margin = 10 * time.Millisecond
 func (q *queue) arrived(t turn) time.Time { return t.asked.Add(q.members[t.who].roundTrip / 2) }
 func (q *queue) granted(t turn) time.Time { return t.got.Add(-q.members[t.who].roundTrip / 2) }
 
-// own is how long a turn takes in all: the message to the member, its work, and the way of its release.
-func (q *queue) own(t turn) time.Duration { return t.left.Sub(t.got) + q.members[t.who].roundTrip }
+// own is how long a turn takes at the server, from the message to the member to its release. It can't be less than the work
+// and a round trip.
+func (q *queue) own(t turn) time.Duration { return t.freed.Sub(t.got) }
+
+// released is when the lock was free for the next one.
+func (q *queue) released(t turn) time.Time { return t.freed.Add(-q.members[t.who].roundTrip / 2) }
 
 // An order is whether each got its turn in the order of arrival.
 type order struct {
@@ -51,23 +58,34 @@ func (q *queue) order(turns []turn) (o order) {
 // warm is how many turns a member has before it counts.
 const warm = 2
 
-// rate returns the turns in a second of those whose round trip is 0, in the time that the turns of the others leave them.
-func (q *queue) rate(turns []turn) float64 {
+// A pace is how near ones get on in the time that the turns of a far one leave them.
+type pace struct {
+	rate  float64       // their turns in a second
+	turns int           // of the far one
+	own   time.Duration // the mean time of these
+}
+
+func (q *queue) pace(turns []turn) (p pace) {
+	slices.SortFunc(turns, func(a, b turn) int { return q.released(a).Compare(q.released(b)) })
 	if len(turns) < 2 {
-		return 0
+		return p
 	}
-	began, ended := turns[0].left, turns[len(turns)-1].left
-	left := ended.Sub(began)
+	left := q.released(turns[len(turns)-1]).Sub(q.released(turns[0]))
 	n := 0
+	var own time.Duration
 	for _, t := range turns[1:] {
 		if q.members[t.who].roundTrip == 0 {
 			n++
 		} else {
-			left -= q.own(t)
+			own += q.own(t)
+			p.turns++
 		}
 	}
-	if left <= 0 {
-		return 0
+	if p.turns > 0 {
+		p.own = own / time.Duration(p.turns)
 	}
-	return float64(n) / left.Seconds()
+	if left > own {
+		p.rate = float64(n) / (left - own).Seconds()
+	}
+	return p
 }

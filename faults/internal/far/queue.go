@@ -27,8 +27,9 @@ type member struct {
 
 // A turn is one hold of a member, and the wait before it, on its own clock.
 type turn struct {
-	who              int
-	asked, got, left time.Time
+	who        int
+	asked, got time.Time
+	freed      time.Time // Unlock has returned
 }
 
 // A queue is members who want one lock.
@@ -114,9 +115,10 @@ func (q *queue) compete(ctx context.Context, who int) {
 		lease := m.Lease()
 		q.begin(lease)
 		time.Sleep(q.work)
-		now.left = time.Now()
-		q.end(lease, now)
+		q.leave(lease)
 		_ = m.UnlockContext(context.Background()) // what was lost tells so
+		now.freed = time.Now()
+		q.end(now)
 	}
 }
 
@@ -138,12 +140,17 @@ func (q *queue) begin(lease *redimutex.Lease) {
 	q.current = lease
 }
 
-func (q *queue) end(lease *redimutex.Lease, now turn) {
+func (q *queue) leave(lease *redimutex.Lease) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == lease {
 		q.current = nil
 	}
+}
+
+func (q *queue) end(now turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.turns = append(q.turns, now)
 	q.counts[now.who]++
 }

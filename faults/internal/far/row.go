@@ -37,11 +37,10 @@ const (
 // A cost is what one far client takes from the near ones.
 type cost struct {
 	roundTrip     time.Duration
-	without, with float64 // holds of the near ones in a second, the second in the time that its own turns leave
-	turns         int     // of the far one
+	without, with pace
 }
 
-func (c cost) share() float64 { return c.with / c.without }
+func (c cost) share() float64 { return c.with.rate / c.without.rate }
 
 // A report is what all queues have shown.
 type report struct {
@@ -81,10 +80,10 @@ func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
 		mixed := newQueue(t, server, work, append(make([]time.Duration, near), rt)...)
 		alone.run(ctx, t, 0, some) // they open their connections
 		mixed.run(ctx, t, 0, some)
-		before := alone.rate(alone.run(ctx, t, each/4, some))
-		turns := mixed.run(ctx, t, each/2, some)
-		after := alone.rate(alone.run(ctx, t, each/4, some))
-		c.without, c.with, c.turns = (before+after)/2, mixed.rate(turns), mixed.counts[near]
+		before := alone.pace(alone.run(ctx, t, each/6, some))
+		c.with = mixed.pace(mixed.run(ctx, t, each*2/3, some))
+		after := alone.pace(alone.run(ctx, t, each/6, some))
+		c.without.rate = (before.rate + after.rate) / 2
 		r.costs = append(r.costs, c)
 		r.add(alone)
 		r.add(mixed)
@@ -114,17 +113,18 @@ func (r *report) result(s evidence.Setup) evidence.Result {
 	for _, c := range r.costs {
 		f := evidence.Figure{
 			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !s.Long,
-			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave", c.share(), c.turns),
+			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave, of %v each", c.share(), c.with.turns,
+				c.with.own.Round(time.Millisecond)),
 		}
 		if c.share() >= goal {
 			f.Held = 1
 		}
 		res.Figures = append(res.Figures, f)
 		res.Notes = append(res.Notes, fmt.Sprintf("One of %v beside %d near ones: %.1f holds of theirs in a second of the time that its own turns leave, %.1f without it.",
-			c.roundTrip, near, c.with, c.without))
+			c.roundTrip, near, c.with.rate, c.without.rate))
 	}
 	res.Notes = append(res.Notes,
-		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip: the message to it, and its release.", work),
+		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work),
 		fmt.Sprintf("A wait is in order if no other client had two turns in it. Moments at the server are worked out from the clients' clocks, to %v.", margin),
 		fmt.Sprintf("Timers were late by %v in all.", r.late.Round(time.Millisecond)))
 	return res

@@ -1,6 +1,7 @@
 package far
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,10 +37,10 @@ func recorded(turns ...turn) *queue {
 
 var began = time.Now()
 
-// had is a turn from asking to leaving, in milliseconds.
-func had(who, asked, got, left int) turn {
+// had is a turn from asking to Unlock's return, in milliseconds.
+func had(who, asked, got, freed int) turn {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	return turn{who, at(asked), at(got), at(left)}
+	return turn{who, at(asked), at(got), at(freed)}
 }
 
 func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
@@ -69,18 +70,18 @@ func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
 }
 
 func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.T) {
-	// Ten turns of the near one, one of the far one which takes 10 ms and a round trip.
+	// Eleven turns of the near one, and one of the far one: 10 ms and a round trip, as the server sees it from 110 to 320.
 	var turns []turn
 	for i := range 11 {
 		turns = append(turns, had(0, i*10, i*10, i*10+10))
 	}
-	turns = append(turns, had(1, 0, 210, 220), had(0, 300, 310, 320))
+	turns = append(turns, had(1, 0, 210, 420), had(0, 300, 320, 330))
 	q := recorded()
 	assert.Equal(t, 210*time.Millisecond, q.own(turns[11]))
-	// From the end of the first to that of the last are 310 ms, 210 of them the far one's, and 11 turns.
-	assert.InDelta(t, 11/.1, q.rate(turns), .001)
-	turns[12].left = turns[12].left.Add(100 * time.Millisecond) // a claim that nobody took
-	assert.InDelta(t, 11/.2, q.rate(turns), .001)
+	// From the end of the first to that of the last are 320 ms, 210 of them the far one's, and 11 turns.
+	assert.InDelta(t, 11/.11, q.pace(slices.Clone(turns)).rate, .001)
+	turns[12].freed = turns[12].freed.Add(110 * time.Millisecond) // a claim that nobody took
+	assert.InDelta(t, 11/.22, q.pace(slices.Clone(turns)).rate, .001)
 }
 
 func TestOneOverlapIsFound(t *testing.T) {
@@ -91,6 +92,6 @@ func TestOneOverlapIsFound(t *testing.T) {
 	r.clashes, r.order.passed = 0, 1
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 	r.order.passed = 0
-	r.costs = []cost{{with: 94, without: 100}}
+	r.costs = []cost{{with: pace{rate: 94}, without: pace{rate: 100}}}
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 }
