@@ -173,7 +173,8 @@ func (m *Mutex) Unlock() {
 // UnlockContext unlocks m. Whatever it returns, m is unlocked afterwards in this process, and other
 // processes can lock it when the lease is over at the latest. A ctx that has already ended does not
 // stop the release, which then has one node timeout; a ctx that ends while the release is under way
-// ends the wait, and the release goes on in the background.
+// ends the wait, and the release goes on in the background. After [Client.Close] there is no background, and
+// the release has one node timeout whatever ctx says.
 //
 // The error matches
 //   - [ErrUnlocked] when m was not locked;

@@ -1,9 +1,9 @@
 // Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
 // nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
 //
-// The way down is acquire.go (the turn in this process, then one try after the other, with a wait between
-// them), ticket.go (the wait in the servers' queue), grant.go (one lock on the servers, until it is given
-// back or lost) and park.go (what a hold leaves for the next one of this process).
+// The way down is turn.go (the turn in this process), acquire.go (one try after the other, with a wait between
+// them), ticket.go (the wait in the servers' queue), grant.go (one lock on the servers, until it is given back
+// or lost) and park.go (what a hold leaves for the next one of this process).
 package lock
 
 import (

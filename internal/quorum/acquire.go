@@ -27,6 +27,9 @@ type Grant struct {
 func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant, *Failure) {
 	q.enter()
 	defer q.leave()
+	if q.closing.Load() { // nothing would wait for what it leaves
+		return Grant{}, unavailable(len(q.nodes), errClosed)
+	}
 	if n := q.single(); n != nil {
 		return n.acquire(ctx, t)
 	}

@@ -73,6 +73,8 @@ func (f *Failure) heard(r server.Reply) {
 }
 
 var (
+	// errClosed is the failure of a try that came after Close.
+	errClosed = errors.New("closed")
 	// errSlow is the failure of a majority that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
 	// errGivenUp is the failure of a majority that came when the caller's time was over.

@@ -64,11 +64,14 @@ func (t *Tail) add(i, n int, p *part) *Tail {
 }
 
 // Release gives the lock back on all servers and returns when a majority has. What remains goes on
-// in the background, even if ctx ends. The Failure is Missing or Taken when the lock was not ours any
+// in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The Failure is Missing or Taken when the lock was not ours any
 // more, Unavailable when too few servers answered.
 func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Released, *Failure) {
 	q.enter()
 	defer q.leave()
+	if q.closing.Load() { // a Close that comes after this waits for us, and gives what we leave another try
+		ctx = context.WithoutCancel(ctx)
+	}
 	if n := q.single(); n != nil {
 		reply := n.Release(ctx, rel)
 		n.count(ctx, reply)

@@ -24,14 +24,14 @@ func (releasing) do(op *operation) Reply {
 	r := &op.release
 	ses, err := op.open(r.Key)
 	if err != nil {
-		op.server.Undo(r)
+		op.server.undoLater(r)
 		return Reply{Err: err}
 	}
 	op.sending()
 	script, args := op.args.release(r, ses.pinned)
 	raw, err := ses.run(script, args)
 	if err != nil && !Permanent(err) {
-		op.server.Undo(r)
+		op.server.undoLater(r)
 	}
 	reply := parseEnd(raw, err, ses.sent)
 	ses.close()
@@ -39,7 +39,7 @@ func (releasing) do(op *operation) Reply {
 }
 
 func (releasing) abandon(op *operation, err error, mayRun bool) Reply {
-	op.server.Undo(&op.release)
+	op.server.undoLater(&op.release)
 	reply := Reply{Err: err}
 	if mayRun {
 		reply.Sent, reply.Open = op.start, op.due

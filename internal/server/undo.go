@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -58,8 +57,17 @@ const (
 // defaultUndo is how long the background goes on where nobody says how long the key may live.
 const defaultUndo = time.Minute
 
-// Undo releases the lock of r in the background: the caller could not, or did not want to wait.
+// Undo releases the lock of r in the background: the caller could not, or did not want to wait. After Close there is no
+// background, and it is tried once before Undo returns.
 func (s *Server) Undo(r *Release) {
+	w, u := s.undoLater(r)
+	if u != nil {
+		w.release([]*undo{u})
+	}
+}
+
+// undoLater is Undo for what has failed just now: it is not tried again at once. It returns what it is too late for.
+func (s *Server) undoLater(r *Release) (*undoer, *undo) {
 	u := &undo{Release: *r, next: time.Now()}
 	u.Next = nil // it does not wait for so long
 	if u.Until.IsZero() {
@@ -68,12 +76,16 @@ func (s *Server) Undo(r *Release) {
 	if u.kept = u.next.Add(u.Keep); u.Until.Before(u.kept) {
 		u.Until = u.kept
 	}
-	s.nodes.of(r.Key).undos.add(u)
+	w := &s.nodes.of(r.Key).undos
+	if w.add(u) {
+		return w, nil
+	}
+	return w, u
 }
 
-// undoTry undoes the try of op, which the server may still execute: until open if it carries that as its deadline, else,
-// if it was plain, whenever the server finds it in its buffers.
-func (op *operation) undoTry(open time.Time, plain bool) {
+// rollBack describes how to undo the try of op, which the server may still execute: until open if it carries that as its
+// deadline, else, if it was plain, whenever the server finds it in its buffers.
+func (op *operation) rollBack(open time.Time, plain bool) *Release {
 	t := &op.try
 	r := Release{Lock: t.Lock, Queue: t.Queue, Open: open, Doubt: plain}
 	if t.Ticket.Arrived == 0 && !t.Ticket.Rejoin {
@@ -84,15 +96,16 @@ func (op *operation) undoTry(open time.Time, plain bool) {
 		r.Until = now
 	}
 	r.Until = r.Until.Add(t.TTL + t.Timeout)
-	op.server.Undo(&r)
+	return &r
 }
 
-func (w *undoer) add(u *undo) {
+// add takes u in, or drops it; it reports false if it is too late for it.
+func (w *undoer) add(u *undo) bool {
 	id := undoID{u.Key, u.Token, u.Ticket.Name}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || len(w.pending) >= maxPending {
-		return
+		return !w.closed
 	}
 	if old := w.pending[id]; old != nil {
 		u.Open, u.Until = latest(u.Open, old.Open), latest(u.Until, old.Until)
@@ -107,11 +120,12 @@ func (w *undoer) add(u *undo) {
 		case w.wake <- struct{}{}:
 		default:
 		}
-		return
+		return true
 	}
 	w.running = true
 	w.done, w.stop, w.wake = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	go w.run()
+	return true
 }
 
 func latest(a, b time.Time) time.Time {
@@ -180,70 +194,6 @@ func (w *undoer) due() (batch []*undo, wait time.Duration, last bool) {
 		return cmp.Or(strings.Compare(a.Token, b.Token), strings.Compare(a.Ticket.Name, b.Ticket.Name))
 	})
 	return batch, max(next.Sub(now), time.Millisecond), w.closed
-}
-
-// release tries to give back a batch and forgets what is done. It reports whether the node answered.
-func (w *undoer) release(batch []*undo) bool {
-	answers := &undoing{batch: batch}
-	l := &Lock{Key: batch[0].Key, Timeout: batch[0].Timeout}
-	for _, u := range batch {
-		l.Timeout = max(l.Timeout, u.Timeout)
-	}
-	op := w.server.begin(context.Background(), l, time.Time{}, 0)
-	if w.server.bounded(op, answers).Verdict != Done {
-		return false
-	}
-	answered := true
-	for i, reply := range answers.replies {
-		if reply.Verdict == Failed && !Permanent(reply.Err) {
-			answered = false
-			continue
-		}
-		w.settle(batch[i], reply)
-	}
-	return answered
-}
-
-// undoing is the action of release. The replies are there when it is Done.
-type undoing struct {
-	batch   []*undo
-	replies []Reply
-}
-
-func (a *undoing) do(op *operation) Reply {
-	ses, err := op.open(a.batch[0].Key)
-	if err != nil {
-		return Reply{Err: err}
-	}
-	defer func() { ses.close() }()
-	op.sending()
-	replies := make([]Reply, len(a.batch))
-	lay := func(i int) (script, []any) { return op.args.release(a.batch[i].now(), ses.pinned) }
-	err = ses.evalAll(len(a.batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
-	if err != nil {
-		return Reply{Err: err}
-	}
-	for i := range replies {
-		// What the first round trip could not settle goes to where it has to.
-		if err := replies[i].Err; noScript(err) || moved(err) {
-			replies[i] = ses.releaseAgain(a.batch[i].now())
-		}
-	}
-	a.replies = replies
-	return Reply{Verdict: Done}
-}
-
-func (*undoing) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (*undoing) late(*operation)                               {}
-
-// releaseAgain releases a single lock that a pipeline did not.
-func (ses *session) releaseAgain(r *Release) Reply {
-	if err := ses.turn(r.Key); err != nil {
-		return Reply{Err: err}
-	}
-	s, args := ses.op.args.release(r, ses.pinned)
-	raw, err := ses.run(s, args)
-	return parseEnd(raw, err, ses.sent)
 }
 
 // settle forgets an undo that is done, and puts others off until their try is certainly over.

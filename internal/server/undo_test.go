@@ -310,3 +310,14 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 		<-over
 	})
 }
+
+// What was won while the server was being closed has nobody in the background any more who gives it back.
+func TestWhatIsUndoneAfterCloseIsUndoneAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		s.Close(time.Second)
+		undo(s, q)
+		assert.False(t, m.Exists("k"), "a lock that nobody owns")
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -89,4 +90,28 @@ func TestUnlockTakesOneNodeTimeoutOnAServerThatWasStoppedDuringARenewal(t *testi
 		assert.Less(t, over, 300*time.Millisecond+2*late)
 		return true
 	})
+}
+
+// After Close nothing works in the background that could go on with a release that was cut short.
+func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, real := redistest.Virtual(t)
+		far := slowGet{real}
+		c := newClient(t, []redimutex.Pool{far}, redimutex.WithNodeTimeout(time.Second))
+		m := c.Mutex("k")
+		m.Lock()
+		require.NoError(t, c.Close())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, m.UnlockContext(ctx), redimutex.ErrClosed)
+		assert.False(t, server.Exists("k"), "nobody owns it, and it would live for another %v", server.TTL("k"))
+	})
+}
+
+// slowGet is a pool whose connections take a while to make.
+type slowGet struct{ redimutex.Pool }
+
+func (p slowGet) Get() redis.Conn {
+	time.Sleep(100 * time.Millisecond)
+	return p.Pool.Get()
 }

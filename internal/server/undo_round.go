@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"time"
+)
+
+// release tries to give back a batch and forgets what is done. It reports whether the node answered.
+func (w *undoer) release(batch []*undo) bool {
+	answers := &undoing{batch: batch}
+	l := &Lock{Key: batch[0].Key, Timeout: batch[0].Timeout}
+	for _, u := range batch {
+		l.Timeout = max(l.Timeout, u.Timeout)
+	}
+	op := w.server.begin(context.Background(), l, time.Time{}, 0)
+	if w.server.bounded(op, answers).Verdict != Done {
+		return false
+	}
+	answered := true
+	for i, reply := range answers.replies {
+		if reply.Verdict == Failed && !Permanent(reply.Err) {
+			answered = false
+			continue
+		}
+		w.settle(batch[i], reply)
+	}
+	return answered
+}
+
+// undoing is the action of release. The replies are there when it is Done.
+type undoing struct {
+	batch   []*undo
+	replies []Reply
+}
+
+func (a *undoing) do(op *operation) Reply {
+	ses, err := op.open(a.batch[0].Key)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	defer func() { ses.close() }()
+	op.sending()
+	replies := make([]Reply, len(a.batch))
+	lay := func(i int) (script, []any) { return op.args.release(a.batch[i].now(), ses.pinned) }
+	err = ses.evalAll(len(a.batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
+	if err != nil {
+		return Reply{Err: err}
+	}
+	for i := range replies {
+		// What the first round trip could not settle goes to where it has to.
+		if err := replies[i].Err; noScript(err) || moved(err) {
+			replies[i] = ses.releaseAgain(a.batch[i].now())
+		}
+	}
+	a.replies = replies
+	return Reply{Verdict: Done}
+}
+
+func (*undoing) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
+func (*undoing) late(*operation)                               {}
+
+// releaseAgain releases a single lock that a pipeline did not.
+func (ses *session) releaseAgain(r *Release) Reply {
+	if err := ses.turn(r.Key); err != nil {
+		return Reply{Err: err}
+	}
+	s, args := ses.op.args.release(r, ses.pinned)
+	raw, err := ses.run(s, args)
+	return parseEnd(raw, err, ses.sent)
+}
