@@ -60,32 +60,32 @@ const warm = 2
 
 // A pace is how near ones get on in the time that the turns of a far one leave them.
 type pace struct {
-	rate  float64       // their turns in a second
+	near  int           // their turns
+	time  time.Duration // in this time
 	turns int           // of the far one
-	own   time.Duration // the mean time of these
+	own   time.Duration // in all
 }
 
-func (q *queue) pace(turns []turn) (p pace) {
+// rate is the turns of the near ones in a second.
+func (p pace) rate() float64 { return float64(p.near) / max(p.time.Seconds(), 1e-9) }
+
+// each is how long a turn of the far one takes.
+func (p pace) each() time.Duration { return p.own / time.Duration(max(p.turns, 1)) }
+
+// add takes in some turns.
+func (p *pace) add(q *queue, turns []turn) {
 	slices.SortFunc(turns, func(a, b turn) int { return q.released(a).Compare(q.released(b)) })
 	if len(turns) < 2 {
-		return p
+		return
 	}
-	left := q.released(turns[len(turns)-1]).Sub(q.released(turns[0]))
-	n := 0
-	var own time.Duration
+	p.time += q.released(turns[len(turns)-1]).Sub(q.released(turns[0]))
 	for _, t := range turns[1:] {
 		if q.members[t.who].roundTrip == 0 {
-			n++
+			p.near++
 		} else {
-			own += q.own(t)
 			p.turns++
+			p.own += q.own(t)
+			p.time -= q.own(t)
 		}
 	}
-	if p.turns > 0 {
-		p.own = own / time.Duration(p.turns)
-	}
-	if left > own {
-		p.rate = float64(n) / (left - own).Seconds()
-	}
-	return p
 }

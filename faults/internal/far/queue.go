@@ -13,11 +13,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-const (
-	key = "k"
-	// The node timeout is longer than the farthest round trip takes on a machine that is late.
-	nodeTimeout = 2 * time.Second
-)
+// nodeTimeout is longer than the farthest round trip takes on a machine that is late.
+const nodeTimeout = 2 * time.Second
 
 // A member is a client who takes the lock again and again, and works under it.
 type member struct {
@@ -47,7 +44,7 @@ type queue struct {
 }
 
 // newQueue returns members with these round trips to the server.
-func newQueue(t testing.TB, s *redistest.Server, work time.Duration, roundTrips ...time.Duration) *queue {
+func newQueue(t testing.TB, s *redistest.Server, key string, work time.Duration, roundTrips ...time.Duration) *queue {
 	q := &queue{work: work, counts: make([]int, len(roundTrips))}
 	for _, rt := range roundTrips {
 		var pool *redis.Pool

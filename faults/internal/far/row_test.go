@@ -69,6 +69,12 @@ func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
 	}
 }
 
+func rate(q *queue, turns []turn) float64 {
+	var p pace
+	p.add(q, slices.Clone(turns))
+	return p.rate()
+}
+
 func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.T) {
 	// Eleven turns of the near one, and one of the far one: 10 ms and a round trip, as the server sees it from 110 to 320.
 	var turns []turn
@@ -79,9 +85,9 @@ func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.
 	q := recorded()
 	assert.Equal(t, 210*time.Millisecond, q.own(turns[11]))
 	// From the end of the first to that of the last are 320 ms, 210 of them the far one's, and 11 turns.
-	assert.InDelta(t, 11/.11, q.pace(slices.Clone(turns)).rate, .001)
+	assert.InDelta(t, 11/.11, rate(q, turns), .001)
 	turns[12].freed = turns[12].freed.Add(110 * time.Millisecond) // a claim that nobody took
-	assert.InDelta(t, 11/.22, q.pace(slices.Clone(turns)).rate, .001)
+	assert.InDelta(t, 11/.22, rate(q, turns), .001)
 }
 
 func TestOneOverlapIsFound(t *testing.T) {
@@ -92,6 +98,6 @@ func TestOneOverlapIsFound(t *testing.T) {
 	r.clashes, r.order.passed = 0, 1
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 	r.order.passed = 0
-	r.costs = []cost{{with: pace{rate: 94}, without: pace{rate: 100}}}
+	r.costs = []cost{{with: pace{near: 94, time: time.Second}, without: pace{near: 100, time: time.Second}}}
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 }
