@@ -4,6 +4,7 @@ package far
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 	err := evidence.Stage(ctx, func(t testing.TB) { r.play(ctx, t, s) })
 	r.late = lateness.Stop()
 	if err != nil || ctx.Err() != nil {
-		return evidence.Result{}, fmt.Errorf("%w%w", err, ctx.Err())
+		return evidence.Result{}, fmt.Errorf("%w", errors.Join(err, ctx.Err()))
 	}
 	return r.result(s), nil
 }
