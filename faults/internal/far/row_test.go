@@ -98,6 +98,10 @@ func TestOneOverlapIsFound(t *testing.T) {
 	r.clashes, r.order.passed = 0, 1
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 	r.order.passed = 0
-	r.costs = []cost{{with: pace{near: 94, time: time.Second}, without: pace{near: 100, time: time.Second}}}
+	r.costs = []cost{{with: pace{near: 94, time: time.Second, turns: 10}, without: pace{near: 100, time: time.Second}}}
+	r.late = time.Millisecond / 2
+	assert.Equal(t, 6*time.Millisecond, r.costs[0].more().Round(time.Microsecond))
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
+	r.late = 2 * time.Millisecond
+	assert.True(t, r.result(evidence.Setup{Long: true}).OK(), "it was the machine")
 }
