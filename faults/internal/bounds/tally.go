@@ -46,7 +46,7 @@ func (y *tally) add(way calls.Way, cells []*calls.Cell, late time.Duration) {
 			y.methods = append(y.methods, method)
 		}
 		s.tried++
-		if !c.Overtime && (!y.timed || c.Over <= limit+late) {
+		if y.timed && c.Over <= limit+late || !y.timed && !c.Overtime {
 			s.held++
 		}
 		if c.Over > limit {
