@@ -140,7 +140,7 @@ func TestCloseRacesWithStartAndTheTimer(t *testing.T) {
 					now, d := time.Now(), rand.N(2*time.Millisecond)
 					if k.Start(l, keepalive.Terms{Began: now, Until: now.Add(d), TTL: d, Renew: true, HandOff: rand.N(d + 1), Holder: h}) {
 						runtime.Gosched()
-						if l.End().Lost() {
+						if l.End() > keepalive.Unlocked {
 							<-h.lost
 						}
 					}

@@ -16,9 +16,6 @@ const (
 	Closed                 // the Keeper was closed
 )
 
-// Lost reports whether the lease ended other than by its holder.
-func (r Reason) Lost() bool { return r > Unlocked }
-
 // A Lease is one lock on the servers, from Keeper.Start to its end.
 //
 //	scheduled → due → renewing → scheduled, or retrying → due

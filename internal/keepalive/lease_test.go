@@ -245,7 +245,7 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		all.Go(func() { l.Shorten(time.Now().Add(ttl/2), ttl/2); l.Shortened(time.Time{}) })
 		all.Wait()
 		require.Equal(t, was, l.Reason())
-		if was.Lost() {
+		if was > keepalive.Unlocked {
 			require.EqualValues(t, 1, h.times.Load())
 			require.Equal(t, was, h.reason())
 		} else {
@@ -266,7 +266,7 @@ func TestTheHolderIsToldWithoutLocks(t *testing.T) {
 			told := false
 			now := time.Now()
 			require.True(t, k.Start(l, keepalive.Terms{Began: now, Until: now.Add(ttl), TTL: ttl, Holder: asker(func() {
-				told = l.Reason().Lost() && l.End().Lost() && k.Len() == 0
+				told = l.Reason() > keepalive.Unlocked && l.End() > keepalive.Unlocked && k.Len() == 0
 			})}))
 			lose(l)
 			synctest.Wait()

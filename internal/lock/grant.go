@@ -28,9 +28,10 @@ type Grant struct {
 	lease  keepalive.Lease
 	hold   atomic.Pointer[Hold] // the present one; nil while parked
 
-	longest atomic.Int64                  // the longest TTL that was asked for
-	open    atomic.Int64                  // how long after it was won an extension of the holder's may be executed
-	renewal atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
+	longest  atomic.Int64                  // the longest TTL that was asked for
+	open     atomic.Int64                  // how long after it was won an extension of the holder's may be executed
+	regained atomic.Int64                  // how long after it was won a server may take it again
+	renewal  atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
 
 	// For the holds that follow; see park.go.
 	over     atomic.Bool // there is none: the time is over, the lock lost or extended
@@ -76,6 +77,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 		}
 		x := &quorum.Extension{
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
+			Regain:    g.regain(ttl),
 			Done: func(x quorum.Extended) {
 				defer close(over)
 				g.renewed(&x, ttl)
@@ -155,7 +157,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}
-	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl)}
+	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl), Regain: g.regain(ttl)}
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	now := time.Now()
@@ -172,10 +174,10 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 		g.lease.Shortened(outcome.Open)
 	}
 	f := outcome.Failure
-	if f == nil {
-		if !x.Shorten {
-			g.lease.Extended(outcome.Sent, outcome.Until, ttl)
-		}
+	if f == nil && !x.Shorten {
+		g.lease.Extended(outcome.Sent, outcome.Until, ttl)
+	}
+	if f == nil || x.Shorten && !outcome.Open.IsZero() { // it may come yet: renewals ask for no more than it leaves
 		g.lease.Ask(ttl)
 	}
 	if !g.lose(f) && !h.ended() {
@@ -187,74 +189,23 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	return h.Reason(), f
 }
 
-// Release ends the hold. It returns Unlocked, or how the hold had ended before; and the failure of the
-// servers to give the lock back. A grant that may have another hold is parked for that.
-func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
-	g := h.grant
-	if g.park(h) {
-		return keepalive.Unlocked, nil
+// regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A
+// single server has no majority to join.
+func (g *Grant) regain(ttl time.Duration) func() (*server.Try, int64) {
+	if !g.engine.Several() {
+		return nil
 	}
-	defer g.key.unref()
-	defer g.key.pass()
-	g.over.Store(true)
-	was := g.lease.End()
-	switch was {
-	case keepalive.Unlocked:
-	case keepalive.Closed:
-		// Nothing that works in the background is left, so this is done here, as far as it can be.
-		r := g.release()
-		g.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
-		h.end(was)
-		return was, nil
-	default:
-		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
-		r := g.release()
-		g.engine.quorum.Undo(&r, g.won)
-		h.end(was)
-		return was, nil
-	}
-	f := g.giveBack(withoutEnd(ctx), time.Now(), true)
-	if r := lost(f); r != keepalive.Alive {
-		if h.end(r) {
-			g.engine.lost(r)
-			h.Observer.Lost(r)
+	return func() (*server.Try, int64) {
+		now := time.Now()
+		// Before the look at the lease: whoever ends it looks at this after that.
+		g.regained.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))
+		if g.lease.Reason() != keepalive.Alive {
+			return nil, 0
 		}
-		return r, nil
+		t := g.terms.try(g.key.name, g.token)
+		t.Start, t.TTL, t.Held, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
+		return &t, g.won.Fence
 	}
-	h.end(keepalive.Unlocked)
-	return keepalive.Unlocked, f
-}
-
-// withoutEnd returns ctx, or one that does not end if ctx has ended already.
-func withoutEnd(ctx context.Context) context.Context {
-	if ctx.Err() != nil {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
-}
-
-// giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
-// the next waiter of this process is queued in the same command.
-func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *quorum.Failure {
-	renewing := !g.settle(ctx)
-	r := g.release()
-	r.Start = began
-	var next *ticket
-	if inherit && r.Keep == 0 {
-		next = g.prequeue(&r)
-	}
-	released, f := g.engine.quorum.Release(ctx, &r, g.won)
-	if released.Tail != nil {
-		g.key.follow(released.Tail)
-	}
-	if next != nil {
-		next.prequeued(released, f)
-	}
-	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
-		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
-		g.engine.quorum.Undo(&r, g.won)
-	}
-	return f
 }
 
 // settle waits until a renewal that was under way is over, so that none runs after the release; but no longer
@@ -278,19 +229,4 @@ func (g *Grant) settle(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// release describes the release of the grant.
-func (g *Grant) release() server.Release {
-	r := g.terms.release(g.key.name, g.token, time.Duration(g.longest.Load()))
-	if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
-		r.Keep = max(rest, time.Millisecond)
-	}
-	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
-		r.Reserved, r.Used = g.won.Fence+n-1, g.used
-	}
-	if g.ticket != nil {
-		r.Ticket = *g.ticket
-	}
-	return r
 }

@@ -154,16 +154,7 @@ func (c *Conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	if name == "" || c.pending() {
 		return c.doAll(name, args, func() (any, error) { return c.ReceiveWithTimeout(d) })
 	}
-	return c.DoUntil(end(d), nil, name, args...)
-}
-
-// DoUntil is Do with a deadline, on a connection on which nothing else was sent.
-//
-// If it has passed without a reply, undo, which is a command with its arguments, or nil, is written
-// behind the command on the same connection; whenever the server gets to executing the first, it executes
-// the second next. If the command is still waiting to be written, it never is.
-func (c *Conn) DoUntil(deadline time.Time, undo []any, name string, args ...any) (any, error) {
-	call, err := c.begin(name, args, deadline, undo)
+	call, err := c.begin(name, args, end(d), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +162,9 @@ func (c *Conn) DoUntil(deadline time.Time, undo []any, name string, args ...any)
 	return c.link.outcome(call)
 }
 
-// DoContext is Do that waits no longer than ctx lasts. Then the [punctual.Undo] of ctx is written behind the
-// command, as DoUntil does.
+// DoContext is Do that waits no longer than ctx lasts. Then the [punctual.Undo] of ctx, a command with its arguments, is
+// written behind the command on the same connection: whenever the server gets to executing the first, it executes the
+// second next. If the command is still waiting to be written, it never is.
 func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	if name == "" || c.pending() {
 		return c.doAll(name, args, func() (any, error) { return c.ReceiveContext(ctx) })

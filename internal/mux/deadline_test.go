@@ -113,7 +113,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 			c, key := get(t, p), fmt.Sprintf("key:%02d", i)
 			group.Go(func() {
 				time.Sleep(time.Duration(i))
-				_, err := c.DoUntil(time.Now().Add(100*time.Millisecond), []any{"RENAME", key, "undone:" + key}, "SET", key, "v")
+				_, err := c.DoContext(until(100*time.Millisecond, "RENAME", key, "undone:"+key), "SET", key, "v")
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				mu.Lock()
 				defer mu.Unlock()
@@ -134,7 +134,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 		assert.NotEmpty(t, want)
 		assert.Positive(t, unsent)
 
-		_, err = get(t, p).DoUntil(time.Now().Add(time.Second), []any{"DEL", "kept"}, "SET", "kept", "v")
+		_, err = get(t, p).DoContext(until(time.Second, "DEL", "kept"), "SET", "kept", "v")
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.True(t, w.server.Exists("kept"), "what is in time is not undone")
@@ -195,3 +195,15 @@ func TestWhatIsCancelledIsUndone(t *testing.T) {
 		assert.Equal(t, 1, n)
 	})
 }
+
+// until is a ctx that has a deadline and an undo, and does not end: the connection keeps the deadline by itself.
+func until(d time.Duration, undo ...any) context.Context {
+	return deadline{context.WithValue(context.Background(), punctual.Undo, undo), time.Now().Add(d)}
+}
+
+type deadline struct {
+	context.Context
+	at time.Time
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return d.at, true }

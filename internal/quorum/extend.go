@@ -12,6 +12,9 @@ import (
 type Extension struct {
 	server.Extension
 	Done func(Extended) // called once, as soon as this lease is decided, on any goroutine
+	// Regain is called for each server that has lost the lock, if a majority has extended it; see regain.go. It
+	// may be nil.
+	Regain func() (t *server.Try, fence int64)
 }
 
 // Extended is what came of an Extension.
@@ -40,7 +43,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 		bound = max(bound, x.Timeout+x.Replicas.Timeout)
 	}
 	r := q.newRound(ctx, len(batch), bound)
-	r.ask, r.undecided = (*round).extendAt, len(batch)
+	r.ask, r.undecided, r.told = (*round).extendAt, len(batch), make(chan struct{})
 	r.batch = append(r.batch, batch...)
 	for _, x := range batch {
 		lease := x.Extension
@@ -93,6 +96,7 @@ func (r *round) extendAt(i int) {
 	}
 	began := n.begin()
 	var heard atomic.Bool
+	var gone missing
 	n.Extend(r.ctx, batch, func(k int, reply server.Reply) {
 		n.count(r.ctx, reply)
 		if !server.TimedOut(reply.Err) {
@@ -101,9 +105,13 @@ func (r *round) extendAt(i int) {
 		if index != nil {
 			k = index[k]
 		}
+		if reply.Verdict == server.Missing && r.batch[k].Regain != nil {
+			gone.add(k)
+		}
 		r.reportLease(i, k, reply)
 	})
 	n.end(began, heard.Load())
+	r.regain(n, gone.leases)
 }
 
 // reportLease hands in the reply of server i about lease k, and tells its outcome if it is decided now.
@@ -172,5 +180,6 @@ func (r *round) finish() {
 		<-r.wake
 		r.mu.Lock()
 	}
+	close(r.told)
 	r.unref()
 }

@@ -37,6 +37,7 @@ type round struct {
 	batch     []*Extension // extend
 	leases    []server.Extension
 	all       []*server.Extension // into leases
+	told      chan struct{}       // closed when all are decided
 	undecided int                 // leases whose Done has not returned; guarded by mu, as what follows
 
 	mu      sync.Mutex

@@ -41,13 +41,13 @@ func (acquiring) abandon(op *operation, err error, mayRun bool) Reply {
 	if TimedOut(err) {
 		op.server.nodes.clock(op.server.nodes.cluster.Load(), op.key).forget() // as after any silence
 	}
-	op.server.undoLater(op.rollBack(op.due, op.plain))
+	op.undo(op.due, op.plain)
 	return Reply{Err: err, Sent: op.start, Open: op.due}
 }
 
 // late gives back what was won when nobody waited for it any more.
 func (acquiring) late(op *operation) {
-	if op.reply.Verdict == Done {
+	if op.reply.Verdict == Done && !op.try.Held {
 		op.server.Undo(op.rollBack(time.Time{}, false))
 	}
 }
@@ -65,10 +65,10 @@ func (ses *session) acquire(t *Try) Reply {
 	switch {
 	case reply.Verdict == Failed && !refused(reply.Err):
 		reply.Open = op.due
-		op.server.undoLater(op.rollBack(op.due, op.plain))
+		op.undo(op.due, op.plain)
 	case reply.Verdict == Done && t.Replicas.N > 0:
 		if err := ses.waitReplicas(t.Replicas); err != nil {
-			op.server.undoLater(op.rollBack(time.Time{}, false))
+			op.undo(time.Time{}, false)
 			return Reply{Err: err, Sent: reply.Sent}
 		}
 	}

@@ -36,6 +36,7 @@ type Try struct {
 	Plain    bool   // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
 	Queue    bool   // the lock has a queue
 	Ticket   Ticket // Name "": the caller does not wait in the queue
+	Held     bool   // a majority of servers has the lock, and this one is to join it: nothing of the try is undone
 }
 
 // An Extension sets how long a lock lives from now on.

@@ -99,6 +99,13 @@ func (op *operation) rollBack(open time.Time, plain bool) *Release {
 	return &r
 }
 
+// undo undoes the try of op in the background.
+func (op *operation) undo(open time.Time, plain bool) {
+	if !op.try.Held {
+		op.server.undoLater(op.rollBack(open, plain))
+	}
+}
+
 // add takes u in, or drops it; it reports false if it is too late for it.
 func (w *undoer) add(u *undo) bool {
 	id := undoID{u.Key, u.Token, u.Ticket.Name}

@@ -192,3 +192,28 @@ func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) 
 		})
 	}
 }
+
+// A deadline is told by the server's clock, which may be set back. So what a shortening has asked for is what renewals
+// ask for after it, also where nobody has heard how it went: however late it comes, it takes nothing back.
+func TestAfterAShorteningOfUnknownOutcomeRenewalsAskForNoMoreThanItLeaves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := s.Proxy()
+	const long, less = time.Minute, 2 * time.Second // which a slow machine keeps too
+	c := newClient(t, []redimutex.Pool{p.Pool()}, redimutex.WithTTL(long), redimutex.WithNodeTimeout(nodeTimeout))
+	m := c.Mutex("k")
+	warm(t, m)
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	_, ok := lateExtension(t, p, l, less)
+	require.True(t, ok)
+	renewed := c.Stats().Renewed
+	for c.Stats().Renewed < renewed+4 {
+		require.NoError(t, l.Err())
+		require.LessOrEqual(t, time.Until(l.Until()), less, "after %d renewals", c.Stats().Renewed-renewed)
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, l.Extend(t.Context(), long))
+	assert.Greater(t, time.Until(l.Until()), less, "who extends it further has what it asks for")
+	m.Unlock()
+}

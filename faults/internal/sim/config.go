@@ -26,6 +26,7 @@ type Config struct {
 	Plant   Plant
 	Beyond  bool // more than the library promises to withstand: it is not judged
 	Lapse   bool // every hold is made to lapse; see lapse.go
+	Endure  bool // one hold lasts while servers restart; see endure.go
 	Trace   bool // keep all events of the first episode
 }
 
@@ -60,6 +61,7 @@ type Report struct {
 	Prolonged                         int // leases that were renewed although another had got the lock; must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
+	Restarts, Fallen                  int // of servers during a hold; after so many it was lost
 	Events                            int
 	Hash                              uint64 // of all that happened, and when
 	Virtual, Real                     time.Duration
@@ -97,6 +99,8 @@ func (r *Report) add(o *Report) {
 	r.Refused += o.Refused
 	r.Stale += o.Stale
 	r.Lapsed += o.Lapsed
+	r.Restarts += o.Restarts
+	r.Fallen += o.Fallen
 	r.Events += o.Events
 	r.Hash = r.Hash*0x100000001b3 + o.Hash
 	r.Virtual += o.Virtual

@@ -54,9 +54,12 @@ func simulate(t *testing.T, c Config) {
 		once := c
 		once.Trace = c.Trace && i == 0
 		synctest.Test(t, func(*testing.T) {
-			if c.Lapse {
+			switch {
+			case c.Lapse:
 				r = lapse(once, c.Seed+i)
-			} else {
+			case c.Endure:
+				r = endure(once, c.Seed+i)
+			default:
 				r = episode(once, c.Seed+i)
 			}
 		})
@@ -85,8 +88,11 @@ func (r *Report) unfinished(c Config, spent time.Duration) bool {
 
 // done counts what the Config wants many of.
 func (r *Report) done(c Config) int {
-	if c.Lapse {
+	switch {
+	case c.Lapse:
 		return r.Lapsed
+	case c.Endure:
+		return r.Restarts
 	}
 	return r.Acquired
 }

@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+const perEndured = 20 // restarts in an episode
+
+// endure has one client hold the lock while the servers restart one after the other, each without its data and for
+// longer than a TTL, and the others want the lock all the time.
+func endure(c Config, seed uint64) *Report {
+	w := newWorld(c, seed)
+	random := w.stream("endure")
+	pools := w.pools(0)
+	client := w.newClient(0, pools)
+	o := &ours{world: w, mutex: client.Mutex(key)}
+	h := o.lock(context.Background(), true)
+	w.judge.acquired(h)
+	h.longest = ttl
+	var all sync.WaitGroup
+	var closing []func()
+	for i := 1; i < clients; i++ {
+		theirs := w.pools(i)
+		other := w.newClient(i, theirs)
+		rival := &worker{world: w, number: i * each, random: w.stream("worker", i), locker: &ours{world: w, mutex: other.Mutex(key)}}
+		all.Go(rival.run)
+		closing = append(closing, func() { w.close(other, theirs) })
+	}
+	for range perEndured {
+		down := between(random, ttl, 3*ttl)
+		w.servers[random.IntN(len(w.servers))].crash(down, false)
+		w.sleep(down + 2*ttl) // and one renewal at least, and those who poll let it through
+		w.judge.endured(h)
+	}
+	w.end()
+	w.judge.released(h)
+	o.unlock(h)
+	all.Wait()
+	w.finish(func() {
+		w.close(client, pools)
+		for _, f := range closing {
+			f()
+		}
+	})
+	return w.report()
+}
+
+// endured takes in that a server has restarted during the hold.
+func (j *judge) endured(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.look()
+	j.report.Restarts++
+	if h.dead {
+		j.wrong(&j.report.Fallen, "the lease of worker %d was lost, although only one server was away at a time", h.worker)
+	}
+}
+
+// steady is a weather in which the lock has no other reason to be lost.
+var steady = Weather{Drift: .009, Offset: time.Second}
+
+// regaining is row 29.
+func regaining(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := []Config{
+		{Name: "redimutex, 3 servers", Servers: 3, Renew: true},
+		{Name: "redimutex, 3 servers, fences, restart guard", Servers: 3, Renew: true, Fencing: true, Guard: true},
+		{Name: "redimutex, 5 servers, queue, fences", Servers: 5, Renew: true, Fencing: true, Queue: true},
+	}
+	for i := range configs {
+		configs[i].Endure, configs[i].Weather = true, steady
+	}
+	res, reports, err := table(ctx, s, 60, 4000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Fallen, r.Restarts, "times lost")
+		f = alsoBroken(f, r.Overlaps, "overlaps")
+		res.Figures = append(res.Figures, f)
+	}
+	return res, nil
+}

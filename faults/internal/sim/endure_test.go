@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
+	c := Config{Name: "planted", Seed: 1, Want: 40, Servers: 3, Renew: true, Endure: true, Weather: steady}
+	healthy := run(t, c)
+	assert.Zero(t, healthy.Fallen+healthy.Overlaps, healthy.First)
+	assert.GreaterOrEqual(t, healthy.Restarts, c.Want)
+	program := mutant(t, "../../../internal/quorum/extend.go", "r.regain(n, gone.leases)", "_ = gone")
+	r, err := Run(t.Context(), program, c, nil)
+	require.NoError(t, err)
+	assert.NotZero(t, r.Fallen)
+}
+
+// After a round that was missed, and where another token stands, somebody else may have the lock.
+func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
+	gone := corrected
+	gone.Amnesia, gone.Cut, gone.Long, gone.Calm = 8, true, .4, 300*time.Millisecond
+	c := Config{Name: "planted", Seed: 1, Want: 4000, Servers: 3, Renew: true, Weather: gone}
+	healthy := run(t, c)
+	assert.Zero(t, healthy.Prolonged+healthy.Revived, healthy.First)
+	t.Run("after a missed round", func(t *testing.T) {
+		program := mutant(t, "../../../internal/quorum/regain.go", "if !r.extended(k) {", "if false {")
+		r, err := Run(t.Context(), program, c, nil)
+		require.NoError(t, err)
+		assert.NotZero(t, r.Prolonged)
+		t.Log(r.Prolonged, r.First)
+	})
+	t.Run("over another's token", func(t *testing.T) {
+		planted := c
+		planted.Plant = Plant{
+			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			To: "if holder then\nredis.call('SET', lock, token, 'PX', ARGV[2])\nreturn 1\nend\nreturn 0\nend\n" +
+				"if KEYS[2] then\nredis.pcall('PEXPIRE'",
+		}
+		r := run(t, planted)
+		assert.NotZero(t, r.Prolonged)
+		t.Log(r.Prolonged, r.Overlaps, healthy.Overlaps)
+	})
+}

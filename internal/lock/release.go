@@ -1,0 +1,100 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Release ends the hold. It returns Unlocked, or how the hold had ended before; and the failure of the
+// servers to give the lock back. A grant that may have another hold is parked for that.
+func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	if g.park(h) {
+		return keepalive.Unlocked, nil
+	}
+	defer g.key.unref()
+	defer g.key.pass()
+	g.over.Store(true)
+	was := g.lease.End()
+	switch was {
+	case keepalive.Unlocked:
+	case keepalive.Closed:
+		// Nothing that works in the background is left, so this is done here, as far as it can be.
+		r := g.release()
+		g.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+		h.end(was)
+		return was, nil
+	default:
+		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
+		r := g.release()
+		g.engine.quorum.Undo(&r, g.won)
+		h.end(was)
+		return was, nil
+	}
+	f := g.giveBack(withoutEnd(ctx), time.Now(), true)
+	if r := lost(f); r != keepalive.Alive {
+		if h.end(r) {
+			g.engine.lost(r)
+			h.Observer.Lost(r)
+		}
+		return r, nil
+	}
+	h.end(keepalive.Unlocked)
+	return keepalive.Unlocked, f
+}
+
+// withoutEnd returns ctx, or one that does not end if ctx has ended already.
+func withoutEnd(ctx context.Context) context.Context {
+	if ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
+// the next waiter of this process is queued in the same command.
+func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *quorum.Failure {
+	renewing := !g.settle(ctx)
+	r := g.release()
+	r.Start = began
+	var next *ticket
+	if inherit && r.Keep == 0 {
+		next = g.prequeue(&r)
+	}
+	released, f := g.engine.quorum.Release(ctx, &r, g.won)
+	if released.Tail != nil {
+		g.key.follow(released.Tail)
+	}
+	if next != nil {
+		next.prequeued(released, f)
+	}
+	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
+		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
+	}
+	if time.Now().Before(r.Open) {
+		g.engine.quorum.Undo(&r, g.won)
+	}
+	return f
+}
+
+// release describes the release of the grant.
+func (g *Grant) release() server.Release {
+	r := g.terms.release(g.key.name, g.token, time.Duration(g.longest.Load()))
+	if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
+		r.Keep = max(rest, time.Millisecond)
+	}
+	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
+		r.Reserved, r.Used = g.won.Fence+n-1, g.used
+	}
+	if g.ticket != nil {
+		r.Ticket = *g.ticket
+	}
+	if d := time.Duration(g.regained.Load()); d > 0 {
+		r.Open = g.won.At.Add(d)
+	}
+	return r
+}

@@ -1,0 +1,62 @@
+package quorum
+
+import (
+	"sync"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A server that restarts without its data, or that expired a lock because it could not be reached, has lost its
+// vote for the lock. After an extension that a majority has confirmed it is asked for its vote again, by a try like
+// any other: with a deadline, behind the restart guard, and for nothing if it has another holder's token. So a lock
+// that is held for long outlives servers that restart one after the other.
+//
+// It is safe because the vote is regained only behind a majority that has confirmed the lock just now: while that
+// lasts, nobody else can have one, with or without this server. It counts for nothing until the next extension has
+// found it. After a round that was missed another may hold the lock, so nothing is regained.
+
+// missing are leases of a round that a server has lost.
+type missing struct {
+	mu     sync.Mutex
+	leases []int
+}
+
+func (m *missing) add(k int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leases = append(m.leases, k)
+}
+
+// regain asks n to vote again for those of the leases that a majority has extended. It gives up when n does not
+// answer: the next extension is soon.
+func (r *round) regain(n *node, leases []int) {
+	if len(leases) == 0 {
+		return
+	}
+	<-r.told
+	for _, k := range leases {
+		if !r.extended(k) {
+			continue
+		}
+		t, fence := r.batch[k].Regain()
+		if t == nil {
+			continue
+		}
+		began := n.begin()
+		reply := n.Acquire(r.ctx, t)
+		n.end(began, !server.TimedOut(reply.Err))
+		if reply.Verdict == server.Done && fence > 0 { // or it might give a lower one
+			reply = n.Raise(r.ctx, t.Lock, fence, t.TTL)
+		}
+		if server.TimedOut(reply.Err) {
+			return
+		}
+	}
+}
+
+// extended reports whether a majority has extended lease k.
+func (r *round) extended(k int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.votes[k].won()
+}

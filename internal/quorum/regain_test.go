@@ -1,0 +1,105 @@
+package quorum_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// regaining is an extension of what t has taken that asks those for their vote that have lost it. times is how often.
+func regaining(t *server.Try, fence int64, times *int) (*quorum.Extension, *quorum.Extended) {
+	x, out := extending(t)
+	x.Regain = func() (*server.Try, int64) {
+		*times++
+		again := *t
+		again.Held, again.Start = true, time.Now()
+		return &again, fence
+	}
+	return x, out
+}
+
+func TestAServerThatLostTheLockVotesAgainOnceAMajorityHasConfirmedIt(t *testing.T) {
+	for name, what := range map[string]behaviour{"at once": nil, "after the others": only("extend", slow(50*time.Millisecond))} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 3, func(t *testing.T, c *cluster) {
+				k, asked := try("k"), 0
+				c.set("k", k.Token, 0, 1)
+				c.on(what, 2)
+				x, out := regaining(k, 7, &asked)
+				c.q.Extend(t.Context(), []*quorum.Extension{x})
+				won(t, out.Failure)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Equal(t, 3, c.holders(k.Lock))
+				assert.EqualValues(t, 7, c.nodes[2].fence("k"), "or it would give the next holder a lower one")
+			})
+		})
+	}
+}
+
+// Another may hold the lock by now.
+func TestAfterARoundThatWasMissedNobodyIsAskedToVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k, asked := try("k"), 0
+		c.set("k", k.Token, 0)
+		c.on(cut, 1)
+		x, out := regaining(k, 0, &asked)
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		assert.NotNil(t, out.Failure)
+		synctest.Wait()
+		assert.Zero(t, asked)
+		assert.Equal(t, 1, c.holders(k.Lock))
+	})
+}
+
+func TestAServerThatHasGivenTheLockToAnotherIsNotAskedToVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k, asked := try("k"), 0
+		c.set("k", k.Token, 0, 1)
+		c.set("k", "other", 2)
+		x, out := regaining(k, 0, &asked)
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		won(t, out.Failure)
+		synctest.Wait()
+		assert.Zero(t, asked)
+		assert.Equal(t, "other", c.nodes[2].get("k"))
+	})
+}
+
+func TestALockThatHasEndedMeanwhileRegainsNothing(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		c.set("k", k.Token, 0, 1)
+		x, out := extending(k)
+		x.Regain = func() (*server.Try, int64) { return nil, 0 }
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		won(t, out.Failure)
+		synctest.Wait()
+		assert.Zero(t, c.nodes[2].times("acquire"))
+	})
+}
+
+func TestAServerThatDoesNotAnswerDelaysNobodyWhileItIsAskedToVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		var batch []*quorum.Extension
+		asked := 0
+		c.on(only("acquire", hung), 2)
+		for _, key := range []string{"a", "b", "c"} {
+			k := try(key)
+			c.set(key, k.Token, 0, 1)
+			x, _ := regaining(k, 0, &asked)
+			batch = append(batch, x)
+		}
+		began := time.Now()
+		c.q.Extend(t.Context(), batch)
+		assert.Zero(t, time.Since(began))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 1, asked, "the next extension asks it again")
+	})
+}
