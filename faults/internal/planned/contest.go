@@ -143,10 +143,14 @@ func (c *contest) count() (holds int, err error) {
 // more waits until each of the contests has had n more holds.
 func more(ctx context.Context, t testing.TB, contests []*contest, n int) {
 	t.Helper()
-	end := time.Now().Add(patience)
-	for _, c := range contests {
-		before, _ := c.count()
-		for now, err := c.count(); now < before+n && ctx.Err() == nil; now, err = c.count() {
+	targets := make([]int, len(contests)) // all at once, so that one that is slow costs the others no time
+	for i, c := range contests {
+		holds, _ := c.count()
+		targets[i] = holds + n
+	}
+	for i, c := range contests {
+		end := time.Now().Add(patience)
+		for now, err := c.count(); now < targets[i] && ctx.Err() == nil; now, err = c.count() {
 			if err != nil {
 				t.Fatalf("%v: %v", c, err)
 			}
