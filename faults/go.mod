@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/redimutex/redimutex => ../
 	github.com/redimutex/redimutex/internal/lab => ../internal/lab
+	github.com/redimutex/redimutex/topologies => ../topologies
 )
 
 require (
@@ -16,6 +17,7 @@ require (
 	github.com/mna/redisc v1.4.0
 	github.com/redimutex/redimutex v0.1.0
 	github.com/redimutex/redimutex/internal/lab v0.1.0
+	github.com/redimutex/redimutex/topologies v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1

@@ -17,10 +17,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redimutex/redimutex/faults/internal/bounds"
 	"github.com/redimutex/redimutex/faults/internal/election"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/failover"
+	"github.com/redimutex/redimutex/faults/internal/far"
 	"github.com/redimutex/redimutex/faults/internal/holds"
+	"github.com/redimutex/redimutex/faults/internal/hungnode"
+	"github.com/redimutex/redimutex/faults/internal/planned"
 	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
@@ -29,7 +33,10 @@ import (
 
 // rows returns all that there are.
 func rows() []evidence.Row {
-	return sorted(slices.Concat(sim.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), secrets.Rows(), versions.Rows(), election.Rows()))
+	return sorted(slices.Concat(
+		sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(),
+		secrets.Rows(), versions.Rows(), election.Rows(),
+	))
 }
 
 // The exit statuses.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/topologies"
 )
 
 // restrict makes the user of docs/security.md on each server, with what is added for a topology.
@@ -56,7 +57,7 @@ func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	restrict(t, c.Nodes, "+cluster|slots")
-	pool := clusterPool(c.Addrs(), login()...)
+	pool := topologies.ClusterPool(c.Addrs(), login()...)
 	defer pool.Close()
 	lockSome(t, pool, c.Nodes)
 	for _, s := range c.Nodes {
@@ -69,7 +70,7 @@ func TestSentinelUserNeedsTheRoleBesides(t *testing.T) {
 	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	restrict(t, g.Servers, "+role")
-	pool := sentinelPool(g.Addrs(), g.Name, login()...)
+	pool := topologies.SentinelPool(g.Addrs(), g.Name, login()...)
 	defer pool.Close()
 	lockSome(t, pool, g.Servers)
 	for _, s := range g.Servers {

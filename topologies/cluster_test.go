@@ -14,6 +14,7 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/topologies"
 )
 
 // oddKeys have braces where the rule of the hash tag has to be read closely.
@@ -28,7 +29,7 @@ func startCluster(t testing.TB) (*redistest.Cluster, func() *redisc.Cluster) {
 	t.Helper()
 	c := redistest.StartCluster(t)
 	return c, func() *redisc.Cluster {
-		p := clusterPool(c.Addrs())
+		p := topologies.ClusterPool(c.Addrs())
 		t.Cleanup(func() { p.Close() })
 		return p
 	}

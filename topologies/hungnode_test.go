@@ -16,6 +16,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/topologies"
 )
 
 // primary returns which node of a cluster that has just been started serves a key.
@@ -96,7 +97,7 @@ func startFar(t *testing.T) far {
 }
 
 func (f far) pool(t *testing.T) *redisc.Cluster {
-	p := clusterPool(f.Addrs(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
+	p := topologies.ClusterPool(f.Addrs(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
 		return net.Dial(network, f.networks[addr].Addr())
 	}))
 	t.Cleanup(func() { p.Close() })

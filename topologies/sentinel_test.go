@@ -12,6 +12,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/topologies"
 )
 
 // startSentinel returns the servers, and a function that makes pools for them, one for each process
@@ -20,7 +21,7 @@ func startSentinel(t testing.TB) (*redistest.Sentinel, func() *redis.Pool) {
 	t.Helper()
 	g := redistest.StartSentinel(t)
 	return g, func() *redis.Pool {
-		p := sentinelPool(g.Addrs(), g.Name)
+		p := topologies.SentinelPool(g.Addrs(), g.Name)
 		t.Cleanup(func() { p.Close() })
 		return p
 	}

@@ -2,9 +2,7 @@ package redistest
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +41,11 @@ const (
 	AtCommand  // at every other command
 	AtReply    // the server executes the command, and its reply never comes
 	OnOldConns // connections that are open now are silent, and new ones work
+	AtAccept   // connections are accepted, and nothing is ever answered, whatever the phase
+	Everywhere // what is open now is silent, and dialling hangs: a path that swallows everything
 )
+
+func (p Phase) dialling() bool { return p == AtDial || p == Everywhere }
 
 // A Fate is what happens to a command.
 type Fate struct {
@@ -93,14 +95,14 @@ func (f *Front) Hang(p Phase) {
 	f.phase = p
 	for c := range f.conns {
 		switch p {
-		case AtDial, AtHandshake, AtAuth, AtSelect:
+		case AtDial, AtHandshake, AtAuth, AtSelect, AtAccept:
 			c.raw.Close()
-		case OnOldConns:
+		case OnOldConns, Everywhere:
 			c.old = true
 		}
 	}
 	f.mu.Unlock()
-	if p == AtDial {
+	if p.dialling() {
 		f.stopAccepting()
 	}
 }
@@ -108,7 +110,7 @@ func (f *Front) Hang(p Phase) {
 // Lift ends the silence. Connections that met it are cut.
 func (f *Front) Lift() {
 	f.mu.Lock()
-	dialling := f.phase == AtDial
+	dialling := f.phase.dialling()
 	f.phase = Nowhere
 	for c := range f.conns {
 		if c.silent || c.old {
@@ -217,7 +219,7 @@ func (f *Front) close() {
 func (f *Front) hangs(c *frontConn, p Phase) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.phase != p && !c.old {
+	if f.phase != p && f.phase != AtAccept && !c.old {
 		return false
 	}
 	f.hung++
@@ -233,126 +235,4 @@ func (f *Front) decide(command []string) Fate {
 		return Fate{}
 	}
 	return hook(command)
-}
-
-func phaseOf(command string) Phase {
-	switch strings.ToUpper(command) {
-	case "AUTH", "HELLO":
-		return AtAuth
-	case "SELECT":
-		return AtSelect
-	}
-	return AtCommand
-}
-
-// A frontConn is a connection of a client, and the one to the server behind it.
-type frontConn struct {
-	front  *Front
-	raw    net.Conn
-	client net.Conn      // raw, or TLS over it
-	gone   chan struct{} // closed when the client has gone
-
-	streaming bool // it has subscribed: the server speaks when it wants to
-
-	old, silent bool // front.mu protects them
-}
-
-// serve ends when the client has gone, or was cut.
-func (c *frontConn) serve() {
-	commands := make(chan request, 1024)
-	if c.handshake() {
-		c.front.running.Go(func() { c.relay(commands) })
-		for in := newWire(c.client); ; {
-			r, err := in.request()
-			if err != nil {
-				break
-			}
-			commands <- r
-		}
-	}
-	c.raw.Close()
-	c.front.mu.Lock()
-	delete(c.front.conns, c)
-	c.front.mu.Unlock()
-	close(c.gone)
-	close(commands)
-}
-
-func (c *frontConn) handshake() bool {
-	if c.front.tls == nil {
-		return true
-	}
-	if c.front.hangs(c, AtHandshake) {
-		io.Copy(io.Discard, c.raw) //nolint:errcheck // it ends with the connection
-		return false
-	}
-	secure := tls.Server(c.raw, c.front.tls)
-	c.client = secure
-	return secure.Handshake() == nil
-}
-
-// relay has the server execute the commands one by one, and passes its replies on. What was sent before
-// the client went is executed too, as it is without a proxy.
-func (c *frontConn) relay(commands <-chan request) {
-	server, err := net.Dial("tcp", c.front.target)
-	if err != nil {
-		c.raw.Close()
-		for range commands { //nolint:revive // until serve ends
-		}
-		return
-	}
-	defer server.Close()
-	stop := make(chan struct{})
-	c.front.running.Go(func() {
-		select {
-		case <-c.gone:
-			server.SetReadDeadline(time.Now()) //nolint:errcheck // it is open
-		case <-stop:
-		}
-	})
-	replies := newWire(server)
-	for r := range commands {
-		if !c.execute(r, server, replies) {
-			c.raw.Close()
-		}
-	}
-	close(stop)
-	<-c.gone
-	server.(*net.TCPConn).CloseWrite()                  //nolint:errcheck // nor does it matter
-	server.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is open
-	io.Copy(io.Discard, server)                         //nolint:errcheck // an unread reply would reset the connection
-}
-
-// execute reports whether the connection goes on.
-func (c *frontConn) execute(r request, server io.Writer, replies *wire) bool {
-	if c.front.hangs(c, phaseOf(r.words[0])) {
-		<-c.gone
-		return false
-	}
-	fate := c.front.decide(r.words)
-	time.Sleep(fate.Delay) // also when the client goes meanwhile: the command is on its way
-	if fate.Reply != "" {
-		_, err := io.WriteString(c.client, fate.Reply)
-		return err == nil
-	}
-	if _, err := server.Write(r.raw); err != nil {
-		return false
-	}
-	if !c.streaming && strings.HasSuffix(strings.ToUpper(r.words[0]), "SUBSCRIBE") {
-		c.streaming = true
-		c.front.running.Go(func() { io.Copy(c.client, replies.in) }) //nolint:errcheck // it ends with the connection
-	}
-	if c.streaming {
-		return true
-	}
-	reply, err := replies.reply()
-	if err != nil {
-		return false
-	}
-	if phaseOf(r.words[0]) == AtCommand && c.front.hangs(c, AtReply) {
-		<-c.gone
-		return false
-	}
-	_, err = c.client.Write(reply)
-	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -42,6 +43,9 @@ func newCheckout(pool Pool) checkout {
 }
 
 func getter(pool Pool) func(context.Context) (redis.Conn, error) {
+	if p, ok := pool.(*redis.Pool); ok && p.Wait && p.MaxActive > 0 {
+		return func(ctx context.Context) (redis.Conn, error) { return vacant(ctx, p) }
+	}
 	if p, ok := pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
@@ -56,6 +60,26 @@ func getter(pool Pool) func(context.Context) (redis.Conn, error) {
 		return c, nil
 	}
 }
+
+// vacant checks a connection out of a pool that has its callers wait. redigo v1.9.3 panics where such a pool has been closed
+// and the ctx ends: it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
+func vacant(ctx context.Context, p *redis.Pool) (c redis.Conn, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case runtime.Error:
+			if r.Error() != "send on closed channel" {
+				panic(r)
+			}
+			c, err = nil, errClosedPool
+		default:
+			panic(r)
+		}
+	}()
+	return p.GetContext(ctx)
+}
+
+var errClosedPool = errors.New("get on closed pool")
 
 // dialler returns how to make a connection that is not the pool's; or borrows one, where that can't be had.
 func dialler(pool Pool) (dial func(context.Context) (redis.Conn, error), borrowed bool) {

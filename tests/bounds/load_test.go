@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/redistest/bounds"
 )
 
 // What a server that hangs may cost a process, whatever it does and for how long: connections to it, and
@@ -29,19 +29,19 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 	redistest.Needs(t, redistest.ChannelRules)
 	for name, c := range map[string]struct {
 		phase redistest.Phase
-		make  func(address) redimutex.Pool
+		make  func(bounds.Address) redimutex.Pool
 	}{
-		"dial":               {redistest.AtDial, documented},
-		"authentication":     {redistest.AtAuth, documented},
-		"command":            {redistest.AtCommand, documented},
-		"Get alone, command": {redistest.AtCommand, func(a address) redimutex.Pool { return getAlone{&redis.Pool{Dial: a.dial}} }},
-		"NewPool, command":   {redistest.AtCommand, newPoolOf},
+		"dial":               {redistest.AtDial, bounds.Documented},
+		"authentication":     {redistest.AtAuth, bounds.Documented},
+		"command":            {redistest.AtCommand, bounds.Documented},
+		"Get alone, command": {redistest.AtCommand, bounds.NewGetAlone},
+		"NewPool, command":   {redistest.AtCommand, bounds.NewPool},
 	} {
 		t.Run(name, func(t *testing.T) { // by itself, because goroutines are counted
 			s := redistest.Real(t)
-			s.Do("ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
+			bounds.AddUser(s)
 			f := redistest.NewFront(t, s)
-			pool := c.make(address{hostPort: f.Addr(), db: 1})
+			pool := c.make(bounds.Address{HostPort: f.Addr(), DB: 1})
 			var tries atomic.Int64
 			client := redimutex.NewClient([]redimutex.Pool{pool},
 				redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}),

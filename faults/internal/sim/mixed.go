@@ -37,8 +37,10 @@ func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
 }
 
 func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
-	i := m.random.IntN(len(m.mutexes))
-	m.mutex, m.term = m.mutexes[i], m.terms[i]
+	if m.mutex == nil || m.random.IntN(2) == 0 { // else it comes again, and may find what it has left behind
+		i := m.random.IntN(len(m.mutexes))
+		m.mutex, m.term = m.mutexes[i], m.terms[i]
+	}
 	h := m.ours.lock(ctx, blocking)
 	if h == nil {
 		return nil
@@ -69,7 +71,11 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 			m.world.at(m.world.now()+patience, cancel)
 			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
 		default:
-			m.world.at(m.world.now()+between(random, 1, ttl/10), func() { // perhaps when the next hold has begun
+			delay := between(random, 1, ttl/10) // perhaps when the next hold has begun
+			if random.IntN(2) == 0 {
+				delay = between(random, 1, d+1) // perhaps just before this one ends
+			}
+			m.world.at(m.world.now()+delay, func() {
 				_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
 				cancel()
 			})

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -71,4 +73,29 @@ func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
 			t.Log(bug.found(r), r.First)
 		})
 	}
+}
+
+// An Extend that waits behind another one is checked when it is called, and not again when its turn comes. By then its
+// hold may be over, and the next one of the process in the same lease.
+func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {
+	const (
+		file    = "../../../internal/lock/grant.go"
+		head    = "// Extend makes the hold last for ttl from now on."
+		mark    = "g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that\n"
+		checked = "\tif r := h.Reason(); r != keepalive.Alive {\n\t\treturn r, nil\n\t}\n"
+		wait    = "\tturn, _ := extensions.LoadOrStore(g, make(chan struct{}, 1))\n" +
+			"\tturn.(chan struct{}) <- struct{}{}\n\tdefer func() { <-turn.(chan struct{}) }()\n"
+	)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(source), head)
+	require.True(t, found)
+	before, _, found := strings.Cut(rest, mark+checked)
+	require.True(t, found)
+	c := disorderly(Config{Servers: 1, Want: 12000, Renew: true, Fencing: true, Shorten: true})
+	program := mutant(t, file, head+before+mark+checked, "var extensions sync.Map\n\n"+head+before+checked+wait)
+	r, err := Run(t.Context(), program, c, nil)
+	require.NoError(t, err)
+	assert.NotZero(t, r.Cut)
+	t.Log(r.Cut, r.First)
 }

@@ -1,7 +1,8 @@
-package bounds_test
+package bounds
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex"
@@ -12,30 +13,63 @@ const (
 	nodeTimeout = 200 * time.Millisecond
 	early       = nodeTimeout / 3     // a ctx that ends while a command is under way
 	late        = nodeTimeout * 7 / 4 // a ctx that ends while a later one is
+	replicas    = nodeTimeout / 2     // the timeout of WithReplicas
 )
 
-// A verb is a call with what promises its bound. begin is run while the server answers, and returns
-// the call, which is run when it does not.
-type verb struct {
-	name  string
-	bound time.Duration
+// A Verb is a call with what promises its bound.
+type Verb struct {
+	Name  string
+	Bound time.Duration
 	takes bool // it may leave a lock behind that nobody owns
+	// begin is run while the server answers, and returns the call, which is run when it does not.
 	begin func(p *party) (call func() error)
+	wait  time.Duration // before the call, while the server hangs
+	alone bool          // not over connections that are shared
 }
 
-func try(name string, bound time.Duration, lock func(*party) error, opts ...redimutex.Option) verb {
-	return verb{name, bound, true, func(p *party) func() error {
+// Method is the method that is called, in one word.
+func (v Verb) Method() string {
+	word, _, _ := strings.Cut(v.Name, " ")
+	return strings.TrimSuffix(word, ",")
+}
+
+func try(name string, bound time.Duration, lock func(*party) error, opts ...redimutex.Option) Verb {
+	return Verb{Name: name, Bound: bound, takes: true, begin: func(p *party) func() error {
 		p.mutex = p.client.Mutex(p.key, opts...)
 		return func() error { return lock(p) }
 	}}
 }
 
-func held(name string, bound time.Duration, end func(*party) error) verb {
-	return verb{name, bound, false, func(p *party) func() error {
-		p.mutex = p.client.Mutex(p.key)
+func held(name string, bound time.Duration, end func(*party) error, opts ...redimutex.Option) Verb {
+	return Verb{Name: name, Bound: bound, begin: func(p *party) func() error {
+		p.mutex = p.client.Mutex(p.key, opts...)
 		p.must(p.mutex.LockContext(p.patience, 0))
 		return func() error { return end(p) }
 	}}
+}
+
+// renewing has the call made while a renewal hangs.
+func renewing(v Verb) Verb {
+	v.wait = nodeTimeout + nodeTimeout/4 // the TTL is three node timeouts
+	return v
+}
+
+func alone(v Verb) Verb {
+	v.alone = true
+	return v
+}
+
+// kept is a try that finds a lease of the same process, which it can't use and has to give back.
+func kept(name string, bound time.Duration, lock func(*party) error) Verb {
+	v := try(name, bound, lock)
+	without := v.begin
+	v.begin = func(p *party) func() error {
+		other := p.client.Mutex(p.key, redimutex.WithLeaseReuse(20*time.Second))
+		p.must(other.LockContext(p.patience, 0))
+		p.must(other.UnlockContext(p.patience))
+		return without(p)
+	}
+	return v
 }
 
 // after returns a ctx that is cancelled after d.
@@ -63,8 +97,9 @@ func background() context.Context { return context.Background() }
 // never returns a ctx that can be cancelled, and is not.
 func never() context.Context { return after(time.Minute) }
 
-func verbs() []verb {
-	all := []verb{
+// Verbs are all that the library promises a bound of.
+func Verbs() []Verb {
+	all := []Verb{
 		try("TryLock", nodeTimeout, func(p *party) error {
 			if !p.mutex.TryLock() {
 				return redimutex.ErrUnavailable
@@ -74,10 +109,22 @@ func verbs() []verb {
 		held("Unlock", nodeTimeout, func(p *party) error { p.mutex.Unlock(); return nil }),
 		doing(),
 		held("Close with a lock", 2*nodeTimeout, func(p *party) error { return p.client.Close() }),
+		renewing(held("UnlockContext, ended before, a renewal hangs", nodeTimeout, func(p *party) error {
+			return p.mutex.UnlockContext(ended())
+		}, redimutex.WithTTL(3*nodeTimeout))),
 		waiting(),
 		try("LockContext, timeout", late, func(p *party) error { return p.mutex.LockContext(background(), late) }),
 		try("LockContext, cancelled, WithQueue", late, func(p *party) error { return p.mutex.LockContext(after(late), 0) }, redimutex.WithQueue()),
 		try("TryLockContext, WithFencing", nodeTimeout, func(p *party) error { return p.mutex.TryLockContext(background()) }, redimutex.WithFencing()),
+		alone(try("TryLockContext, WithReplicas", nodeTimeout+replicas, func(p *party) error {
+			return p.mutex.TryLockContext(background())
+		}, redimutex.WithReplicas(1, replicas))),
+		kept("TryLockContext, a kept lease of other options", nodeTimeout, func(p *party) error {
+			return p.mutex.TryLockContext(background())
+		}),
+		kept("LockContext, a kept lease of other options", late, func(p *party) error {
+			return p.mutex.LockContext(background(), late)
+		}),
 	}
 	for _, c := range []struct {
 		name  string
@@ -98,22 +145,25 @@ func verbs() []verb {
 			held("Extend, "+c.name, c.bound, func(p *party) error { return p.mutex.Lease().Extend(c.ctx(), time.Hour) }))
 	}
 	all = append(all, held("UnlockContext, ended before", nodeTimeout, func(p *party) error { return p.mutex.UnlockContext(ended()) }))
-	for name, ctx := range map[string]func() context.Context{
-		"cancelled": func() context.Context { return after(late) },
-		"deadline":  func() context.Context { return within(late) },
+	for _, c := range []struct {
+		name string
+		ctx  func() context.Context
+	}{
+		{"cancelled", func() context.Context { return after(late) }},
+		{"deadline", func() context.Context { return within(late) }},
 	} {
 		all = append(all,
-			try("LockContext, "+name, late, func(p *party) error { return p.mutex.LockContext(ctx(), 0) }),
-			try("Do that waits, "+name, late, func(p *party) error {
-				return p.mutex.Do(ctx(), func(context.Context) error { return nil })
+			try("LockContext, "+c.name, late, func(p *party) error { return p.mutex.LockContext(c.ctx(), 0) }),
+			try("Do that waits, "+c.name, late, func(p *party) error {
+				return p.mutex.Do(c.ctx(), func(context.Context) error { return nil })
 			}))
 	}
 	return all
 }
 
 // doing is a Do whose function returns while the server hangs: what is left is the release.
-func doing() verb {
-	return verb{"Do whose function returns", nodeTimeout, false, func(p *party) func() error {
+func doing() Verb {
+	return Verb{Name: "Do whose function returns", Bound: nodeTimeout, begin: func(p *party) func() error {
 		entered, leave, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
 			result <- p.client.Mutex(p.key).Do(p.patience, func(context.Context) error {
@@ -136,8 +186,8 @@ func doing() verb {
 }
 
 // waiting is a Close while somebody waits in the queue of the servers, with a listener.
-func waiting() verb {
-	return verb{"Close with a waiter in the queue", 2 * nodeTimeout, false, func(p *party) func() error {
+func waiting() Verb {
+	return Verb{Name: "Close with a waiter in the queue", Bound: 2 * nodeTimeout, begin: func(p *party) func() error {
 		m := p.client.Mutex(p.key, redimutex.WithQueue())
 		holder := p.client.Mutex(p.key + ":held")
 		p.must(holder.LockContext(p.patience, 0))
@@ -151,7 +201,7 @@ func waiting() verb {
 			defer close(over)
 			m.LockContext(p.patience, 0) //nolint:errcheck // Close ends it
 		}()
-		redistest.Wait(p.t, "the waiter", func() bool { return p.client.Stats().Waiting == 1 })
+		redistest.Wait(p.bench.t, "the waiter", func() bool { return p.client.Stats().Waiting == 1 })
 		return func() error {
 			err := p.client.Close()
 			<-over

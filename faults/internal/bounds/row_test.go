@@ -1,0 +1,79 @@
+package bounds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+	calls "github.com/redimutex/redimutex/internal/redistest/bounds"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestNoCallLastsAsLongAsItsServerHangs(t *testing.T) {
+	if !redistest.Installed() {
+		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't hang in all these ways")
+	}
+	row := Rows()[0]
+	r, err := row.Run(t.Context(), evidence.Setup{Seed: 1, Time: row.Short, Dir: t.TempDir()})
+	require.NoError(t, err)
+	for _, n := range r.Notes {
+		t.Log(n)
+	}
+	for _, f := range r.Figures {
+		t.Log(f)
+		assert.True(t, f.OK(), f.String())
+	}
+	assert.True(t, r.OK())
+}
+
+// One call in thousands that outlasts its bound is enough, and a machine that was late is no excuse for more.
+func TestOneCallThatOutlastsItsBoundIsFound(t *testing.T) {
+	kind, verb := calls.Kinds()[0], calls.Verbs()[0]
+	outcome := func(timed bool, c calls.Cell, late time.Duration) bool {
+		y := newTally(timed)
+		good := make([]*calls.Cell, 1000)
+		for i := range good {
+			good[i] = &calls.Cell{Kind: kind, Verb: verb, Over: -time.Millisecond}
+		}
+		y.add(calls.Dial, good, 0)
+		c.Kind, c.Verb = kind, verb
+		y.add(calls.Dial, []*calls.Cell{&c}, late)
+		return y.result(1).OK()
+	}
+	const late = 20 * time.Millisecond
+	assert.True(t, outcome(true, calls.Cell{Over: limit + late}, late))
+	assert.False(t, outcome(true, calls.Cell{Over: limit + late + 1}, late))
+	assert.True(t, outcome(false, calls.Cell{Over: limit + late + 1}, late), "times are judged in the long version alone")
+	assert.False(t, outcome(false, calls.Cell{Over: shortPatience, Overtime: true}, late))
+	assert.True(t, outcome(true, calls.Cell{Unready: "the machine is busy", Over: time.Hour}, 0), "it was never made")
+}
+
+func TestEveryPairOfAWayAndAPoolHasItsWave(t *testing.T) {
+	pairs := 0
+	for _, w := range calls.Ways() {
+		for _, k := range calls.Kinds() {
+			if w.Concerns(k) {
+				pairs++
+			}
+		}
+	}
+	for _, width := range []int{1, together} {
+		seen := make(map[[2]string]bool)
+		soon := make(map[string]bool)
+		for i, w := range plan(7, width) {
+			if i < len(calls.Ways()) {
+				soon[w.way.Name] = true
+			}
+			for _, k := range w.kinds {
+				seen[[2]string{w.way.Name, k.Name}] = true
+			}
+		}
+		assert.Len(t, seen, pairs)
+		assert.Len(t, soon, len(calls.Ways()), "every way comes soon")
+	}
+}

@@ -1,0 +1,150 @@
+// Package far has clients that are far away from the server queue with near ones: whether each gets its turn in the
+// order of arrival, and what that costs the others.
+package far
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// Rows returns what this package has for the table.
+func Rows() []evidence.Row {
+	return []evidence.Row{{
+		ID: 23, Name: "far",
+		Fault: "round trips of 0 to 400 ms in one queue",
+		Must:  "each gets its turn in order of arrival; a far client costs the others no more than its own turns take",
+		Short: 12 * time.Second, Long: 3 * time.Minute,
+		Run: run,
+	}}
+}
+
+var roundTrips = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+
+const (
+	work = 10 * time.Millisecond
+	near = 3   // clients without a round trip, where the cost of one far one is measured
+	goal = .95 // of the rate that they have without it
+	some = 4   // turns that everybody has, however long it takes
+)
+
+// A cost is what one far client takes from the near ones.
+type cost struct {
+	roundTrip     time.Duration
+	without, with pace
+}
+
+func (c cost) share() float64 { return c.with.rate() / c.without.rate() }
+
+// more is what each turn of the far one costs the others beyond its own time.
+func (c cost) more() time.Duration {
+	needed := time.Duration(float64(c.with.near) / c.without.rate() * float64(time.Second))
+	return (c.with.time - needed) / time.Duration(max(c.with.turns, 1))
+}
+
+// held allows each turn what a machine that is late takes from it: so many times somebody has to be woken up in it, at the two
+// ends and on both ways between them.
+func (c cost) held(late time.Duration) bool {
+	const woken = 6
+	return c.share() >= goal || c.more() <= woken*late
+}
+
+// A report is what all queues have shown.
+type report struct {
+	holds, clashes int
+	counts         []int
+	order          order
+	costs          []cost
+	late           time.Duration // of a timer, in the mean
+}
+
+func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	var r report
+	began, lateness := time.Now(), redistest.MeasureLateness()
+	err := evidence.Stage(ctx, func(t testing.TB) { r.play(ctx, t, s) })
+	late := lateness.Stop()
+	const nap = 2 * time.Millisecond // of what measures it
+	r.late = time.Duration(float64(late) * float64(nap) / float64(max(time.Since(began)-late, nap)))
+	if err != nil || ctx.Err() != nil {
+		return evidence.Result{}, fmt.Errorf("%w", errors.Join(err, ctx.Err()))
+	}
+	return r.result(s), nil
+}
+
+// play gives half of the time to the queue of all, and shares the rest out among the far ones.
+func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
+	server := redistest.Real(t)
+	q := newQueue(t, server, "all", work, roundTrips...)
+	turns := q.run(ctx, t, s.Time/2, some)
+	r.counts, r.order = q.counts, q.order(turns)
+	r.add(q)
+	far := roundTrips[1:]
+	for i, rt := range far {
+		if s.Report != nil {
+			s.Report(len(far)+i, 2*len(far))
+		}
+		each := s.Time / 2 / time.Duration(len(far))
+		c := cost{roundTrip: rt}
+		alone := newQueue(t, server, fmt.Sprint("without ", rt), work, make([]time.Duration, near)...)
+		mixed := newQueue(t, server, fmt.Sprint("with ", rt), work, append(make([]time.Duration, near), rt)...)
+		alone.run(ctx, t, 0, some) // they open their connections
+		mixed.run(ctx, t, 0, some)
+		const parts = 4 // by turns, because the machine is not equally fast all the time
+		for range parts {
+			c.without.add(alone, alone.run(ctx, t, each/parts/3, some))
+			c.with.add(mixed, mixed.run(ctx, t, each/parts*2/3, some))
+		}
+		r.costs = append(r.costs, c)
+		r.add(alone)
+		r.add(mixed)
+		if t.Failed() || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (r *report) add(q *queue) {
+	r.holds += q.holds
+	r.clashes += q.clashes
+}
+
+func (r *report) result(s evidence.Setup) evidence.Result {
+	var shares []string
+	for i, n := range r.counts {
+		shares = append(shares, fmt.Sprintf("%d of %v", n, roundTrips[i]))
+	}
+	res := evidence.Result{Figures: []evidence.Figure{
+		{Library: evidence.Ours + ", one lease at once", Held: r.holds - r.clashes, Tried: r.holds, Worst: fmt.Sprintf("%d overlaps", r.clashes)},
+		{
+			Library: evidence.Ours + ", waits in order of arrival", Held: r.order.waits - r.order.passed, Tried: r.order.waits, NotJudged: !s.Long,
+			Worst: fmt.Sprintf("another had %d turns in one wait at most, of a client of %v; holds: %s", r.order.most, r.order.whose, strings.Join(shares, ", ")),
+		},
+	}}
+	for _, c := range r.costs {
+		f := evidence.Figure{
+			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !s.Long,
+			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave, of %v each; "+
+				"each costs %.1f ms beyond that, where timers are late by %.1f ms",
+				c.share(), c.with.turns, c.with.each().Round(time.Millisecond), millis(c.more()), millis(r.late)),
+		}
+		if c.held(r.late) {
+			f.Held = 1
+		}
+		res.Figures = append(res.Figures, f)
+		res.Notes = append(res.Notes, fmt.Sprintf("One of %v beside %d near ones: %.1f holds of theirs in a second of the time that its own turns leave, %.1f without it.",
+			c.roundTrip, near, c.with.rate(), c.without.rate()))
+	}
+	res.Notes = append(res.Notes,
+		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work),
+		fmt.Sprintf("A wait is in order if no other client had two turns in it. Moments at the server are worked out from the clients' clocks, to %v.", margin),
+		fmt.Sprintf("The others must have %v of their rate, or each turn of the far one may cost them no more than what the machine is late in it.", goal))
+	return res
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

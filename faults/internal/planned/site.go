@@ -1,0 +1,193 @@
+package planned
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/topologies"
+)
+
+// A site is servers of which one is the primary of our keys, and hands over as planned.
+type site struct {
+	pools    []kind
+	replicas int // how many a primary has
+	failover func(t testing.TB)
+}
+
+// A kind is a way to make pools that follow the primary, as docs/topologies.md has them.
+type kind struct {
+	name string
+	make func(t testing.TB) redimutex.Pool
+}
+
+// A plan is a way to hand over.
+type plan struct {
+	name string
+	// inStep says that the primary waits until the replica has everything. Otherwise what it has granted last may be forgotten,
+	// unless all replicas have confirmed it.
+	inStep bool
+	build  func(t testing.TB) *site
+}
+
+func plans() []plan {
+	return []plan{
+		{"FAILOVER TO", true, func(t testing.TB) *site { return byHand(t, (*redistest.Server).FailoverTo) }},
+		{"REPLICAOF by hand", false, func(t testing.TB) *site { return byHand(t, demote) }},
+		{"SENTINEL FAILOVER", false, sentinels},
+		{"CLUSTER FAILOVER", true, cluster},
+	}
+}
+
+const groupName = "main"
+
+// lately is the shortcut of the page: connections that were used in the last second are not asked for the role.
+func lately(p *redis.Pool) *redis.Pool {
+	p.TestOnBorrow = func(c redis.Conn, used time.Time) error {
+		if time.Since(used) < time.Second {
+			return nil
+		}
+		return topologies.CheckRole(c, used)
+	}
+	return p
+}
+
+func closed[P interface{ Close() error }](t testing.TB, p P) P {
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// sentinelPools are the pools of those who ask Sentinels for the primary.
+func sentinelPools(addrs []string) []kind {
+	pool := func(t testing.TB) *redis.Pool { return closed(t, topologies.SentinelPool(addrs, groupName)) }
+	return []kind{
+		{"of Sentinels", func(t testing.TB) redimutex.Pool { return pool(t) }},
+		{"of Sentinels, role checked after a second", func(t testing.TB) redimutex.Pool { return lately(pool(t)) }},
+	}
+}
+
+// byHand is a primary with a replica, an address that moves with the role, and somebody who knows where the primary is and
+// answers as a Sentinel does.
+func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
+	primary, replicas := redistest.Replicas(t, 1)
+	replica := replicas[0]
+	var address atomic.Pointer[string]
+	move := func(addr string) { address.Store(&addr) }
+	move(primary.Addr())
+	knows := redistest.NewFront(t, redistest.Real(t))
+	knows.On(func([]string) redistest.Fate {
+		host, port, _ := net.SplitHostPort(*address.Load())
+		return redistest.Fate{Reply: "*2\r\n" + redistest.Bulk(host) + redistest.Bulk(port)}
+	})
+	dial := redis.DialNetDial(func(network, _ string) (net.Conn, error) { return net.Dial(network, *address.Load()) })
+	pools := append(sentinelPools([]string{knows.Addr()}),
+		kind{"of one address, no role check", func(t testing.TB) redimutex.Pool {
+			return closed(t, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "primary:6379", dial) }})
+		}},
+		kind{"of one address, Dialer", func(t testing.TB) redimutex.Pool {
+			return closed(t, &redis.Pool{MaxIdle: 16, DialContext: redimutex.Dialer("tcp", "primary:6379", dial)})
+		}})
+	return &site{pools: pools, replicas: 1, failover: func(t testing.TB) {
+		handOver(primary, replica)
+		primary, replica = replica, primary
+		move(primary.Addr())
+		wait(t, "the old primary follows the new one", func() bool { return replica.Role() == "slave" && primary.Online() == 1 })
+	}}
+}
+
+// demote is a failover by hand: for a moment there are two primaries.
+func demote(from, to *redistest.Server) {
+	to.Promote()
+	from.ReplicaOf(to)
+}
+
+// wait waits for longer than redistest.Wait: Sentinels that are late give a failover up, and begin again.
+func wait(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) || t.Context().Err() != nil {
+			t.Fatalf("waited for %v, and still not: %s", patience, what)
+		}
+	}
+}
+
+func sentinels(t testing.TB) *site {
+	g := redistest.StartSentinel(t)
+	return &site{pools: sentinelPools(g.Addrs()), replicas: 2, failover: func(t testing.TB) {
+		var old *redistest.Server
+		wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
+		const again = 15 * time.Second
+		var ordered time.Time
+		wait(t, "the others follow the new primary", func() bool {
+			if time.Since(ordered) > again {
+				if _, err := ask(g.Sentinels[0], "SENTINEL", "FAILOVER", g.Name); err == nil {
+					ordered = time.Now()
+				}
+			}
+			now := g.Primary()
+			return now != nil && now != old && now.Online() == 2
+		})
+	}}
+}
+
+func cluster(t testing.TB) *site {
+	c := redistest.StartCluster(t)
+	key := fmt.Sprintf(keyFormat, 0)
+	pool := func(t testing.TB) redimutex.Pool { return closed(t, topologies.ClusterPool(c.Addrs())) }
+	refreshed := func(t testing.TB) redimutex.Pool {
+		p := topologies.ClusterPool(c.Addrs())
+		stop := make(chan struct{})
+		var refreshing sync.WaitGroup
+		refreshing.Go(func() {
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					_ = p.Refresh() //nolint:errcheck // the next time
+				case <-stop:
+					return
+				}
+			}
+		})
+		t.Cleanup(func() {
+			close(stop)
+			refreshing.Wait()
+			p.Close()
+		})
+		return p
+	}
+	owner := c.Owner(key)
+	replica := owner + 3
+	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
+		wait(t, "the replica takes over", func() bool {
+			// It may refuse while it is not in step again after the last one.
+			_, err := ask(c.Nodes[replica], "CLUSTER", "FAILOVER")
+			for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if c.Owner(key) == replica && c.Nodes[owner].Role() == "slave" {
+					return true
+				}
+			}
+			return false
+		})
+		owner, replica = replica, owner
+		wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
+	}}
+}
+
+func ask(s *redistest.Server, command string, args ...any) (any, error) {
+	c, err := redis.Dial("tcp", s.Addr(), redis.DialReadTimeout(time.Second))
+	if err != nil {
+		return nil, errors.Join(errors.New("it does not answer"), err)
+	}
+	defer c.Close()
+	return c.Do(command, args...)
+}
