@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,13 +74,13 @@ func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 
 	// Who waits looks when the lease is over, and a poll interval later.
 	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+		require.NoError(t, redistest.Stop(cmd.Process.Pid))
 		b.leads(t, 1)
 	})
 	assert.LessOrEqual(t, over, 2*late, "the machine was late by %v", late)
 	stopped := time.Now()
 	redistest.Wait(t, "the pause is longer than the lease", func() bool { return time.Since(stopped) > processTTL/2 })
-	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, redistest.Resume(cmd.Process.Pid))
 	require.Equal(t, "woke up; ctx: context canceled; leader: false", hears())
 	waiting(t, s, 1) // it stands again
 	b.stop(nil)

@@ -108,7 +108,8 @@ func FreeAddr(t testing.TB) string {
 }
 
 func (s *Server) start() error {
-	args := []string{"-c", `"$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!`, "guard"}
+	// What ends the test from outside, such as ^C, must leave somebody who ends the server.
+	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
 	s.guard.Env = append(os.Environ(), s.env...)
@@ -216,12 +217,12 @@ func (s *Server) Restart() {
 // answers. It needs a real server.
 func (s *Server) Pause() {
 	s.paused.Store(true)
-	s.tell(stop)
+	s.tell(Stop)
 }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() {
-	s.tell(resume)
+	s.tell(Resume)
 	s.paused.Store(false)
 }
 

@@ -9,5 +9,6 @@ var errSignals = errors.New("a process can't be stopped and resumed on this syst
 // alive can't tell here, so that a server that ended is waited for in vain, and then reported.
 func alive(int) bool { return true }
 
-func stop(int) error   { return errSignals }
-func resume(int) error { return errSignals }
+func Stop(int) error   { return errSignals }
+func Resume(int) error { return errSignals }
+func halt(int) error   { return errSignals }

@@ -2,11 +2,26 @@
 
 package redistest
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // alive reports whether a process is there.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// stop halts a process in its tracks, resume lets it go on.
-func stop(pid int) error   { return syscall.Kill(pid, syscall.SIGSTOP) }
-func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+// Stop halts a process in its tracks, Resume lets it go on.
+func Stop(pid int) error   { return syscall.Kill(pid, syscall.SIGSTOP) }
+func Resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
+// halt stops a child of ours, and returns when it does nothing any more.
+func halt(pid int) error {
+	if err := Stop(pid); err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || status.Stopped() {
+		return err
+	}
+	return errors.New("it has ended")
+}

@@ -60,15 +60,17 @@ func (w *Worker) Signal(sig syscall.Signal) { _ = w.cmd.Process.Signal(sig) }
 // Stop stops the process, and returns when it does nothing any more.
 func (w *Worker) Stop() {
 	w.t.Helper()
-	w.Signal(syscall.SIGSTOP)
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		w.t.Fatalf("the worker did not stop: %v, %v", status, err)
+	if err := halt(w.cmd.Process.Pid); err != nil {
+		w.t.Fatalf("the worker did not stop: %v", err)
 	}
 }
 
 // Continue ends Stop.
-func (w *Worker) Continue() { w.Signal(syscall.SIGCONT) }
+func (w *Worker) Continue() {
+	if err := Resume(w.cmd.Process.Pid); err != nil {
+		w.t.Error(err)
+	}
+}
 
 // Said returns what the worker says, line by line. It is closed when the worker has ended.
 func (w *Worker) Said() <-chan string { return w.says }

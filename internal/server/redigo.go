@@ -43,7 +43,7 @@ func newCheckout(pool Pool) checkout {
 }
 
 func getter(pool Pool) func(context.Context) (redis.Conn, error) {
-	if p, ok := pool.(*redis.Pool); ok && p.Wait && p.MaxActive > 0 {
+	if p, ok := pool.(*redis.Pool); ok && p != nil && p.Wait && p.MaxActive > 0 {
 		return func(ctx context.Context) (redis.Conn, error) { return vacant(ctx, p) }
 	}
 	if p, ok := pool.(interface {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -124,10 +123,10 @@ func TestResourceThatChecksFencesTakesNoStaleWrite(t *testing.T) {
 					continue
 				}
 				refused, holds := figure("refused"), figure(fmt.Sprintf("holds:%d", pid))
-				require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+				require.NoError(t, redistest.Stop(pid))
 				pauses++
 				redistest.Wait(t, "a write of the next holder", func() bool { return figure("pid") != pid })
-				require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+				require.NoError(t, redistest.Resume(pid))
 				redistest.Wait(t, "the one that was stopped to go on", func() bool {
 					return figure("refused") > refused || figure(fmt.Sprintf("holds:%d", pid)) > holds+1
 				})
