@@ -10,7 +10,4 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-var (
-	newClient = locktest.Client
-	newMutex  = locktest.Mutex
-)
+var newClient = locktest.Client

@@ -11,8 +11,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-var newMutex = locktest.Mutex
-
 // newClient returns a Client of one server that is closed at the end of the test.
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
