@@ -191,11 +191,14 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 
 // regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A
 // single server has no majority to join.
-func (g *Grant) regain(ttl time.Duration) func() (*server.Try, int64) {
+func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
 	if !g.engine.Several() {
 		return nil
 	}
-	return func() (*server.Try, int64) {
+	return func(i int) (*server.Try, int64) {
+		if !g.won.Clean(i) {
+			return nil, 0
+		}
 		now := time.Now()
 		// Before the look at the lease: whoever ends it looks at this after that.
 		g.regained.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))

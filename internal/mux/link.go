@@ -27,7 +27,9 @@ type link struct {
 	mu     sync.Mutex
 	err    error   // not nil: broken
 	queue  []*call // to be written
-	flying flight  // written, and not answered
+	flying flight  // written, or about to be, and not answered
+	sent   uint64  // how many of those the writer is done with
+	landed uint64  // how many are answered
 	asleep bool    // the writer
 
 	watch
@@ -136,6 +138,7 @@ func (l *link) gather() {
 func (l *link) more(last []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent += uint64(len(last))
 	return l.launch(last)
 }
 
@@ -168,11 +171,13 @@ func (l *link) read() {
 			return
 		}
 		l.heard++
+		l.landed++
+		again := l.landed <= l.sent // else the server spoke first, as it does with too many clients, and c is being written
 		over := c.over
 		c.over = true
 		l.mu.Unlock()
 		if !over { // else its caller may be on the way to reading that it was late, so it can't be used again
-			c.reply, c.err, c.again = reply, err, true
+			c.reply, c.err, c.again = reply, err, again
 			c.done <- struct{}{}
 		}
 		if err != nil && l.demoted(err) {

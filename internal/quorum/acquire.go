@@ -18,6 +18,7 @@ type Grant struct {
 	gen   uint64    // of late
 	open  time.Time // when they are certainly over
 	after *Tail     // of the release before
+	clean *clean    // servers that can vote again
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter
@@ -34,7 +35,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		return n.acquire(ctx, t)
 	}
 	r := q.newRound(ctx, 1, t.Timeout+t.Replicas.Timeout)
-	r.try, r.after, r.ask = *t, after, (*round).tryAt
+	r.try, r.after, r.ask, r.clean = *t, after, (*round).tryAt, newClean()
 	r.try.Plain = false // a vote that comes late must not count
 	if t.Start.IsZero() {
 		r.try.Start = r.began
@@ -122,6 +123,9 @@ func (r *round) tryAt(i int) {
 	reply := n.Acquire(r.ctx, &r.try)
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
+	if unsaid := reply.Sent.IsZero() && reply.Open.IsZero(); reply.Verdict != server.Failed || unsaid {
+		r.clean.set(i) // before the report: the grant may be there with it
+	}
 	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
 	switch end := r.report(i, reply); {
 	case end == lost && won:
@@ -156,6 +160,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	if v.won() {
 		r.end = kept
 		g.Sent, g.Until, g.Fence = v.lease(t.TTL)
+		g.clean = r.clean
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()
 			r.refs++ // given up when the lock is

@@ -14,7 +14,7 @@ type Extension struct {
 	Done func(Extended) // called once, as soon as this lease is decided, on any goroutine
 	// Regain is called for each server that has lost the lock, if a majority has extended it; see regain.go. It
 	// may be nil.
-	Regain func() (t *server.Try, fence int64)
+	Regain func(i int) (t *server.Try, fence int64)
 }
 
 // Extended is what came of an Extension.
@@ -111,7 +111,7 @@ func (r *round) extendAt(i int) {
 		r.reportLease(i, k, reply)
 	})
 	n.end(began, heard.Load())
-	r.regain(n, gone.leases)
+	r.regain(i, gone.leases)
 }
 
 // reportLease hands in the reply of server i about lease k, and tells its outcome if it is decided now.

@@ -1,7 +1,9 @@
 package quorum
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -14,6 +16,33 @@ import (
 // It is safe because the vote is regained only behind a majority that has confirmed the lock just now: while that
 // lasts, nobody else can have one, with or without this server. It counts for nothing until the next extension has
 // found it. After a round that was missed another may hold the lock, so nothing is regained.
+
+// Nor is a server asked to which a try of the same token was sent that it has not answered: its undo may be executed
+// at any time, and would take back what an extension has counted since.
+
+// A clean tells the servers, a bit each,, on which nothing can undo the token of a try. A nil *clean has none.
+type clean struct{ atomic.Uint64 }
+
+func newClean() *clean {
+	c := new(clean)
+	c.Store(math.MaxUint64) // nobody has been asked
+	return c
+}
+
+func (c *clean) clear(i int) {
+	if c != nil && i < 64 {
+		c.And(^(1 << uint(i)))
+	}
+}
+
+func (c *clean) set(i int) {
+	if i < 64 {
+		c.Or(1 << uint(i))
+	}
+}
+
+// Clean reports whether nothing can undo the lock on server i before its release.
+func (g Grant) Clean(i int) bool { return g.clean != nil && i < 64 && g.clean.Load()&(1<<uint(i)) != 0 }
 
 // missing are leases of a round that a server has lost.
 type missing struct {
@@ -29,16 +58,17 @@ func (m *missing) add(k int) {
 
 // regain asks n to vote again for those of the leases that a majority has extended. It gives up when n does not
 // answer: the next extension is soon.
-func (r *round) regain(n *node, leases []int) {
+func (r *round) regain(i int, leases []int) {
 	if len(leases) == 0 {
 		return
 	}
+	n := r.home.nodes[i]
 	<-r.told
 	for _, k := range leases {
 		if !r.extended(k) {
 			continue
 		}
-		t, fence := r.batch[k].Regain()
+		t, fence := r.batch[k].Regain(i)
 		if t == nil {
 			continue
 		}

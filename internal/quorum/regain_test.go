@@ -14,7 +14,7 @@ import (
 // regaining is an extension of what t has taken that asks those for their vote that have lost it. times is how often.
 func regaining(t *server.Try, fence int64, times *int) (*quorum.Extension, *quorum.Extended) {
 	x, out := extending(t)
-	x.Regain = func() (*server.Try, int64) {
+	x.Regain = func(int) (*server.Try, int64) {
 		*times++
 		again := *t
 		again.Held, again.Start = true, time.Now()
@@ -76,7 +76,7 @@ func TestALockThatHasEndedMeanwhileRegainsNothing(t *testing.T) {
 		k := try("k")
 		c.set("k", k.Token, 0, 1)
 		x, out := extending(k)
-		x.Regain = func() (*server.Try, int64) { return nil, 0 }
+		x.Regain = func(int) (*server.Try, int64) { return nil, 0 }
 		c.q.Extend(t.Context(), []*quorum.Extension{x})
 		won(t, out.Failure)
 		synctest.Wait()
@@ -101,5 +101,20 @@ func TestAServerThatDoesNotAnswerDelaysNobodyWhileItIsAskedToVoteAgain(t *testin
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 1, asked, "the next extension asks it again")
+	})
+}
+
+// The undo of a try that had no answer may be executed at any time, also after a vote that was regained has counted.
+func TestAServerThatOwesTheAnswerToATryIsNotAskedToVoteAgain(t *testing.T) {
+	virtual(t, 5, func(t *testing.T, c *cluster) {
+		c.on(cut, 3)
+		c.on(hung, 4)
+		g, failure := c.q.Acquire(t.Context(), try("k"), nil)
+		won(t, failure)
+		assert.False(t, g.Clean(4), "before it has answered")
+		time.Sleep(time.Minute)
+		for i, clean := range []bool{true, true, true, true, false} {
+			assert.Equal(t, clean, g.Clean(i), "server %d", i)
+		}
 	})
 }

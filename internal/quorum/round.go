@@ -32,7 +32,8 @@ type round struct {
 	fence     int64
 	ttl       time.Duration
 	try       server.Try
-	after     *Tail // try, release: each server is asked after its part of this
+	clean     *clean // try
+	after     *Tail  // try, release: each server is asked after its part of this
 	release   server.Release
 	batch     []*Extension // extend
 	leases    []server.Extension
@@ -127,7 +128,7 @@ func (r *round) unref() {
 		return
 	}
 	r.gen++
-	r.ctx, r.ask, r.after = nil, nil, nil
+	r.ctx, r.ask, r.after, r.clean = nil, nil, nil, nil
 	r.try, r.release, r.parting = server.Try{}, server.Release{}, server.Release{}
 	clear(r.batch)
 	clear(r.leases)
@@ -196,6 +197,7 @@ func (r *round) askSkipped() {
 // dispatch starts the goroutine of server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
 	r.refs++
+	r.clean.clear(i)
 	r.home.enter()
 	go r.calls[i]()
 }

@@ -13,7 +13,7 @@ func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Fallen+healthy.Overlaps, healthy.First)
 	assert.GreaterOrEqual(t, healthy.Restarts, c.Want)
-	program := mutant(t, "../../../internal/quorum/extend.go", "r.regain(n, gone.leases)", "_ = gone")
+	program := mutant(t, "../../../internal/quorum/extend.go", "r.regain(i, gone.leases)", "_ = gone")
 	r, err := Run(t.Context(), program, c, nil)
 	require.NoError(t, err)
 	assert.NotZero(t, r.Fallen)
