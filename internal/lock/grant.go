@@ -78,6 +78,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 		x := &quorum.Extension{
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
 			Regain:    g.regain(ttl),
+			Won:       g.won,
 			Done: func(x quorum.Extended) {
 				defer close(over)
 				g.renewed(&x, ttl)
@@ -157,7 +158,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}
-	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl), Regain: g.regain(ttl)}
+	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl), Regain: g.regain(ttl), Won: g.won}
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	now := time.Now()

@@ -15,6 +15,7 @@ type Extension struct {
 	// Regain is called for each server that has lost the lock, if a majority has extended it; see regain.go. It
 	// may be nil.
 	Regain func(i int) (t *server.Try, fence int64)
+	Won    Grant // as Acquire has returned it; a server that may undo it yet has no vote
 }
 
 // Extended is what came of an Extension.
@@ -121,6 +122,9 @@ func (r *round) reportLease(i, k int, reply server.Reply) {
 	if v.told {
 		r.mu.Unlock()
 		return
+	}
+	if reply.Verdict == server.Done && r.batch[k].Won.suspect(i) {
+		reply = server.Reply{Err: errUndone}
 	}
 	v.cast(i, reply)
 	if !v.decided() {

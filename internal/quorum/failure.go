@@ -75,6 +75,8 @@ func (f *Failure) heard(r server.Reply) {
 var (
 	// errClosed is the failure of a try that came after Close.
 	errClosed = errors.New("closed")
+	// errUndone is the failure of an extension where the try is being undone, because it had no answer in time.
+	errUndone = errors.New("the try had no answer in time, and is being undone")
 	// errSlow is the failure of a majority that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
 	// errGivenUp is the failure of a majority that came when the caller's time was over.

@@ -17,8 +17,8 @@ import (
 // lasts, nobody else can have one, with or without this server. It counts for nothing until the next extension has
 // found it. After a round that was missed another may hold the lock, so nothing is regained.
 
-// Nor is a server asked to which a try of the same token was sent that it has not answered: its undo may be executed
-// at any time, and would take back what an extension has counted since.
+// A server to which a try of the same token was sent that it has not answered has no vote for that token any more: the
+// undo of the try may be executed at any time, and would take back what an extension has counted since.
 
 // A clean tells the servers, a bit each,, on which nothing can undo the token of a try. A nil *clean has none.
 type clean struct{ atomic.Uint64 }
@@ -43,6 +43,9 @@ func (c *clean) set(i int) {
 
 // Clean reports whether nothing can undo the lock on server i before its release.
 func (g Grant) Clean(i int) bool { return g.clean != nil && i < 64 && g.clean.Load()&(1<<uint(i)) != 0 }
+
+// suspect reports whether the lock on server i may be undone at any time.
+func (g Grant) suspect(i int) bool { return g.clean != nil && !g.Clean(i) }
 
 // missing are leases of a round that a server has lost.
 type missing struct {

@@ -118,3 +118,26 @@ func TestAServerThatOwesTheAnswerToATryIsNotAskedToVoteAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAVoteThatMayBeUndoneDoesNotCount(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		c.on(hung, 2)
+		g, failure := c.q.Acquire(t.Context(), k, nil)
+		won(t, failure)
+		time.Sleep(time.Minute)
+		c.on(nil, 2)
+		c.set("k", k.Token, 0, 2) // it was executed after all
+		c.on(cut, 1)
+		x, out := extending(k)
+		x.Won = g
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		assert.NotNil(t, out.Failure, "its undo may come right after this")
+		c.on(nil, 1)
+		c.set("k", k.Token, 1)
+		x, out = extending(k)
+		x.Won = g
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		won(t, out.Failure)
+	})
+}
