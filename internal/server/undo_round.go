@@ -7,9 +7,10 @@ import (
 
 // release tries to give back a batch and forgets what is done. It reports whether the node answered.
 func (w *undoer) release(batch []*undo) bool {
-	answers := &undoing{batch: batch}
+	answers := new(undoing)
 	l := &Lock{Key: batch[0].Key, Timeout: batch[0].Timeout}
 	for _, u := range batch {
+		answers.batch = append(answers.batch, u.now()) // a worker that is abandoned may read it after the next round
 		l.Timeout = max(l.Timeout, u.Timeout)
 	}
 	op := w.server.begin(context.Background(), l, time.Time{}, 0)
@@ -29,7 +30,7 @@ func (w *undoer) release(batch []*undo) bool {
 
 // undoing is the action of release. The replies are there when it is Done.
 type undoing struct {
-	batch   []*undo
+	batch   []*Release
 	replies []Reply
 }
 
@@ -41,7 +42,7 @@ func (a *undoing) do(op *operation) Reply {
 	defer func() { ses.close() }()
 	op.sending()
 	replies := make([]Reply, len(a.batch))
-	lay := func(i int) (script, []any) { return op.args.release(a.batch[i].now(), ses.pinned) }
+	lay := func(i int) (script, []any) { return op.args.release(a.batch[i], ses.pinned) }
 	err = ses.evalAll(len(a.batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
 	if err != nil {
 		return Reply{Err: err}
@@ -49,7 +50,7 @@ func (a *undoing) do(op *operation) Reply {
 	for i := range replies {
 		// What the first round trip could not settle goes to where it has to.
 		if err := replies[i].Err; noScript(err) || moved(err) {
-			replies[i] = ses.releaseAgain(a.batch[i].now())
+			replies[i] = ses.releaseAgain(a.batch[i])
 		}
 	}
 	a.replies = replies

@@ -16,6 +16,8 @@ type sum struct {
 }
 
 func (s *sum) add(c *contest) {
+	c.mu.Lock() // it may be going on
+	defer c.mu.Unlock()
 	s.holds += c.holds
 	s.clashes += c.clashes
 	s.falls += c.falls
