@@ -123,7 +123,7 @@ func (r *round) tryAt(i int) {
 	reply := n.Acquire(r.ctx, &r.try)
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
-	if unsaid := reply.Sent.IsZero() && reply.Open.IsZero(); reply.Verdict != server.Failed || unsaid {
+	if !reply.Undone && reply.Open.IsZero() {
 		r.clean.set(i) // before the report: the grant may be there with it
 	}
 	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""

@@ -65,5 +65,7 @@ func TestAServerThatSomethingWasDoneToServesNobodyElse(t *testing.T) {
 			assert.NotEqual(t, pid, s.PID())
 		})
 	}
-	stay.Close()
+	if stay != nil { // the servers are real
+		stay.Close()
+	}
 }

@@ -42,7 +42,7 @@ func (acquiring) abandon(op *operation, err error, mayRun bool) Reply {
 		op.server.nodes.clock(op.server.nodes.cluster.Load(), op.key).forget() // as after any silence
 	}
 	op.undo(op.due, op.plain)
-	return Reply{Err: err, Sent: op.start, Open: op.due}
+	return Reply{Err: err, Sent: op.start, Open: op.due, Undone: true}
 }
 
 // late gives back what was won when nobody waited for it any more.
@@ -64,12 +64,12 @@ func (ses *session) acquire(t *Try) Reply {
 	}
 	switch {
 	case reply.Verdict == Failed && !refused(reply.Err):
-		reply.Open = op.due
+		reply.Open, reply.Undone = op.due, true
 		op.undo(op.due, op.plain)
 	case reply.Verdict == Done && t.Replicas.N > 0:
 		if err := ses.waitReplicas(t.Replicas); err != nil {
 			op.undo(time.Time{}, false)
-			return Reply{Err: err, Sent: reply.Sent}
+			return Reply{Err: err, Sent: reply.Sent, Undone: true}
 		}
 	}
 	return reply

@@ -139,9 +139,10 @@ func TestAConnectionToADemotedServerIsNotUsedAgain(t *testing.T) {
 				"try":     func() server.Reply { return acquire(s, request("other")) },
 				"plain":   func() server.Reply { o := request("other"); o.Plain = true; return acquire(s, o) },
 				"release": func() server.Reply { return release(s, q) },
-				"extend":  func() server.Reply { return one(s, q) },
+				"extend":  func() server.Reply { o := *q; o.TTL += time.Second; return one(s, &o) }, // else there may be nothing to write
 				"replicas": func() server.Reply {
 					o := *q
+					o.TTL += time.Second
 					o.Replicas = replicas(10 * time.Millisecond)
 					return one(s, &o)
 				},

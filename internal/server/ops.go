@@ -85,6 +85,7 @@ type Reply struct {
 	Err     error         // with Failed
 	Sent    time.Time     // just before the command was sent
 	Open    time.Time     // with Failed: the operation may still be executed until then; zero: certainly not
+	Undone  bool          // acquire, with Failed: what it may have done is being undone
 	Fence   int64         // with Done: the first of the reserved fences
 	Holder  string        // with Held: the value of the lock, 320 bytes at most
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
