@@ -9,7 +9,7 @@ import (
 )
 
 func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
-	c := Config{Name: "planted", Seed: 1, Want: 40, Servers: 5, Renew: true, Endure: true, Weather: steady}
+	c := Config{Name: "planted", Seed: 1, Want: 40, Servers: 3, Renew: true, Endure: true, Weather: steady}
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Fallen+healthy.Overlaps, healthy.First)
 	assert.GreaterOrEqual(t, healthy.Restarts, c.Want)
