@@ -54,7 +54,8 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 //
 // Run returns what f has returned, or the cause of ctx, or why it can't be a candidate: the
 // errors of [redimutex.Mutex.LockContext], which say that the Client is closed, or in a server's words that
-// waiting won't help. It panics if it runs already: make an Election for each candidate.
+// waiting won't help, or that ctx is that of a [redimutex.Mutex.Do] that holds this very lock, with
+// WithReentrancy. It panics if it runs already: make an Election for each candidate.
 func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) error {
 	must(f != nil, "Run needs a function, and got nil")
 	must(e.running.CompareAndSwap(false, true), "Run is running already; make an Election for each candidate")
@@ -71,7 +72,11 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 	var l *lead
 	var own error
 	err := e.mutex.Do(ctx, func(held context.Context) error {
-		l = newLead(held, e.mutex.Lease())
+		lease := e.mutex.Lease()
+		if lease == nil { // WithReentrancy: the hold is that of an outer Do
+			return fmt.Errorf("election: the ctx of Run is that of a Do that holds %q already; use another ctx", e.mutex.Key())
+		}
+		l = newLead(held, lease)
 		own = e.serve(l, f)
 		return nil
 	})

@@ -168,6 +168,18 @@ func TestRunOfARunningCandidatePanics(t *testing.T) {
 	assert.PanicsWithValue(t, "election: the Client is nil", func() { election.New(nil, key, "a") })
 }
 
+func TestRunInsideADoOfTheSameLockSaysSo(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, one(redistest.Start(t)), redimutex.WithReentrancy())
+	err := c.Mutex(key).Do(t.Context(), func(ctx context.Context) error {
+		return election.New(c, key, "inner").Run(ctx, func(context.Context) error {
+			t.Error("it leads by the lock of somebody else")
+			return errors.New("enough")
+		})
+	})
+	require.ErrorContains(t, err, "use another ctx")
+}
+
 func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
