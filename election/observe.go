@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lock"
 )
 
 // A Leader is who leads. The zero Leader is nobody.
@@ -33,14 +35,14 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 	switch {
 	case b.decided():
 		return parse(b.prevailing()), nil
-	case ctx.Err() != nil:
+	case lock.Over(ctx):
 		return record{}, context.Cause(ctx)
 	}
 	return record{}, b.failure(e.mutex.Key())
 }
 
 // Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
-// servers at each eighth of the leader's TTL, at most once a second, so it learns of a change within one TTL of
+// servers at each eighth of the leader's TTL, and once a second at least, so it learns of a change within one TTL of
 // the old leader, and may miss a leader that was there for less. The zero Leader says that nobody leads; or that
 // for most of a TTL too few servers have answered, so that the leader who was told may have been replaced.
 //

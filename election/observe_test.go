@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -67,6 +68,23 @@ func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 	defer servers[1].Resume()
 	_, err := election.New(newClient(t, pools()), key, "").Leader(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+}
+
+// The deadline of the ctx is that of the connection, too, which may notice it first.
+func TestTheErrorOfLeaderIsTheCauseOfItsCtx(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	e := election.New(newClient(t, one(s)), key, "")
+	leader(t, e)
+	s.Pause()
+	defer s.Resume()
+	bye := errors.New("bye")
+	for range 20 {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, bye)
+		_, err := e.Leader(ctx)
+		cancel()
+		require.ErrorIs(t, err, bye)
+	}
 }
 
 func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
