@@ -34,5 +34,5 @@
 // The lead is the lock under the key of the election, with fencing and a queue, so the command line shows it:
 // redimutex show KEY. The leader also tells its term in a key next to it, which observers compare with the
 // lock. The permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a
-// TTL.
+// TTL, and once a second at least.
 package election
