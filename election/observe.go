@@ -14,7 +14,7 @@ type Leader struct {
 	Term  int64  // the fence of its lease: higher than those of all leaders before it
 }
 
-// lookTTL sets the pace for as long as no leader was seen.
+// lookTTL sets the pace for as long as no leader was seen, or the last one is out of sight.
 const lookTTL = 2 * time.Second
 
 // Leader asks the servers who leads; with several of them a majority has to say so. It returns the zero Leader
@@ -63,6 +63,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 				seen = began
 			case told.Term == 0 || time.Since(seen) < p.patience:
 				next = told
+			default: // the next leader may be one that can be seen from here only with more time for an answer
+				p = paceOf(lookTTL)
 			}
 			if r.term != 0 {
 				p = paceOf(r.ttl)

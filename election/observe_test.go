@@ -104,6 +104,24 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	}
 }
 
+// A leader with a short TTL is out of sight of who is far away.
+func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	a := join(t, one(s), "a", redimutex.WithTTL(300*time.Millisecond))
+	a.leads(t, 1)
+	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
+	told := func(name string) {
+		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool { l, _ := w.last(); return l.Owner == name && l.Term >= 0 })
+	}
+	told("a")
+	told("")
+	a.stop(nil)
+	b := join(t, one(s), "b", redimutex.WithTTL(time.Minute))
+	b.leads(t, 1)
+	told("b")
+}
+
 // However a leader ends, whoever is told of it knows of the end within a TTL.
 func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	t.Parallel()
