@@ -112,7 +112,10 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	a.leads(t, 1)
 	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
 	told := func(name string) {
-		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool { l, _ := w.last(); return l.Owner == name && l.Term >= 0 })
+		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool {
+			l, _ := w.last()
+			return l.Owner == name && l.Term >= 0
+		})
 	}
 	told("a")
 	told("")
