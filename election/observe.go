@@ -44,7 +44,8 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 // Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
 // servers at each eighth of the leader's TTL, and once a second at least, so it learns of a change within one TTL of
 // the old leader, and may miss a leader that was there for less. The zero Leader says that nobody leads; or that
-// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced.
+// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced. Why they did
+// not, [Election.Leader] says: Observe goes on asking, also where they refuse.
 //
 // It asks between the turns of the loop and starts no goroutine that outlives it; a body that takes long learns late.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {

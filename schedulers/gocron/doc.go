@@ -9,6 +9,9 @@
 //	locker := gocron.NewLocker(client, "billing:", 30*time.Second)
 //	s, err := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))
 //
+// gocron names a job after its function. So give jobs of the same function names of their own, by gocron.WithName, or
+// one of them runs and the others find its lock.
+//
 // A lock that is given back when the job is done is not enough. Clocks differ, so a machine that comes a bit later
 // finds the lock free again, and runs the same tick once more. So a lock has a minimum hold, which you
 // have to choose: longer than your clocks differ, and shorter than the time between two ticks less that
