@@ -32,7 +32,7 @@ func small() []trial {
 	all := append([]trial{}, trials...)
 	for i := range all {
 		t := &all[i]
-		t.workers = min(t.workers, 3)
+		t.workers = min(t.workers, near+1)
 		t.job.Goroutines = min(t.job.Goroutines, 20)
 	}
 	return all
@@ -40,7 +40,7 @@ func small() []trial {
 
 // shortly is one round, long enough that something gets done on a slow machine too.
 func shortly(t *trial) pace {
-	if t.job.Think > 0 {
+	if t.job.Hold > hold {
 		return pace{1, 100 * time.Millisecond, 700 * time.Millisecond}
 	}
 	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
