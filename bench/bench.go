@@ -18,7 +18,8 @@ import (
 type bench struct {
 	t        testing.TB // what ends the servers
 	servers  []*redistest.Server
-	far      *redistest.Network // in front of the first server, in the trials that have it
+	addrs    []string // of the servers, as the trial reaches them
+	far      string   // of the first, as its last process reaches it, if that is another
 	book     *figures.Book
 	out      io.Writer // of the progress
 	progress *meter
@@ -72,12 +73,7 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 			crew.Close()
 		}
 	}()
-	for len(b.servers) < t.servers {
-		b.servers = append(b.servers, redistest.Real(b.t))
-	}
-	if t.job.RoundTrip > 0 {
-		b.far = b.servers[0].Network(t.job.RoundTrip / 2)
-	}
+	b.reach(t)
 	entrants := t.entrants()
 	for round := range p.rounds {
 		for _, name := range entrants {
@@ -103,19 +99,33 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// reach starts the servers that the trial has more than others, and puts delays in front of them.
+func (b *bench) reach(t *trial) {
+	for len(b.servers) < t.servers {
+		b.servers = append(b.servers, redistest.Real(b.t))
+	}
+	b.addrs, b.far = nil, ""
+	for _, s := range b.servers {
+		addr := s.Addr()
+		if t.away > 0 {
+			addr = s.Network(t.away / 2).Addr()
+		}
+		b.addrs = append(b.addrs, addr)
+	}
+	if t.job.RoundTrip > 0 {
+		b.far = b.servers[0].Network(t.job.RoundTrip / 2).Addr()
+	}
+}
+
 // round has one library do the job once.
 func (b *bench) round(ctx context.Context, crew *work.Crew, t *trial, name string, round int) error {
 	p := b.pace(t)
 	j := t.job
 	j.Library, j.TTL, j.Warm, j.Run = name, cmp.Or(t.ttl, ttl), p.warm, p.run
 	j.Key = fmt.Sprintf("%s:%d", t.name, round)
+	j.Addrs, j.Far = b.addrs, b.far
 	for _, s := range b.servers {
-		j.Addrs = append(j.Addrs, s.Addr())
-		// Nothing that an earlier round has left behind is in the way, or costs memory.
-		s.Do("FLUSHALL")
-	}
-	if j.RoundTrip > 0 {
-		j.Far = b.far.Addr()
+		s.Do("FLUSHALL") // nothing that an earlier round has left behind is in the way, or costs memory
 	}
 	for _, o := range t.others {
 		if o.name == name {

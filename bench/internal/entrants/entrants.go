@@ -31,11 +31,11 @@ type Env struct {
 	Addrs    []string // of the servers; who uses one alone takes the first
 	TTL      time.Duration
 	Requests *Requests // counts what they send
-	Cancel   bool      // the ctx will be cancelled while they wait; else those that can lock without one
+	Crowd    bool      // more goroutines will wait than there may be connections, until their ctx is cancelled; else who can locks without a ctx
 }
 
-// connections is how many connections a process may have, where the library has a pool. It is more than
-// any case can use at once, but for the 10,000 waiters.
+// connections is how many connections a process keeps, where the library has a pool. It is more than any case can use
+// at once, but for the crowd that waits: that may have no more.
 const connections = 128
 
 // Names of the libraries. Ours come first.
@@ -108,15 +108,18 @@ func (e Env) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // pool returns the pool of redigo that the bare loop and redsync get.
-func (e Env) pool() *redis.Pool { return roomy(peers.Pool(e.dial, 0)) }
+func (e Env) pool() *redis.Pool { return e.sized(peers.Pool(e.dial, 0)) }
 
 // ourPool is what NewPool makes, but for the size.
 func (e Env) ourPool(addr string) *redis.Pool {
-	return roomy(redimutex.NewPoolAt("tcp", addr, redis.DialContextFunc(e.Requests.Dial)))
+	return e.sized(redimutex.NewPoolAt("tcp", addr, redis.DialContextFunc(e.Requests.Dial)))
 }
 
-func roomy(p *redis.Pool) *redis.Pool {
-	p.MaxIdle, p.MaxActive, p.Wait = connections, connections, true
+func (e Env) sized(p *redis.Pool) *redis.Pool {
+	p.MaxIdle = connections
+	if e.Crowd {
+		p.MaxActive, p.Wait = connections, true
+	}
 	return p
 }
 
@@ -162,7 +165,7 @@ func overGoRedis(e Env) (peers.Library, error) {
 func (e Env) redsync(pool redsyncredis.Pool, closer io.Closer, opts ...redsync.Option) peers.Library {
 	opts = append([]redsync.Option{redsync.WithExpiry(e.TTL), peers.Patient}, opts...)
 	l := peers.RedsyncOver([]redsyncredis.Pool{pool}, []io.Closer{closer}, opts...)
-	if !e.Cancel {
+	if !e.Crowd {
 		l = uncancelled{l}
 	}
 	return l

@@ -11,48 +11,46 @@ import (
 func ours(opts ...redimutex.Option) func(Env) (peers.Library, error) {
 	return func(e Env) (peers.Library, error) {
 		pool := e.ourPool(e.Addrs[0])
-		return e.ours([]redimutex.Pool{pool}, []io.Closer{pool}, opts...), nil
+		return e.ours(!e.Crowd, []redimutex.Pool{pool}, []io.Closer{pool}, opts...), nil
 	}
 }
 
-func (e Env) ours(pools []redimutex.Pool, closers []io.Closer, opts ...redimutex.Option) peers.Library {
+// ours locks by Lock if plain, else by LockContext.
+func (e Env) ours(plain bool, pools []redimutex.Pool, closers []io.Closer, opts ...redimutex.Option) peers.Library {
 	opts = append([]redimutex.Option{redimutex.WithTTL(e.TTL)}, opts...)
-	return peers.Redimutex(redimutex.NewClient(pools, opts...), !e.Cancel, closers...)
+	return peers.Redimutex(redimutex.NewClient(pools, opts...), plain, closers...)
 }
 
 // usual is the usual path, with a ctx that could be cancelled, in one of its ways.
 func usual(way func(peers.Slot) peers.Slot) func(Env) (peers.Library, error) {
 	return func(e Env) (peers.Library, error) {
-		e.Cancel = true
-		l, err := ours()(e)
-		return in{l, way}, err
+		pool := e.ourPool(e.Addrs[0])
+		return in{e.ours(false, []redimutex.Pool{pool}, []io.Closer{pool}), way}, nil
 	}
 }
 
 // plain is the usual path over a pool that is not ours.
 func plain(e Env) (peers.Library, error) {
-	e.Cancel = true
 	pool := e.plain()
-	return in{e.ours([]redimutex.Pool{pool}, []io.Closer{pool}), sameCtx}, nil
+	return in{e.ours(false, []redimutex.Pool{pool}, []io.Closer{pool}), sameCtx}, nil
 }
 
 // redlock is the usual path with all servers.
 func redlock(e Env) (peers.Library, error) {
-	e.Cancel = true
 	var pools []redimutex.Pool
 	var closers []io.Closer
 	for _, addr := range e.Addrs {
 		pool := e.ourPool(addr)
 		pools, closers = append(pools, pool), append(closers, pool)
 	}
-	return in{e.ours(pools, closers), sameCtx}, nil
+	return in{e.ours(false, pools, closers), sameCtx}, nil
 }
 
 // multiplexed uses one connection, which is enough for a server that has one thread.
 func multiplexed(e Env) (peers.Library, error) {
 	pool := e.ourPool(e.Addrs[0])
 	shared := redimutex.Multiplex(pool, 1)
-	return e.ours([]redimutex.Pool{shared}, []io.Closer{shared, pool}), nil
+	return e.ours(!e.Crowd, []redimutex.Pool{shared}, []io.Closer{shared, pool}), nil
 }
 
 // in is a library that is used in a way of its own.

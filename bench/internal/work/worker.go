@@ -92,7 +92,7 @@ func prepare(j *Job) (*runner, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	r.locker, err = library.Open(entrants.Env{Addrs: j.Addrs, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
+	r.locker, err = library.Open(entrants.Env{Addrs: j.Addrs, TTL: j.TTL, Requests: &r.requests, Crowd: j.Kind == Waiting})
 	return r, err
 }
 
