@@ -86,6 +86,9 @@ func (s *ourSlot) Done() <-chan struct{} { return s.lease.Done() }
 
 // gone marks the losses that the servers have told.
 func gone(err error) error {
+	if err == nil {
+		return nil // what follows has to allocate
+	}
 	var lost redimutex.LostError
 	if errors.As(err, &lost) && (lost.Reason == redimutex.Deleted || lost.Reason == redimutex.Taken) {
 		return errors.Join(ErrGone, err)
