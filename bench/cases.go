@@ -83,7 +83,7 @@ var trials = []trial{
 			entrants.Redislock, entrants.Rueidislock, entrants.RedimutexPlain, entrants.RedsyncPlain, entrants.RedimutexReuse,
 		},
 		shown: []figures.Metric{figures.Rate, figures.Pair, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
-		full:  pace{15, sec(.2), sec(.6)}, quick: pace{4, sec(.05), sec(.15)}, take: takeLoad,
+		full:  pace{12, sec(.2), sec(.6)}, quick: pace{4, sec(.05), sec(.15)}, take: takeLoad,
 	},
 	{
 		name: "own64", title: "64 goroutines, own keys", workers: 1,
@@ -93,14 +93,14 @@ var trials = []trial{
 		},
 		others: []other{{pipeline, func(j *work.Job) { j.Kind = work.Pipeline }}},
 		shown:  []figures.Metric{figures.Rate, figures.P50, figures.P99, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
-		full:   pace{15, sec(.3), sec(.6)}, quick: pace{4, sec(.1), sec(.15)}, take: takeLoad,
+		full:   pace{12, sec(.3), sec(.6)}, quick: pace{4, sec(.1), sec(.15)}, take: takeLoad,
 	},
 	{
 		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold", workers: workers,
 		job:       work.Job{Kind: work.Load, Goroutines: each, Hold: hold, Spans: true},
 		libraries: with(contended, entrants.Redimutex),
 		shown:     []figures.Metric{figures.P50, figures.P99, figures.Fairness, figures.Rate, figures.Requests},
-		full:      pace{3, sec(1), sec(8)}, quick: pace{1, sec(.3), sec(3)}, take: takeContended,
+		full:      pace{3, sec(1), sec(7)}, quick: pace{1, sec(.3), sec(3)}, take: takeContended,
 	},
 	{
 		name: "nohold", title: "4 processes x 8 goroutines, one key, no hold", workers: workers,
@@ -142,7 +142,8 @@ func held(name, number string, n int, libraries ...string) trial {
 		job:       work.Job{Kind: work.Held, Goroutines: n, Own: true},
 		libraries: libraries,
 		shown:     []figures.Metric{figures.Goroutines, figures.CPU, figures.Bytes, figures.Polls, figures.ServerCPU},
-		full:      pace{2, sec(4), sec(30)}, quick: pace{1, sec(1), sec(10)}, take: takeStill,
+		// The locks are renewed every 10 s, or 15: 30 are a whole number of both.
+		full: pace{1, sec(4), sec(30)}, quick: pace{1, sec(1), sec(10)}, take: takeStill,
 	}
 }
 
@@ -156,7 +157,7 @@ func far(name string, roundTrip time.Duration) trial {
 		job:    work.Job{Kind: work.Load, Goroutines: 1, Hold: farHold, Spans: true, RoundTrip: roundTrip},
 		others: []other{{alone, queued(near)}, {beside, queued(0)}},
 		shown:  []figures.Metric{figures.NearRate, figures.FarTurn, figures.Rate},
-		full:   pace{5, sec(1.5), sec(4)}, quick: pace{2, sec(1.5), sec(2)}, take: takeFar,
+		full:   pace{5, sec(1.5), sec(4)}, quick: pace{1, sec(1.5), sec(2)}, take: takeFar,
 	}
 }
 
@@ -164,7 +165,7 @@ func far(name string, roundTrip time.Duration) trial {
 // is measured is how long a pair takes and not how many the cores can do, which all servers share.
 func redlock(name, title string, away time.Duration) trial {
 	return trial{
-		name: name, title: "1 goroutine, own key, a pair in 2 ms; " + title, workers: 1, servers: 5, away: away,
+		name: name, title: "1 goroutine, own key, a pause of 2 ms after each pair; " + title, workers: 1, servers: 5, away: away,
 		job:       work.Job{Kind: work.Load, Goroutines: 1, Own: true, Think: 2 * time.Millisecond},
 		libraries: []string{entrants.RedimutexCtx, entrants.RedimutexRedlock},
 		shown:     []figures.Metric{figures.Pair, figures.P50, figures.Requests, figures.Allocs, figures.ClientTime},
