@@ -32,8 +32,8 @@ type Lease struct {
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
-	limit    *limit // nil until somebody shortens
-	retry    time.Time // no renewal before then, because the last one brought nothing
+	limit    *limit        // nil until somebody shortens
+	retry    time.Time     // no renewal before then, because the last one brought nothing
 	reason   Reason
 	handOff  bool      // it was given a hand-off lease, and has to ask for its TTL first of all
 	renewing bool      // from due until Renewed
