@@ -76,7 +76,7 @@ func (r *round) regain(i int, leases []int) {
 			continue
 		}
 		began := n.begin()
-		reply := n.Acquire(r.ctx, t)
+		reply := n.Acquire(r.ctx, *t)
 		n.end(began, !server.TimedOut(reply.Err))
 		if reply.Verdict == server.Done && fence > 0 { // or it might give a lower one
 			reply = n.Raise(r.ctx, t.Lock, fence, t.TTL)
