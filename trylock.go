@@ -18,7 +18,8 @@ func (m *Mutex) TryLock() bool {
 // TryLockContext tries once to lock m. It does not wait for another holder, nor for a goroutine of
 // this process that waits for the lock already; the try itself takes one node timeout at most. In the
 // moment when another goroutine of this process gives up waiting, it may find the lock held though it
-// is free. The errors are those of [Mutex.LockContext].
+// is free. So it may with several servers where others try at the same moment: none has a majority
+// if they split the votes. The errors are those of [Mutex.LockContext].
 func (m *Mutex) TryLockContext(ctx context.Context) error {
 	_, err := m.tryLock(ctx)
 	return err

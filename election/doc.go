@@ -18,9 +18,9 @@
 //   - Whoever has lost the lead stands again, as soon as f has returned.
 //   - Candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and who
 //     resigns goes to the end of the line.
-//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of a change
-//     within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout and 75 ms; so let
-//     the candidates of one process share a Client, which has one place in line.
+//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of
+//     a change within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout and 75 ms; so
+//     let the candidates of one process share a Client, which has one place in line.
 //
 // # What it does not
 //
@@ -34,5 +34,5 @@
 // The lead is the lock under the key of the election, with fencing and a queue, so the command line shows it:
 // redimutex show KEY. The leader also tells its term in a key next to it, which observers compare with the
 // lock. The permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a
-// TTL.
+// TTL, and once a second at least.
 package election

@@ -31,8 +31,8 @@ type Election struct {
 // [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are
 // always on. All candidates of one process can share a Client, or have their own.
 //
-// WithLeaseReuse contradicts an election, because a leader that resigns would keep the lock. New panics if
-// client is nil, and for the reasons of [redimutex.Client.Mutex].
+// Leave WithLeaseReuse out, here and at the Client: with it, who resigns may keep the lock and lead again, before
+// those in line. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
 	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithOwner(name))

@@ -133,6 +133,12 @@ func TestTheTermIsTheFenceAndReachesDerivedContexts(t *testing.T) {
 	assert.Zero(t, election.Term(t.Context()))
 }
 
+func TestALeaderMayHaveTheLongestTTL(t *testing.T) {
+	t.Parallel()
+	a := join(t, one(redistest.Real(t)), "a", redimutex.WithTTL(100*365*24*time.Hour))
+	assert.Equal(t, a.leads(t, 1).number, leader(t, a.Election).Term)
+}
+
 // The timer that ends the ctx of a hold is late, a little here, and by much in a process that was stopped.
 func TestTheCtxOfALeaderGoesByTheClock(t *testing.T) {
 	t.Parallel()

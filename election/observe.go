@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/lock"
 )
 
 // A Leader is who leads. The zero Leader is nobody.
@@ -12,7 +14,7 @@ type Leader struct {
 	Term  int64  // the fence of its lease: higher than those of all leaders before it
 }
 
-// lookTTL sets the pace for as long as no leader was seen.
+// lookTTL sets the pace for as long as no leader was seen, or the last one is out of sight.
 const lookTTL = 2 * time.Second
 
 // Leader asks the servers who leads; with several of them a majority has to say so. It returns the zero Leader
@@ -33,16 +35,17 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 	switch {
 	case b.decided():
 		return parse(b.prevailing()), nil
-	case ctx.Err() != nil:
+	case lock.Over(ctx):
 		return record{}, context.Cause(ctx)
 	}
 	return record{}, b.failure(e.mutex.Key())
 }
 
 // Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
-// servers at each eighth of the leader's TTL, at most once a second, so it learns of a change within one TTL of
+// servers at each eighth of the leader's TTL, and once a second at least, so it learns of a change within one TTL of
 // the old leader, and may miss a leader that was there for less. The zero Leader says that nobody leads; or that
-// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced.
+// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced. Why they did
+// not, [Election.Leader] says: Observe goes on asking, also where they refuse.
 //
 // It asks between the turns of the loop and starts no goroutine that outlives it; a body that takes long learns late.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
@@ -61,6 +64,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 				seen = began
 			case told.Term == 0 || time.Since(seen) < p.patience:
 				next = told
+			default: // the next leader may be one that can be seen from here only with more time for an answer
+				p = paceOf(lookTTL)
 			}
 			if r.term != 0 {
 				p = paceOf(r.ttl)

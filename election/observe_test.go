@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -69,6 +70,23 @@ func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 }
 
+// The deadline of the ctx is that of the connection, too, which may notice it first.
+func TestTheErrorOfLeaderIsTheCauseOfItsCtx(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	e := election.New(newClient(t, one(s)), key, "")
+	leader(t, e)
+	s.Pause()
+	defer s.Resume()
+	bye := errors.New("bye")
+	for range 20 {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, bye)
+		_, err := e.Leader(ctx)
+		cancel()
+		require.ErrorIs(t, err, bye)
+	}
+}
+
 func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	t.Parallel()
 	_, pools := several(t, 3)
@@ -84,6 +102,27 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 		c.stop(nil)
 		redistest.Wait(t, "nobody leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
 	}
+}
+
+// A leader with a short TTL is out of sight of who is far away.
+func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	a := join(t, one(s), "a", redimutex.WithTTL(300*time.Millisecond))
+	a.leads(t, 1)
+	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
+	told := func(name string) {
+		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool {
+			l, _ := w.last()
+			return l.Owner == name && l.Term >= 0
+		})
+	}
+	told("a")
+	told("")
+	a.stop(nil)
+	b := join(t, one(s), "b", redimutex.WithTTL(time.Minute))
+	b.leads(t, 1)
+	told("b")
 }
 
 // However a leader ends, whoever is told of it knows of the end within a TTL.

@@ -86,7 +86,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // write is asked of a server by the leader. Its answer is empty.
 func (r record) write(ses *server.Session, key string) (string, error) {
-	_, err := ses.Do("SET", server.TermKey(key), r.String(), "PX", (3 * r.ttl).Milliseconds())
+	_, err := ses.Do("SET", server.TermKey(key), r.String(), "PX", 3*r.ttl.Milliseconds())
 	return "", err
 }
 

@@ -14,6 +14,9 @@ import (
 // time between two ticks: else a machine that comes later finds the lock free again, and runs the same tick once
 // more. With a TTL as long, a machine that crashes keeps it no longer.
 //
+// It is for one server. With several, three machines that try at the same moment may split the votes, and the tick is
+// left out; schedulers/gocron tries again then.
+//
 //	hold := 30 * time.Second
 //	m := client.Mutex("cron:report", redimutex.WithMinHold(hold), redimutex.WithTTL(hold))
 //	c.AddJob("* * * * *", cron.NewChain(Once(m)).Then(report))

@@ -36,7 +36,9 @@ func (s *Server) Run(ctx context.Context, timeout time.Duration, key string, f f
 		if ses.held != nil {
 			// The reply to its last command has come, so this takes no time; but for that there need be none left.
 			ses.ctx, ses.lock.Timeout, ses.start = context.WithoutCancel(ctx), max(timeout, time.Second), time.Now()
-			_, _ = ses.step(nil, true)
+			if _, err := ses.step(nil, true); err != nil && ses.held != nil {
+				go ses.held.conn.Close() // too many operations are stuck on this server
+			}
 		}
 	}()
 	return f(ses)
@@ -72,7 +74,10 @@ func (s *Session) step(cmds [][]any, last bool) ([]any, error) {
 	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
 	reply := s.server.bounded(op, a)
 	if reply.Verdict != Done {
-		s.held, s.err = nil, reply.Err // it may still be in use
+		s.err = reply.Err
+		if !a.unbegun {
+			s.held = nil // it may still be in use
+		}
 		return nil, s.err
 	}
 	s.pinned = s.held.pinned
@@ -84,6 +89,7 @@ type stepping struct {
 	last    bool
 	held    *holding
 	replies []any // there when it is Done
+	unbegun bool  // nobody has touched the connection, nor will
 }
 
 func (a *stepping) do(op *operation) Reply {
@@ -129,7 +135,10 @@ func (a *stepping) run(ses *session) error {
 	return nil
 }
 
-func (*stepping) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
+func (a *stepping) abandon(op *operation, err error, _ bool) Reply {
+	a.unbegun = op.state.Load() == begun // else its caller has gone, and do or late gives the connection back
+	return Reply{Err: err}
+}
 
 // late gives back a connection that nobody waits for any more.
 func (a *stepping) late(op *operation) {

@@ -9,10 +9,14 @@
 //	locker := gocron.NewLocker(client, "billing:", 30*time.Second)
 //	s, err := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))
 //
+// gocron names a job after its function. So give jobs of the same function names of their own, by gocron.WithName, or
+// one of them runs and the others find its lock.
+//
 // A lock that is given back when the job is done is not enough. Clocks differ, so a machine that comes a bit later
 // finds the lock free again, and runs the same tick once more. So a lock has a minimum hold, which you
 // have to choose: longer than your clocks differ, and shorter than the time between two ticks less that
-// difference. For a job each minute on machines that differ by a second, 30 s are right. A job that takes longer
+// difference. For a job each minute on machines that differ by a second, 30 s are right; with several servers a tenth
+// of it does not count, see [Locker.Lock]. A job that takes longer
 // than that is locked as long as it runs, because the lock is renewed; a machine that crashes meanwhile keeps it for
 // one minimum hold more.
 //

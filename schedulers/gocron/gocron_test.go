@@ -63,6 +63,34 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 	assert.Greater(t, ms, hold.Milliseconds()/2)
 }
 
+// Machines that come at the same time may split the votes of several servers. Here the others' stand on two of three
+// until the first try has failed.
+func TestSplitVotesAreCastAgain(t *testing.T) {
+	t.Parallel()
+	var servers []*redistest.Server
+	var pools []redimutex.Pool
+	for range 3 {
+		s := redistest.Start(t)
+		servers, pools = append(servers, s), append(pools, s.Pool())
+	}
+	servers[0].Do("SET", "p:job", "one", "PX", 60000)
+	servers[1].Do("SET", "p:job", "other", "PX", 60000)
+	c := redimutex.NewClient(pools)
+	t.Cleanup(func() { c.Close() })
+	var failed atomic.Int64
+	c.Observe(&redimutex.Trace{GaveUp: func(redimutex.Event) {
+		failed.Add(1)
+		servers[0].Do("DEL", "p:job")
+		servers[1].Do("DEL", "p:job")
+	}})
+	_, err := gocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, failed.Load())
+	_, err = gocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
+	require.ErrorIs(t, err, redimutex.ErrLocked)
+	assert.LessOrEqual(t, failed.Load(), int64(6), "a machine that comes too late gives up")
+}
+
 // The next tick must not find the lock of a machine that has crashed.
 func TestACrashedMachineKeepsItsLockForOneMinimumHoldAtMost(t *testing.T) {
 	t.Parallel()
