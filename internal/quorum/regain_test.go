@@ -167,6 +167,24 @@ func TestAServerThatOwesTheAnswerToATryIsNotAskedToVoteAgain(t *testing.T) {
 	})
 }
 
+// It still had the release before to do, and then it was too late for the try.
+func TestAServerThatWasNotSentTheTryCanVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		before := try("k")
+		g, failure := c.q.Acquire(t.Context(), before, nil)
+		won(t, failure)
+		synctest.Wait()
+		c.on(hung, 2)
+		released, failure := c.q.Release(t.Context(), releaseOf(before), g)
+		won(t, failure)
+		g, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		won(t, failure)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, c.nodes[2].times("acquire"))
+		assert.True(t, g.Clean(2))
+	})
+}
+
 func TestAVoteThatMayBeUndoneDoesNotCount(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		k := try("k")
