@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/bench/internal/figures"
@@ -13,9 +14,12 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A bench runs trials on one server, one after the other.
+// A bench runs trials, one after the other. All but one need a single server, and the others are started for that one.
 type bench struct {
-	server   *redistest.Server
+	t        testing.TB // what ends the servers
+	servers  []*redistest.Server
+	addrs    []string // of the servers, as the trial reaches them
+	far      string   // of the first, as its last process reaches it, if that is another
 	book     *figures.Book
 	out      io.Writer // of the progress
 	progress *meter
@@ -28,12 +32,19 @@ const overhead = 200 * time.Millisecond
 // planned is how long a trial takes.
 func (b *bench) planned(t *trial) time.Duration {
 	p := b.pace(t)
-	return time.Duration(p.rounds*len(t.entrants())) * (p.warm + p.run + overhead)
+	return time.Duration(p.rounds*len(t.entrants())) * t.takes(p)
 }
+
+// takes is how long a round takes.
+func (t *trial) takes(p pace) time.Duration { return p.warm + p.run + t.job.SetUp() + overhead }
 
 // entrants are the names of those that take turns.
 func (t *trial) entrants() []string {
-	return with(t.libraries, slices.Sorted(maps.Keys(t.pings))...)
+	names := with(t.libraries)
+	for _, o := range t.others {
+		names = append(names, o.name)
+	}
+	return names
 }
 
 // run runs the trials. A library that fails in a round is noted, and has no figures of that round.
@@ -62,6 +73,7 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 			crew.Close()
 		}
 	}()
+	b.reach(t)
 	entrants := t.entrants()
 	for round := range p.rounds {
 		for _, name := range entrants {
@@ -80,24 +92,46 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 				crew.Close() // its workers may be anywhere
 				crew = nil
 			}
-			b.progress.add(p.warm + p.run + overhead)
+			b.progress.add(t.takes(p))
 		}
 		slices.Reverse(entrants)
 	}
 	return nil
 }
 
+// reach starts the servers that the trial has more than others, and puts delays in front of them.
+func (b *bench) reach(t *trial) {
+	for len(b.servers) < t.servers {
+		b.servers = append(b.servers, redistest.Real(b.t))
+	}
+	b.addrs, b.far = nil, ""
+	for _, s := range b.servers {
+		addr := s.Addr()
+		if t.away > 0 {
+			addr = s.Network(t.away / 2).Addr()
+		}
+		b.addrs = append(b.addrs, addr)
+	}
+	if t.job.RoundTrip > 0 {
+		b.far = b.servers[0].Network(t.job.RoundTrip / 2).Addr()
+	}
+}
+
 // round has one library do the job once.
 func (b *bench) round(ctx context.Context, crew *work.Crew, t *trial, name string, round int) error {
 	p := b.pace(t)
 	j := t.job
-	j.Library, j.Addr, j.TTL, j.Warm, j.Run = name, b.server.Addr(), ttl, p.warm, p.run
+	j.Library, j.TTL, j.Warm, j.Run = name, cmp.Or(t.ttl, ttl), p.warm, p.run
 	j.Key = fmt.Sprintf("%s:%d", t.name, round)
-	if think, ok := t.pings[name]; ok {
-		j.Kind, j.Think = work.Ping, think
+	j.Addrs, j.Far = b.addrs, b.far
+	for _, s := range b.servers {
+		s.Do("FLUSHALL") // nothing that an earlier round has left behind is in the way, or costs memory
 	}
-	// Nothing that an earlier round has left behind is in the way, or costs memory.
-	b.server.Do("FLUSHALL")
+	for _, o := range t.others {
+		if o.name == name {
+			o.change(&j)
+		}
+	}
 	results, err := crew.Do(ctx, j)
 	if err != nil {
 		return err

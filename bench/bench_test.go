@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
+	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -32,7 +36,7 @@ func small() []trial {
 	all := append([]trial{}, trials...)
 	for i := range all {
 		t := &all[i]
-		t.workers = min(t.workers, 3)
+		t.workers = min(t.workers, near+1)
 		t.job.Goroutines = min(t.job.Goroutines, 20)
 	}
 	return all
@@ -40,7 +44,7 @@ func small() []trial {
 
 // shortly is one round, long enough that something gets done on a slow machine too.
 func shortly(t *trial) pace {
-	if t.job.Think > 0 {
+	if t.job.Hold > hold || t.job.Think > 0 {
 		return pace{1, 100 * time.Millisecond, 700 * time.Millisecond}
 	}
 	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
@@ -75,7 +79,35 @@ func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
 			assert.Greater(t, info.Size(), int64(100), name)
 		}
 	}
+	// What a limit counts is what those that are held against it count.
+	for row, want := range map[figures.Row]float64{
+		{Case: "own1", Library: entrants.RedimutexCtx}:        2,
+		{Case: "own1", Library: entrants.RedimutexDo}:         2,
+		{Case: "own64", Library: pipeline}:                    2,
+		{Case: "nohold", Library: toAndFro}:                   1,
+		{Case: "redlock", Library: entrants.RedimutexRedlock}: 10,
+		{Case: "redlock1ms", Library: entrants.RedimutexCtx}:  2,
+	} {
+		assert.InDelta(t, want, requests(t, dir, row), want/4, "%v", row)
+	}
 	goals, err := os.ReadFile(filepath.Join(dir, "goals.csv"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(goals), "not run")
+}
+
+// requests returns what figures.csv says of the requests a hold.
+func requests(t *testing.T, dir string, row figures.Row) float64 {
+	f, err := os.Open(filepath.Join(dir, "figures.csv"))
+	require.NoError(t, err)
+	defer f.Close()
+	lines, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	for _, l := range lines {
+		if l[0] == row.Case && l[1] == row.Library && l[2] == string(figures.Requests) {
+			v, err := strconv.ParseFloat(l[4], 64)
+			require.NoError(t, err)
+			return v
+		}
+	}
+	return 0
 }

@@ -50,7 +50,7 @@ func TestCasesAreChosenByNameOrByTheirBeginning(t *testing.T) {
 	assert.Equal(t, caseNames(), names(""))
 	assert.Equal(t, []string{"procs1"}, names("procs1"), "not procs16")
 	assert.Equal(t, []string{"procs1", "procs4", "procs16", "procs64"}, names("procs"))
-	assert.Equal(t, []string{"own1", "held"}, names("held, own1"))
+	assert.Equal(t, []string{"own1", "handover"}, names("handover, own1"))
 	_, err := choose("nonsense")
 	assert.ErrorContains(t, err, "own64")
 }

@@ -37,7 +37,7 @@ func main() {
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(progress)
-	quick := f.Bool("quick", false, "two minutes instead of a quarter of an hour; the figures scatter more")
+	quick := f.Bool("quick", false, "three minutes instead of twenty; the figures scatter more")
 	names := f.String("case", "", "run only the cases with these names, or that begin with them, separated by commas:\n"+strings.Join(caseNames(), ", "))
 	dir := f.String("out", "results", "the folder for the tables (Markdown, CSV) and pictures (SVG, PNG)")
 	if err := f.Parse(args); err != nil {
@@ -98,8 +98,8 @@ func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir 
 	b := &bench{book: figures.NewBook(), out: progress, pace: paceOf}
 	var failed error
 	if err := redistest.Stage(ctx, func(t testing.TB) {
-		b.server = redistest.Real(t)
-		about = describe(b.server)
+		b.t, b.servers = t, []*redistest.Server{redistest.Real(t)}
+		about = describe(b.servers[0])
 		failed = b.run(ctx, chosen)
 	}); err != nil || failed != nil {
 		return errors.Join(err, failed)

@@ -9,11 +9,12 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
 	"github.com/redimutex/redimutex/internal/lab/stats"
+	"github.com/redimutex/redimutex/internal/lab/turns"
 )
 
 // takeLoad makes figures of what the processes of one round have counted.
 func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
-	waits := make(stats.Histogram)
+	waits, pairs := make(stats.Histogram), make(stats.Histogram)
 	var rate float64
 	var clients, server time.Duration
 	var holds, requests, mallocs int64
@@ -26,6 +27,7 @@ func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results 
 		clients += r.CPU
 		server += r.Server
 		waits.Merge(r.Waits)
+		pairs.Merge(r.Pairs)
 		trouble(b, row, &r)
 	}
 	b.Add(row, figures.Rate, round, rate)
@@ -33,6 +35,9 @@ func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results 
 	if waits.Count() > 0 {
 		b.Add(row, figures.P50, round, ms(waits.Quantile(.5)))
 		b.Add(row, figures.P99, round, ms(waits.Quantile(.99)))
+	}
+	if pairs.Count() > 0 {
+		b.Add(row, figures.Pair, round, ms(pairs.Quantile(.5)))
 	}
 	if holds > 0 {
 		b.Add(row, figures.Requests, round, float64(requests)/float64(holds))
@@ -84,6 +89,28 @@ func takeHandover(b *figures.Book, row figures.Row, round int, _ *work.Job, resu
 			b.Add(row, figures.RoundTrip, round, ms(r.Waits.Quantile(.5)))
 		}
 		trouble(b, row, &r)
+	}
+}
+
+// takeFar makes figures of how those that are near the server get on, in the time that the turns of the one that is far
+// leave them.
+func takeFar(b *figures.Book, row figures.Row, round int, j *work.Job, results []work.Result) {
+	takeLoad(b, row, round, j, results)
+	var all []turns.Turn
+	for _, s := range spans(results) {
+		t := turns.Turn{Who: s.Goroutine, Asked: time.Unix(0, s.Asked), Got: time.Unix(0, s.Got), Freed: time.Unix(0, s.Freed)}
+		if s.Goroutine == len(results)-1 {
+			t.RoundTrip = j.RoundTrip
+		}
+		all = append(all, t)
+	}
+	var p turns.Pace
+	p.Add(all)
+	if p.Near > 0 {
+		b.Add(row, figures.NearRate, round, p.Rate())
+	}
+	if p.Turns > 0 {
+		b.Add(row, figures.FarTurn, round, ms(p.Each()))
 	}
 }
 

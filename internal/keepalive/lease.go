@@ -32,8 +32,8 @@ type Lease struct {
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
-	limit    limit
-	retry    time.Time // no renewal before then, because the last one brought nothing
+	limit    *limit        // nil until somebody shortens
+	retry    time.Time     // no renewal before then, because the last one brought nothing
 	reason   Reason
 	handOff  bool      // it was given a hand-off lease, and has to ask for its TTL first of all
 	renewing bool      // from due until Renewed
@@ -159,9 +159,11 @@ func (l *Lease) Extended(sent, until time.Time, ttl time.Duration) {
 	if l.reason != Alive || l.over(now) {
 		return
 	}
-	until, ttl, ok := l.limit.allow(sent, until, ttl)
-	if !ok {
-		return
+	if l.limit != nil {
+		ok := false
+		if until, ttl, ok = l.limit.allow(sent, until, ttl); !ok {
+			return
+		}
 	}
 	l.handOff = false
 	if until = nearer(until, now); until.After(l.until) {
@@ -187,6 +189,9 @@ func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
+	if l.limit == nil {
+		l.limit = new(limit)
+	}
 	l.limit.begin(now, until, ttl)
 	if l.reason == Alive && until.Before(l.until) {
 		l.until, l.span = until, ttl

@@ -144,9 +144,9 @@ func (a *acquisition) try(ctx context.Context) state {
 			return failed
 		}
 	}
-	start := time.Now()
-	if a.tries == 0 {
-		start = a.began
+	start := a.began
+	if a.tries > 0 {
+		start = time.Now()
 	}
 	if !a.disposed(ctx, start) {
 		return failed

@@ -75,7 +75,7 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
 		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
 	}
-	if time.Now().Before(r.Open) {
+	if !r.Open.IsZero() && time.Now().Before(r.Open) {
 		g.engine.quorum.Undo(&r, g.won)
 	}
 	return f
@@ -84,8 +84,10 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 // release describes the release of the grant.
 func (g *Grant) release() server.Release {
 	r := g.terms.release(g.key.name, g.token, time.Duration(g.longest.Load()))
-	if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
-		r.Keep = max(rest, time.Millisecond)
+	if g.terms.MinHold > 0 {
+		if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
+			r.Keep = max(rest, time.Millisecond)
+		}
 	}
 	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
 		r.Reserved, r.Used = g.won.Fence+n-1, g.used

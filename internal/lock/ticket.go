@@ -194,7 +194,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Sent: x.looked, Until: until, Fence: fence}, claim)
+	return a.won(ctx, quorum.Grant{At: now, Until: until, Fence: fence}, claim)
 }
 
 // leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken

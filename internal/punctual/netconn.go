@@ -18,7 +18,7 @@ var known = func() bool {
 
 // netConn returns the network connection below one of redigo, or nil. redigo has options for how to dial the
 // network, but shows neither the options, once they are given, nor what they have led to; and to set a function of
-// our own among them would undo those of the user, his timeout for connecting and his keep-alive.
+// our own among them would undo those of the user: timeout for connecting, keep-alive.
 func netConn(c redis.Conn) net.Conn {
 	v := reflect.Indirect(reflect.ValueOf(c))
 	if v.Kind() != reflect.Struct {

@@ -10,7 +10,6 @@ import (
 // A Grant is a lock that a majority has given.
 type Grant struct {
 	At    time.Time // when it was given
-	Sent  time.Time // just before the first server of the majority was asked
 	Until time.Time // valid until
 	Fence int64     // with fencing: the first of those that were reserved
 
@@ -66,12 +65,12 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 
 // acquire is Acquire where this is the only server.
 func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
-	reply := n.Acquire(ctx, t)
+	reply := n.Acquire(ctx, *t)
 	n.count(ctx, reply)
 	if reply.Verdict != server.Done {
 		return Grant{}, one(reply).lost()
 	}
-	g := Grant{Sent: reply.Sent, Until: reply.Sent.Add(t.TTL - Drift(t.TTL)), Fence: reply.Fence}
+	g := Grant{Until: reply.Sent.Add(t.TTL - Drift(t.TTL)), Fence: reply.Fence}
 	if failure := g.complete(ctx, t, 1); failure != nil {
 		n.Undo(undoing(t))
 		return Grant{}, failure
@@ -121,7 +120,7 @@ func (r *round) tryAt(i int) {
 		}
 	}
 	began := n.begin()
-	reply := n.Acquire(r.ctx, &r.try)
+	reply := n.Acquire(r.ctx, r.try)
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
 	if !reply.Undone && reply.Open.IsZero() {
@@ -160,7 +159,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	v := &r.votes[0]
 	if v.won() {
 		r.end = kept
-		g.Sent, g.Until, g.Fence = v.lease(t.TTL)
+		_, g.Until, g.Fence = v.lease(t.TTL)
 		g.clean = r.clean
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()

@@ -13,11 +13,11 @@ import (
 // An instant is a server that does everything at once: what is measured is the vote alone.
 type instant struct{}
 
-func (instant) Acquire(context.Context, *server.Try) server.Reply {
+func (instant) Acquire(context.Context, server.Try) server.Reply {
 	return server.Reply{Verdict: server.Done, Sent: time.Now()}
 }
 
-func (instant) Release(context.Context, *server.Release) server.Reply {
+func (instant) Release(context.Context, server.Release) server.Reply {
 	return server.Reply{Verdict: server.Done}
 }
 func (instant) Undo(*server.Release) {}

@@ -180,7 +180,7 @@ func from(start time.Time) time.Time {
 	return start
 }
 
-func (f *fake) Acquire(ctx context.Context, t *server.Try) server.Reply {
+func (f *fake) Acquire(ctx context.Context, t server.Try) server.Reply {
 	end := from(t.Start).Add(t.Timeout + t.Replicas.Timeout)
 	if ctx.Err() != nil {
 		return server.Reply{Err: ctx.Err()}
@@ -210,10 +210,10 @@ func (f *fake) Acquire(ctx context.Context, t *server.Try) server.Reply {
 	return reply
 }
 
-func (f *fake) Release(_ context.Context, r *server.Release) server.Reply {
-	reply := f.run("release", from(r.Start).Add(r.Timeout), func() server.Reply { return f.released(r) })
+func (f *fake) Release(_ context.Context, r server.Release) server.Reply {
+	reply := f.run("release", from(r.Start).Add(r.Timeout), func() server.Reply { return f.released(&r) })
 	if reply.Verdict == server.Failed {
-		f.undo(r)
+		f.undo(&r)
 	}
 	return reply
 }

@@ -15,8 +15,8 @@ import (
 // A voter is one of the servers, as the vote sees it: a *server.Server. What it is given belongs to
 // it until it returns, and it only reads it.
 type voter interface {
-	Acquire(ctx context.Context, t *server.Try) server.Reply
-	Release(ctx context.Context, r *server.Release) server.Reply
+	Acquire(ctx context.Context, t server.Try) server.Reply
+	Release(ctx context.Context, r server.Release) server.Reply
 	Undo(r *server.Release)
 	Raise(ctx context.Context, l server.Lock, fence int64, ttl time.Duration) server.Reply
 	Extend(ctx context.Context, batch []*server.Extension, report func(int, server.Reply))

@@ -91,7 +91,7 @@ func (n *node) regain(ctx context.Context, t *server.Try, fence int64) error {
 		}
 	}
 	began := n.begin()
-	reply := n.Acquire(ctx, t)
+	reply := n.Acquire(ctx, *t)
 	n.end(began, !server.TimedOut(reply.Err))
 	return reply.Err
 }

@@ -73,7 +73,7 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 		ctx = context.WithoutCancel(ctx)
 	}
 	if n := q.single(); n != nil {
-		reply := n.Release(ctx, rel)
+		reply := n.Release(ctx, *rel)
 		n.count(ctx, reply)
 		if reply.Verdict == server.Done {
 			return Released{Arrived: reply.Arrived}, nil
@@ -120,7 +120,7 @@ func (r *round) releaseAt(i int) {
 		rel = &late
 	}
 	began := n.begin()
-	reply := n.Release(r.ctx, rel)
+	reply := n.Release(r.ctx, *rel)
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
 	r.report(i, reply)

@@ -12,9 +12,9 @@ import (
 // Acquire tries once to take the lock. A try whose outcome is unknown, or that did not count
 // although it wrote, is undone in the background before anybody can mistake it for a lock. That concerns the token; a
 // ticket is withdrawn with it only if this try would have been its first.
-func (s *Server) Acquire(ctx context.Context, t *Try) Reply {
+func (s *Server) Acquire(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, &t.Lock, t.Start, t.Replicas.Timeout)
-	op.try = *t
+	op.try = t
 	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load()
 	return s.bounded(op, acquiring{})
 }

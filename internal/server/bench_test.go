@@ -46,10 +46,10 @@ func pair(b *testing.B, pool server.Pool, plain bool) func() {
 	try := server.Try{Lock: l, TTL: 10 * time.Second, Plain: plain}
 	end := server.Release{Lock: l}
 	return func() {
-		if r := s.Acquire(ctx, &try); r.Verdict != server.Done {
+		if r := s.Acquire(ctx, try); r.Verdict != server.Done {
 			b.Fatal(r)
 		}
-		if r := s.Release(ctx, &end); r.Verdict != server.Done {
+		if r := s.Release(ctx, end); r.Verdict != server.Done {
 			b.Fatal(r)
 		}
 	}

@@ -33,15 +33,15 @@ func request(key string) *hold {
 	return &hold{Lock: server.Lock{Key: key, Token: uuid.NewString(), Timeout: 10 * time.Second}, TTL: time.Minute}
 }
 
-func (q *hold) try() *server.Try {
-	return &server.Try{
+func (q *hold) try() server.Try {
+	return server.Try{
 		Lock: q.Lock, TTL: q.TTL, Fences: q.Fences, Guard: q.Guard, Plain: q.Plain, Replicas: q.Replicas,
 		Queue: q.Queue, Ticket: q.Ticket,
 	}
 }
 
-func (q *hold) ending() *server.Release {
-	return &server.Release{
+func (q *hold) ending() server.Release {
+	return server.Release{
 		Lock: q.Lock, Keep: q.Keep, Fencing: q.Fences > 0, Queue: q.Queue, Ticket: q.Ticket,
 		Until: time.Now().Add(max(q.TTL, q.Keep) + q.Timeout),
 	}
@@ -57,7 +57,10 @@ func release(s *server.Server, q *hold) server.Reply {
 	return s.Release(context.Background(), q.ending())
 }
 
-func undo(s *server.Server, q *hold) { s.Undo(q.ending()) }
+func undo(s *server.Server, q *hold) {
+	r := q.ending()
+	s.Undo(&r)
+}
 
 func raise(s *server.Server, q *hold, fence int64) server.Reply {
 	return s.Raise(context.Background(), q.Lock, fence, q.TTL)

@@ -19,7 +19,7 @@ type checkout struct {
 	// get checks a connection out.
 	get func(context.Context) (redis.Conn, error)
 	// punctual pools and their connections keep the deadline of a ctx and hear of its end in all phases. Everything else is
-	// used by a goroutine that nobody waits for any longer than he wants to: a Dial, a TestOnBorrow, a connection
+	// used by a goroutine that nobody has to wait for: a Dial, a TestOnBorrow, a connection
 	// without timeouts or a pool that we don't know may block for as long as the server hangs.
 	punctual bool
 	// cluster says that connections go to another server for each key.

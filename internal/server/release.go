@@ -8,9 +8,9 @@ import (
 
 // Release gives the lock back. If the server does not answer, or ctx ends first, the release goes on in the
 // background for as long as the key may live.
-func (s *Server) Release(ctx context.Context, r *Release) Reply {
+func (s *Server) Release(ctx context.Context, r Release) Reply {
 	op := s.begin(ctx, &r.Lock, r.Start, 0)
-	op.release = *r
+	op.release = r
 	if r.Next != nil {
 		op.next = *r.Next
 		op.release.Next = &op.next

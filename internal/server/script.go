@@ -16,7 +16,7 @@ var lua embed.FS
 var (
 	acquireScript = newScript("holder", "fence", "guard", "acquire")
 	extendScript  = newScript("holder", "extend")
-	releaseScript = newScript("holder", "fence", "release")
+	releaseScript = newScript("simple", "holder", "fence", "release")
 	raiseScript   = newScript("raise")
 
 	acquireQueuedScript = newScript("holder", "fence", "guard", "handover", "acquire_queued")

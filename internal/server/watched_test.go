@@ -30,8 +30,8 @@ func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.
 			for range 200 {
 				ctx, cancel := context.WithCancel(t.Context())
 				h := &server.Try{Lock: server.Lock{Key: key, Token: "x", Timeout: time.Minute}, TTL: time.Minute}
-				require.Equal(t, server.Done, s.Acquire(ctx, h).Verdict)
-				require.Equal(t, server.Done, s.Release(ctx, &server.Release{Lock: h.Lock}).Verdict)
+				require.Equal(t, server.Done, s.Acquire(ctx, *h).Verdict)
+				require.Equal(t, server.Done, s.Release(ctx, server.Release{Lock: h.Lock}).Verdict)
 				cancel()
 			}
 		})

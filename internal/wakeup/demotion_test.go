@@ -47,14 +47,14 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
 	assert.Equal(t, 1, listeners(t, a, h))
 	rel := &server.Release{Lock: server.Lock{Key: "k", Token: "t", Timeout: 10 * time.Second}}
-	require.Equal(t, server.Missing, s.Release(t.Context(), rel).Verdict) // leaves a connection in the pool
+	require.Equal(t, server.Missing, s.Release(t.Context(), *rel).Verdict) // leaves a connection in the pool
 
 	replicaOf(t, a, b)
 	address := b.Addr()
 	primary.Store(&address)
 	lock := &server.Try{Lock: rel.Lock, TTL: time.Minute, Fences: 1}
 	redistest.Wait(t, "a command meets the demoted server, and the listener moves", func() bool {
-		s.Acquire(t.Context(), lock)
+		s.Acquire(t.Context(), *lock)
 		return listeners(t, b, h) == 1 && listeners(t, a, h) == 0
 	})
 	redistest.Wait(t, "it is up", h.Listening)

@@ -28,30 +28,35 @@ type Library struct {
 
 // An Env is what all of them get.
 type Env struct {
-	Addr     string
+	Addrs    []string // of the servers; who uses one alone takes the first
 	TTL      time.Duration
 	Requests *Requests // counts what they send
-	Cancel   bool      // the ctx will be cancelled while they wait; else those that can lock without one
+	Crowd    bool      // more goroutines will wait than there may be connections, until their ctx is cancelled; else who can locks without a ctx
 }
 
-// connections is how many connections a process may have, where the library has a pool. It is more than
-// any case can use at once, but for the 10,000 waiters.
+// connections is how many connections a process keeps, where the library has a pool. It is more than any case can use
+// at once, but for the crowd that waits: that may have no more.
 const connections = 128
 
 // Names of the libraries. Ours come first.
 const (
-	Redimutex      = "redimutex"
-	RedimutexCtx   = "redimutex LockContext"
-	RedimutexMux   = "redimutex multiplex"
-	RedimutexQueue = "redimutex queue"
-	RedimutexReuse = "redimutex reuse"
-	RedimutexBoth  = "redimutex queue+reuse"
-	Bare           = "bare redigo"
-	Redsync        = "redsync"
-	RedsyncEager   = "redsync 16 ms"
-	RedsyncGoRedis = "redsync go-redis"
-	Redislock      = "redislock"
-	Rueidislock    = "rueidislock"
+	RedimutexCtx     = "redimutex LockContext"
+	RedimutexNewCtx  = "redimutex LockContext, new ctx"
+	RedimutexDo      = "redimutex Do"
+	Redimutex        = "redimutex"
+	RedimutexPlain   = "redimutex plain pool"
+	RedimutexMux     = "redimutex multiplex"
+	RedimutexRedlock = "redimutex Redlock"
+	RedimutexQueue   = "redimutex queue"
+	RedimutexReuse   = "redimutex reuse"
+	RedimutexBoth    = "redimutex queue+reuse"
+	Bare             = "bare redigo"
+	Redsync          = "redsync"
+	RedsyncEager     = "redsync 16 ms"
+	RedsyncPlain     = "redsync plain pool"
+	RedsyncGoRedis   = "redsync go-redis"
+	Redislock        = "redislock"
+	Rueidislock      = "rueidislock"
 )
 
 var (
@@ -61,9 +66,13 @@ var (
 
 // All are the libraries, in the order of the tables.
 var All = []Library{
-	{Redimutex, "defaults, Lock and Unlock, as the other rows of ours", ours()},
-	{RedimutexCtx, "defaults, LockContext with a ctx that could be cancelled", withContext},
+	{RedimutexCtx, "defaults, LockContext and UnlockContext, with one ctx for all that could be cancelled", usual(sameCtx)},
+	{RedimutexNewCtx, "the same, with a ctx of its own for each pair", usual(newCtx)},
+	{RedimutexDo, "defaults, Do with a ctx that could be cancelled; a wait is the whole call", usual(inDo)},
+	{Redimutex, "defaults, Lock and Unlock, as the rows of ours below", ours()},
+	{RedimutexPlain, "as redimutex LockContext, over a pool as redigo's documentation makes it", plain},
 	{RedimutexMux, "over Multiplex(pool, 1)", multiplexed},
+	{RedimutexRedlock, "as redimutex LockContext, with a pool for each of five servers", redlock},
 	{RedimutexQueue, "WithQueue()", ours(queue)},
 	{RedimutexReuse, "WithLeaseReuse(10 ms)", ours(reuse)},
 	{RedimutexBoth, "WithQueue(), WithLeaseReuse(10 ms)", ours(queue, reuse)},
@@ -72,12 +81,15 @@ var All = []Library{
 	}},
 	{Redsync, "redigo; WithTries without limit, its default delay of 50 to 250 ms", overRedigo()},
 	{RedsyncEager, "redigo; WithTries without limit, WithRetryDelay(16 ms)", overRedigo(redsync.WithRetryDelay(peers.Eager))},
+	{RedsyncPlain, "redigo, over a pool as redigo's documentation makes it", func(e Env) (peers.Library, error) {
+		return e.overRedigo(e.plain()), nil
+	}},
 	{RedsyncGoRedis, "go-redis; WithTries without limit, its default delay of 50 to 250 ms", overGoRedis},
 	{Redislock, "go-redis; LinearBackoff(16 ms), the shortest recommended", func(e Env) (peers.Library, error) {
 		return peers.Redislock(e.goRedis(), e.TTL), nil
 	}},
 	{Rueidislock, "KeyMajority 1, NoLoopTracking, as its README has it for one server; TryNextAfter 1 s, because a try that takes longer than its 20 ms can hang", func(e Env) (peers.Library, error) {
-		return peers.Rueidislock(e.Addr, e.dial, e.TTL)
+		return peers.Rueidislock(e.Addrs[0], e.dial, e.TTL)
 	}},
 }
 
@@ -91,13 +103,42 @@ func Find(name string) (Library, bool) {
 	return Library{}, false
 }
 
-func (e Env) dial(ctx context.Context) (net.Conn, error) { return e.Requests.Dial(ctx, "tcp", e.Addr) }
+func (e Env) dial(ctx context.Context) (net.Conn, error) {
+	return e.Requests.Dial(ctx, "tcp", e.Addrs[0])
+}
 
-// pool returns the pool of redigo that ours, the bare loop and redsync get.
-func (e Env) pool() *redis.Pool {
-	p := peers.Pool(e.dial, 0)
-	p.MaxIdle, p.MaxActive, p.Wait = connections, connections, true
+// pool returns the pool of redigo that the bare loop and redsync get.
+func (e Env) pool() *redis.Pool { return e.sized(peers.Pool(e.dial, 0)) }
+
+// ourPool is what NewPool makes, but for the size.
+func (e Env) ourPool(addr string) *redis.Pool {
+	return e.sized(redimutex.NewPoolAt("tcp", addr, redis.DialContextFunc(e.Requests.Dial)))
+}
+
+func (e Env) sized(p *redis.Pool) *redis.Pool {
+	p.MaxIdle = connections
+	if e.Crowd {
+		p.MaxActive, p.Wait = connections, true
+	}
 	return p
+}
+
+// plain is a pool as the documentation of redigo makes it.
+func (e Env) plain() *redis.Pool {
+	return &redis.Pool{
+		MaxIdle:     3,
+		IdleTimeout: 240 * time.Second,
+		Dial: func() (redis.Conn, error) {
+			return redis.Dial("tcp", e.Addrs[0], redis.DialContextFunc(e.Requests.Dial))
+		},
+		TestOnBorrow: func(c redis.Conn, used time.Time) error {
+			if time.Since(used) < time.Minute {
+				return nil
+			}
+			_, err := c.Do("PING")
+			return err
+		},
+	}
 }
 
 // goRedis returns the client that redislock gets, and redsync in one of its rows.
@@ -108,36 +149,12 @@ func (e Env) goRedis() *goredis.Client {
 	return goredis.NewClient(o)
 }
 
-func ours(opts ...redimutex.Option) func(Env) (peers.Library, error) {
-	return func(e Env) (peers.Library, error) {
-		pool := e.pool()
-		return e.ours(pool, []io.Closer{pool}, opts...), nil
-	}
-}
-
-func (e Env) ours(pool redimutex.Pool, closers []io.Closer, opts ...redimutex.Option) peers.Library {
-	opts = append([]redimutex.Option{redimutex.WithTTL(e.TTL)}, opts...)
-	return peers.Redimutex(redimutex.NewClient([]redimutex.Pool{pool}, opts...), !e.Cancel, closers...)
-}
-
-// withContext has every Lock watch a ctx.
-func withContext(e Env) (peers.Library, error) {
-	e.Cancel = true
-	return ours()(e)
-}
-
-// multiplexed uses one connection, which is enough for a server that has one thread.
-func multiplexed(e Env) (peers.Library, error) {
-	pool := e.pool()
-	shared := redimutex.Multiplex(pool, 1)
-	return e.ours(shared, []io.Closer{shared, pool}), nil
-}
-
 func overRedigo(opts ...redsync.Option) func(Env) (peers.Library, error) {
-	return func(e Env) (peers.Library, error) {
-		pool := e.pool()
-		return e.redsync(redsyncredigo.NewPool(pool), pool, opts...), nil
-	}
+	return func(e Env) (peers.Library, error) { return e.overRedigo(e.pool(), opts...), nil }
+}
+
+func (e Env) overRedigo(pool *redis.Pool, opts ...redsync.Option) peers.Library {
+	return e.redsync(redsyncredigo.NewPool(pool), pool, opts...)
 }
 
 func overGoRedis(e Env) (peers.Library, error) {
@@ -148,7 +165,7 @@ func overGoRedis(e Env) (peers.Library, error) {
 func (e Env) redsync(pool redsyncredis.Pool, closer io.Closer, opts ...redsync.Option) peers.Library {
 	opts = append([]redsync.Option{redsync.WithExpiry(e.TTL), peers.Patient}, opts...)
 	l := peers.RedsyncOver([]redsyncredis.Pool{pool}, []io.Closer{closer}, opts...)
-	if !e.Cancel {
+	if !e.Crowd {
 		l = uncancelled{l}
 	}
 	return l

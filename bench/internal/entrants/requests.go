@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+	"syscall"
 )
 
 // Requests counts the commands that a process sends to the server, on all its connections. It reads
@@ -28,6 +29,12 @@ type countedConn struct {
 	net.Conn
 	requests *Requests
 	frames   frames
+}
+
+// SyscallConn makes it look like what it is, a connection of the system: go-redis looks there whether the server has hung
+// up, and ours leaves a deadline of it as it is while that will do.
+func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
+	return c.Conn.(syscall.Conn).SyscallConn() //nolint:forcetypeassert // all that we dial are
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {

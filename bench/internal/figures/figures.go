@@ -18,6 +18,7 @@ const (
 	Rate       Metric = "holds/s"
 	P50        Metric = "p50 wait ms"
 	P99        Metric = "p99 wait ms"
+	Pair       Metric = "p50 pair ms"
 	Requests   Metric = "requests/hold"
 	Fairness   Metric = "fewest/most"
 	Allocs     Metric = "allocs/hold"
@@ -30,6 +31,8 @@ const (
 	ServerTime Metric = "server CPU µs/hold"
 	Handover   Metric = "hand-over p50 ms"
 	RoundTrip  Metric = "round trip p50 ms"
+	NearRate   Metric = "near holds/s in the time left"
+	FarTurn    Metric = "a far turn ms"
 )
 
 // A Figure is one measurement.

@@ -37,11 +37,10 @@ const patience = 30 * time.Second
 
 // Do has every worker run the job at the same time, and returns their results.
 func (c *Crew) Do(ctx context.Context, j Job) ([]Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, j.Warm+j.Run+patience)
+	ctx, cancel := context.WithTimeout(ctx, j.Warm+j.Run+10*j.SetUp()+patience)
 	defer cancel()
 	for i, h := range c.hands {
-		j.Worker = i
-		if err := h.Tell(order{Job: &j}); err != nil {
+		if err := h.Tell(order{Job: j.of(i, len(c.hands))}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,19 +11,25 @@ import (
 type Kind string
 
 const (
-	Load    Kind = "load"    // goroutines lock and unlock as often as they can
-	Waiting Kind = "waiting" // goroutines wait for a lock that somebody else keeps
-	Held    Kind = "held"    // goroutines lock a key each, and keep it
-	Ping    Kind = "ping"    // no lock at all: the round trip of a PING
+	Load     Kind = "load"     // goroutines lock and unlock as often as they can
+	Waiting  Kind = "waiting"  // goroutines wait for a lock that somebody else keeps
+	Held     Kind = "held"     // goroutines lock a key each, and keep it
+	Ping     Kind = "ping"     // no lock at all: the round trip of a PING
+	Pipeline Kind = "pipeline" // one goroutine takes and releases the keys of all by hand, with all commands in one packet
+	ToAndFro Kind = "to-fro"   // no lock at all: two processes pass a message to and fro by PUBLISH
+	Idle     Kind = "idle"     // nothing
 )
 
 // A Job is one round of one library in one process.
 type Job struct {
 	Kind       Kind
 	Library    string
-	Addr       string // of the server
-	Key        string // of the lock, or what the keys begin with
-	Worker     int    // the number of the process, from 0
+	Addrs      []string      // of the servers; who uses one alone takes the first
+	Far        string        // the address by which the last process reaches it, if that is another
+	RoundTrip  time.Duration // that way
+	Active     int           // how many of the processes take part; 0: all
+	Key        string        // of the lock, or what the keys begin with
+	Worker     int           // the number of the process, from 0
 	Goroutines int
 	Own        bool          // each goroutine has a key of its own
 	TTL        time.Duration // of the locks
@@ -35,11 +41,32 @@ type Job struct {
 	Spans      bool          // report every hold, not only how many
 }
 
+// of is the job of one of the processes.
+func (j Job) of(worker, workers int) *Job {
+	j.Worker = worker
+	if j.Active > 0 && worker >= j.Active {
+		j.Kind = Idle
+	}
+	if j.Far != "" && worker == workers-1 {
+		j.Addrs = []string{j.Far}
+	}
+	return &j
+}
+
+// SetUp is about how long it takes to have the locks that are held, and to give them back.
+func (j *Job) SetUp() time.Duration {
+	if j.Kind != Held {
+		return 0
+	}
+	return time.Duration(j.Goroutines) * 100 * time.Microsecond
+}
+
 // A Result is what one process has seen while it was measured.
 type Result struct {
 	Elapsed  time.Duration
 	Holds    []int64         // of each goroutine
 	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
+	Pairs    stats.Histogram // from asking to having unlocked, of keys that nobody else wants
 	Requests int64           // sent to the server
 	Mallocs  uint64          // allocations of the whole process
 	CPU      time.Duration   // of the whole process, user and system
@@ -60,6 +87,7 @@ type Result struct {
 type Span struct {
 	Goroutine            int
 	Asked, Got, Released int64
+	Freed                int64 // Unlock has returned
 }
 
 // HoldsTotal adds up the holds of all goroutines.

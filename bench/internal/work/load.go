@@ -29,19 +29,19 @@ type load struct {
 type tally struct {
 	holds    int64
 	waits    stats.Histogram
+	pairs    stats.Histogram
 	spans    []Span
 	failures int64
 	failure  error
 }
 
-func (r *runner) load() (Result, error) {
+// load runs n goroutines, and takes from each what it has counted.
+func (r *runner) load(n int, goroutine func(l *load, g int) tally) (Result, error) {
 	l := &load{runner: r}
-	tallies := make([]tally, r.Goroutines)
+	tallies := make([]tally, n)
 	var group sync.WaitGroup
-	for g := range r.Goroutines {
-		group.Go(func() {
-			tallies[g] = l.goroutine(r.Worker*r.Goroutines+g, r.slot(g))
-		})
+	for g := range n {
+		group.Go(func() { tallies[g] = goroutine(l, g) })
 	}
 	time.Sleep(r.Warm)
 	from := r.mark(false)
@@ -54,10 +54,11 @@ func (r *runner) load() (Result, error) {
 	group.Wait()
 
 	result := between(from, to)
-	result.Waits = make(stats.Histogram)
+	result.Waits, result.Pairs = make(stats.Histogram), make(stats.Histogram)
 	for _, t := range tallies {
 		result.Holds = append(result.Holds, t.holds)
 		result.Waits.Merge(t.waits)
+		result.Pairs.Merge(t.pairs)
 		result.Spans = append(result.Spans, t.spans...)
 		result.Failures += t.failures
 		if t.failure != nil {
@@ -70,14 +71,19 @@ func (r *runner) load() (Result, error) {
 // slot returns what goroutine g of this process locks with.
 func (r *runner) slot(g int) peers.Slot {
 	if r.Own {
-		return r.locker.Slot(r.Key + ":" + strconv.Itoa(r.Worker) + ":" + strconv.Itoa(g))
+		return r.locker.Slot(r.ownKey(g))
 	}
 	return r.locker.Slot(r.Key)
 }
 
-// goroutine locks and unlocks until the end. number tells it from those of all processes.
-func (l *load) goroutine(number int, slot peers.Slot) tally {
-	t := tally{waits: make(stats.Histogram)}
+func (r *runner) ownKey(g int) string {
+	return r.Key + ":" + strconv.Itoa(r.Worker) + ":" + strconv.Itoa(g)
+}
+
+// goroutine locks and unlocks until the end.
+func (l *load) goroutine(g int) tally {
+	slot, number := l.slot(g), l.Worker*l.Goroutines+g // of those of all processes
+	t := tally{waits: make(stats.Histogram), pairs: make(stats.Histogram)}
 	every := max(l.Every, 1)
 	for i := 0; l.phase.Load() != over; i++ {
 		timed := i%every == 0
@@ -115,17 +121,30 @@ func (l *load) goroutine(number int, slot peers.Slot) tally {
 				t.waits.Add(got.Sub(asked))
 			}
 			if l.Spans {
-				t.spans = append(t.spans, Span{number, asked.UnixNano(), got.UnixNano(), time.Now().UnixNano()})
+				t.spans = append(t.spans, Span{Goroutine: number, Asked: asked.UnixNano(), Got: got.UnixNano(), Released: time.Now().UnixNano()})
 			}
 		}
 		if err := slot.Unlock(context.Background()); err != nil && l.phase.Load() != over {
 			t.fail(l.ctx, err)
+		}
+		if phase == measuring {
+			t.unlocked(l.Job, asked, timed)
 		}
 		if l.Think > 0 {
 			time.Sleep(l.Think)
 		}
 	}
 	return t
+}
+
+// unlocked is for when Unlock has returned.
+func (t *tally) unlocked(j *Job, asked time.Time, timed bool) {
+	if j.Own && timed {
+		t.pairs.Add(time.Since(asked))
+	}
+	if j.Spans {
+		t.spans[len(t.spans)-1].Freed = time.Now().UnixNano()
+	}
 }
 
 // fail counts a call that failed, and makes sure that the next one is not made at once.

@@ -13,12 +13,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/lab/peers"
-	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
 // waiting has all goroutines wait for a lock that nobody gives back. It measures what that costs.
 func (r *runner) waiting() (Result, error) {
-	c, err := redis.Dial("tcp", r.Addr)
+	c, err := redis.Dial("tcp", r.Addrs[0])
 	if err != nil {
 		return Result{}, err
 	}
@@ -56,7 +55,7 @@ func (r *runner) waiting() (Result, error) {
 
 // held has each goroutine's key locked and kept. It measures what that costs.
 func (r *runner) held() (Result, error) {
-	c, err := redis.Dial("tcp", r.Addr)
+	c, err := redis.Dial("tcp", r.Addrs[0])
 	if err != nil {
 		return Result{}, err
 	}
@@ -100,35 +99,4 @@ func (r *runner) inParallel(f func(i int) error) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// ping measures the round trip of a PING, in the first process only: the others are idle, as in the
-// cases that it is compared to.
-func (r *runner) ping() (Result, error) {
-	if r.Worker > 0 {
-		time.Sleep(r.Warm + r.Run)
-		return Result{}, nil
-	}
-	conn, err := r.requests.Dial(context.Background(), "tcp", r.Addr)
-	if err != nil {
-		return Result{}, err
-	}
-	c := redis.NewConn(conn, 0, 0)
-	defer c.Close()
-	result := Result{Waits: make(stats.Histogram)}
-	begin := time.Now().Add(r.Warm)
-	for end := begin.Add(r.Run); time.Now().Before(end); {
-		sent := time.Now()
-		if _, err := c.Do("PING"); err != nil {
-			return Result{}, err
-		}
-		if sent.After(begin) {
-			result.Waits.Add(time.Since(sent))
-		}
-		if r.Think > 0 {
-			time.Sleep(r.Think)
-		}
-	}
-	result.Elapsed = time.Since(begin)
-	return result, nil
 }

@@ -78,19 +78,21 @@ func prepare(j *Job) (*runner, error) {
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), far)
 	var err error
 	if j.Worker == 0 {
-		if r.info, err = redis.Dial("tcp", j.Addr); err != nil {
+		if r.info, err = redis.Dial("tcp", j.Addrs[0]); err != nil {
 			return nil, err
 		}
 	}
 	r.before = r.mark(true)
-	if j.Kind == Ping {
+	switch j.Kind {
+	case Ping, Pipeline, ToAndFro, Idle:
 		return r, nil
+	case Load, Waiting, Held:
 	}
 	library, ok := entrants.Find(j.Library)
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	r.locker, err = library.Open(entrants.Env{Addr: j.Addr, TTL: j.TTL, Requests: &r.requests, Cancel: j.Kind == Waiting})
+	r.locker, err = library.Open(entrants.Env{Addrs: j.Addrs, TTL: j.TTL, Requests: &r.requests, Crowd: j.Kind == Waiting})
 	return r, err
 }
 
@@ -107,13 +109,20 @@ func (r *runner) close() {
 func (r *runner) run() (Result, error) {
 	switch r.Kind {
 	case Load:
-		return r.load()
+		return r.load(r.Goroutines, (*load).goroutine)
 	case Waiting:
 		return r.waiting()
 	case Held:
 		return r.held()
 	case Ping:
 		return r.ping()
+	case Pipeline:
+		return r.load(1, (*load).pipeline)
+	case ToAndFro:
+		return r.load(1, (*load).toAndFro)
+	case Idle:
+		time.Sleep(r.Warm + r.Run)
+		return Result{Elapsed: r.Run}, nil
 	}
 	return Result{}, fmt.Errorf("there is no kind of job %q", r.Kind)
 }

@@ -129,7 +129,7 @@ func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {
 	}
 }
 
-// successors is how many locks of each kind somebody else takes in the end, to see his fence.
+// successors is how many locks of each kind somebody else takes in the end, to see its fence.
 const successors = 200
 
 // judge compares what was acknowledged with what the new primary knows.
@@ -168,7 +168,7 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 }
 
 // succeed has somebody else take locks after their holders, those of them that are there still as if
-// they had expired, and looks whether his fences are higher.
+// they had expired, and looks whether its fences are higher.
 func (s *scene) succeed(ctx context.Context, t testing.TB, l *ledger, now int, before []ack) {
 	s.random.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
 	pool, _ := s.pool(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -22,20 +23,13 @@ type member struct {
 	mutex     *redimutex.Mutex
 }
 
-// A turn is one hold of a member, and the wait before it, on its own clock.
-type turn struct {
-	who        int
-	asked, got time.Time
-	freed      time.Time // Unlock has returned
-}
-
 // A queue is members who want one lock.
 type queue struct {
 	members []member
 	work    time.Duration
 
 	mu      sync.Mutex
-	turns   []turn // in the order of their ends
+	turns   []turns.Turn // in the order of their ends
 	counts  []int
 	current *redimutex.Lease // of who has the lock, and has not begun to unlock
 	holds   int
@@ -62,7 +56,7 @@ func newQueue(t testing.TB, s *redistest.Server, key string, work time.Duration,
 }
 
 // run lets the members in for so long, and for longer until each has had some turns. It returns the turns.
-func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turn {
+func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turns.Turn {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,20 +95,20 @@ func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int
 func (q *queue) compete(ctx context.Context, who int) {
 	m := q.members[who].mutex
 	for ctx.Err() == nil {
-		now := turn{who: who, asked: time.Now()}
+		now := turns.Turn{Who: who, RoundTrip: q.members[who].roundTrip, Asked: time.Now()}
 		if err := m.LockContext(ctx, 0); err != nil {
 			if ctx.Err() == nil {
 				q.fail(err)
 			}
 			return
 		}
-		now.got = time.Now()
+		now.Got = time.Now()
 		lease := m.Lease()
 		q.begin(lease)
 		time.Sleep(q.work)
 		q.leave(lease)
 		_ = m.UnlockContext(context.Background()) // what was lost tells so
-		now.freed = time.Now()
+		now.Freed = time.Now()
 		q.end(now)
 	}
 }
@@ -145,9 +139,9 @@ func (q *queue) leave(lease *redimutex.Lease) {
 	}
 }
 
-func (q *queue) end(now turn) {
+func (q *queue) end(now turns.Turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.turns = append(q.turns, now)
-	q.counts[now.who]++
+	q.counts[now.Who]++
 }

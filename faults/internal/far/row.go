@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -37,15 +38,15 @@ const (
 // A cost is what one far client takes from the near ones.
 type cost struct {
 	roundTrip     time.Duration
-	without, with pace
+	without, with turns.Pace
 }
 
-func (c cost) share() float64 { return c.with.rate() / c.without.rate() }
+func (c cost) share() float64 { return c.with.Rate() / c.without.Rate() }
 
 // more is what each turn of the far one costs the others beyond its own time.
 func (c cost) more() time.Duration {
-	needed := time.Duration(float64(c.with.near) / c.without.rate() * float64(time.Second))
-	return (c.with.time - needed) / time.Duration(max(c.with.turns, 1))
+	needed := time.Duration(float64(c.with.Near) / c.without.Rate() * float64(time.Second))
+	return (c.with.Time - needed) / time.Duration(max(c.with.Turns, 1))
 }
 
 // held allows each turn what a machine that is late takes from it: so many times somebody has to be woken up in it, at the two
@@ -81,8 +82,8 @@ func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
 	server := redistest.Real(t)
 	q := newQueue(t, server, "all", work, roundTrips...)
-	turns := q.run(ctx, t, s.Time/2, some)
-	r.counts, r.order = q.counts, q.order(turns)
+	all := q.run(ctx, t, s.Time/2, some)
+	r.counts, r.order = q.counts, q.order(all)
 	r.add(q)
 	far := roundTrips[1:]
 	for i, rt := range far {
@@ -97,8 +98,8 @@ func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
 		mixed.run(ctx, t, 0, some)
 		const parts = 4 // by turns, because the machine is not equally fast all the time
 		for range parts {
-			c.without.add(alone, alone.run(ctx, t, each/parts/3, some))
-			c.with.add(mixed, mixed.run(ctx, t, each/parts*2/3, some))
+			c.without.Add(alone.run(ctx, t, each/parts/3, some))
+			c.with.Add(mixed.run(ctx, t, each/parts*2/3, some))
 		}
 		r.costs = append(r.costs, c)
 		r.add(alone)
@@ -131,14 +132,14 @@ func (r *report) result(s evidence.Setup) evidence.Result {
 			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !s.Long,
 			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave, of %v each; "+
 				"each costs %.1f ms beyond that, where timers are late by %.1f ms",
-				c.share(), c.with.turns, c.with.each().Round(time.Millisecond), millis(c.more()), millis(r.late)),
+				c.share(), c.with.Turns, c.with.Each().Round(time.Millisecond), millis(c.more()), millis(r.late)),
 		}
 		if c.held(r.late) {
 			f.Held = 1
 		}
 		res.Figures = append(res.Figures, f)
 		res.Notes = append(res.Notes, fmt.Sprintf("One of %v beside %d near ones: %.1f holds of theirs in a second of the time that its own turns leave, %.1f without it.",
-			c.roundTrip, near, c.with.rate(), c.without.rate()))
+			c.roundTrip, near, c.with.Rate(), c.without.Rate()))
 	}
 	res.Notes = append(res.Notes,
 		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work),

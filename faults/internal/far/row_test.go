@@ -1,7 +1,6 @@
 package far
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -31,34 +31,34 @@ func TestFarClientsGetTheirTurns(t *testing.T) {
 }
 
 // A queue that was recorded, of one client near and one far.
-func recorded(turns ...turn) *queue {
-	return &queue{members: []member{{}, {roundTrip: 200 * time.Millisecond}}, turns: turns}
+func recorded(all ...turns.Turn) *queue {
+	return &queue{members: []member{{}, {roundTrip: 200 * time.Millisecond}}, turns: all}
 }
 
 var began = time.Now()
 
 // had is a turn from asking to Unlock's return, in milliseconds.
-func had(who, asked, got, freed int) turn {
+func had(who, asked, got, freed int) turns.Turn {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	return turn{who, at(asked), at(got), at(freed)}
+	return turns.Turn{Who: who, RoundTrip: recorded().members[who].roundTrip, Asked: at(asked), Got: at(got), Freed: at(freed)}
 }
 
 func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
-	warmUp := []turn{had(1, -900, -800, -790), had(1, -700, -600, -590), had(0, -500, -490, -480), had(0, -470, -460, -450)}
+	warmUp := []turns.Turn{had(1, -900, -800, -790), had(1, -700, -600, -590), had(0, -500, -490, -480), had(0, -470, -460, -450)}
 	// The far one asks at 0, so the server knows at 100. It is given the lock at 300, and knows at 400.
 	for name, c := range map[string]struct {
-		near  []turn
+		near  []turns.Turn
 		order bool
 	}{
 		"nobody":              {nil, true},
-		"one each":            {[]turn{had(0, 110, 150, 160)}, true},
-		"before it was there": {[]turn{had(0, 10, 20, 30), had(0, 40, 50, 60), had(0, 70, 200, 290)}, true},
-		"after its turn":      {[]turn{had(0, 110, 150, 160), had(0, 170, 500, 510)}, true},
-		"two turns":           {[]turn{had(0, 110, 150, 160), had(0, 170, 200, 210)}, false},
+		"one each":            {[]turns.Turn{had(0, 110, 150, 160)}, true},
+		"before it was there": {[]turns.Turn{had(0, 10, 20, 30), had(0, 40, 50, 60), had(0, 70, 200, 290)}, true},
+		"after its turn":      {[]turns.Turn{had(0, 110, 150, 160), had(0, 170, 500, 510)}, true},
+		"two turns":           {[]turns.Turn{had(0, 110, 150, 160), had(0, 170, 200, 210)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turns := append(append(warmUp, c.near...), had(1, 0, 400, 410))
-			o := recorded().order(turns)
+			all := append(append(warmUp, c.near...), had(1, 0, 400, 410))
+			o := recorded().order(all)
 			if c.order {
 				assert.Zero(t, o.passed)
 			} else {
@@ -69,27 +69,6 @@ func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
 	}
 }
 
-func rate(q *queue, turns []turn) float64 {
-	var p pace
-	p.add(q, slices.Clone(turns))
-	return p.rate()
-}
-
-func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.T) {
-	// Eleven turns of the near one, and one of the far one: 10 ms and a round trip, as the server sees it from 110 to 320.
-	var turns []turn
-	for i := range 11 {
-		turns = append(turns, had(0, i*10, i*10, i*10+10))
-	}
-	turns = append(turns, had(1, 0, 210, 420), had(0, 300, 320, 330))
-	q := recorded()
-	assert.Equal(t, 210*time.Millisecond, q.own(turns[11]))
-	// From the end of the first to that of the last are 320 ms, 210 of them the far one's, and 11 turns.
-	assert.InDelta(t, 11/.11, rate(q, turns), .001)
-	turns[12].freed = turns[12].freed.Add(110 * time.Millisecond) // a claim that nobody took
-	assert.InDelta(t, 11/.22, rate(q, turns), .001)
-}
-
 func TestOneOverlapIsFound(t *testing.T) {
 	r := report{holds: 1000, counts: make([]int, len(roundTrips)), order: order{waits: 10}}
 	assert.True(t, r.result(evidence.Setup{Long: true}).OK())
@@ -98,7 +77,7 @@ func TestOneOverlapIsFound(t *testing.T) {
 	r.clashes, r.order.passed = 0, 1
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())
 	r.order.passed = 0
-	r.costs = []cost{{with: pace{near: 94, time: time.Second, turns: 10}, without: pace{near: 100, time: time.Second}}}
+	r.costs = []cost{{with: turns.Pace{Near: 94, Time: time.Second, Turns: 10}, without: turns.Pace{Near: 100, Time: time.Second}}}
 	r.late = time.Millisecond / 2
 	assert.Equal(t, 6*time.Millisecond, r.costs[0].more().Round(time.Microsecond))
 	assert.False(t, r.result(evidence.Setup{Long: true}).OK())

@@ -134,7 +134,7 @@ func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 const Permissions = "~lock:* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping ~redimutex:fence:{lock:*} ~redimutex:queue:{lock:*} " +
 	"&redimutex:* +get +publish +subscribe +role +zadd +zrem +zrange +zpopmin +zscore"
 
-// restricted uses locks as a user who may do no more than he must, and is refused what he may not.
+// restricted uses locks as a user with no more permissions than it needs, and is refused the rest.
 func restricted(ctx context.Context, t testing.TB, y *tally) {
 	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)

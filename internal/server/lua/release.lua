@@ -1,4 +1,4 @@
--- Give a lock back; behind holder.lua and fence.lua.
+-- Give a lock back; behind simple.lua, holder.lua and fence.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter (only if fences are given back)

@@ -177,11 +177,11 @@ func (t *trial) lockTry() *server.Try {
 }
 
 func (t *trial) acquires(try *server.Try, want server.Verdict) func() error {
-	return func() error { return must(want, t.server.Acquire(context.Background(), try)) }
+	return func() error { return must(want, t.server.Acquire(context.Background(), *try)) }
 }
 
 func (t *trial) releases(r server.Release) func() error {
-	return func() error { return must(server.Done, t.server.Release(context.Background(), &r)) }
+	return func() error { return must(server.Done, t.server.Release(context.Background(), r)) }
 }
 
 func (t *trial) extends(l server.Lock) func() error {

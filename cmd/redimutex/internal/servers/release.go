@@ -22,7 +22,7 @@ const (
 func (n Node) Release(key, token string, ttl time.Duration, queue bool) (Release, error) {
 	s := server.New(n.Pool)
 	defer s.Close(0)
-	reply := s.Release(context.Background(), &server.Release{
+	reply := s.Release(context.Background(), server.Release{
 		Lock:  server.Lock{Key: key, Token: token, Timeout: LookTimeout},
 		Queue: queue, Until: time.Now().Add(max(ttl, time.Second)),
 	})
