@@ -114,6 +114,7 @@ func (r *round) tryAt(i int) {
 	if p := r.after.part(i); p != nil {
 		p.wait()
 		if !r.timely(i) {
+			r.clean.set(i) // nothing was sent
 			r.report(i, server.Reply{Err: errLateRelease})
 			return
 		}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 // A server to which a try of the same token was sent that it has not answered has no vote for that token any more: the
 // undo of the try may be executed at any time, and would take back what an extension has counted since.
 
-// A clean tells the servers, a bit each,, on which nothing can undo the token of a try. A nil *clean has none.
+// A clean tells the servers, a bit each, on which nothing can undo the token of a try. A nil *clean has none.
 type clean struct{ atomic.Uint64 }
 
 func newClean() *clean {
@@ -59,8 +60,9 @@ func (m *missing) add(k int) {
 	m.leases = append(m.leases, k)
 }
 
-// regain asks n to vote again for those of the leases that a majority has extended. It gives up when n does not
-// answer: the next extension is soon.
+// regain asks server i to vote again for those of the leases that a majority has extended. It gives up when the server
+// does not answer, or refuses for a reason that concerns all leases, such as that it is a replica: the next extension
+// is soon, and a thousand leases must not knock a thousand times.
 func (r *round) regain(i int, leases []int) {
 	if len(leases) == 0 {
 		return
@@ -75,16 +77,23 @@ func (r *round) regain(i int, leases []int) {
 		if t == nil {
 			continue
 		}
-		began := n.begin()
-		reply := n.Acquire(r.ctx, *t)
-		n.end(began, !server.TimedOut(reply.Err))
-		if reply.Verdict == server.Done && fence > 0 { // or it might give a lower one
-			reply = n.Raise(r.ctx, t.Lock, fence, t.TTL)
-		}
-		if server.TimedOut(reply.Err) {
+		if err := n.regain(r.ctx, t, fence); err != nil && !server.OfOneLock(err) {
 			return
 		}
 	}
+}
+
+// regain asks n to vote again. It is told the fence first: a vote without that might give the next holder a lower one.
+func (n *node) regain(ctx context.Context, t *server.Try, fence int64) error {
+	if fence > 0 {
+		if reply := n.Raise(ctx, t.Lock, fence, t.TTL); reply.Verdict != server.Done {
+			return reply.Err
+		}
+	}
+	began := n.begin()
+	reply := n.Acquire(ctx, *t)
+	n.end(began, !server.TimedOut(reply.Err))
+	return reply.Err
 }
 
 // extended reports whether a majority has extended lease k.

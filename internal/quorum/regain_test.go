@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -104,6 +105,53 @@ func TestAServerThatDoesNotAnswerDelaysNobodyWhileItIsAskedToVoteAgain(t *testin
 	})
 }
 
+// A replica drops the connection with each refusal: to ask it for each of a thousand leases would be a thousand dials.
+func TestAServerThatRefusesEverybodyIsAskedOnceAndNotForEachLease(t *testing.T) {
+	for said, times := range map[string]int{
+		"READONLY You can't write against a read only replica.":                  1,
+		"OOM command not allowed when used memory > 'maxmemory'.":                1,
+		"GUARD the server started without data; it votes again in 900 ms":        3,
+		"ERR the fence counter is not a number":                                  3,
+		"WRONGTYPE Operation against a key holding the wrong kind of value, and": 3,
+	} {
+		t.Run(said, func(t *testing.T) {
+			virtual(t, 3, func(t *testing.T, c *cluster) {
+				var batch []*quorum.Extension
+				asked := 0
+				c.on(only("acquire", says(redis.Error(said))), 2)
+				for _, key := range []string{"a", "b", "c"} {
+					k := try(key)
+					c.set(key, k.Token, 0, 1)
+					x, _ := regaining(k, 0, &asked)
+					batch = append(batch, x)
+				}
+				c.q.Extend(t.Context(), batch)
+				synctest.Wait()
+				assert.Equal(t, times, asked)
+			})
+		})
+	}
+}
+
+// Its vote would stay without the fence for as long as the lock is held.
+func TestAServerThatDoesNotLearnTheFenceDoesNotVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k, asked := try("k"), 0
+		c.set("k", k.Token, 0, 1)
+		c.on(only("raise", cut), 2)
+		x, _ := regaining(k, 7, &asked)
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		synctest.Wait()
+		assert.Equal(t, 2, c.holders(k.Lock))
+		c.on(nil, 2)
+		x, _ = regaining(k, 7, &asked)
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		synctest.Wait()
+		assert.Equal(t, 3, c.holders(k.Lock))
+		assert.EqualValues(t, 7, c.nodes[2].fence("k"))
+	})
+}
+
 // The undo of a try that had no answer may be executed at any time, also after a vote that was regained has counted.
 func TestAServerThatOwesTheAnswerToATryIsNotAskedToVoteAgain(t *testing.T) {
 	virtual(t, 5, func(t *testing.T, c *cluster) {
@@ -116,6 +164,24 @@ func TestAServerThatOwesTheAnswerToATryIsNotAskedToVoteAgain(t *testing.T) {
 		for i, clean := range []bool{true, true, true, true, false} {
 			assert.Equal(t, clean, g.Clean(i), "server %d", i)
 		}
+	})
+}
+
+// It still had the release before to do, and then it was too late for the try.
+func TestAServerThatWasNotSentTheTryCanVoteAgain(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		before := try("k")
+		g, failure := c.q.Acquire(t.Context(), before, nil)
+		won(t, failure)
+		synctest.Wait()
+		c.on(hung, 2)
+		released, failure := c.q.Release(t.Context(), releaseOf(before), g)
+		won(t, failure)
+		g, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		won(t, failure)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, c.nodes[2].times("acquire"))
+		assert.True(t, g.Clean(2))
 	})
 }
 

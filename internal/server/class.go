@@ -59,6 +59,17 @@ func Permanent(err error) bool {
 	return false
 }
 
+// OfOneLock reports whether err may concern one lock alone, and others find the server in a better mood: it will never
+// work with this key, or the guard has to wait for another TTL.
+func OfOneLock(err error) bool {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code, _ := words(string(e))
+	return code == "GUARD" || Permanent(err)
+}
+
 // readOnly reports whether err says that the server is a replica.
 func readOnly(err error) bool {
 	var e redis.Error

@@ -212,7 +212,7 @@ func (w *undoer) settle(u *undo, reply Reply) {
 		return // it was asked for again meanwhile
 	}
 	switch over := !reply.Sent.Before(u.Open); {
-	case reply.Verdict == Done && u.Keep == 0, reply.Verdict == Failed, over && !u.Doubt:
+	case reply.Verdict == Done && u.Keep == 0 && over, reply.Verdict == Failed, over && !u.Doubt:
 		delete(w.pending, id)
 	case over:
 		// What the node finds in its buffers, it executes before a command that we send when it has answered one.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
@@ -64,6 +65,9 @@ func dialOptions(opt *redis.Options) []redigo.DialOption {
 // dialler returns the function with which opt dials. That of go-redis does the handshake of TLS without its context, so
 // where the user has set no other we dial by ourselves.
 func dialler(opt *redis.Options) dialFunc {
+	if opt.Addr == failover {
+		return patient(opt.Dialer)
+	}
 	if opt.Dialer != nil && code(opt.Dialer) != defaultDialer() {
 		return opt.Dialer
 	}
@@ -75,6 +79,26 @@ func dialler(opt *redis.Options) dialFunc {
 		return plain.DialContext
 	}
 	return (&tls.Dialer{NetDialer: plain, Config: opt.TLSConfig}).DialContext
+}
+
+// patient returns dial, which is that of a FailoverClient, and has it repeated in the background where the context has
+// ended before it: go-redis stays with the Sentinel that it has asked before until its own timeouts say that it hangs,
+// and takes it for the fault of the context if that has ended meanwhile. There is one such dial at a time; it ends by
+// those timeouts, or when the client is closed.
+func patient(dial dialFunc) dialFunc {
+	var underway atomic.Bool
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil && ctx.Err() != nil && underway.CompareAndSwap(false, true) {
+			go func() {
+				defer underway.Store(false)
+				if c, err := dial(context.WithoutCancel(ctx), network, address); err == nil {
+					c.Close()
+				}
+			}()
+		}
+		return c, err
+	}
 }
 
 // defaultDialer is the code of the function that go-redis puts where the user leaves Dialer open.

@@ -56,14 +56,21 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 		}()
 	}
 	var errs []error
+	refused := true // by all of them
 	for range s.addresses {
 		a := <-answers
 		if a.err == nil {
 			return a.address, nil
 		}
 		errs = append(errs, a.err)
+		var said redis.Error
+		refused = refused && errors.As(a.err, &said)
 	}
-	return "", errors.Join(errs...)
+	err := errors.Join(errs...)
+	if !refused { // one that refuses for good does not speak for those that may answer yet
+		err = errors.New(err.Error())
+	}
+	return "", err
 }
 
 func (s *sentinels) ask(ctx context.Context, sentinel string) (string, error) {

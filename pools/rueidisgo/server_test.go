@@ -199,6 +199,22 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	require.ErrorContains(t, err, "it knows no primary")
 }
 
+// Lock would panic at a refusal for good, and the Sentinel that is away may come back and know the primary.
+func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
+	s, away := redistest.Real(t, "--requirepass", secret), redistest.FreeAddr(t)
+	option := rueidis.ClientOption{
+		InitAddress: []string{s.Addr(), away}, Sentinel: rueidis.SentinelOption{MasterSet: "main", Password: "x" + secret},
+	}
+	var said redigo.Error
+	_, err := ask(open(t, option), "PING")
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.ErrorContains(t, err, away)
+	assert.False(t, errors.As(err, &said))
+	option.InitAddress = option.InitAddress[:1]
+	_, err = ask(open(t, option), "PING")
+	assert.ErrorAs(t, err, &said)
+}
+
 // waitInLine has somebody wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
 func waitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	t.Helper()

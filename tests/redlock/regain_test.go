@@ -73,3 +73,47 @@ func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
 	})
 }
+
+// Two tries are on their way at once, because two extensions have missed the lock. What the second one has brought is
+// undone, and the first one arrives after that.
+func TestEachVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(time.Second))
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	redistest.Wait(t, "the release on all servers, so that all know the script", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
+	})
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	token := m.Lease().Token()
+	redistest.Wait(t, "the lock on all servers", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
+	})
+	late := make(chan struct{})
+	var commands atomic.Int64
+	fronts[2].On(func(command []string) redistest.Fate {
+		if !slices.Contains(command, token) {
+			return redistest.Fate{}
+		}
+		switch commands.Add(1) { // an extension, its try, another extension, its try, the release, the undo
+		case 2:
+			close(late)
+			return redistest.Fate{Delay: 400 * time.Millisecond}
+		case 5:
+			return redistest.Fate{Delay: 100 * time.Millisecond}
+		}
+		return redistest.Fate{}
+	})
+	servers[2].Do("DEL", "k")
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	<-late
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	redistest.Wait(t, "the second vote", func() bool { return servers[2].Get("k") == token })
+	require.NoError(t, m.UnlockContext(t.Context()))
+	time.Sleep(500 * time.Millisecond)                 // until the first one has arrived
+	redistest.Wait(t, "nothing is left", func() bool { // it would be there for a minute
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
+	})
+}
