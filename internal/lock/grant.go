@@ -162,13 +162,13 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	now := time.Now()
-	g.open.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))
+	raise(&g.open, now.Add(g.terms.bound()).Sub(g.won.At))
 	x.Shorten = int64(ttl) < g.longest.Load()
 	if x.Shorten {
 		x.Deadline = now.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
 		g.lease.Shorten(now.Add(ttl-drift(ttl)), ttl)
 	} else {
-		g.longest.Store(int64(ttl))
+		raise(&g.longest, ttl)
 	}
 	g.engine.quorum.Extend(ctx, []*quorum.Extension{&x})
 	if x.Shorten {
@@ -202,7 +202,7 @@ func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
 		}
 		now := time.Now()
 		// Before the look at the lease: whoever ends it looks at this after that.
-		g.regained.Store(int64(now.Add(g.terms.bound()).Sub(g.won.At)))
+		raise(&g.regained, now.Add(g.terms.bound()).Sub(g.won.At))
 		if g.lease.Reason() != keepalive.Alive {
 			return nil, 0
 		}
@@ -233,4 +233,10 @@ func (g *Grant) settle(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// raise makes x d at least, whoever else does that now.
+func raise(x *atomic.Int64, d time.Duration) {
+	for old := x.Load(); old < int64(d) && !x.CompareAndSwap(old, int64(d)); old = x.Load() {
+	}
 }
