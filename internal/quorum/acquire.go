@@ -184,9 +184,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 		}
 	}
 	r.unref()
-	for _, n := range voted {
-		n.Undo(undo)
-	}
+	r.home.spread(len(voted), func(k int) { voted[k].Undo(undo) })
 	return Grant{}, failure
 }
 

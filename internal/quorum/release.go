@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -151,8 +152,8 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 				break
 			}
 		}
-		g.undo(i, r.home.nodes[i], &background)
 	}
+	r.home.spread(len(silent), func(k int) { g.undo(silent[k], r.home.nodes[silent[k]], &background) })
 	return done, failure
 }
 
@@ -161,7 +162,21 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 func (q *Quorum) Undo(rel *server.Release, g Grant) {
 	g.part()
 	background := own(rel)
-	for i, n := range q.nodes {
-		g.undo(i, n, &background)
+	q.spread(len(q.nodes), func(i int) { g.undo(i, q.nodes[i], &background) })
+}
+
+// spread calls undo n times. In the background an undo takes no time; after Close there is none, and each takes up to a
+// node timeout, so they go at the same time.
+func (q *Quorum) spread(n int, undo func(k int)) {
+	if !q.closing.Load() {
+		for k := range n {
+			undo(k)
+		}
+		return
 	}
+	var all sync.WaitGroup
+	for k := range n {
+		all.Go(func() { undo(k) })
+	}
+	all.Wait()
 }

@@ -289,3 +289,18 @@ func TestAServerThatIsSkippedByAReleaseIsUndone(t *testing.T) {
 		c.q.Undo(releaseOf(other), late)
 	})
 }
+
+// A lastTry is a closed server: what is undone there takes the caller's time.
+type lastTry struct{ instant }
+
+func (lastTry) Undo(*server.Release) { time.Sleep(lock("k").Timeout) }
+
+func TestAnUndoAfterCloseAsksAllServersAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := quorum.Of(lastTry{}, lastTry{}, lastTry{})
+		q.Close(time.Minute)
+		began := time.Now()
+		q.Undo(releaseOf(try("k")), quorum.Grant{})
+		assert.Equal(t, lock("k").Timeout, time.Since(began))
+	})
+}
