@@ -12,7 +12,7 @@ import (
 
 // A ticket is a waiter's place in the queue on the servers.
 //
-//	new → queued → signalled → redeemed, by a try or by the message alone
+//	new → queued → redeemed, by the message alone or by a try
 //	 └ any of these → withdrawn; unknown: a try was cut short, and the server layer withdraws it
 //
 // Its name is never used again: a ticket that was called and let its hand-off lapse, or whose last try had no
