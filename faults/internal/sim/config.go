@@ -58,7 +58,7 @@ type Report struct {
 	Episodes, Acquired, Renewed, Lost int
 	Overlaps, Revived, Inverted       int // what must not be; Inverted: a fence is not higher than an earlier one
 	Cut                               int // leases that came to end sooner although nobody shortened them; must not be either
-	Prolonged                         int // leases that were renewed although another had got the lock; must not be either
+	Prolonged                         int // leases that were renewed although another had got the lock; of one server must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
 	Restarts, Fallen                  int // of servers during a hold; after so many it was lost

@@ -120,7 +120,7 @@ func (j *judge) acquired(h *hold) {
 }
 
 // look finds out which leases are valid. One that was not never is again, and one during which another
-// got the lock is never renewed: the servers know better by then. The caller holds j.mu.
+// got the lock is not renewed: a single server knows better by then. The caller holds j.mu.
 func (j *judge) look() {
 	for _, h := range j.alive {
 		valid := h.valid()

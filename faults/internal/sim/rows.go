@@ -210,7 +210,10 @@ func amnesia(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 	for i, c := range configs {
 		r := reports[i]
 		f := judged(c, r, r.Stale+r.Inverted, r.Writes, fmt.Sprintf("stale writes or fences out of order, %d refused, %d overlaps in %d acquisitions", r.Refused, r.Overlaps, r.Acquired))
-		f = alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
+		if c.Servers == 1 {
+			// Of several, a try that was sent in time and executed late can bring back a majority that clock jumps have broken.
+			f = alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
+		}
 		found := evidence.Figure{Library: c.Name + ": the checker finds overlaps", Tried: 1}
 		if r.Overlaps > 0 {
 			found.Held = 1
