@@ -134,7 +134,7 @@ func (r *report) table() string {
 	if r.long {
 		version = "the long version"
 	}
-	fmt.Fprintf(&b, "Run on %s, %s in %v, seed %d: `%s`\n\n", r.began.UTC().Format("2 January 2006, 15:04 UTC"),
+	fmt.Fprintf(&b, "Run on %s, %s in %v, seed %d:\n`%s`\n\n", r.began.UTC().Format("2 January 2006, 15:04 UTC"),
 		version, r.took.Round(time.Second), r.seed, r.command)
 	for _, line := range r.machine {
 		fmt.Fprintf(&b, "- %s\n", line)
