@@ -159,7 +159,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	v := &r.votes[0]
 	if v.won() {
 		r.end = kept
-		_, g.Until, g.Fence = v.lease(t.TTL)
+		g.Until, g.Fence = v.lease(t.TTL)
 		g.clean = r.clean
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()
