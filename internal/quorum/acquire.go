@@ -102,10 +102,8 @@ func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure 
 // undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
 // belongs to the waiter, who may go on.
 func undoing(t *server.Try) *server.Release {
-	return &server.Release{
-		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
-		Until: time.Now().Add(t.TTL + t.Timeout),
-	}
+	r := t.Release(t.TTL)
+	return &r
 }
 
 // tryAt asks server i for the lock, as soon as the release before is over there.
