@@ -20,7 +20,7 @@ func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
 		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second))
 		m.Lock()
 		l := m.Lease()
-		for _, ttl := range []time.Duration{time.Hour, 100 * time.Second, time.Second} {
+		for _, ttl := range []time.Duration{time.Hour, 100 * time.Second, time.Second, 10 * time.Second} {
 			require.NoError(t, l.Extend(t.Context(), ttl))
 			assert.Equal(t, time.Now().Add(ttl-ttl/100-2*time.Millisecond), l.Until())
 			assert.Equal(t, ttl, server.TTL("k"))

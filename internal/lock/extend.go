@@ -58,8 +58,12 @@ func (g *Grant) shorten(x *quorum.Extension, asked time.Time, extend func() *quo
 	g.shorter.CompareAndSwap(nil, new(quorum.Shortenings))
 	x.Shorten, x.Shortening = true, g.shorter.Load().Begin(ttl, g.engine.quorum.Size())
 	x.Deadline = asked.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
-	g.lease.Shorten(asked.Add(ttl-drift(ttl)), ttl)
+	until := asked.Add(ttl - drift(ttl))
+	g.lease.Shorten(until, ttl)
 	f := extend()
+	if f == nil { // it may also be more than was left
+		g.lease.Extended(asked, until, ttl)
+	}
 	open := x.Shortening.End() // before Shortened: what is asked for later knows of it, or is limited
 	g.lease.Shortened()
 	if f == nil || open {
