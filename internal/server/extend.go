@@ -49,7 +49,7 @@ func (s *Server) group(batch []*Extension, report func(int, Reply)) (groups []*e
 		last.index = append(last.index, i)
 	}
 	for _, g := range groups {
-		g.known = make([]bool, len(g.batch))
+		g.executed, g.known = make([]bool, len(g.batch)), make([]bool, len(g.batch))
 	}
 	return groups
 }
@@ -82,9 +82,17 @@ type extending struct {
 	start time.Time
 	due   []time.Time // when they must not be executed any more
 
-	mu     sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
-	known  []bool
-	report func(i int, r Reply)
+	mu       sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
+	executed []bool     // the server has said so
+	known    []bool
+	report   func(i int, r Reply)
+}
+
+// heard notes that a lease is extended on the server, so its extension can't be executed later.
+func (g *extending) heard(i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.executed[i] = true
 }
 
 // tell reports a lease, once.
@@ -95,7 +103,10 @@ func (g *extending) tell(i int, r Reply) {
 		return
 	}
 	g.known[i] = true
-	if !r.Open.IsZero() {
+	switch {
+	case g.executed[i]:
+		r.Open = time.Time{}
+	case !r.Open.IsZero():
 		r.Open = g.due[i]
 	}
 	g.report(g.index[i], r)
@@ -139,7 +150,7 @@ func (g *extending) do(op *operation) Reply {
 		return g.unheard(err, op.state.Load() != begun)
 	}
 	for _, i := range r.elsewhere {
-		reply := r.alone(&g.batch[i], g.due[i])
+		reply := r.alone(i)
 		op.blame(&reply)
 		g.tell(i, reply)
 	}

@@ -1,9 +1,5 @@
 package server
 
-import (
-	"time"
-)
-
 // An extendRound is what becomes of a group of extensions over one connection.
 type extendRound struct {
 	*extending
@@ -73,6 +69,7 @@ func (r *extendRound) take(i int, raw any, again bool) {
 	if reply.Verdict == Done {
 		r.op.server.scripted.Store(true)
 		if r.batch[i].Replicas.N > 0 {
+			r.heard(i)
 			r.extended, r.replies = append(r.extended, i), append(r.replies, reply)
 			return
 		}
@@ -85,8 +82,7 @@ func (r *extendRound) confirm() error {
 	err := r.waitReplicas(r.batch[0].Replicas)
 	for n, i := range r.extended {
 		if err != nil {
-			// It was executed, so it can't be later.
-			r.replies[n] = Reply{Err: err, Sent: r.replies[n].Sent, Open: r.received}
+			r.replies[n] = Reply{Err: err, Sent: r.replies[n].Sent}
 		}
 		r.tell(i, r.replies[n])
 	}
@@ -96,7 +92,8 @@ func (r *extendRound) confirm() error {
 }
 
 // alone extends one lease by itself, at the node that serves it now.
-func (r *extendRound) alone(e *Extension, at time.Time) Reply {
+func (r *extendRound) alone(i int) Reply {
+	e, at := &r.batch[i], r.due[i]
 	if err := r.turn(e.Key); err != nil {
 		return Reply{Err: err}
 	}
@@ -115,14 +112,15 @@ func (r *extendRound) alone(e *Extension, at time.Time) Reply {
 			continue
 		}
 		reply := parseEnd(raw, err, r.sent)
+		if reply.Verdict == Failed && !refused(reply.Err) {
+			reply.Open = at
+		}
 		if reply.Verdict == Done && e.Replicas.N > 0 {
+			r.heard(i)
 			if err := r.waitReplicas(e.Replicas); err != nil {
 				reply = Reply{Err: err, Sent: r.sent}
 			}
 			r.within(r.op.due)
-		}
-		if reply.Verdict == Failed && !refused(reply.Err) {
-			reply.Open = at
 		}
 		return reply
 	}

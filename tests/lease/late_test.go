@@ -238,3 +238,22 @@ func TestAShorteningOfUnknownOutcomeLimitsTheHold(t *testing.T) {
 		return assert.ErrorIs(t, l.Extend(t.Context(), long), redimutex.ErrUnavailable, "nobody has heard that it was executed")
 	})
 }
+
+// The server has said that it is extended, and only the replicas lack it.
+func TestAShorteningThatReplicasLackDoesNotLimitTheHold(t *testing.T) {
+	t.Parallel()
+	s, replicas := redistest.Replicas(t, 1)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, 500*time.Millisecond))
+	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+	defer m.Unlock()
+	l := m.Lease()
+	replicas[0].Pause()
+	err := l.Extend(t.Context(), 20*time.Second)
+	replicas[0].Resume()
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	redistest.Wait(t, "the replica is back", func() bool {
+		err = l.Extend(t.Context(), time.Minute)
+		return err == nil
+	})
+	assert.Greater(t, time.Until(l.Until()), 30*time.Second)
+}
