@@ -67,7 +67,8 @@ const (
 const defaultUndo = time.Minute
 
 // Undo releases the lock of r in the background: the caller could not, or did not want to wait. After Close there is no
-// background, and it is tried once before Undo returns. The channel is closed after an attempt, whatever came of it.
+// background, and it is tried once before Undo returns. The channel is closed after an attempt, whatever came of it, or
+// when one that was under way has found no answer.
 func (s *Server) Undo(r *Release) (tried <-chan struct{}) {
 	c := make(chan struct{})
 	w, u := s.undoLater(r, c)
@@ -244,7 +245,7 @@ func (w *undoer) settle(u *undo, reply Reply) {
 	}
 }
 
-// postpone puts off everything that is due.
+// postpone puts off everything that is due. Who waits for that waits no longer: the node has just not answered.
 func (w *undoer) postpone(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,6 +253,7 @@ func (w *undoer) postpone(d time.Duration) {
 	for _, u := range w.pending {
 		if u.next.Before(next) {
 			u.next = next
+			u.attempted()
 		}
 	}
 }

@@ -370,3 +370,28 @@ func TestAnUndoSaysWhenItWasTried(t *testing.T) {
 		<-s.Undo(&end)
 	})
 }
+
+// The pause between two attempts grows to a second. Nobody waits for so long: a release keeps the node timeout.
+func TestWhoWaitsForAnUndoWaitsForNoPause(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q, other := request("k"), request("other")
+		trying := make(chan struct{})
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			select {
+			case trying <- struct{}{}:
+			default:
+			}
+			time.Sleep(q.Timeout / 2)
+			return nil, redistest.ErrCut
+		})
+		end := q.ending()
+		s.Undo(&end)
+		time.Sleep(5 * time.Second)
+		<-trying
+		began := time.Now()
+		end = other.ending()
+		<-s.Undo(&end)
+		assert.LessOrEqual(t, time.Since(began), q.Timeout)
+	})
+}
