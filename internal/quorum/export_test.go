@@ -5,3 +5,6 @@ type Voter = voter
 
 // Of returns the Quorum over scripted servers.
 func Of(voters ...Voter) *Quorum { return newQuorum(voters) }
+
+// Settle says that server i has answered.
+func (s *Shortening) Settle(i int) { s.settle(i) }

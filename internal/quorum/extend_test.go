@@ -201,6 +201,24 @@ func TestASingleServerThatMayShortenIsNotAskedForMore(t *testing.T) {
 	})
 }
 
+// A server may answer while somebody asks what it can give.
+func TestARenewalNeverAsksForLessThanAShorteningLeaves(t *testing.T) {
+	const less, more = time.Second, time.Minute
+	for range 5000 {
+		all := new(quorum.Shortenings)
+		s := all.Begin(less, 1)
+		s.End()
+		answered := make(chan struct{})
+		go func() {
+			s.Settle(0)
+			close(answered)
+		}()
+		require.GreaterOrEqual(t, all.Most(more), less)
+		<-answered
+		require.Equal(t, more, all.Most(more))
+	}
+}
+
 func TestAnswersAfterTheDecisionCountForNothing(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		k := try("k")

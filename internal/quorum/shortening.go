@@ -70,6 +70,11 @@ func (a *Shortenings) Unsure(ttl time.Duration) (servers []bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.unsure(ttl)
+}
+
+// unsure is Unsure for who holds a.mu.
+func (a *Shortenings) unsure(ttl time.Duration) (servers []bool) {
 	for _, s := range a.list {
 		if !s.over || s.ttl >= ttl {
 			continue
@@ -86,8 +91,13 @@ func (a *Shortenings) Unsure(ttl time.Duration) (servers []bool) {
 
 // Most returns the longest TTL, ttl at most, that a majority can give.
 func (a *Shortenings) Most(ttl time.Duration) time.Duration {
+	if a == nil {
+		return ttl
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for {
-		sure, all := 0, a.Unsure(ttl)
+		sure, all := 0, a.unsure(ttl)
 		for _, unsure := range all {
 			if !unsure {
 				sure++
@@ -100,10 +110,8 @@ func (a *Shortenings) Most(ttl time.Duration) time.Duration {
 	}
 }
 
-// below returns the longest TTL of those that are shorter than ttl.
+// below returns the longest TTL of those that are shorter than ttl. The caller holds a.mu.
 func (a *Shortenings) below(ttl time.Duration) (longest time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, s := range a.list {
 		if s.over && s.ttl < ttl {
 			longest = max(longest, s.ttl)
