@@ -94,7 +94,7 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 
 func (s *Server) start() error {
 	// What ends the test from outside, such as ^C, must leave somebody who ends the server.
-	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!`, "guard"}
+	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!; wait $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
 	s.guard.Env = append(os.Environ(), s.env...)
@@ -161,7 +161,7 @@ func (s *Server) Dir() string { return s.dir }
 // PID returns the process of a real server.
 func (s *Server) PID() int { return s.pid }
 
-// Kill ends the server at once, as kill -9 does.
+// Kill ends the server at once, as kill -9 does. Its port is free when it returns.
 func (s *Server) Kill() {
 	if s.mini != nil {
 		s.mini.Close()
