@@ -135,9 +135,22 @@ func (r *round) tryAt(i int) {
 		undo, rel := r.seats[i].undo, own(&r.parting)
 		r.mu.Unlock()
 		if undo {
-			n.Undo(&rel)
+			r.giveBack(n, &rel)
 		}
 	}
+}
+
+// giveBack releases what a try won after its lock had been released. The next try waits for the goroutine that calls
+// this, so it returns when the server has answered. What fails goes on in the background.
+func (r *round) giveBack(n *node, rel *server.Release) {
+	if r.home.closing.Load() {
+		n.Undo(rel)
+		return
+	}
+	rel.Start, rel.Next = time.Time{}, nil
+	began := n.begin()
+	reply := n.Release(r.ctx, *rel)
+	n.end(began, !server.TimedOut(reply.Err))
 }
 
 // over is when every try of the round is certainly over.
