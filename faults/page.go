@@ -6,32 +6,37 @@ import (
 	"strings"
 )
 
-// The table stands between these in a page.
+// A table stands between these in a page.
 const (
-	tableBegins = "<!-- The table begins; faults -doc writes it. -->"
+	tableBegins = "<!-- The table begins; faults writes it. -->"
 	tableEnds   = "<!-- The table ends. -->"
 )
 
-// checkDoc finds out that a page can't be filled before half an hour is spent on its content.
-func checkDoc(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("-doc: %w", err)
+// checkPage finds out that a page can't be filled before half an hour is spent on its content.
+func checkPage(path string) error {
+	if path == "" {
+		return nil
 	}
-	_, err = between(string(text), "")
-	if err != nil {
-		return fmt.Errorf("-doc %s: %w", path, err)
-	}
-	return nil
-}
-
-// fill puts the table into the page.
-func (r *report) fill(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	filled, err := between(string(text), r.table())
+	if _, err = between(string(text), ""); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// fill puts a table into the page, if there is one.
+func fill(path, table string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	filled, err := between(string(text), table)
 	if err != nil {
 		return err
 	}
