@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,15 +14,19 @@ import (
 
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
-// report prints the tables, and writes them and the pictures to dir.
-func report(b *figures.Book, chosen []trial, about []string, dir string, out io.Writer) error {
+// pages are filled by a run, if they are named.
+type pages struct{ doc, full string }
+
+// report prints the tables, and writes them and the pictures to dir, and the pages.
+func report(b *figures.Book, chosen []trial, about []string, dir string, p pages, out io.Writer) error {
 	var text bytes.Buffer
 	for _, line := range about {
 		fmt.Fprintln(&text, line)
 	}
-	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b))
+	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b, spread))
 	for i := range chosen {
 		fmt.Fprintf(&text, "\n%s: %s\n\n%s", chosen[i].name, chosen[i].title, caseTable(b, &chosen[i]))
 	}
@@ -32,6 +37,9 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, out io.
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "report.md"), text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	if err := errors.Join(page.Fill(p.doc, brief(b, about)), page.Fill(p.full, text.String())); err != nil {
 		return err
 	}
 	if err := b.WriteCSV(dir, goals); err != nil {
@@ -46,7 +54,7 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, out io.
 }
 
 // goalTable has a line for each goal of which something was measured.
-func goalTable(b *figures.Book) string {
+func goalTable(b *figures.Book, show func(figures.Summary) string) string {
 	rows := [][]string{{"case", "figure", "goal", "measured", ""}}
 	name := ""
 	for _, v := range b.Judge(goals) {
@@ -56,11 +64,47 @@ func goalTable(b *figures.Book) string {
 		if v.Rounds == 0 {
 			continue
 		}
-		rows = append(rows, []string{name, v.What, v.Wanted(), spread(v.Summary), v.Word()})
+		rows = append(rows, []string{name, v.What, v.Wanted(), show(v.Summary), v.Word()})
 		name = ""
 	}
 	return layOut(rows)
 }
+
+// brief is what a reader wants to know first: medians of the goals, and the libraries side by side.
+func brief(b *figures.Book, about []string) string {
+	var text strings.Builder
+	for _, line := range about {
+		fmt.Fprintf(&text, "- %s\n", line)
+	}
+	fmt.Fprintf(&text, "\n%s\n", goalTable(b, median))
+	columns := []struct {
+		head, name string
+		metric     figures.Metric
+	}{
+		{"1 goroutine: holds/s", "own1", figures.Rate},
+		{"64 goroutines: holds/s", "own64", figures.Rate},
+		{"32 goroutines, one key: p99 wait ms", "hold5", figures.P99},
+		{"their fairness", "hold5", figures.Fairness},
+	}
+	rows := [][]string{{""}}
+	for _, c := range columns {
+		rows[0] = append(rows[0], c.head)
+	}
+	for _, library := range order() {
+		row, measured := []string{library}, false
+		for _, c := range columns {
+			s := b.Of(figures.Row{Case: c.name, Library: library}, c.metric)
+			row, measured = append(row, median(s)), measured || s.Rounds > 0
+		}
+		if measured {
+			rows = append(rows, row)
+		}
+	}
+	text.WriteString(layOut(rows))
+	return text.String()
+}
+
+func median(s figures.Summary) string { return number(s.Median) }
 
 // caseTable has a line for each library.
 func caseTable(b *figures.Book, t *trial) string {

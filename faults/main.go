@@ -29,6 +29,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 	"github.com/redimutex/redimutex/faults/internal/versions"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
 // rows returns all that there are.
@@ -126,7 +127,7 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano()) % 1e9
 	}
-	if err := errors.Join(checkPage(o.doc), checkPage(o.full)); err != nil {
+	if err := page.Check(o.doc, o.full); err != nil {
 		return o, false, err
 	}
 	o.command = o.again(*which)

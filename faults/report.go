@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
 const reportName = "report.md"
@@ -94,10 +95,10 @@ func (r *report) save() error {
 	if err := os.WriteFile(filepath.Join(r.dir, reportName), []byte(r.markdown()), 0o644); err != nil {
 		return err
 	}
-	if err := fill(r.doc, r.short()); err != nil {
+	if err := page.Fill(r.doc, r.short()); err != nil {
 		return err
 	}
-	return fill(r.full, r.table())
+	return page.Fill(r.full, r.table())
 }
 
 func (r *report) markdown() string {
