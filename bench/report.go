@@ -26,7 +26,7 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, p pages
 	for _, line := range about {
 		fmt.Fprintln(&text, line)
 	}
-	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b, spread))
+	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b))
 	for i := range chosen {
 		fmt.Fprintf(&text, "\n%s: %s\n\n%s", chosen[i].name, chosen[i].title, caseTable(b, &chosen[i]))
 	}
@@ -54,8 +54,14 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, p pages
 }
 
 // goalTable has a line for each goal of which something was measured.
-func goalTable(b *figures.Book, show func(figures.Summary) string) string {
-	rows := [][]string{{"case", "figure", "goal", "measured", ""}}
+func goalTable(b *figures.Book) string {
+	return goalRows(b, []string{"case", "figure", "goal", "measured", ""}, func(v figures.Verdict) []string {
+		return []string{v.Wanted(), spread(v.Summary), v.Word()}
+	})
+}
+
+func goalRows(b *figures.Book, head []string, cells func(figures.Verdict) []string) string {
+	rows := [][]string{head}
 	name := ""
 	for _, v := range b.Judge(goals) {
 		if v.Case != "" {
@@ -64,7 +70,7 @@ func goalTable(b *figures.Book, show func(figures.Summary) string) string {
 		if v.Rounds == 0 {
 			continue
 		}
-		rows = append(rows, []string{name, v.What, v.Wanted(), show(v.Summary), v.Word()})
+		rows = append(rows, append([]string{name, v.What}, cells(v)...))
 		name = ""
 	}
 	return layOut(rows)
@@ -76,7 +82,12 @@ func brief(b *figures.Book, about []string) string {
 	for _, line := range about {
 		fmt.Fprintf(&text, "- %s\n", line)
 	}
-	fmt.Fprintf(&text, "\n%s\n", goalTable(b, median))
+	fmt.Fprintf(&text, "\n%s\n", goalRows(b, []string{"case", "figure", "measured", "goal"}, func(v figures.Verdict) []string {
+		if v.Met() {
+			return []string{median(v.Summary), v.Wanted()}
+		}
+		return []string{median(v.Summary), v.Wanted() + ", missed"}
+	}))
 	columns := []struct {
 		head, name string
 		metric     figures.Metric
@@ -94,7 +105,11 @@ func brief(b *figures.Book, about []string) string {
 		row, measured := []string{library}, false
 		for _, c := range columns {
 			s := b.Of(figures.Row{Case: c.name, Library: library}, c.metric)
-			row, measured = append(row, median(s)), measured || s.Rounds > 0
+			if s.Rounds == 0 {
+				row = append(row, "")
+			} else {
+				row, measured = append(row, median(s)), true
+			}
 		}
 		if measured {
 			rows = append(rows, row)

@@ -166,7 +166,7 @@ func (r *report) short() string {
 		if !o.held() {
 			figure = o.verdict() + ": " + figure
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", o.ID, cell(o.Fault), cell(o.Must), figure, cells(sums(others)))
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", o.ID, cell(o.Fault), cell(o.Must), figure, strings.TrimPrefix(cells(sums(others)), "-"))
 	}
 	return b.String()
 }
