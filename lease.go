@@ -85,9 +85,9 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable]
 // when too few servers answered, and the cause of ctx when that ended; with the latter two the lease
 // goes on as it was, but, until it is renewed, no longer than ttl, and some servers may keep it longer. After
-// such an error for a shorter ttl don't extend to a longer one, but unlock and lock again: if a server's clock
-// is set back, the one that was given up may be executed behind the other. A ttl below 10 ms is an error, and
-// changes nothing.
+// such an error for a shorter ttl the lease may stay that short until Unlock: a server that has not answered may
+// execute the Extend at any time, so one to more is ErrUnavailable where too few others are left. A ttl below
+// 10 ms is an error, and changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	m := l.mutex
 	if ttl < minTTL {

@@ -116,7 +116,7 @@ func TestAShorteningCountsFromBeforeItIsSent(t *testing.T) {
 			l.Shorten(until, short)
 			assert.Equal(t, until, l.Until())
 			lived(t, h, until, short)
-			l.Shortened(time.Now().Add(ttl))
+			l.Shortened()
 			k.Close()
 		})
 	}
@@ -127,7 +127,7 @@ func TestAShorteningThatShortensNothingLeavesTheEnd(t *testing.T) {
 		k := keepalive.New(fail)
 		l, h := start(t, k, nil)
 		l.Shorten(time.Now().Add(2*ttl), 2*ttl)
-		l.Shortened(time.Time{})
+		l.Shortened()
 		lived(t, h, l.Terms().Until, ttl)
 		k.Close()
 	})
@@ -138,7 +138,7 @@ func shorten(l *keepalive.Lease, d time.Duration) {
 	l.Shorten(time.Now().Add(d), d)
 	extend(l, d)
 	l.Ask(d)
-	l.Shortened(time.Time{})
+	l.Shortened()
 }
 
 // The margin belongs to the TTL that counts now.
@@ -169,7 +169,7 @@ func TestAShortenedLeaseLivesOn(t *testing.T) {
 	})
 }
 
-// The shortening is given up, and may be executed late. It may come behind a renewal.
+// The shortening may be executed behind the renewal.
 func TestARenewalBesideAShorteningCountsForWhatThatWouldLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(fail)
@@ -178,45 +178,33 @@ func TestARenewalBesideAShorteningCountsForWhatThatWouldLeave(t *testing.T) {
 		l.Shorten(time.Now().Add(short), short)
 		time.Sleep(short / 4)
 		during := time.Now()
-		extend(l, ttl) // answered while the shortening is under way
+		assert.False(t, l.Extended(during, during.Add(ttl), ttl), "while it is under way")
 		assert.Equal(t, during.Add(short), l.Until())
 		time.Sleep(short / 4)
-		open := time.Now().Add(short / 4)
-		l.Shortened(open)
-		l.Extended(during, during.Add(ttl), ttl) // answered after it was given up
-		assert.Equal(t, during.Add(short), l.Until())
-		time.Sleep(short / 2)
-		l.Extended(during, during.Add(ttl), ttl) // answered after it could be executed
-		assert.Equal(t, during.Add(short), l.Until())
-		last := open.Add(-1)
-		l.Extended(last, last.Add(ttl), ttl) // sent before that, answered after
+		last := time.Now().Add(-1)
+		l.Shortened()
+		assert.False(t, l.Extended(last, last.Add(ttl), ttl), "asked for while it was under way, answered after")
 		assert.Equal(t, last.Add(short), l.Until())
 		lived(t, h, last.Add(short), short)
 		k.Close()
 	})
 }
 
-func TestARenewalThatWasSentAfterAShorteningIsOverCountsInFull(t *testing.T) {
-	for name, wait := range map[string]time.Duration{"answered": 0, "given up": 300 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			k := keepalive.New(fail)
-			l, _ := start(t, k, fixed)
-			l.Shorten(time.Now().Add(time.Second), time.Second)
-			time.Sleep(time.Second / 10)
-			if wait > 0 {
-				l.Shortened(time.Now().Add(wait))
-			} else {
-				l.Shortened(time.Time{})
-			}
-			time.Sleep(wait)
-			extend(l, ttl)
-			assert.Equal(t, time.Now().Add(ttl), l.Until(), name)
-			k.Close()
-		})
-	}
+func TestARenewalThatWasAskedForAfterAShorteningCountsInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(fail)
+		l, _ := start(t, k, fixed)
+		l.Shorten(time.Now().Add(time.Second), time.Second)
+		time.Sleep(time.Second / 10)
+		l.Shortened()
+		now := time.Now()
+		assert.True(t, l.Extended(now, now.Add(ttl), ttl))
+		assert.Equal(t, now.Add(ttl), l.Until())
+		k.Close()
+	})
 }
 
-// Servers renew, but one of them may yet execute a shortening to less than it takes until that is over.
+// Servers renew, and one of them may yet execute a shortening to less than it takes until that is over.
 func TestRenewalsKeepALeaseThatAShorteningMayYetReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int64
@@ -227,11 +215,11 @@ func TestRenewalsKeepALeaseThatAShorteningMayYetReach(t *testing.T) {
 		l, _ := start(t, k, nil)
 		const short = 45 * time.Millisecond
 		l.Shorten(time.Now().Add(short), short)
-		l.Shortened(time.Now().Add(500 * time.Millisecond))
 		for range 500 {
 			time.Sleep(time.Millisecond)
 			assert.LessOrEqual(t, time.Until(l.Until()), short)
 		}
+		l.Shortened()
 		time.Sleep(short)
 		assert.Greater(t, time.Until(l.Until()), short, "the limit was never lifted")
 		assert.InDelta(t, 33, renewals.Load(), 3)
@@ -251,25 +239,18 @@ func TestTheShortestOfConcurrentShorteningsCounts(t *testing.T) {
 		assert.Equal(t, began.Add(time.Second), l.Until())
 		for range 2 {
 			time.Sleep(time.Second / 4)
-			l.Shortened(time.Time{})
+			l.Shortened()
 			extend(l, ttl)
 			assert.Equal(t, time.Now().Add(time.Second), l.Until(), "one of them is still under way")
 		}
-		open := time.Now().Add(time.Second / 2)
-		l.Shortened(open)
-		l.Shorten(began.Add(time.Minute), time.Minute)
-		l.Shortened(time.Time{})
-		time.Sleep(time.Second / 4)
-		extend(l, ttl)
-		assert.Equal(t, time.Now().Add(time.Second), l.Until(), "a later open was forgotten")
-		time.Sleep(time.Second / 4)
+		l.Shortened()
 		extend(l, ttl)
 		assert.Equal(t, time.Now().Add(ttl), l.Until())
 		k.Close()
 	})
 }
 
-// The renewal was sent while a shortening could still be executed behind it. Its answer comes when the next
+// The renewal was asked for while a shortening was under way, and could be executed behind it. Its answer comes when the next
 // shortening is under way, which leaves more.
 func TestALimitThatIsOverStillCountsForWhatWasSentBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -278,11 +259,12 @@ func TestALimitThatIsOverStillCountsForWhatWasSentBefore(t *testing.T) {
 		l.Shorten(time.Now().Add(time.Second), time.Second)
 		until := l.Until()
 		sent := time.Now()
-		l.Shortened(time.Now().Add(time.Second / 4))
-		time.Sleep(time.Second / 2)
+		time.Sleep(time.Second / 4)
+		l.Shortened()
+		time.Sleep(time.Second / 4)
 		l.Shorten(time.Now().Add(ttl), ttl)
 		l.Extended(sent, sent.Add(2*ttl), 2*ttl)
-		l.Shortened(time.Time{})
+		l.Shortened()
 		l.Extended(sent, sent.Add(2*ttl), 2*ttl)
 		assert.Equal(t, until, l.Until())
 		lived(t, h, until, time.Second)

@@ -22,8 +22,8 @@ const (
 //	     any of these → ended
 //
 // Invariants: the end is told before the validity is over, whatever a renewal is doing; no renewal
-// is handed out after the end; the first end is the only one; and while an extension that shortens may
-// still be executed, the validity counts the least that it may leave.
+// is handed out after the end; the first end is the only one; and while an extension that shortens is under
+// way, the validity counts the least that it may leave.
 type Lease struct {
 	keeper *Keeper
 	terms  Terms
@@ -150,26 +150,30 @@ func (l *Lease) end(r Reason) bool {
 	return true
 }
 
-// Extended moves the end of the validity, after the servers have confirmed an extension to ttl that was sent
-// at that moment. It never brings the end nearer: only Shorten does.
-func (l *Lease) Extended(sent, until time.Time, ttl time.Duration) {
+// Extended moves the end of the validity, after the servers have confirmed an extension to ttl that was asked
+// for at that moment, before it was sent. It never brings the end nearer: only Shorten does. It reports whether
+// the extension counts in full: an extension to less may have been under way.
+func (l *Lease) Extended(asked, until time.Time, ttl time.Duration) (full bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
 	if l.reason != Alive || l.over(now) {
-		return
+		return false
 	}
+	given := until
 	if l.limit != nil {
 		ok := false
-		if until, ttl, ok = l.limit.allow(sent, until, ttl); !ok {
-			return
+		if until, ttl, ok = l.limit.allow(asked, until, ttl); !ok {
+			return false
 		}
 	}
+	full = until.Equal(given)
 	l.handOff = false
 	if until = nearer(until, now); until.After(l.until) {
 		l.until, l.span = until, ttl
 	}
 	l.schedule(now)
+	return full
 }
 
 // Ask has renewals ask for ttl from now on.
@@ -183,8 +187,8 @@ func (l *Lease) Ask(ttl time.Duration) {
 }
 
 // Shorten says that an extension to ttl is about to be sent, which leaves the lease valid until then, or
-// longer if it is executed late. It has to be followed by Shortened. While the extension may be executed, a
-// renewal counts for no more than the extension would leave behind it.
+// longer if it is executed late. It has to be followed by Shortened. What is asked for in between counts for no
+// more than the extension would leave behind it.
 func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -199,12 +203,12 @@ func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 	}
 }
 
-// Shortened says that the caller of Shorten has heard all that it will. Where a server has not answered, the
-// extension may still be executed until open.
-func (l *Lease) Shortened(open time.Time) {
+// Shortened says that the extension is over. Where it may be executed yet, the caller sees to it that what is asked
+// for from now on is no longer than what it would leave.
+func (l *Lease) Shortened() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
-	l.limit.end(time.Now(), open)
+	l.limit.end(time.Now())
 }
 
 // Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated after a

@@ -217,7 +217,7 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 			l.Shorten(time.Now().Add(time.Second), time.Second)
 			extend(l, ttl)
 			l.Ask(time.Minute)
-			l.Shortened(time.Time{})
+			l.Shortened()
 			l.Renewed(false)
 			assert.NotEqual(t, keepalive.Alive, l.Reason())
 			assert.Zero(t, k.Len())
@@ -242,7 +242,7 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		all.Go(func() { l.Lose(keepalive.Taken) })
 		all.Go(func() { k.Close() })
 		all.Go(func() { extend(l, ttl) })
-		all.Go(func() { l.Shorten(time.Now().Add(ttl/2), ttl/2); l.Shortened(time.Time{}) })
+		all.Go(func() { l.Shorten(time.Now().Add(ttl/2), ttl/2); l.Shortened() })
 		all.Wait()
 		require.Equal(t, was, l.Reason())
 		if was > keepalive.Unlocked {

@@ -2,6 +2,7 @@ package keepalive_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,7 @@ type hold struct {
 	lost     int
 	reason   keepalive.Reason
 	renewing bool
+	open     []time.Duration // shortenings of unknown outcome
 }
 
 func newModel(t *testing.T, seed uint64, healthy bool) *model {
@@ -90,7 +92,8 @@ func (h *hold) execute(ttl time.Duration, shorten bool) bool {
 	return true
 }
 
-// extend sends an extension that is not executed after open, and waits that long for the answer.
+// extend sends an extension, and waits for the answer until open. One that raises is not executed after that; one that
+// shortens may be, because the server's clock may be set back. What it would take back must not be asked for.
 func (h *hold) extend(ttl time.Duration, shorten bool, open time.Time) (ok bool) {
 	m := h.m
 	there, back := m.random(time.Millisecond), m.random(time.Millisecond)
@@ -103,13 +106,16 @@ func (h *hold) extend(ttl time.Duration, shorten bool, open time.Time) (ok bool)
 		}
 	}
 	sent := time.Now()
+	if h.most(ttl) < ttl {
+		return false
+	}
 	answer := make(chan bool, 1)
 	go func() {
 		time.Sleep(there)
 		m.mu.Lock()
 		down := time.Now().Before(m.down)
 		m.mu.Unlock()
-		if down || time.Now().After(open) {
+		if down || time.Now().After(open) && !shorten {
 			return
 		}
 		found := h.execute(ttl, shorten)
@@ -146,7 +152,7 @@ func (m *model) renew(due []*keepalive.Lease) {
 		h.renewing = true
 		m.mu.Unlock()
 		all.Go(func() {
-			ok := h.extend(l.TTL(), false, time.Now().Add(300*time.Millisecond))
+			ok := h.extend(h.most(l.TTL()), false, time.Now().Add(300*time.Millisecond))
 			m.mu.Lock()
 			h.renewing = false
 			m.mu.Unlock()
@@ -208,11 +214,20 @@ func (h *hold) shorten(ttl time.Duration) {
 		open = now.Add(time.Second)
 	}
 	h.lease.Shorten(now.Add(ttl), ttl)
-	if h.extend(ttl, true, open) {
-		h.lease.Ask(ttl)
-		open = time.Time{}
+	if !h.extend(ttl, true, open) {
+		h.m.mu.Lock()
+		h.open = append(h.open, ttl)
+		h.m.mu.Unlock()
 	}
-	h.lease.Shortened(open)
+	h.lease.Ask(ttl)
+	h.lease.Shortened()
+}
+
+// most is the longest TTL, ttl at most, that no shortening of unknown outcome takes back.
+func (h *hold) most(ttl time.Duration) time.Duration {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	return slices.Min(append(h.open, ttl))
 }
 
 // drive does what callers do, in random order, side by side. After a lease that has ended they begin another.

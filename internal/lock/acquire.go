@@ -28,10 +28,12 @@ type Result struct {
 
 // An acquisition is one call that wants a lock. One goroutine drives it:
 //
-//	queued ─ turn ─→ trying ─ granted ───────────────────→ held
+//	inLine ─ turn ─→ trying ─ granted ───────────────────→ held
 //	   │               ↑ └ contended, unavailable → waiting ─ handed over → held
 //	   └ parked grant  └───── timer, wake-up ─────────┘
 //	     → held            any ─ ctx, Close, refused, tries used up → failed
+//
+// The line is that of this process, for the turn. The queue is that of the servers, for the lock.
 type acquisition struct {
 	Call
 	engine  *Engine
@@ -51,7 +53,7 @@ type acquisition struct {
 type state int8
 
 const (
-	queued state = iota
+	inLine state = iota
 	trying
 	waiting
 	held
@@ -76,8 +78,8 @@ func (a *acquisition) run(ctx context.Context) {
 	defer a.settle() // also when a function of the caller's panics
 	for s := a.begin(ctx); ; {
 		switch s {
-		case queued:
-			s = a.queue(ctx)
+		case inLine:
+			s = a.line(ctx)
 		case trying:
 			s = a.try(ctx)
 		case waiting:
@@ -133,7 +135,7 @@ func (a *acquisition) begin(ctx context.Context) state {
 		return a.fail(&Failure{Kind: Closed})
 	}
 	a.began = time.Now()
-	return queued
+	return inLine
 }
 
 // try asks the servers once. Every verb comes down to this.
@@ -153,8 +155,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	a.tries++
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
-		a.ticket = a.key.newTicket(a.Terms)
-		a.token = a.ticket.token()
+		a.useTicket(a.key.newTicket(a.Terms))
 	}
 	if a.token == "" {
 		a.token = a.Terms.token()
@@ -173,6 +174,9 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	return a.lost(ctx, f)
 }
+
+// useTicket has the tries go on with a ticket.
+func (a *acquisition) useTicket(x *ticket) { a.ticket, a.token = x, x.token() }
 
 // disposed waits until what this process gives back in the background is given back, so that it does not
 // stand in our way, but not longer than a try takes.
@@ -222,8 +226,7 @@ func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Du
 // lost records a try that has failed, and decides how to go on.
 func (a *acquisition) lost(ctx context.Context, f *quorum.Failure) state {
 	if a.ticket != nil {
-		a.ticket = a.ticket.failed(f)
-		a.token = a.ticket.token()
+		a.useTicket(a.ticket.failed(f))
 	} else {
 		a.token, a.arrived = "", f.Now // what became of the token may be unknown
 	}

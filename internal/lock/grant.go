@@ -28,10 +28,11 @@ type Grant struct {
 	lease  keepalive.Lease
 	hold   atomic.Pointer[Hold] // the present one; nil while parked
 
-	longest  atomic.Int64                  // the longest TTL that was asked for
-	open     atomic.Int64                  // how long after it was won an extension of the holder's may be executed
-	regained atomic.Int64                  // how long after it was won a server may take it again
-	renewal  atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
+	longest  atomic.Int64                       // the longest TTL that was asked for
+	open     atomic.Int64                       // how long after it was won an extension of the holder's may be executed
+	regained atomic.Int64                       // how long after it was won a server may take it again
+	renewal  atomic.Pointer[chan struct{}]      // one that is under way; closed when it is over
+	shorter  atomic.Pointer[quorum.Shortenings] // nil until somebody shortens
 
 	// For the holds that follow; see park.go.
 	over     atomic.Bool // there is none: the time is over, the lock lost or extended
@@ -67,7 +68,9 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	}
 	groups := make(map[terms][]*quorum.Extension)
 	for _, l := range due {
-		g, ttl := l.Terms().Holder.(*Grant), l.TTL()
+		asked := time.Now()
+		g := l.Terms().Holder.(*Grant)
+		ttl := g.shorter.Load().Most(l.TTL())
 		over := make(chan struct{})
 		g.renewal.Store(&over)
 		if l.Reason() != keepalive.Alive { // since it was handed out
@@ -79,9 +82,10 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
 			Regain:    g.regain(ttl),
 			Won:       g.won,
+			Unsure:    g.shorter.Load().Unsure(ttl),
 			Done: func(x quorum.Extended) {
 				defer close(over)
-				g.renewed(&x, ttl)
+				g.renewed(&x, asked, ttl)
 			},
 		}
 		t := terms{x.Timeout, x.Replicas}
@@ -95,10 +99,10 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 }
 
 // renewed records the outcome of a renewal.
-func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
+func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) {
 	defer g.lease.Renewed(x.Failure == nil)
 	if x.Failure == nil {
-		g.lease.Extended(x.Sent, x.Until, ttl)
+		g.lease.Extended(asked, x.Until, ttl)
 	}
 	h := g.hold.Load()
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {
@@ -149,45 +153,6 @@ func (g *Grant) Lost(r keepalive.Reason) {
 	if g.key.parked.CompareAndSwap(&g.parcel, nil) {
 		g.dispose()
 	}
-}
-
-// Extend makes the hold last for ttl from now on. It returns how the hold has ended, if it has.
-func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
-	g := h.grant
-	g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that
-	if r := h.Reason(); r != keepalive.Alive {
-		return r, nil
-	}
-	x := quorum.Extension{Extension: g.terms.extension(g.key.name, g.token, ttl), Regain: g.regain(ttl), Won: g.won}
-	var outcome quorum.Extended
-	x.Done = func(o quorum.Extended) { outcome = o }
-	now := time.Now()
-	raise(&g.open, now.Add(g.terms.bound()).Sub(g.won.At))
-	x.Shorten = int64(ttl) < g.longest.Load()
-	if x.Shorten {
-		x.Deadline = now.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
-		g.lease.Shorten(now.Add(ttl-drift(ttl)), ttl)
-	} else {
-		raise(&g.longest, ttl)
-	}
-	g.engine.quorum.Extend(ctx, []*quorum.Extension{&x})
-	if x.Shorten {
-		g.lease.Shortened(outcome.Open)
-	}
-	f := outcome.Failure
-	if f == nil && !x.Shorten {
-		g.lease.Extended(outcome.Sent, outcome.Until, ttl)
-	}
-	if f == nil || x.Shorten && !outcome.Open.IsZero() { // it may come yet: renewals ask for no more than it leaves
-		g.lease.Ask(ttl)
-	}
-	if !g.lose(f) && !h.ended() {
-		g.count(f)
-		if h.Observer.Traced() {
-			h.Observer.Renewed(outcome.Until, f)
-		}
-	}
-	return h.Reason(), f
 }
 
 // regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A

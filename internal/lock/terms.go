@@ -76,10 +76,8 @@ func (t *Terms) extension(key, token string, ttl time.Duration) server.Extension
 
 // release describes a release of what may live for ttl from now on.
 func (t *Terms) release(key, token string, ttl time.Duration) server.Release {
-	return server.Release{
-		Lock: t.lock(key, token), Fencing: t.Fencing, Queue: t.Queue,
-		Until: time.Now().Add(max(ttl, t.MinHold) + t.NodeTimeout + t.ReplicaTimeout),
-	}
+	try := t.try(key, token)
+	return try.Release(max(ttl, t.MinHold))
 }
 
 // bound is how long an operation may take.

@@ -130,8 +130,7 @@ func (x *ticket) pace(gap time.Duration) {
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
-		a.ticket = a.key.newTicket(a.Terms)
-		a.token = a.ticket.token()
+		a.useTicket(a.key.newTicket(a.Terms))
 		a.ticket.arrive(a.arrived)
 		connecting, cancel := context.WithTimeout(ctx, a.Terms.NodeTimeout)
 		defer cancel()

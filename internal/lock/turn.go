@@ -8,22 +8,22 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// queue waits for the turn among the goroutines of this process.
-func (a *acquisition) queue(ctx context.Context) state {
+// line waits for the turn among the goroutines of this process.
+func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case a.key.fifo.TryAcquire():
 		a.fresh = a.key.pause.IsZero()
 	case a.Once:
 		return a.fail(&Failure{Kind: Busy, Servers: a.key.failure.Load()})
-	case !a.line(ctx):
+	case !a.join(ctx):
 		return failed
 	}
 	a.turn = true
 	return a.inherit(ctx)
 }
 
-// line waits in line, and reports whether the turn has come.
-func (a *acquisition) line(ctx context.Context) (granted bool) {
+// join waits in line, and reports whether the turn has come.
+func (a *acquisition) join(ctx context.Context) (granted bool) {
 	var prequeue any // on which terms a release may queue us on the server
 	if a.Terms.Queue && a.MaxTries == 0 {
 		prequeue = a.Terms
@@ -93,8 +93,9 @@ func (a *acquisition) inherit(ctx context.Context) state {
 		a.key.unref() // the grant has a reference of its own
 		return held
 	case p.ticket != nil && !a.Once && a.MaxTries == 0 && p.ticket.serves(a.Terms):
-		a.ticket, a.token, a.tries = p.ticket, p.ticket.place.Name, 1
-		a.key.failure.Store(inLine)
+		a.useTicket(p.ticket)
+		a.tries = 1
+		a.key.failure.Store(unasked)
 		return waiting
 	default:
 		p.dispose()
@@ -102,5 +103,5 @@ func (a *acquisition) inherit(ctx context.Context) state {
 	return trying
 }
 
-// inLine stands for the answer that a pre-queued ticket would have got, had it asked.
-var inLine = &quorum.Failure{Kind: quorum.Contended}
+// unasked stands for the answer that a pre-queued ticket would have got, had it asked.
+var unasked = &quorum.Failure{Kind: quorum.Contended}

@@ -102,10 +102,8 @@ func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure 
 // undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
 // belongs to the waiter, who may go on.
 func undoing(t *server.Try) *server.Release {
-	return &server.Release{
-		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
-		Until: time.Now().Add(t.TTL + t.Timeout),
-	}
+	r := t.Release(t.TTL)
+	return &r
 }
 
 // tryAt asks server i for the lock, as soon as the release before is over there.
@@ -135,7 +133,7 @@ func (r *round) tryAt(i int) {
 		undo, rel := r.seats[i].undo, own(&r.parting)
 		r.mu.Unlock()
 		if undo {
-			n.Undo(&rel)
+			<-n.Undo(&rel) // the next try waits for our part
 		}
 	}
 }
@@ -159,7 +157,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	v := &r.votes[0]
 	if v.won() {
 		r.end = kept
-		_, g.Until, g.Fence = v.lease(t.TTL)
+		g.Until, g.Fence = v.lease(t.TTL)
 		g.clean = r.clean
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()
@@ -243,18 +241,26 @@ func (g Grant) part() (pending *Tail) {
 	return pending
 }
 
-// undo has the lock undone on server i: by the try itself, if it is still under way there.
-func (g Grant) undo(i int, n *node, rel *server.Release) {
-	if r := g.late; r != nil {
-		r.mu.Lock()
-		late := r.gen == g.gen && r.pending(i)
-		if late {
-			r.seats[i].undo, r.parting = true, *rel
-		}
-		r.mu.Unlock()
-		if late {
-			return
-		}
+// undo has the lock undone on server i: by the try itself, if it is still under way there. It returns what the next
+// try has to wait for.
+func (g Grant) undo(i int, n *node, rel *server.Release) *part {
+	if p := g.leave(i, rel); p != nil {
+		return p
 	}
-	n.Undo(rel)
+	return &part{over: n.Undo(rel)}
+}
+
+// leave leaves the undo to the try, if that is still under way on server i.
+func (g Grant) leave(i int, rel *server.Release) *part {
+	r := g.late
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gen != g.gen || !r.pending(i) {
+		return nil
+	}
+	r.seats[i].undo, r.parting = true, *rel
+	return r.part(i)
 }

@@ -20,7 +20,7 @@ func (instant) Acquire(context.Context, server.Try) server.Reply {
 func (instant) Release(context.Context, server.Release) server.Reply {
 	return server.Reply{Verdict: server.Done}
 }
-func (instant) Undo(*server.Release) {}
+func (instant) Undo(*server.Release) <-chan struct{} { return nil }
 func (instant) Raise(context.Context, server.Lock, int64, time.Duration) server.Reply {
 	return server.Reply{Verdict: server.Done}
 }

@@ -16,14 +16,17 @@ type Extension struct {
 	// may be nil.
 	Regain func(i int) (t *server.Try, fence int64)
 	Won    Grant // as Acquire has returned it; a server that may undo it yet has no vote
+
+	Shortening *Shortening // with Shorten
+	Unsure     []bool      // servers that have no vote, because they may yet execute a Shortening to less; nil: none
 }
+
+func (x *Extension) unsure(i int) bool { return x.Unsure != nil && x.Unsure[i] }
 
 // Extended is what came of an Extension.
 type Extended struct {
 	Failure *Failure  // nil: extended
-	Sent    time.Time // just before the first server of the majority was asked
 	Until   time.Time // valid until
-	Open    time.Time // some server may still execute it until then, also one that has not answered yet; zero: none
 }
 
 // Extend extends leases, many in one round trip to each server. A lease is extended when a majority
@@ -63,18 +66,30 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 
 // extend is Extend where this is the only server.
 func (n *node) extend(ctx context.Context, batch []*Extension) {
-	leases := make([]*server.Extension, len(batch))
-	for k, x := range batch {
-		leases[k] = &x.Extension
+	leases := make([]*server.Extension, 0, len(batch))
+	sent := make([]*Extension, 0, len(batch))
+	for _, x := range batch {
+		if x.unsure(0) {
+			x.Shortening.settle(0) // it is not sent
+			x.Done(Extended{Failure: unavailable(1, errShortened)})
+			continue
+		}
+		leases, sent = append(leases, &x.Extension), append(sent, x)
+	}
+	if len(sent) == 0 {
+		return
 	}
 	n.Extend(ctx, leases, func(k int, reply server.Reply) {
 		n.count(ctx, reply)
-		x := batch[k]
+		x := sent[k]
+		if reply.Open.IsZero() {
+			x.Shortening.settle(0)
+		}
 		if reply.Verdict == server.Done {
-			x.Done(Extended{Sent: reply.Sent, Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
+			x.Done(Extended{Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
 			return
 		}
-		x.Done(Extended{Failure: one(reply).ended(), Open: reply.Open})
+		x.Done(Extended{Failure: one(reply).ended()})
 	})
 }
 
@@ -86,9 +101,11 @@ func (r *round) extendAt(i int) {
 	if r.seats[i].state == spare {
 		batch = nil
 		for k := range r.votes {
-			if !r.votes[k].told {
-				batch, index = append(batch, r.all[k]), append(index, k)
+			if r.votes[k].told {
+				r.batch[k].Shortening.settle(i) // it is not sent
+				continue
 			}
+			batch, index = append(batch, r.all[k]), append(index, k)
 		}
 	}
 	r.mu.Unlock()
@@ -118,13 +135,21 @@ func (r *round) extendAt(i int) {
 // reportLease hands in the reply of server i about lease k, and tells its outcome if it is decided now.
 func (r *round) reportLease(i, k int, reply server.Reply) {
 	r.mu.Lock()
-	v := &r.votes[k]
+	v, x := &r.votes[k], r.batch[k]
+	if reply.Open.IsZero() {
+		x.Shortening.settle(i)
+	}
 	if v.told {
 		r.mu.Unlock()
 		return
 	}
-	if reply.Verdict == server.Done && r.batch[k].Won.suspect(i) {
-		reply = server.Reply{Err: errUndone}
+	if reply.Verdict == server.Done {
+		switch {
+		case x.Won.suspect(i):
+			reply = server.Reply{Err: errUndone}
+		case x.unsure(i):
+			reply = server.Reply{Err: errShortened}
+		}
 	}
 	v.cast(i, reply)
 	if !v.decided() {
@@ -132,7 +157,7 @@ func (r *round) reportLease(i, k int, reply server.Reply) {
 		r.mu.Unlock()
 		return
 	}
-	x, outcome := r.batch[k], r.decide(k)
+	outcome := r.decide(k)
 	r.mu.Unlock()
 	x.Done(outcome)
 	r.mu.Lock()
@@ -144,22 +169,15 @@ func (r *round) reportLease(i, k int, reply server.Reply) {
 
 // decide ends the vote about lease k. The caller holds r.mu.
 func (r *round) decide(k int) Extended {
-	v, lease := &r.votes[k], &r.leases[k]
+	v := &r.votes[k]
 	v.told = true
 	out := Extended{Failure: v.ended()}
 	if out.Failure == nil {
-		out.Sent, out.Until, _ = v.lease(lease.TTL)
+		out.Until, _ = v.lease(r.leases[k].TTL)
 	}
 	for i := range r.seats {
-		var until time.Time
-		switch s := r.seats[i].state; {
-		case v.in[i]:
-			until = v.replies[i].Open
-		case s == asked || s == spare:
-			until = lease.Deadline
-		}
-		if until.After(out.Open) {
-			out.Open = until
+		if r.seats[i].state == skipped { // nor is it sent any more
+			r.batch[k].Shortening.settle(i)
 		}
 	}
 	return out

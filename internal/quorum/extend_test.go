@@ -45,7 +45,6 @@ func TestEachLeaseOfABatchHasItsOwnOutcome(t *testing.T) {
 				failed(t, out.Failure, quorum.Taken)
 			default:
 				won(t, out.Failure)
-				assert.Equal(t, sent, out.Sent)
 				assert.Equal(t, sent.Add(batch[i].TTL-quorum.Drift(batch[i].TTL)), out.Until)
 			}
 		}
@@ -108,60 +107,100 @@ func TestHungServersDoNotDelayAnExtension(t *testing.T) {
 	})
 }
 
-// An extension that some server may still execute stays open until its deadline there.
-func TestAnExtensionIsOpenForAsLongAsSomeServerMayExecuteIt(t *testing.T) {
+// A server that may yet execute an extension to less has no vote for a longer one, until it has answered.
+func TestAServerThatMayShortenHasNoVoteForMore(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
+		const least = ttl / 4
 		k := try("k")
 		c.set("k", k.Token, 0, 1, 2)
 		c.on(slow(time.Millisecond), 0, 1)
-		extend := func(deadline time.Time) *quorum.Extended {
+		open := new(quorum.Shortenings)
+		extend := func(ttl time.Duration) *quorum.Failure {
+			k.TTL = ttl
 			x, out := extending(k)
-			x.Deadline = deadline
+			x.Unsure = open.Unsure(ttl)
+			c.q.Extend(t.Context(), []*quorum.Extension{x})
+			return out.Failure
+		}
+		shorten := func(ttl time.Duration) (mayCome bool) {
+			k.TTL = ttl
+			x, out := extending(k)
+			x.Shortening = open.Begin(ttl, 3)
+			x.Shorten = true
 			c.q.Extend(t.Context(), []*quorum.Extension{x})
 			won(t, out.Failure)
-			time.Sleep(time.Second)
-			return out
+			return x.Shortening.End()
 		}
-		c.on(hung, 2)
-		began := time.Now()
-		assert.Equal(t, began.Add(timeout), extend(time.Time{}).Open, "one has not")
-		deadline := time.Now().Add(timeout / 2)
-		assert.Equal(t, deadline, extend(deadline).Open)
-		open := time.Now().Add(time.Minute)
-		c.on(func(string, time.Time, func() server.Reply) server.Reply {
-			return server.Reply{Err: errCut, Open: open}
-		}, 2)
-		assert.Equal(t, open, extend(time.Time{}).Open, "one has broken the connection")
+		assert.Nil(t, open.Unsure(ttl), "nobody has shortened")
 		c.on(cut, 2)
-		assert.Zero(t, extend(time.Time{}).Open, "one was not reached")
+		assert.False(t, shorten(least), "one was not reached")
+		c.on(slow(timeout/2), 2)
+		assert.True(t, shorten(least), "one has not answered yet")
+		assert.Equal(t, []bool{false, false, true}, open.Unsure(ttl))
+		assert.Nil(t, open.Unsure(least), "no more than it leaves")
+		time.Sleep(timeout)
+		assert.Nil(t, open.Unsure(ttl), "it has answered since")
+		c.on(hung, 2)
+		assert.True(t, shorten(least))
+		time.Sleep(time.Hour)
+		c.on(nil, 2)
+		c.set("k", k.Token, 0, 1, 2)
+		assert.Equal(t, []bool{false, false, true}, open.Unsure(ttl), "its clock may say anything")
+		assert.Equal(t, ttl, open.Most(ttl), "a majority is without it")
+		won(t, extend(ttl))
+		c.on(cut, 0)
+		f := extend(ttl)
+		failed(t, f, quorum.Unavailable)
+		assert.ErrorContains(t, f.Nodes[2].Err, "Extend to less")
+		won(t, extend(least))
+		c.on(func(string, time.Time, func() server.Reply) server.Reply {
+			return server.Reply{Err: errCut, Open: time.Now()}
+		}, 1)
+		c.on(nil, 0)
+		assert.True(t, shorten(least/2), "one has broken the connection")
+		assert.Equal(t, []bool{false, true, true}, open.Unsure(ttl))
+		assert.Equal(t, least, open.Most(ttl), "there are two, one of which leaves so much")
 	})
 }
 
-func TestASingleServersExtensionIsOpenForAsLongAsItSays(t *testing.T) {
+func TestASingleServerThatMayShortenIsNotAskedForMore(t *testing.T) {
 	virtual(t, 1, func(t *testing.T, c *cluster) {
 		k := try("k")
 		c.set("k", k.Token, 0)
 		c.on(hung, 0)
-		began := time.Now()
+		open := new(quorum.Shortenings)
+		const least = ttl / 4
 		x, out := extending(k)
+		x.TTL, x.Shorten, x.Shortening = least, true, open.Begin(least, 1)
+		assert.Nil(t, open.Unsure(ttl), "while it is under way, the keep-alive sees to it")
 		c.q.Extend(t.Context(), []*quorum.Extension{x})
 		failed(t, out.Failure, quorum.Unavailable)
-		assert.Equal(t, began.Add(timeout), out.Open)
+		assert.True(t, x.Shortening.End())
 		c.on(nil, 0)
 		me := goroutine()
-		x, out = extending(k)
-		done := x.Done
-		x.Done = func(e quorum.Extended) { done(e) }
 		sent := time.Now()
+		x, out = extending(k)
+		x.Unsure = open.Unsure(ttl)
+		another, fine := extending(try("another"))
+		c.set("another", another.Token, 0)
+		c.q.Extend(t.Context(), []*quorum.Extension{x, another})
+		failed(t, out.Failure, quorum.Unavailable)
+		won(t, fine.Failure)
+		assert.Equal(t, sent.Add(ttl-quorum.Drift(ttl)), fine.Until)
+		assert.Equal(t, least, open.Most(ttl))
+		x, out = extending(k)
+		x.TTL, x.Unsure = least, open.Unsure(least)
 		c.q.Extend(t.Context(), []*quorum.Extension{x})
 		won(t, out.Failure)
-		assert.Equal(t, sent.Add(ttl-quorum.Drift(ttl)), out.Until)
-		assert.Zero(t, out.Open)
+		x, out = extending(k)
+		x.TTL, x.Shorten, x.Unsure, x.Shortening = 2*least, true, open.Unsure(2*least), open.Begin(2*least, 1)
+		c.q.Extend(t.Context(), []*quorum.Extension{x})
+		failed(t, out.Failure, quorum.Unavailable)
+		assert.False(t, x.Shortening.End(), "it was not sent")
 		assert.Equal(t, me, goroutine())
 	})
 }
 
-// The caller may use its batch again, whatever is still under way.
 func TestAnswersAfterTheDecisionCountForNothing(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		k := try("k")
@@ -171,7 +210,6 @@ func TestAnswersAfterTheDecisionCountForNothing(t *testing.T) {
 			x, out := extending(k) // panics when Done is called again
 			c.q.Extend(t.Context(), []*quorum.Extension{x})
 			won(t, out.Failure)
-			*x = quorum.Extension{}
 			time.Sleep(timeout)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), timeout/10)
@@ -180,7 +218,6 @@ func TestAnswersAfterTheDecisionCountForNothing(t *testing.T) {
 		x, out := extending(k)
 		c.q.Extend(ctx, []*quorum.Extension{x})
 		failed(t, out.Failure, quorum.Unavailable)
-		assert.False(t, out.Open.IsZero())
 		time.Sleep(timeout)
 	})
 }

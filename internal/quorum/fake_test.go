@@ -236,27 +236,31 @@ func (f *fake) released(r *server.Release) server.Reply {
 	return server.Reply{Verdict: server.Taken}
 }
 
-func (f *fake) Undo(r *server.Release) {
+func (f *fake) Undo(r *server.Release) <-chan struct{} {
 	f.mu.Lock()
 	f.undone = append(f.undone, *r)
 	f.mu.Unlock()
-	f.undo(r)
+	return f.undo(r)
 }
 
 // undo releases in the background, until the server has answered.
-func (f *fake) undo(r *server.Release) {
-	copied := *r
+func (f *fake) undo(r *server.Release) <-chan struct{} {
+	copied, tried := *r, make(chan struct{})
 	f.running.Add(1)
 	go func() {
 		defer f.running.Add(-1)
-		for time.Now().Before(copied.Until) {
+		for first := true; first || time.Now().Before(copied.Until); first = false {
 			reply := f.run("undo", time.Now().Add(copied.Timeout), func() server.Reply { return f.released(&copied) })
+			if first {
+				close(tried)
+			}
 			if reply.Verdict != server.Failed {
 				return
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
+	return tried
 }
 
 func (f *fake) Raise(_ context.Context, l server.Lock, fence int64, _ time.Duration) server.Reply {

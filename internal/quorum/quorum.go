@@ -17,7 +17,7 @@ import (
 type voter interface {
 	Acquire(ctx context.Context, t server.Try) server.Reply
 	Release(ctx context.Context, r server.Release) server.Reply
-	Undo(r *server.Release)
+	Undo(r *server.Release) (tried <-chan struct{})
 	Raise(ctx context.Context, l server.Lock, fence int64, ttl time.Duration) server.Reply
 	Extend(ctx context.Context, batch []*server.Extension, report func(int, server.Reply))
 	Close(d time.Duration)

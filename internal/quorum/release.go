@@ -22,8 +22,8 @@ type Tail struct {
 
 // A part is what is still under way on one server.
 type part struct {
-	over   chan struct{} // closed when it is
-	unsent bool          // a try that was not even sent; complete with over
+	over   <-chan struct{} // closed when it is
+	unsent bool            // a try that was not even sent; complete with over
 }
 
 // wait waits for the part. The server keeps its bound.
@@ -132,7 +132,6 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
 	done := Released{Tail: r.tail(nil), Arrived: r.votes[0].arrived()}
-	after := r.after
 	var silent []int
 	for i := range r.seats {
 		if r.seats[i].state == skipped {
@@ -144,16 +143,14 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	if silent == nil {
 		return done, failure
 	}
-	background := own(rel)
-	for _, i := range silent {
-		for _, before := range []*Tail{after, g.after} {
-			if p := before.part(i); p != nil && !p.ended() {
-				done.Tail = done.Tail.add(i, len(before.parts), p)
-				break
-			}
+	background, parts := own(rel), make([]*part, len(silent))
+	r.home.spread(len(silent), func(k int) { parts[k] = g.undo(silent[k], r.home.nodes[silent[k]], &background) })
+	for k, i := range silent {
+		if p := g.after.part(i); p != nil && !p.ended() { // so ours was not sent
+			parts[k] = p
 		}
+		done.Tail = done.Tail.add(i, len(r.home.nodes), parts[k])
 	}
-	r.home.spread(len(silent), func(k int) { g.undo(silent[k], r.home.nodes[silent[k]], &background) })
 	return done, failure
 }
 

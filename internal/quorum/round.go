@@ -69,9 +69,10 @@ const (
 // A seat is one server in one round.
 type seat struct {
 	state  seatState
-	undo   bool  // with parted: who comes late takes its vote, and its place in the queue, back
-	unsent bool  // its try was not sent
-	part   *part // over with the goroutine; made by who wants to wait for it
+	undo   bool          // with parted: who comes late takes its vote, and its place in the queue, back
+	unsent bool          // its try was not sent
+	part   *part         // over with the goroutine; made by who wants to wait for it
+	end    chan struct{} // closed then
 }
 
 type seatState int8
@@ -210,7 +211,7 @@ func (r *round) call(i int) {
 	r.seats[i].state = over
 	if p := r.seats[i].part; p != nil {
 		p.unsent = r.seats[i].unsent
-		close(p.over)
+		close(r.seats[i].end)
 	}
 	r.unref()
 	q.leave()
@@ -290,11 +291,18 @@ func (r *round) pending(i int) bool {
 func (r *round) tail(t *Tail) *Tail {
 	for i := range r.seats {
 		if r.pending(i) {
-			if r.seats[i].part == nil {
-				r.seats[i].part = &part{over: make(chan struct{})}
-			}
-			t = t.add(i, len(r.seats), r.seats[i].part)
+			t = t.add(i, len(r.seats), r.part(i))
 		}
 	}
 	return t
+}
+
+// part is what is under way on server i. The caller holds r.mu.
+func (r *round) part(i int) *part {
+	s := &r.seats[i]
+	if s.part == nil {
+		s.end = make(chan struct{})
+		s.part = &part{over: s.end}
+	}
+	return s.part
 }

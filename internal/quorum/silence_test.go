@@ -293,7 +293,10 @@ func TestAServerThatIsSkippedByAReleaseIsUndone(t *testing.T) {
 // A lastTry is a closed server: what is undone there takes the caller's time.
 type lastTry struct{ instant }
 
-func (lastTry) Undo(*server.Release) { time.Sleep(lock("k").Timeout) }
+func (lastTry) Undo(*server.Release) <-chan struct{} {
+	time.Sleep(lock("k").Timeout)
+	return nil
+}
 
 func TestAnUndoAfterCloseAsksAllServersAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

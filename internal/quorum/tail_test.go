@@ -95,6 +95,32 @@ func TestTheNextTryWaitsForALateWinnerOfTheHoldBefore(t *testing.T) {
 	})
 }
 
+// The server is so slow that the release is left to the background. Then two others go down, and it is needed.
+func TestTheNextTryWaitsForAReleaseInTheBackground(t *testing.T) {
+	for name, sooner := range map[string]time.Duration{"its try is over": 100 * time.Millisecond, "its try is under way": 0} {
+		virtual(t, 3, func(t *testing.T, c *cluster) {
+			c.on(slow(100*time.Millisecond), 2)
+			k := try("k")
+			g := c.take(k)
+			time.Sleep(sooner)
+			if sooner > 0 {
+				go c.q.Release(t.Context(), releaseOf(try("another")), quorum.Grant{}) // it owes an answer to this
+			}
+			time.Sleep(50 * time.Millisecond)
+			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+			won(t, failure)
+			c.on(cut, 0)
+			next := try("k")
+			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			require.Nil(t, failure, name)
+			c.on(nil, 0, 2)
+			c.q.Undo(releaseOf(next), g)
+			time.Sleep(time.Second)
+			assert.Zero(t, c.holders(k.Lock))
+		})
+	}
+}
+
 // A release that hangs is waited for no longer than a try may take, and the others do not wait for it.
 func TestAHungReleaseDoesNotHoldTheNextTryBack(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {

@@ -73,8 +73,9 @@ func (v *votes) stuck(skipped int) bool {
 	return !v.decided() && (working < v.need || v.out == skipped)
 }
 
-// lease reads the beginning and the end of the validity, and the fence, off the votes that were won.
-func (v *votes) lease(ttl time.Duration) (sent, until time.Time, fence int64) {
+// lease reads the end of the validity, and the fence, off the votes that were won.
+func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
+	var sent time.Time
 	for i, reply := range v.replies {
 		if !v.in[i] || reply.Verdict != server.Done {
 			continue
@@ -84,7 +85,7 @@ func (v *votes) lease(ttl time.Duration) (sent, until time.Time, fence int64) {
 		}
 		fence = max(fence, reply.Fence)
 	}
-	return sent, sent.Add(ttl - Drift(ttl)), fence
+	return sent.Add(ttl - Drift(ttl)), fence
 }
 
 // arrived is when the ticket that a release has queued did so: the earliest, on the servers' clocks.

@@ -18,7 +18,7 @@ const guardKey = reserved + "guard"
 // Arguments that are put into interfaces once.
 var (
 	counterTTL any = fenceTTL.Milliseconds()
-	lineTTL    any = queueTTL.Milliseconds()
+	waitersTTL    any = queueTTL.Milliseconds()
 )
 
 // arguments lays out the arguments of a command. It is used again and again, and remembers the
@@ -80,7 +80,7 @@ func (a *arguments) acquireQueued(t *Try, due int64, deaf bool) []any {
 		list = append(list, guardKey)
 	}
 	return append(list, a.token, a.ttl, due, t.Fences, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
-		t.Ticket.Arrived, t.Ticket.Rejoin, lineTTL, deaf)
+		t.Ticket.Arrived, t.Ticket.Rejoin, waitersTTL, deaf)
 }
 
 // release is for release.lua or release_queued.lua.

@@ -39,6 +39,14 @@ type Try struct {
 	Held     bool   // a majority of servers has the lock, and this one is to join it: nothing of the try is undone
 }
 
+// Release describes the release of what the try has won, where the lock may live for ttl from now on.
+func (t *Try) Release(ttl time.Duration) Release {
+	return Release{
+		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
+		Until: time.Now().Add(ttl + t.Timeout + t.Replicas.Timeout),
+	}
+}
+
 // An Extension sets how long a lock lives from now on.
 type Extension struct {
 	Lock

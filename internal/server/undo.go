@@ -29,8 +29,17 @@ type undoID struct{ key, token, ticket string }
 // An undo is a release that is to be repeated until it was answered.
 type undo struct {
 	Release
-	next time.Time // when to try
-	kept time.Time // with Keep: when the lock is to expire
+	next  time.Time       // when to try
+	kept  time.Time       // with Keep: when the lock is to expire
+	tried []chan struct{} // closed after an attempt
+}
+
+// attempted says that there was an attempt, or will be none. The caller holds the mu of the undoer.
+func (u *undo) attempted() {
+	for _, c := range u.tried {
+		close(c)
+	}
+	u.tried = nil
 }
 
 // now is the release as it is to be sent now.
@@ -58,17 +67,19 @@ const (
 const defaultUndo = time.Minute
 
 // Undo releases the lock of r in the background: the caller could not, or did not want to wait. After Close there is no
-// background, and it is tried once before Undo returns.
-func (s *Server) Undo(r *Release) {
-	w, u := s.undoLater(r)
+// background, and it is tried once before Undo returns. The channel is closed after an attempt, whatever came of it.
+func (s *Server) Undo(r *Release) (tried <-chan struct{}) {
+	c := make(chan struct{})
+	w, u := s.undoLater(r, c)
 	if u != nil {
 		w.release([]*undo{u})
 	}
+	return c
 }
 
 // undoLater is Undo for what has failed just now: it is not tried again at once. It returns what it is too late for.
-func (s *Server) undoLater(r *Release) (*undoer, *undo) {
-	u := &undo{Release: *r, next: time.Now()}
+func (s *Server) undoLater(r *Release, tried ...chan struct{}) (*undoer, *undo) {
+	u := &undo{Release: *r, next: time.Now(), tried: tried}
 	u.Next = nil // it does not wait for so long
 	if u.Until.IsZero() {
 		u.Until = u.next.Add(defaultUndo)
@@ -87,15 +98,11 @@ func (s *Server) undoLater(r *Release) (*undoer, *undo) {
 // deadline, else, if it was plain, whenever the server finds it in its buffers.
 func (op *operation) rollBack(open time.Time, plain bool) *Release {
 	t := &op.try
-	r := Release{Lock: t.Lock, Queue: t.Queue, Open: open, Doubt: plain}
+	r := t.Release(t.TTL)
+	r.Open, r.Doubt = open, plain
 	if t.Ticket.Arrived == 0 && !t.Ticket.Rejoin {
 		r.Ticket = t.Ticket // else it goes on waiting, and what it is handed is its own
 	}
-	r.Until = op.due
-	if now := time.Now(); now.After(r.Until) {
-		r.Until = now
-	}
-	r.Until = r.Until.Add(t.TTL + t.Timeout)
 	return &r
 }
 
@@ -111,12 +118,17 @@ func (w *undoer) add(u *undo) bool {
 	id := undoID{u.Key, u.Token, u.Ticket.Name}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.pending) >= maxPending {
-		return !w.closed
+	switch {
+	case w.closed:
+		return false
+	case len(w.pending) >= maxPending:
+		u.attempted()
+		return true
 	}
 	if old := w.pending[id]; old != nil {
 		u.Open, u.Until = latest(u.Open, old.Open), latest(u.Until, old.Until)
 		u.Doubt = u.Doubt || old.Doubt
+		u.tried, old.tried = append(u.tried, old.tried...), nil
 	}
 	if w.pending == nil {
 		w.pending = make(map[undoID]*undo)
@@ -182,6 +194,7 @@ func (w *undoer) due() (batch []*undo, wait time.Duration, last bool) {
 	for id, u := range w.pending {
 		if now.After(u.Until) {
 			delete(w.pending, id)
+			u.attempted()
 			continue
 		}
 		if !u.next.After(now) && len(batch) < undoBatch {
@@ -201,6 +214,15 @@ func (w *undoer) due() (batch []*undo, wait time.Duration, last bool) {
 		return cmp.Or(strings.Compare(a.Token, b.Token), strings.Compare(a.Ticket.Name, b.Ticket.Name))
 	})
 	return batch, max(next.Sub(now), time.Millisecond), w.closed
+}
+
+// attempted says so of a batch.
+func (w *undoer) attempted(batch []*undo) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range batch {
+		u.attempted()
+	}
 }
 
 // settle forgets an undo that is done, and puts others off until their try is certainly over.

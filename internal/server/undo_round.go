@@ -7,6 +7,7 @@ import (
 
 // release tries to give back a batch and forgets what is done. It reports whether the node answered.
 func (w *undoer) release(batch []*undo) bool {
+	defer w.attempted(batch)
 	answers := new(undoing)
 	l := &Lock{Key: batch[0].Key, Timeout: batch[0].Timeout}
 	for _, u := range batch {

@@ -337,3 +337,36 @@ func TestWhatIsUndoneAfterCloseIsUndoneAtOnce(t *testing.T) {
 		assert.False(t, m.Exists("k"), "a lock that nobody owns")
 	})
 }
+
+// Whoever wants the lock again waits for an attempt, which comes whatever else is undone, and whatever ends.
+func TestAnUndoSaysWhenItWasTried(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		end := q.ending()
+		<-s.Undo(&end)
+		assert.False(t, m.Exists("k"))
+
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		began := time.Now()
+		<-s.Undo(&end)
+		<-s.Undo(&end)
+		assert.LessOrEqual(t, time.Since(began), 2*q.Timeout, "an attempt, whatever came of it")
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			time.Sleep(time.Second)
+			return nil, redistest.ErrCut
+		})
+		one := s.Undo(&end)
+		synctest.Wait()
+		other := s.Undo(&end)
+		past := end
+		past.Token, past.Until = "another", time.Now().Add(time.Nanosecond)
+		late := s.Undo(&past)
+		s.Close(10 * time.Second)
+		<-one
+		<-other
+		<-late
+		<-s.Undo(&end)
+	})
+}

@@ -98,8 +98,7 @@ func (j *judge) extends(h *hold, to time.Duration) time.Duration {
 	return to
 }
 
-// unrulies are the Configs of row 24. A shortening that is late is recognized by the server's clock, and where that may be
-// set back just while it is under way the library promises less: it can take back what a later Extend gave.
+// unrulies are the Configs of row 24.
 func unrulies() []Config {
 	all := []Config{
 		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true, Shorten: true},
@@ -107,19 +106,13 @@ func unrulies() []Config {
 		{Name: "redimutex, 1 server, foreign clients", Servers: 1, Renew: true, Shorten: true, Strangers: true},
 		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Fencing: true, Shorten: true, Foreign: true},
 		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true, Shorten: true},
-		{Name: "redimutex, 1 server, fences, clocks set back", Servers: 1, Renew: true, Fencing: true},
-		{Name: "redimutex, 1 server, queue, fences, clocks set back", Servers: 1, Renew: true, Fencing: true, Queue: true},
-		{Name: "redimutex, 1 server, queue, listeners at a replica, clocks set back", Servers: 1, Renew: true, Queue: true, Astray: true},
-		{Name: "redimutex, 3 servers, queue, clocks set back", Servers: 3, Renew: true, Queue: true},
-		{Name: "redimutex, 1 server, shortened while clocks are set back", Servers: 1, Renew: true, Fencing: true, Shorten: true, Beyond: true},
-		{Name: "redimutex, 1 server, fixed lease, shortened while clocks are set back", Servers: 1, Shorten: true, Beyond: true},
+		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "redimutex, 1 server, queue, listeners at a replica", Servers: 1, Renew: true, Queue: true, Astray: true},
+		{Name: "redimutex, 3 servers, queue", Servers: 3, Renew: true, Queue: true},
 		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
 	}
 	for i := range all {
 		all[i].Mixed, all[i].Weather = true, unruly
-		if all[i].Shorten && !all[i].Beyond {
-			all[i].Weather.Back = 0
-		}
 	}
 	return all
 }

@@ -13,9 +13,6 @@ import (
 func disorderly(c Config) Config {
 	c.Name, c.Seed, c.Mixed, c.Weather = "planted", 1, true, unruly
 	c.Weather.Late, c.Weather.Long = .2, .4
-	if c.Shorten {
-		c.Weather.Back = 0
-	}
 	return c
 }
 
@@ -56,8 +53,12 @@ func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
 		file, from, to string
 		found          func(*Report) int
 	}{
-		"a shortening that may yet be executed does not limit the lease": {
-			true, "keepalive/limit.go", "if !x.lifted(sent) {", "if false {",
+		"a shortening that is under way does not limit the lease": {
+			true, "keepalive/limit.go", "if x.pending > 0 || asked.Before(x.lifted) {", "if false {",
+			func(r *Report) int { return r.Overlaps },
+		},
+		"a server that may yet shorten has a vote for more": {
+			true, "quorum/extend.go", "return x.Unsure != nil && x.Unsure[i]", "return false",
 			func(r *Report) int { return r.Overlaps },
 		},
 		"fences of reuse that no server has reserved": {
@@ -79,7 +80,8 @@ func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
 // hold may be over, and the next one of the process in the same lease.
 func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {
 	const (
-		file    = "../../../internal/lock/grant.go"
+		file    = "../../../internal/lock/extend.go"
+		first   = "import (\n"
 		head    = "// Extend makes the hold last for ttl from now on."
 		mark    = "g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that\n"
 		checked = "\tif r := h.Reason(); r != keepalive.Alive {\n\t\treturn r, nil\n\t}\n"
@@ -88,12 +90,15 @@ func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {
 	)
 	source, err := os.ReadFile(file)
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(source), head)
+	_, rest, found := strings.Cut(string(source), first)
+	require.True(t, found)
+	imports, rest, found := strings.Cut(rest, head)
 	require.True(t, found)
 	before, _, found := strings.Cut(rest, mark+checked)
 	require.True(t, found)
 	c := disorderly(Config{Servers: 1, Want: 12000, Renew: true, Fencing: true, Shorten: true})
-	program := mutant(t, file, head+before+mark+checked, "var extensions sync.Map\n\n"+head+before+checked+wait)
+	program := mutant(t, file, first+imports+head+before+mark+checked,
+		first+"\t\"sync\"\n"+imports+"var extensions sync.Map\n\n"+head+before+checked+wait)
 	r, err := Run(t.Context(), program, c, nil)
 	require.NoError(t, err)
 	assert.NotZero(t, r.Cut)

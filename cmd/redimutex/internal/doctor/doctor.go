@@ -85,18 +85,7 @@ func Command() *cli.Command {
 				and findings (a list with id, level: ok, warning or error, server, what, why and do of each). What is
 				ok is listed with -v alone.`},
 		},
-		Notes: []cli.Section{
-			{Title: "EXAMPLES", Blocks: []cli.Block{
-				cli.Example("", "redimutex doctor -redis redis://redis.example.com"),
-				cli.Example("A service that uses WithTTL(30s), WithFencing and WithQueue, as its own user:",
-					"redimutex doctor -redis @/etc/redis.url -ttl 30s -need fencing,queue \\\n  -key orders:"),
-				cli.Example("Three servers without persistence, and WithRestartGuard:",
-					"redimutex doctor -redis redis://a -redis redis://b -redis redis://c \\\n  -need guard"),
-			}},
-			cli.Ends(cli.Item("0", "fine"), cli.Item("1", "there are warnings, or errors on a minority of the servers"),
-				cli.Item("2", "unusable for locks"), cli.Item("3", "wrong usage; a monitoring system may take these four as they are"),
-				cli.WriteFails),
-		},
+		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			if len(in.Words) > 0 {
 				return 0, cli.Usagef("it takes no words, only flags; a server is given by -redis URL")
@@ -112,6 +101,20 @@ func Command() *cli.Command {
 			return c.run(t, nodes), nil
 		},
 	}
+}
+
+// notes are the rest of the help.
+var notes = []cli.Section{
+	{Title: "EXAMPLES", Blocks: []cli.Block{
+		cli.Example("", "redimutex doctor -redis redis://redis.example.com"),
+		cli.Example("A service that uses WithTTL(30s), WithFencing and WithQueue, as its own user:",
+			"redimutex doctor -redis @/etc/redis.url -ttl 30s -need fencing,queue \\\n  -key orders:"),
+		cli.Example("Three servers without persistence, and WithRestartGuard:",
+			"redimutex doctor -redis redis://a -redis redis://b -redis redis://c \\\n  -need guard"),
+	}},
+	cli.Ends(cli.Item("0", "fine"), cli.Item("1", "there are warnings, or errors on a minority of the servers"),
+		cli.Item("2", "unusable for locks"), cli.Item("3", "wrong usage; a monitoring system may take these four as they are"),
+		cli.WriteFails),
 }
 
 func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {

@@ -53,40 +53,7 @@ func Command() *cli.Command {
 				redimutex show -json has it, but without queue and queue_looked_ms), and errors, a list with
 				address and error of each server that failed.`},
 		},
-		Notes: []cli.Section{
-			{Title: "WHAT IS LISTED", Blocks: []cli.Block{
-				cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
-					or a fence beside it. If the token looks like that of another library, the owner is (foreign).
-					That is a guess: a digest or a random id in a cache has the same form. Locks that last for some
-					milliseconds come and go while list looks, so it may miss them.`),
-				cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
-					the command.`),
-				cli.Item("AGE", "Known if the lock was taken with fencing, as redimutex run does; see redimutex show -h."),
-				cli.Item("TTL", "When the lock ends if it is not renewed."),
-				cli.Item("WAITERS", "Those that wait in the queue, with -queue or WithQueue. A waiter that polls leaves no trace on the server."),
-				cli.Item("SERVERS", `With several servers: how many of them have the same holder. A majority is enough. A lock
-					that a minority has is held by nobody: it is being taken or given up, or was lost.`),
-				cli.Para("In a cluster, list looks at the node of the URL and no other: call it for each primary. show and break want the node that serves KEY."),
-			}},
-			{Title: "WHAT IT COSTS THE SERVER", Blocks: []cli.Block{
-				cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
-					took. So it never has more than half of the server's time; a million keys take some ten seconds.
-					It reads 40 bytes of strings that expire (300 bytes with -all, of all strings), and nothing of
-					other keys.`),
-				cli.Para(`A user that may only read needs: scan, pttl, getrange, exists, get, zcard, zrange, time, and if
-					possible pubsub|numsub and dbsize.`),
-			}},
-			{Title: "EXAMPLES", Blocks: []cli.Block{
-				cli.Example("", "redimutex list 'billing:*'"),
-				cli.Example("The three locks that are held for longest:", "redimutex list -sort age -limit 3"),
-				cli.Example("Which locks end within a second, if nobody renews them?",
-					"redimutex list -json | jq -r '.locks[] | select(.ttl_ms < 1000) | .key'"),
-			}},
-			cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
-				cli.Item("2", "wrong usage"),
-				cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
-				cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then")),
-		},
+		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			var err error
 			if l.pattern, err = onePattern(in.Words); err != nil {
@@ -100,6 +67,42 @@ func Command() *cli.Command {
 			return l.list(t, order, asJSON), nil
 		},
 	}
+}
+
+// notes are the rest of the help.
+var notes = []cli.Section{
+	{Title: "WHAT IS LISTED", Blocks: []cli.Block{
+		cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
+			or a fence beside it. If the token looks like that of another library, the owner is (foreign).
+			That is a guess: a digest or a random id in a cache has the same form. Locks that last for some
+			milliseconds come and go while list looks, so it may miss them.`),
+		cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
+			the command.`),
+		cli.Item("AGE", "Known if the lock was taken with fencing, as redimutex run does; see redimutex show -h."),
+		cli.Item("TTL", "When the lock ends if it is not renewed."),
+		cli.Item("WAITERS", "Those that wait in the queue, with -queue or WithQueue. A waiter that polls leaves no trace on the server."),
+		cli.Item("SERVERS", `With several servers: how many of them have the same holder. A majority is enough. A lock
+			that a minority has is held by nobody: it is being taken or given up, or was lost.`),
+		cli.Para("In a cluster, list looks at the node of the URL and no other: call it for each primary. show and break want the node that serves KEY."),
+	}},
+	{Title: "WHAT IT COSTS THE SERVER", Blocks: []cli.Block{
+		cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
+			took. So it never has more than half of the server's time; a million keys take some ten seconds.
+			It reads 40 bytes of strings that expire (300 bytes with -all, of all strings), and nothing of
+			other keys.`),
+		cli.Para(`A user that may only read needs: scan, pttl, getrange, exists, get, zcard, zrange, time, and if
+			possible pubsub|numsub and dbsize.`),
+	}},
+	{Title: "EXAMPLES", Blocks: []cli.Block{
+		cli.Example("", "redimutex list 'billing:*'"),
+		cli.Example("The three locks that are held for longest:", "redimutex list -sort age -limit 3"),
+		cli.Example("Which locks end within a second, if nobody renews them?",
+			"redimutex list -json | jq -r '.locks[] | select(.ttl_ms < 1000) | .key'"),
+	}},
+	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
+		cli.Item("2", "wrong usage"),
+		cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
+		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then")),
 }
 
 // list searches, and prints what it has found.
