@@ -98,8 +98,8 @@ func TestARenewalThatDecidesNothingIsNoBusyLoop(t *testing.T) {
 			}
 			due[0].Renewed(true)
 		})
-		l, h := start(t, k, nil)
-		lived(t, h, l.Terms().Until, ttl)
+		_, h := start(t, k, nil)
+		lived(t, h, h.terms.Until, ttl)
 		assert.LessOrEqual(t, renewals.Load(), int64(20))
 		k.Close()
 	})
@@ -128,7 +128,7 @@ func TestAShorteningThatShortensNothingLeavesTheEnd(t *testing.T) {
 		l, h := start(t, k, nil)
 		l.Shorten(time.Now().Add(2*ttl), 2*ttl)
 		l.Shortened()
-		lived(t, h, l.Terms().Until, ttl)
+		lived(t, h, h.terms.Until, ttl)
 		k.Close()
 	})
 }

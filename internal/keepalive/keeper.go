@@ -38,7 +38,8 @@ func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew} }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
-	l.keeper, l.terms, l.until, l.ttl, l.span, l.index = k, t, t.Until, t.TTL, t.TTL, -1
+	l.keeper, l.holder, l.began, l.maxHold, l.renew = k, t.Holder, t.Began, t.MaxHold, t.Renew
+	l.until, l.ttl, l.span, l.index = t.Until, t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
 		l.span, l.handOff = t.HandOff, true
 	}
@@ -157,7 +158,7 @@ func (k *Keeper) tick() {
 	k.arm(now)
 	k.mu.Unlock()
 	for _, l := range lost {
-		l.terms.Holder.Lost(Expired)
+		l.holder.Lost(Expired)
 	}
 }
 

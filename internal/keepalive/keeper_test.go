@@ -24,7 +24,7 @@ func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
 			var all sync.WaitGroup
 			for _, l := range due {
 				all.Go(func() {
-					if l.Terms().MaxHold == hangs {
+					if l.Holder().(*teller).terms.MaxHold == hangs {
 						<-hang
 						l.Renewed(false)
 					} else {
@@ -43,8 +43,8 @@ func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
 				healthy = append(healthy, l)
 				continue
 			}
-			l, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); terms.MaxHold = hangs })
-			all.Go(func() { lived(t, h, l.Terms().Until, span) })
+			_, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); terms.MaxHold = hangs })
+			all.Go(func() { lived(t, h, h.terms.Until, span) })
 		}
 		all.Wait()
 		for _, l := range healthy {
@@ -271,10 +271,10 @@ func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(fail)
 		const claim = 300 * time.Millisecond
-		l, h := start(t, k, func(terms *keepalive.Terms) {
+		_, h := start(t, k, func(terms *keepalive.Terms) {
 			terms.HandOff, terms.Until = claim, terms.Began.Add(claim)
 		})
-		lived(t, h, l.Terms().Until, claim)
+		lived(t, h, h.terms.Until, claim)
 		k.Close()
 	})
 }
@@ -292,7 +292,7 @@ func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
 			terms.TTL, terms.HandOff, terms.Until = short, claim, terms.Began.Add(claim)
 		})
 		time.Sleep(short)
-		assert.Equal(t, l.Terms().Until, l.Until())
+		assert.Equal(t, initial(l), l.Until())
 		time.Sleep(ttl)
 		assert.Equal(t, keepalive.Alive, l.Reason())
 		assert.LessOrEqual(t, renewals.Load(), int64(ttl/(short/4)))

@@ -25,8 +25,10 @@ const (
 // is handed out after the end; the first end is the only one; and while an extension that shortens is under
 // way, the validity counts the least that it may leave.
 type Lease struct {
-	keeper *Keeper
-	terms  Terms
+	keeper  *Keeper
+	holder  Holder
+	began   time.Time
+	maxHold time.Duration
 
 	// All below is protected by keeper.mu.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
@@ -34,12 +36,13 @@ type Lease struct {
 	span     time.Duration // the TTL that until belongs to
 	limit    *limit        // nil until somebody shortens
 	retry    time.Time     // no renewal before then, because the last one brought nothing
+	next     time.Time     // when the keeper has to look at the lease
+	index    int           // place in the keeper's heap, -1 outside
 	reason   Reason
-	handOff  bool      // it was given a hand-off lease, and has to ask for its TTL first of all
-	renewing bool      // from due until Renewed
-	next     time.Time // when the keeper has to look at the lease
-	due      bool      // to renew it; else to tell the loss
-	index    int       // place in the keeper's heap, -1 outside
+	renew    bool // whether there are renewals
+	handOff  bool // it was given a hand-off lease, and has to ask for its TTL first of all
+	renewing bool // from due until Renewed
+	due      bool // to renew it; else to tell the loss
 }
 
 // Terms say how a lease lives.
@@ -71,8 +74,8 @@ func (l *Lease) TTL() time.Duration {
 	return l.ttl
 }
 
-// Terms returns what the lease was started with.
-func (l *Lease) Terms() *Terms { return &l.terms }
+// Holder returns who holds it.
+func (l *Lease) Holder() Holder { return l.holder }
 
 // Reason returns how the lease has ended. It goes by the clock: it does not wait for a timer that is late,
 // nor for a process that has just been woken up.
@@ -125,7 +128,7 @@ func (l *Lease) End() Reason {
 	}
 	l.keeper.mu.Unlock()
 	if late {
-		l.terms.Holder.Lost(Expired)
+		l.holder.Lost(Expired)
 	}
 	return was
 }
@@ -136,7 +139,7 @@ func (l *Lease) Lose(r Reason) {
 	first := l.end(r)
 	l.keeper.mu.Unlock()
 	if first {
-		l.terms.Holder.Lost(r)
+		l.holder.Lost(r)
 	}
 }
 
@@ -235,17 +238,17 @@ func margin(span time.Duration) time.Duration {
 
 // renewAt returns when the next renewal is due, which may be never.
 func (l *Lease) renewAt() (at time.Time, ok bool) {
-	if !l.terms.Renew && !l.handOff || l.renewing {
+	if !l.renew && !l.handOff || l.renewing {
 		return time.Time{}, false
 	}
 	at = l.until.Add(-min(l.span, l.ttl) * 2 / 3) // a renewal for less than what is left would bring nothing
 	if l.handOff {
-		at = l.terms.Began
+		at = l.began
 	}
 	if at.Before(l.retry) {
 		at = l.retry
 	}
-	return at, l.handOff || l.terms.MaxHold == 0 || at.Sub(l.terms.Began) < l.terms.MaxHold
+	return at, l.handOff || l.maxHold == 0 || at.Sub(l.began) < l.maxHold
 }
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds

@@ -37,17 +37,13 @@ type Grant struct {
 	// For the holds that follow; see park.go.
 	over     atomic.Bool // there is none: the time is over, the lock lost or extended
 	extended atomic.Bool // somebody has extended it, or has begun to
-	until    time.Time   // no further hold after this
-	used     int64       // the last fence; belongs to the turn
-	timer    *time.Timer // disposes of a grant that is parked; belongs to the turn
-	parcel   parcel
+	reuse    *reuse      // nil: none from the beginning
 }
 
 // newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
 // given. It returns nil if the Engine is closed.
 func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
-	g := &Grant{engine: k.engine, key: k, terms: t, token: token, ticket: ticket, won: won, used: won.Fence}
-	g.parcel.grant = g
+	g := &Grant{engine: k.engine, key: k, terms: t, token: token, ticket: ticket, won: won}
 	g.longest.Store(int64(t.TTL))
 	g.mayPark(handOff)
 	h.grant, h.fence, h.began = g, won.Fence, won.At
@@ -69,7 +65,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	groups := make(map[terms][]*quorum.Extension)
 	for _, l := range due {
 		asked := time.Now()
-		g := l.Terms().Holder.(*Grant)
+		g := l.Holder().(*Grant)
 		ttl := g.shorter.Load().Most(l.TTL())
 		over := make(chan struct{})
 		g.renewal.Store(&over)
@@ -150,9 +146,7 @@ func (g *Grant) Lost(r keepalive.Reason) {
 		g.engine.lost(r)
 		h.Observer.Lost(r)
 	}
-	if g.key.parked.CompareAndSwap(&g.parcel, nil) {
-		g.dispose()
-	}
+	g.unpark()
 }
 
 // regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A

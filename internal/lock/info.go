@@ -24,7 +24,7 @@ type Info struct {
 func (e *Engine) Infos() map[string]*Info {
 	all := make(map[string]*Info)
 	for _, l := range e.keeper.Leases() {
-		g := l.Terms().Holder.(*Grant)
+		g := l.Holder().(*Grant)
 		all[g.key.name] = &Info{
 			Key: g.key.name, Held: true, Owner: g.terms.Owner, Fence: g.won.Fence,
 			Since: g.won.At, Until: l.Until(), TTL: l.TTL(),

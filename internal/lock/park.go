@@ -10,6 +10,14 @@ import (
 // Parking lets the holds of one process follow each other in one grant, without asking the servers: lock
 // caching, as Lustre and AFS do it.
 
+// A reuse is what a grant needs for further holds.
+type reuse struct {
+	until  time.Time   // no further hold after this
+	used   int64       // the last fence; belongs to the turn
+	timer  *time.Timer // disposes of a grant that is parked; belongs to the turn
+	parcel parcel      // the grant, when it is parked
+}
+
 // mayPark decides until when the grant may be given to further holds.
 func (g *Grant) mayPark(handOff time.Duration) {
 	t := g.terms
@@ -17,9 +25,9 @@ func (g *Grant) mayPark(handOff time.Duration) {
 		g.over.Store(true)
 		return
 	}
-	g.until = g.won.At.Add(t.Reuse)
-	if end := g.won.Until.Add(-handOff / 2); handOff > 0 && end.Before(g.until) {
-		g.until = end
+	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence, parcel: parcel{grant: g}}
+	if end := g.won.Until.Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
+		g.reuse.until = end
 	}
 }
 
@@ -31,7 +39,7 @@ func (g *Grant) spent() bool {
 // inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
 // still while the machine sleeps, and nobody may have noticed yet that the lease is over.
 func (g *Grant) inTime(now time.Time) bool {
-	return now.Before(g.until) && now.Round(0).Before(g.until.Round(0))
+	return now.Before(g.reuse.until) && now.Round(0).Before(g.reuse.until.Round(0))
 }
 
 // usable reports whether a hold with these terms can have the grant.
@@ -54,10 +62,10 @@ func (g *Grant) park(h *Hold) bool {
 	if g.extended.Load() {        // after the end of the hold: whoever extends it looks at that after this
 		return false
 	}
-	if g.timer == nil {
-		g.timer = time.AfterFunc(g.until.Sub(now), g.expire)
+	if u := g.reuse; u.timer == nil {
+		u.timer = time.AfterFunc(u.until.Sub(now), g.expire)
 	}
-	g.key.parked.Store(&g.parcel)
+	g.key.parked.Store(&g.reuse.parcel)
 	k := g.key
 	k.pass()
 	if g.spent() { // while it was being parked
@@ -70,7 +78,12 @@ func (g *Grant) park(h *Hold) bool {
 // again.
 func (g *Grant) expire() {
 	g.over.Store(true)
-	if g.key.parked.CompareAndSwap(&g.parcel, nil) {
+	g.unpark()
+}
+
+// unpark disposes of the grant if it is parked.
+func (g *Grant) unpark() {
+	if g.reuse != nil && g.key.parked.CompareAndSwap(&g.reuse.parcel, nil) {
 		g.dispose()
 	}
 }
@@ -111,8 +124,8 @@ func (g *Grant) adopt(h *Hold, now time.Time) {
 // many microseconds later as the grant is old. Our clock is taken to run no more than 2% too fast.
 func (g *Grant) nextFence(now time.Time) int64 {
 	for spins := 0; ; spins++ {
-		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.used {
-			g.used = fence
+		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.reuse.used {
+			g.reuse.used = fence
 			return fence
 		}
 		if spins > 1000 {

@@ -90,7 +90,7 @@ func (g *Grant) release() server.Release {
 		}
 	}
 	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
-		r.Reserved, r.Used = g.won.Fence+n-1, g.used
+		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
 	}
 	if g.ticket != nil {
 		r.Ticket = *g.ticket

@@ -9,15 +9,20 @@ import (
 
 // A Grant is a lock that a majority has given.
 type Grant struct {
-	At    time.Time // when it was given
-	Until time.Time // valid until
-	Fence int64     // with fencing: the first of those that were reserved
+	At      time.Time // when it was given
+	Until   time.Time // valid until
+	Fence   int64     // with fencing: the first of those that were reserved
+	*ballot           // nil with a single server
+}
 
+// A ballot is what there is to know about the votes of several servers for a Grant.
+type ballot struct {
+	clean clean     // servers that can vote again
+	asked uint64    // servers that were asked for the lock, a bit each
+	after *Tail     // of the release before
 	late  *round    // tries that were still under way when the majority was reached
 	gen   uint64    // of late
 	open  time.Time // when they are certainly over
-	after *Tail     // of the release before
-	clean *clean    // servers that can vote again
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter
@@ -34,7 +39,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		return n.acquire(ctx, t)
 	}
 	r := q.newRound(ctx, 1, t.Timeout+t.Replicas.Timeout)
-	r.try, r.after, r.ask, r.clean = *t, after, (*round).tryAt, newClean()
+	r.try, r.after, r.ask, r.ballot = *t, after, (*round).tryAt, newBallot(after)
 	r.try.Plain = false // a vote that comes late must not count
 	if t.Start.IsZero() {
 		r.try.Start = r.began
@@ -48,7 +53,6 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 	if failure != nil {
 		return Grant{}, failure
 	}
-	g.after = after
 	if t.Fences > 0 {
 		failure = q.raise(ctx, t, g.Fence, time.Until(end))
 	}
@@ -112,7 +116,7 @@ func (r *round) tryAt(i int) {
 	if p := r.after.part(i); p != nil {
 		p.wait()
 		if !r.timely(i) {
-			r.clean.set(i) // nothing was sent
+			r.ballot.clean.set(i) // nothing was sent
 			r.report(i, server.Reply{Err: errLateRelease})
 			return
 		}
@@ -122,7 +126,7 @@ func (r *round) tryAt(i int) {
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
 	if !reply.Undone && reply.Open.IsZero() {
-		r.clean.set(i) // before the report: the grant may be there with it
+		r.ballot.clean.set(i) // before the report: the grant may be there with it
 	}
 	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
 	switch end := r.report(i, reply); {
@@ -158,7 +162,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	if v.won() {
 		r.end = kept
 		g.Until, g.Fence = v.lease(t.TTL)
-		g.clean = r.clean
+		g.ballot = r.ballot
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()
 			r.refs++ // given up when the lock is
@@ -222,10 +226,10 @@ func (r *round) outcome() *Failure {
 // part tells the tries that are still under way that their lock is over. It returns what a release
 // has to wait for.
 func (g Grant) part() (pending *Tail) {
-	r := g.late
-	if r == nil {
+	if g.ballot == nil || g.late == nil {
 		return nil
 	}
+	r := g.late
 	r.mu.Lock()
 	if r.gen != g.gen { // all have ended since
 		r.mu.Unlock()
@@ -241,6 +245,17 @@ func (g Grant) part() (pending *Tail) {
 	return pending
 }
 
+// sent reports whether server i was asked for the lock. One that hung already was not.
+func (g Grant) sent(i int) bool { return g.ballot == nil || i >= 64 || g.asked&(1<<uint(i)) != 0 }
+
+// before is what the try had to wait for on server i, or nil.
+func (g Grant) before(i int) *part {
+	if g.ballot == nil {
+		return nil
+	}
+	return g.after.part(i)
+}
+
 // undo has the lock undone on server i: by the try itself, if it is still under way there. It returns what the next
 // try has to wait for.
 func (g Grant) undo(i int, n *node, rel *server.Release) *part {
@@ -252,10 +267,10 @@ func (g Grant) undo(i int, n *node, rel *server.Release) *part {
 
 // leave leaves the undo to the try, if that is still under way on server i.
 func (g Grant) leave(i int, rel *server.Release) *part {
-	r := g.late
-	if r == nil {
+	if g.ballot == nil || g.late == nil {
 		return nil
 	}
+	r := g.late
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gen != g.gen || !r.pending(i) {

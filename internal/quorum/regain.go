@@ -21,17 +21,17 @@ import (
 // A server to which a try of the same token was sent that it has not answered has no vote for that token any more: the
 // undo of the try may be executed at any time, and would take back what an extension has counted since.
 
-// A clean tells the servers, a bit each, on which nothing can undo the token of a try. A nil *clean has none.
+// A clean tells the servers, a bit each, on which nothing can undo the token of a try.
 type clean struct{ atomic.Uint64 }
 
-func newClean() *clean {
-	c := new(clean)
-	c.Store(math.MaxUint64) // nobody has been asked
-	return c
+func newBallot(after *Tail) *ballot {
+	b := &ballot{after: after}
+	b.clean.Store(math.MaxUint64) // nobody has been asked
+	return b
 }
 
 func (c *clean) clear(i int) {
-	if c != nil && i < 64 {
+	if i < 64 {
 		c.And(^(1 << uint(i)))
 	}
 }
@@ -43,10 +43,12 @@ func (c *clean) set(i int) {
 }
 
 // Clean reports whether nothing can undo the lock on server i before its release.
-func (g Grant) Clean(i int) bool { return g.clean != nil && i < 64 && g.clean.Load()&(1<<uint(i)) != 0 }
+func (g Grant) Clean(i int) bool {
+	return g.ballot != nil && i < 64 && g.clean.Load()&(1<<uint(i)) != 0
+}
 
 // suspect reports whether the lock on server i may be undone at any time.
-func (g Grant) suspect(i int) bool { return g.clean != nil && !g.Clean(i) }
+func (g Grant) suspect(i int) bool { return g.ballot != nil && !g.Clean(i) }
 
 // missing are leases of a round that a server has lost.
 type missing struct {

@@ -146,10 +146,12 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	background, parts := own(rel), make([]*part, len(silent))
 	r.home.spread(len(silent), func(k int) { parts[k] = g.undo(silent[k], r.home.nodes[silent[k]], &background) })
 	for k, i := range silent {
-		if p := g.after.part(i); p != nil && !p.ended() { // so ours was not sent
-			parts[k] = p
+		switch p := g.before(i); {
+		case p != nil && !p.ended(): // so ours was not sent
+			done.Tail = done.Tail.add(i, len(r.home.nodes), p)
+		case g.sent(i):
+			done.Tail = done.Tail.add(i, len(r.home.nodes), parts[k])
 		}
-		done.Tail = done.Tail.add(i, len(r.home.nodes), parts[k])
 	}
 	return done, failure
 }

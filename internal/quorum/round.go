@@ -32,8 +32,8 @@ type round struct {
 	fence     int64
 	ttl       time.Duration
 	try       server.Try
-	clean     *clean // try
-	after     *Tail  // try, release: each server is asked after its part of this
+	ballot    *ballot // try
+	after     *Tail   // try, release: each server is asked after its part of this
 	release   server.Release
 	batch     []*Extension // extend
 	leases    []server.Extension
@@ -129,7 +129,7 @@ func (r *round) unref() {
 		return
 	}
 	r.gen++
-	r.ctx, r.ask, r.after, r.clean = nil, nil, nil, nil
+	r.ctx, r.ask, r.after, r.ballot = nil, nil, nil, nil
 	r.try, r.release, r.parting = server.Try{}, server.Release{}, server.Release{}
 	clear(r.batch)
 	clear(r.leases)
@@ -198,7 +198,10 @@ func (r *round) askSkipped() {
 // dispatch starts the goroutine of server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
 	r.refs++
-	r.clean.clear(i)
+	if r.ballot != nil {
+		r.ballot.clean.clear(i)
+		r.ballot.asked |= 1 << uint(i)
+	}
 	r.home.enter()
 	go r.calls[i]()
 }
