@@ -18,7 +18,7 @@ const guardKey = reserved + "guard"
 // Arguments that are put into interfaces once.
 var (
 	counterTTL any = fenceTTL.Milliseconds()
-	waitersTTL    any = queueTTL.Milliseconds()
+	waitersTTL any = queueTTL.Milliseconds()
 )
 
 // arguments lays out the arguments of a command. It is used again and again, and remembers the
