@@ -36,8 +36,8 @@ func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
 // heldWhileServersRestart returns why the lease was lost, or nil.
 func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error) {
 	t.Helper()
-	const ttl = time.Second
-	servers, _, client := behindFronts(t, 3, append(slices.Clone(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(200*time.Millisecond))...)
+	const ttl = 2 * time.Second
+	servers, _, client := behindFronts(t, 3, append(slices.Clone(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(500*time.Millisecond))...)
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	l := m.Lease()
