@@ -25,7 +25,7 @@ echo "[$$]"
 func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "1.5", "-grace", "0.7", "job", "--", "sh", "-c", deaf)
+	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "0.7", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
 	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
 	s.Do("DEL", "job")
