@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,16 @@ func shortly(t *trial) pace {
 	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
 }
 
+// copied returns a copy of a page, to be filled.
+func copied(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), filepath.Base(page))
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
 // The sizes of the figures are not looked at: they are the machine's. That there are some, for every
 // library in every case, is what keeps the benchmark from saying nothing.
 func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
@@ -57,7 +68,8 @@ func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
 	dir := t.TempDir()
 	var out, progress bytes.Buffer
 	all := small()
-	require.NoError(t, compare(context.Background(), all, shortly, dir, &out, &progress), "%s", &out)
+	doc, full := copied(t, "../docs/benchmark.md"), copied(t, "report.md")
+	require.NoError(t, compare(context.Background(), all, shortly, dir, pages{doc, full}, &out, &progress), "%s", &out)
 
 	report := out.String()
 	for _, trial := range all {
@@ -70,6 +82,15 @@ func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
 	assert.Contains(t, report, "redsync v4")
 	assert.NotContains(t, report, "not run")
 	assert.Contains(t, progress.String(), "It took")
+	text, err := os.ReadFile(full)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), report[:strings.Index(report, "\nIn "+dir)], "the page with the whole report")
+	text, err = os.ReadFile(doc)
+	require.NoError(t, err)
+	for _, name := range []string{"cores", "redsync v4", "rate / bare redigo", "| redimutex queue ", "| rueidislock "} {
+		assert.Contains(t, string(text), name, "the page with the medians")
+	}
+	assert.NotContains(t, string(text), "–1", "a spread")
 	for _, name := range []string{
 		"report.md", "figures.csv", "goals.csv", "waits.csv", "holds.csv",
 		"waits.svg", "waits.png", "throughput.svg", "throughput.png", "requests.svg", "requests.png", "timeline.svg", "timeline.png",

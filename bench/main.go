@@ -17,6 +17,7 @@ import (
 
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/page"
 	"github.com/redimutex/redimutex/internal/machine"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -40,7 +41,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	quick := f.Bool("quick", false, "three minutes instead of twenty; the figures scatter more")
 	names := f.String("case", "", "run only the cases with these names, or that begin with them, separated by commas:\n"+strings.Join(caseNames(), ", "))
 	dir := f.String("out", "results", "the folder for the tables (Markdown, CSV) and pictures (SVG, PNG)")
+	var p pages
+	f.StringVar(&p.doc, "doc", "", "a page between whose markers the medians are put, such as ../docs/benchmark.md")
+	f.StringVar(&p.full, "report", "", "a page between whose markers the whole report is put, such as report.md")
 	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if err := page.Check(p.doc, p.full); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
@@ -54,7 +61,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if *quick {
 		paceOf = func(t *trial) pace { return t.quick }
 	}
-	return compare(ctx, chosen, paceOf, *dir, out, progress)
+	return compare(ctx, chosen, paceOf, *dir, p, out, progress)
 }
 
 func caseNames() []string {
@@ -90,7 +97,7 @@ func choose(names string) ([]trial, error) {
 }
 
 // compare runs the trials and reports.
-func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir string, out, progress io.Writer) error {
+func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir string, p pages, out, progress io.Writer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -105,7 +112,7 @@ func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir 
 		return errors.Join(err, failed)
 	}
 	about[0] += ", " + machine.Load() + " at the end"
-	if err := report(b.book, chosen, about, dir, out); err != nil {
+	if err := report(b.book, chosen, about, dir, p, out); err != nil {
 		return err
 	}
 	if n := len(b.book.Trouble); n > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,10 +14,14 @@ import (
 
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
-// report prints the tables, and writes them and the pictures to dir.
-func report(b *figures.Book, chosen []trial, about []string, dir string, out io.Writer) error {
+// pages are filled by a run, if they are named.
+type pages struct{ doc, full string }
+
+// report prints the tables, and writes them and the pictures to dir, and the pages.
+func report(b *figures.Book, chosen []trial, about []string, dir string, p pages, out io.Writer) error {
 	var text bytes.Buffer
 	for _, line := range about {
 		fmt.Fprintln(&text, line)
@@ -34,6 +39,9 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, out io.
 	if err := os.WriteFile(filepath.Join(dir, "report.md"), text.Bytes(), 0o644); err != nil {
 		return err
 	}
+	if err := errors.Join(page.Fill(p.doc, brief(b, about)), page.Fill(p.full, text.String())); err != nil {
+		return err
+	}
 	if err := b.WriteCSV(dir, goals); err != nil {
 		return err
 	}
@@ -47,7 +55,13 @@ func report(b *figures.Book, chosen []trial, about []string, dir string, out io.
 
 // goalTable has a line for each goal of which something was measured.
 func goalTable(b *figures.Book) string {
-	rows := [][]string{{"case", "figure", "goal", "measured", ""}}
+	return goalRows(b, []string{"case", "figure", "goal", "measured", ""}, func(v figures.Verdict) []string {
+		return []string{v.Wanted(), spread(v.Summary), v.Word()}
+	})
+}
+
+func goalRows(b *figures.Book, head []string, cells func(figures.Verdict) []string) string {
+	rows := [][]string{head}
 	name := ""
 	for _, v := range b.Judge(goals) {
 		if v.Case != "" {
@@ -56,11 +70,56 @@ func goalTable(b *figures.Book) string {
 		if v.Rounds == 0 {
 			continue
 		}
-		rows = append(rows, []string{name, v.What, v.Wanted(), spread(v.Summary), v.Word()})
+		rows = append(rows, append([]string{name, v.What}, cells(v)...))
 		name = ""
 	}
 	return layOut(rows)
 }
+
+// brief is what a reader wants to know first: medians of the goals, and the libraries side by side.
+func brief(b *figures.Book, about []string) string {
+	var text strings.Builder
+	for _, line := range about {
+		fmt.Fprintf(&text, "- %s\n", line)
+	}
+	fmt.Fprintf(&text, "\n%s\n", goalRows(b, []string{"case", "figure", "measured", "goal"}, func(v figures.Verdict) []string {
+		if v.Met() {
+			return []string{median(v.Summary), v.Wanted()}
+		}
+		return []string{median(v.Summary), v.Wanted() + ", missed"}
+	}))
+	columns := []struct {
+		head, name string
+		metric     figures.Metric
+	}{
+		{"1 goroutine: holds/s", "own1", figures.Rate},
+		{"64 goroutines: holds/s", "own64", figures.Rate},
+		{"32 goroutines, one key: p99 wait ms", "hold5", figures.P99},
+		{"their fairness", "hold5", figures.Fairness},
+	}
+	rows := [][]string{{""}}
+	for _, c := range columns {
+		rows[0] = append(rows[0], c.head)
+	}
+	for _, library := range order() {
+		row, measured := []string{library}, false
+		for _, c := range columns {
+			s := b.Of(figures.Row{Case: c.name, Library: library}, c.metric)
+			if s.Rounds == 0 {
+				row = append(row, "")
+			} else {
+				row, measured = append(row, median(s)), true
+			}
+		}
+		if measured {
+			rows = append(rows, row)
+		}
+	}
+	text.WriteString(layOut(rows))
+	return text.String()
+}
+
+func median(s figures.Summary) string { return number(s.Median) }
 
 // caseTable has a line for each library.
 func caseTable(b *figures.Book, t *trial) string {

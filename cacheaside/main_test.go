@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -86,18 +87,25 @@ func read(url string) error {
 	cache := cacheaside.New(client, store, cacheaside.WithMaxTries(300))
 
 	fmt.Println("ready")
-	fmt.Scanln() //nolint:errcheck // the end of the input will do as well
+	fmt.Scanln() //nolint:errcheck // it is empty
 
-	var loads atomic.Int64
+	var loads, callers atomic.Int64
 	var mu sync.Mutex
 	values := make(map[string]int)
 	var failed error
 	var team sync.WaitGroup
+	team.Go(func() {
+		for callers.Load() < goroutines || store.looks.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		fmt.Println("waiting")
+	})
 	for range goroutines {
 		team.Go(func() {
+			callers.Add(1)
 			v, err := cacheaside.Fetch(context.Background(), cache, "hot", func(context.Context) (string, error) {
 				loads.Add(1)
-				time.Sleep(300 * time.Millisecond) // the work: long enough for everybody to come too early
+				fmt.Scanln() //nolint:errcheck // the end of the input comes when everybody has come, and too early
 				return fmt.Sprintf("made by process %d", os.Getpid()), nil
 			})
 			mu.Lock()
@@ -121,9 +129,9 @@ func TestOneLoaderRunsHoweverManyProcessesAsk(t *testing.T) {
 	require.NoError(t, err)
 
 	type process struct {
-		cmd   *exec.Cmd
-		start func()
-		out   *json.Decoder
+		cmd *exec.Cmd
+		in  io.WriteCloser
+		out io.Reader
 	}
 	var all []process
 	for range processes {
@@ -136,19 +144,32 @@ func TestOneLoaderRunsHoweverManyProcessesAsk(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill() })
-		var ready string
-		_, err = fmt.Fscanln(out, &ready)
+		all = append(all, process{cmd, in, out})
+	}
+	says := func(p process, want string) {
+		var word string
+		_, err := fmt.Fscanln(p.out, &word)
 		require.NoError(t, err)
-		all = append(all, process{cmd, func() { in.Close() }, json.NewDecoder(out)})
+		require.Equal(t, want, word)
 	}
 	for _, p := range all {
-		p.start()
+		says(p, "ready")
+	}
+	for _, p := range all {
+		_, err := io.WriteString(p.in, "\n")
+		require.NoError(t, err)
+	}
+	for _, p := range all {
+		says(p, "waiting")
+	}
+	for _, p := range all {
+		p.in.Close()
 	}
 	var loads, looks int64
 	values := make(map[string]int)
 	for _, p := range all {
 		var f figure
-		require.NoError(t, p.out.Decode(&f))
+		require.NoError(t, json.NewDecoder(p.out).Decode(&f))
 		require.NoError(t, p.cmd.Wait())
 		loads += f.Loads
 		looks += f.Looks

@@ -29,6 +29,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
 	"github.com/redimutex/redimutex/faults/internal/versions"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
 // rows returns all that there are.
@@ -58,12 +59,13 @@ func main() {
 
 // options are what the command line says.
 type options struct {
-	chosen   []evidence.Row
-	time     time.Duration
-	seed     uint64
-	long     bool
-	dir, doc string
-	command  string // how to do the same again
+	chosen    []evidence.Row
+	time      time.Duration
+	seed      uint64
+	long      bool
+	dir       string
+	doc, full string // pages to fill, or nothing
+	command   string // how to do the same again
 }
 
 func command(ctx context.Context, args []string, all []evidence.Row, out, progress io.Writer) int {
@@ -101,7 +103,8 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	f.Uint64Var(&o.seed, "seed", 0, "what the faults are drawn from; the same seed draws the same ones (default one of today)")
 	f.BoolVar(&o.long, "long", false, "all the repetitions of the table, half an hour, instead of a few minutes")
 	f.StringVar(&o.dir, "out", "results", "the folder for the report and the pictures")
-	f.StringVar(&o.doc, "doc", "", "a page between whose markers the table is put, such as ../docs/evidence.md")
+	f.StringVar(&o.doc, "doc", "", "a page between whose markers a short table is put, such as ../docs/evidence.md")
+	f.StringVar(&o.full, "report", "", "a page between whose markers the whole table is put, such as report.md")
 	list := f.Bool("list", false, "list the rows, and run none")
 	if err := f.Parse(args); err != nil {
 		return o, false, err
@@ -124,10 +127,8 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano()) % 1e9
 	}
-	if o.doc != "" {
-		if err := checkDoc(o.doc); err != nil {
-			return o, false, err
-		}
+	if err := page.Check(o.doc, o.full); err != nil {
+		return o, false, err
 	}
 	o.command = o.again(*which)
 	return o, false, nil

@@ -93,7 +93,7 @@ func TestWrongUsageIsToldWithStatus2(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	require.NoError(t, os.WriteFile(page, []byte("no markers"), 0o600))
 	for _, args := range [][]string{
-		{"-rows", "9"}, {"-rows", "4-2"}, {"-rows", "1,,2"}, {"-rows", "x"}, {"more"}, {"-time", "-1s"}, {"-time", "soon"}, {"-doc", page}, {"-doc", page + "x"},
+		{"-rows", "9"}, {"-rows", "4-2"}, {"-rows", "1,,2"}, {"-rows", "x"}, {"more"}, {"-time", "-1s"}, {"-time", "soon"}, {"-doc", page}, {"-doc", page + "x"}, {"-report", page},
 	} {
 		var stdout, stderr strings.Builder
 		assert.Equal(t, statusUsage, command(t.Context(), args, []evidence.Row{row(1, "good", holding)}, &stdout, &stderr), args)
@@ -120,19 +120,43 @@ func TestTimeIsSharedOutAndTheSeedPassedOn(t *testing.T) {
 	}
 }
 
-func TestPageGetsTheTableAndKeepsTheRest(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(page, []byte("before\n"+tableBegins+"\nyesterday\n"+tableEnds+"\nafter\n"), 0o600))
-	for range 2 {
-		out, status := faults(t, []evidence.Row{row(1, "good", holding)}, "-doc", page)
-		require.Equal(t, statusHeld, status, out)
+func TestPagesGetTheirTables(t *testing.T) {
+	var pages []string
+	for _, name := range []string{"../docs/evidence.md", "report.md"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		pages = append(pages, filepath.Join(t.TempDir(), "page.md"))
+		require.NoError(t, os.WriteFile(pages[len(pages)-1], text, 0o600))
 	}
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(string(text), "before\n"))
-	assert.True(t, strings.HasSuffix(string(text), "\nafter\n"))
-	assert.NotContains(t, string(text), "yesterday")
-	assert.Equal(t, 1, strings.Count(string(text), "| 1 | good fails | it holds | 12,345 of 12,345, p99 3 ms | redsync: 1 of 2 | held |"))
+	out, status := faults(t, []evidence.Row{row(1, "good", holding)}, "-doc", pages[0], "-report", pages[1])
+	require.Equal(t, statusHeld, status, out)
+	for i, line := range []string{
+		"| 1 | good fails | it holds | 12,345 of 12,345 | redsync: 1 of 2 |",
+		"| 1 | good fails | it holds | 12,345 of 12,345, p99 3 ms | redsync: 1 of 2 | held |",
+	} {
+		text, err := os.ReadFile(pages[i])
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(text), line), string(text))
+		assert.NotContains(t, string(text), "| 29 |", "of the run before")
+	}
+}
+
+func TestShortTableAddsUpWhatALibraryDidInARow(t *testing.T) {
+	played := outcome{Row: row(3, "several", nil), Result: evidence.Result{Figures: []evidence.Figure{
+		{Library: "redimutex, 1 server", Held: 1000, Tried: 1000, Worst: "p99 3 ms"},
+		{Library: "redimutex", Held: 5, Tried: 5},
+		{Library: "redimutex without", Held: 7, Tried: 8, NotJudged: true},
+		{Library: "redimutex, 3 servers", Held: 6, Tried: 6, NotJudged: true},
+		{Library: "redsync with FailFast", Held: 1, Tried: 2, NotJudged: true},
+		{Library: "redsync, 5 servers", Held: 0, Tried: 3, NotJudged: true},
+	}}}
+	broken := outcome{Row: row(4, "one", nil), Result: evidence.Result{Figures: []evidence.Figure{
+		{Library: "redimutex, a", Held: 1, Tried: 1}, {Library: "redimutex, b", Held: 1, Tried: 2},
+	}}}
+	text := (&report{options: &options{}, outcomes: []outcome{played, broken}}).short()
+	assert.Contains(t, text, "| 3 | several fails | it holds | 1,005 of 1,005 | "+
+		"redimutex without: 7 of 8<br>redimutex, 3 servers: 6 of 6<br>redsync: 1 of 5 |\n")
+	assert.Contains(t, text, "| 4 | one fails | it holds | BROKEN: 2 of 3 |  |\n")
 }
 
 // Every row of the table has one name, by which it can be called.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
 const reportName = "report.md"
@@ -94,10 +95,10 @@ func (r *report) save() error {
 	if err := os.WriteFile(filepath.Join(r.dir, reportName), []byte(r.markdown()), 0o644); err != nil {
 		return err
 	}
-	if r.doc == "" {
-		return nil
+	if err := page.Fill(r.doc, r.short()); err != nil {
+		return err
 	}
-	return r.fill(r.doc)
+	return page.Fill(r.full, r.table())
 }
 
 func (r *report) markdown() string {
@@ -127,8 +128,8 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// table is what a reader has to know of the run, and the table of its rows.
-func (r *report) table() string {
+// head is what a reader has to know of the run.
+func (r *report) head() string {
 	var b strings.Builder
 	version := "the short version"
 	if r.long {
@@ -139,12 +140,55 @@ func (r *report) table() string {
 	for _, line := range r.machine {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
+	return b.String()
+}
+
+// table has every figure of the rows, with its worst case.
+func (r *report) table() string {
+	var b strings.Builder
+	b.WriteString(r.head())
 	b.WriteString("\n| # | fault | must hold | redimutex: held of tried | others, not judged | |\n|---|---|---|---|---|---|\n")
 	for _, o := range r.outcomes {
 		ours, others := o.sides()
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", o.ID, cell(o.Fault), cell(o.Must), cells(ours), cells(others), o.verdict())
 	}
 	return b.String()
+}
+
+// short has one figure of each library for a row.
+func (r *report) short() string {
+	var b strings.Builder
+	b.WriteString(r.head())
+	b.WriteString("\n| # | fault | must hold | redimutex | not judged |\n|---|---|---|---|---|\n")
+	for _, o := range r.outcomes {
+		ours, others := o.sides()
+		figure := cells(sums(ours))
+		if !o.held() {
+			figure = o.verdict() + ": " + figure
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", o.ID, cell(o.Fault), cell(o.Must), figure, strings.TrimPrefix(cells(sums(others)), "-"))
+	}
+	return b.String()
+}
+
+// sums adds up the figures of a library, whatever was switched on, and leaves out the worst cases. What is not judged
+// of our own stays apart: there it matters what was switched on.
+func sums(figures []evidence.Figure) []evidence.Figure {
+	var all []evidence.Figure
+	for _, f := range figures {
+		sum := evidence.Figure{Library: f.Library, Held: f.Held, Tried: f.Tried, NotJudged: f.NotJudged}
+		if name, _, _ := strings.Cut(strings.ReplaceAll(f.Library, ",", " "), " "); name != evidence.Ours || !f.NotJudged {
+			sum.Library = name
+		}
+		i := slices.IndexFunc(all, func(a evidence.Figure) bool { return a.Library == sum.Library })
+		if i < 0 {
+			all = append(all, sum)
+		} else {
+			all[i].Held += f.Held
+			all[i].Tried += f.Tried
+		}
+	}
+	return all
 }
 
 func cells(figures []evidence.Figure) string {

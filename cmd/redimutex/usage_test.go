@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,5 +182,17 @@ func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
 			assert.NotContains(t, stderr, "hunter2", "%q", raw)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		}
+	}
+}
+
+func TestEveryVerbNamesTLSAtAPortThatHasNone(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // as silent as a Redis that waits for the end of a line
+	require.NoError(t, err)
+	defer l.Close()
+	for _, call := range []string{"run KEY -- true", "run -n KEY -- true", "list", "show KEY", "watch KEY", "break -y KEY", "doctor"} {
+		args := strings.Fields(call)
+		_, out, stderr := clitest.Call(append([]string{args[0], "-redis", "rediss://" + l.Addr().String()}, args[1:]...)...)
+		assert.Regexp(t, "TLS handshake:\\s+(there|it)\\s+(is|has)\\s+no\\s+TLS", out+stderr, call)
 	}
 }

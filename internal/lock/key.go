@@ -81,12 +81,18 @@ func (k *Key) unref() {
 // follow keeps what some servers have still to answer to a release, for whoever asks them next. The caller
 // refers to the Key.
 func (k *Key) follow(t *quorum.Tail) {
-	k.tail.Store(t)
+	if k.tail.Swap(t) != nil {
+		return // whoever waits for that one goes on with this one
+	}
 	k.refs.Add(1)
 	wait := func() {
-		t.Wait()
-		k.tail.CompareAndSwap(t, nil)
-		k.unref()
+		defer k.unref()
+		for {
+			t := k.tail.Load()
+			if t.Wait(); k.tail.CompareAndSwap(t, nil) {
+				return
+			}
+		}
 	}
 	if !k.engine.spawn(wait) {
 		k.unref()

@@ -114,7 +114,7 @@ func undoing(t *server.Try) *server.Release {
 func (r *round) tryAt(i int) {
 	n := r.home.nodes[i]
 	if p := r.after.part(i); p != nil {
-		p.wait()
+		n.await(p)
 		if !r.timely(i) {
 			r.ballot.clean.set(i) // nothing was sent
 			r.report(i, server.Reply{Err: errLateRelease})

@@ -62,6 +62,14 @@ func (n *node) end(began time.Time, heard bool) {
 	}
 }
 
+// await waits for what the server has still to answer. It counts as an operation that waits for the server: the next
+// ones skip it.
+func (n *node) await(p *part) {
+	began := n.begin()
+	p.wait()
+	n.end(began, false)
+}
+
 // silent returns for how long the server has owed us an answer, if that is suspiciously long and
 // an operation is already waiting to see it recover; else 0.
 func (n *node) silent(now time.Time) time.Duration {

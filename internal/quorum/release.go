@@ -108,7 +108,7 @@ func own(rel *server.Release) server.Release {
 func (r *round) releaseAt(i int) {
 	n, rel := r.home.nodes[i], &r.release
 	if p := r.after.part(i); p != nil {
-		p.wait()
+		n.await(p)
 		late := own(rel)
 		if p.unsent { // the lock is not there, and only the hold before may have queued the ticket
 			if late.Ticket.Name != "" {

@@ -121,6 +121,35 @@ func TestTheNextTryWaitsForAReleaseInTheBackground(t *testing.T) {
 	}
 }
 
+// The server hangs, and nothing waits for it but a release in the background. Whoever waits for that is one operation
+// that waits for the server, so that the next ones skip it.
+func TestThoseThatWaitForAReleaseInTheBackgroundAreFew(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		synctest.Wait()
+		c.on(hung, 2)
+		_, failure := c.q.Release(t.Context(), releaseOf(try("another")), quorum.Grant{})
+		failed(t, failure, quorum.Missing)
+		time.Sleep(timeout / 2)
+		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		won(t, failure)
+		time.Sleep(timeout * 3 / 4)                                                            // the operation on the other lock is over
+		count := func() int { return runtime.NumGoroutine() - int(c.nodes[2].running.Load()) } // but for those of the fake
+		before := count()
+		c.on(slow(time.Millisecond), 0, 1)
+		for range 40 {
+			next := try("k")
+			g, failure := c.q.Acquire(t.Context(), next, released.Tail)
+			won(t, failure)
+			released, failure = c.q.Release(t.Context(), releaseOf(next), g)
+			won(t, failure)
+		}
+		assert.LessOrEqual(t, count(), before+5)
+		c.on(nil, 0, 1, 2)
+	})
+}
+
 // A release that hangs is waited for no longer than a try may take, and the others do not wait for it.
 func TestAHungReleaseDoesNotHoldTheNextTryBack(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
@@ -177,7 +206,7 @@ func TestATailIsHandedOnByWhoNeverAskedTheServer(t *testing.T) {
 		c.on(only("release", slow(timeout/2)), 2)
 		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
 		won(t, failure)
-		for range 50 {
+		for range 60 {
 			next := try("k")
 			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
 			won(t, failure)
@@ -220,7 +249,7 @@ func TestAFarServerIsNotAskedForHoldsThatAreOver(t *testing.T) {
 		c.on(slow(50*time.Millisecond), 2)
 		var tail *quorum.Tail
 		most := 0
-		for range 500 {
+		for range 60 {
 			k := try("k")
 			g, failure := c.q.Acquire(t.Context(), k, tail)
 			won(t, failure)

@@ -90,7 +90,10 @@ func startNode(t testing.TB) *Server {
 	t.Cleanup(s.Kill)
 	for range 50 {
 		port := 10000 + rand.IntN(10000)
-		if !free(port) || !free(port+10000) {
+		a, b := claimPort(port), claimPort(port+10000)
+		t.Cleanup(a.release)
+		t.Cleanup(b.release)
+		if a == nil || b == nil {
 			continue
 		}
 		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -116,14 +119,6 @@ func (s *Server) addSlots(first, end int) {
 		args = append(args, slot)
 	}
 	s.Do("CLUSTER", args...)
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err == nil {
-		l.Close()
-	}
-	return err == nil
 }
 
 func (s *Server) clusterInfo(field string) string {

@@ -26,7 +26,10 @@ type Role struct {
 const patience = 30 * time.Second
 
 // testsAtOnce is how many tests run at once for each processor.
-const testsAtOnce = 2
+var testsAtOnce = 4
+
+// FewAtOnce is for packages, before Main, whose tests measure times and do much at once themselves.
+func FewAtOnce() { testsAtOnce = 2 }
 
 // Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they
 // leave a goroutine behind that does not end within half a minute. It does not return.

@@ -36,6 +36,7 @@ func endSpares() {
 	defer spares.mu.Unlock()
 	for _, s := range spares.idle {
 		s.Kill()
+		s.claim.release()
 	}
 	if spares.dir != "" {
 		os.RemoveAll(spares.dir)
@@ -77,13 +78,14 @@ func (s *Server) retire() {
 		spares.mu.Lock()
 		defer spares.mu.Unlock()
 		if len(spares.idle) < mostSpares && spares.dir != "" {
-			next := &Server{build: s.build, addr: s.addr, dir: s.dir, guard: s.guard, leash: s.leash, pid: s.pid, settings: s.settings}
+			next := &Server{build: s.build, addr: s.addr, claim: s.claim, dir: s.dir, guard: s.guard, leash: s.leash, pid: s.pid, settings: s.settings}
 			spares.idle = append(spares.idle, next)
 			s.guard = nil // whoever keeps the old one can do no harm with it
 			return
 		}
 	}
 	s.Kill()
+	s.claim.release()
 	os.RemoveAll(s.dir)
 }
 

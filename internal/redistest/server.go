@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +24,7 @@ type Server struct {
 	t     testing.TB
 	build Build
 	addr  string
+	claim *claim // of the port, as long as the server may be started on it again
 	args  []string
 	dir   string
 
@@ -78,8 +78,9 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, build: b, dir: folder(t), args: args}
 	t.Cleanup(s.retire)
-	for range 10 { // another process may take the port between our look and the start
-		s.addr = FreeAddr(t)
+	for range 10 { // what is no test may take the port between our look and the start
+		s.claim.release()
+		s.addr, s.claim = claimAddr(t)
 		if s.start() == nil {
 			if len(args) == 0 && b.Path == Builds()[0].Path { // the next test does not ask for a build
 				s.remember()
@@ -91,25 +92,9 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// FreeAddr returns a loopback address that nobody listens on. Its port is below those that the
-// system gives to outgoing connections: else, while a server is down, a client that dials it could
-// be given its port, and be connected to itself.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(12000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port in 100 tries")
-	return ""
-}
-
 func (s *Server) start() error {
 	// What ends the test from outside, such as ^C, must leave somebody who ends the server.
-	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!`, "guard"}
+	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!; wait $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
 	s.guard.Env = append(os.Environ(), s.env...)
@@ -176,7 +161,7 @@ func (s *Server) Dir() string { return s.dir }
 // PID returns the process of a real server.
 func (s *Server) PID() int { return s.pid }
 
-// Kill ends the server at once, as kill -9 does.
+// Kill ends the server at once, as kill -9 does. Its port is free when it returns.
 func (s *Server) Kill() {
 	if s.mini != nil {
 		s.mini.Close()

@@ -8,4 +8,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	redistest.FewAtOnce()
+	redistest.Main(m)
+}

@@ -98,7 +98,8 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	primary, replicas := redistest.Replicas(t, 1)
 	var board switchboard
 	board.to(primary.Addr())
-	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second)}
+	// The try that meets the failover must not time out: the client learns of the failover by its answer.
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
 	waiting := newClient(t, board.pool(t), opts...)
 	primary.Do("SET", "k", "somebody else")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -219,13 +219,13 @@ func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
 	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	c := s.Pool().Get()
 	defer c.Close()
-	for i := range 3000 {
+	for i := range 20000 { // for 20 seconds, unless it is told to hurry
 		require.NoError(t, c.Send("SET", i, "x"))
 	}
 	_, err := c.Do("SAVE")
 	require.NoError(t, err)
 	s.Restart()
-	mended(t, s.Pool(), "LOADING", func() {}) // time mends it
+	mended(t, s.Pool(), "LOADING", func() { s.Do("CONFIG", "SET", "key-load-delay", 0) })
 }
 
 func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {

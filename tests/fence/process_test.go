@@ -91,7 +91,7 @@ func work(what string) int {
 
 func TestResourceThatChecksFencesTakesNoStaleWrite(t *testing.T) {
 	t.Parallel()
-	const wanted = 20 // stale writes, each by a holder that was stopped for longer than its lease
+	const wanted = 12 // stale writes, each by a holder that was stopped for longer than its lease
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d servers", n), func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,8 @@ func startSkewed(t *testing.T, n int, opts ...redimutex.Option) *skewed {
 		c.between = append(c.between, b)
 		pools = append(pools, b)
 	}
-	c.mutex = newClient(t, pools, append(opts, redimutex.WithFencing())...).Mutex("k")
+	patient := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(4 * time.Second)}
+	c.mutex = newClient(t, pools, append(patient, opts...)...).Mutex("k")
 	return c
 }
 

@@ -109,12 +109,12 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		client := newClient(t, []redimutex.Pool{multiplex(t, pool, 1)}, redimutex.WithTTL(time.Second))
-		mutexes := make([]*redimutex.Mutex, 500)
+		mutexes := make([]*redimutex.Mutex, 200)
 		for i := range mutexes {
 			mutexes[i] = client.Mutex(strconv.Itoa(i))
 			mutexes[i].Lock()
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(4 * time.Second)
 		for i, m := range mutexes {
 			require.NoError(t, m.Lease().Err())
 			require.True(t, server.Exists(strconv.Itoa(i)))

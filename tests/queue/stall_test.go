@@ -47,7 +47,7 @@ func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testin
 			require.NoError(t, <-got)
 		}
 		l := waiter.Lease()
-		if handed && took < nodeTimeout*9/10 {
+		if handed && took < nodeTimeout*8/10 {
 			n++
 			redistest.Wait(t, "the lease is extended, or lost", func() bool {
 				return l.Err() != nil || time.Until(l.Until()) > 2*nodeTimeout

@@ -8,7 +8,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	redistest.FewAtOnce()
+	redistest.Main(m)
+}
 
 var (
 	newClient = locktest.Client

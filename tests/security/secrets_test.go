@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ func TestNoTokenIsLogged(t *testing.T) {
 			ears := new(eavesdropper)
 			ours := append([]redimutex.Option{redimutex.WithTTL(300 * time.Millisecond), redimutex.WithNodeTimeout(100 * time.Millisecond), ears.logger()}, opts...)
 			c, rival := newClient(t, s.Pool(), ours...), newClient(t, s.Pool(), ours...)
+			var all sync.WaitGroup
 			for key, harm := range map[string]func(){
 				"nothing":  func() {},
 				"deleted":  func() { s.Do("DEL", "deleted") },
@@ -51,8 +53,9 @@ func TestNoTokenIsLogged(t *testing.T) {
 				"no lock":  func() { s.Do("DEL", "no lock"); s.Do("LPUSH", "no lock", "x") },
 				"no fence": func() { s.Do("SET", "redimutex:fence:{no fence}", "x") },
 			} {
-				hold(t.Context(), c.Mutex(key), rival.Mutex(key), ears, harm)
+				all.Go(func() { hold(t.Context(), c.Mutex(key), rival.Mutex(key), ears, harm) })
 			}
+			all.Wait()
 			last := c.Mutex("outage")
 			hold(t.Context(), last, rival.Mutex("outage"), ears, s.Kill)
 			ears.hearAll(last.UnlockContext(t.Context()), last)

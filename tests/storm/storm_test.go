@@ -84,6 +84,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		{"none", [][]redimutex.Option{{}}, nil, plain},
 	} {
 		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Real(t)
 			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, ttl, node)
 			stop := func() {}

@@ -53,7 +53,7 @@ func (r *runner) waiting() (Result, error) {
 	return result, nil
 }
 
-// held has each goroutine's key locked and kept. It measures what that costs.
+// held has each goroutine's key locked and kept. It measures what that costs, beyond the value that locks it.
 func (r *runner) held() (Result, error) {
 	c, err := redis.Dial("tcp", r.Addrs[0])
 	if err != nil {
@@ -61,11 +61,11 @@ func (r *runner) held() (Result, error) {
 	}
 	defer c.Close()
 	slots := make([]peers.Slot, r.Goroutines)
-	lock := func(i int) error {
+	for i := range slots {
 		slots[i] = r.locker.Slot(r.Key + ":" + strconv.Itoa(i))
-		return slots[i].Lock(r.ctx)
 	}
-	if err := r.inParallel(lock); err != nil {
+	before := r.mark(true)
+	if err := r.inParallel(func(i int) error { return slots[i].Lock(r.ctx) }); err != nil {
 		return Result{}, err
 	}
 	time.Sleep(r.Warm)
@@ -77,7 +77,7 @@ func (r *runner) held() (Result, error) {
 	}
 	result := between(from, r.mark(false))
 	result.Goroutines = goroutines - r.before.goroutines
-	result.Bytes = from.bytes - r.before.bytes
+	result.Bytes = from.bytes - before.bytes
 	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
 		return Result{}, err
 	}

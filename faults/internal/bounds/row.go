@@ -18,7 +18,7 @@ func Rows() []evidence.Row {
 	return []evidence.Row{{
 		ID: 22, Name: "bounds",
 		Fault: "every verb, over every kind of pool, while the server hangs in every way",
-		Must:  "no call outlasts its bound: <= 50 ms over it beyond the machine's own lateness",
+		Must:  "no call outlasts its bound by 50 ms, the machine's own lateness apart",
 		Short: 12 * time.Second, Long: 7 * time.Minute,
 		Run: run,
 	}}

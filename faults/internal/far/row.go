@@ -20,7 +20,7 @@ func Rows() []evidence.Row {
 	return []evidence.Row{{
 		ID: 23, Name: "far",
 		Fault: "round trips of 0 to 400 ms in one queue",
-		Must:  "each gets its turn in order of arrival; a far client costs the others no more than its own turns take",
+		Must:  "turns in order of arrival; a far client costs the others its own turns and no more",
 		Short: 12 * time.Second, Long: 3 * time.Minute,
 		Run: run,
 	}}

@@ -17,7 +17,7 @@ import (
 
 func majorityRow() evidence.Row {
 	return evidence.Row{
-		ID: 9, Name: "majority", Fault: "3 of 5 servers paused", Must: "the ctx is honoured: returns <= ctx + 50 ms, with an error for each server",
+		ID: 9, Name: "majority", Fault: "3 of 5 servers paused", Must: "returns <= ctx + 50 ms, with an error for each server",
 		Short: 8 * time.Second, Long: 90 * time.Second, Run: play(majority),
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 func onlyServerRow() evidence.Row {
 	return evidence.Row{
-		ID: 10, Name: "only", Fault: "the only server paused: Extend, Unlock", Must: "the ctx is honoured: <= ctx + 50 ms",
+		ID: 10, Name: "only", Fault: "the only server paused: Extend, Unlock", Must: "they return <= ctx + 50 ms",
 		Short: 8 * time.Second, Long: 2 * time.Minute, Run: play(onlyServer),
 	}
 }

@@ -33,11 +33,11 @@ func Rows() []evidence.Row {
 		},
 		{
 			ID: 24, Name: "sim-mixed",
-			Fault: "simulation: extensions (longer, shorter, abandoned), mixed options on one key, foreign clients, commands that overtake each other, clock steps back",
+			Fault: "simulation: extensions (longer, shorter, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
 			Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute, Run: disorder,
 		},
 		{
-			ID: 29, Name: "sim-regain", Fault: "simulation: servers restart without their data, one after the other, each away for longer than a TTL",
+			ID: 29, Name: "sim-regain", Fault: "simulation: servers restart empty, one after the other, each away for longer than a TTL",
 			Must: "a lock that is held through all of it survives", Short: 5 * time.Second, Long: time.Minute, Run: regaining,
 		},
 	}

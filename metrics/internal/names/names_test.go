@@ -28,7 +28,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 
 	assert.Equal(t, names.Acquired, names.OfWait(try("free")))
 	assert.Equal(t, names.Locked, names.OfWait(try("foreign")))
-	assert.Equal(t, names.Locked, names.OfWait(client.Mutex("foreign").LockContext(t.Context(), 100*time.Millisecond)))
+	assert.Equal(t, names.Locked, names.OfWait(client.Mutex("foreign").LockContext(t.Context(), time.Second)))
 	assert.Equal(t, names.Cancelled, names.OfWait(client.Mutex("foreign").LockContext(cancelled, 0)))
 	assert.Equal(t, names.Cancelled, names.OfWait(context.DeadlineExceeded))
 	if s.IsReal() { // miniredis says it in other words

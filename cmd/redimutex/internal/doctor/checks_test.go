@@ -195,9 +195,9 @@ func TestOperationsExplainEveryFinding(t *testing.T) {
 	t.Parallel()
 	page := clitest.Page(t, "operations.md")
 	for _, d := range disorders {
-		assert.Contains(t, page, "\n| `"+d.id+"` |", "the table of the findings")
+		assert.Contains(t, page, "\n- `"+d.id+"`: ", "the lists of the findings")
 	}
-	assert.Equal(t, len(disorders), strings.Count(clitest.Between(t, page, "## What each finding means", "\n## "), "\n| `"), "no others")
+	assert.Equal(t, len(disorders), strings.Count(clitest.Between(t, page, "## What each finding means", "\n## "), "\n- `"), "no others")
 }
 
 func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {

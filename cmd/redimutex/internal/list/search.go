@@ -68,6 +68,10 @@ const maxPause = 50 * time.Millisecond
 
 // search goes through the keys of one server. It pauses after each step for as long as that took.
 func (l *listing) search(ctx context.Context, i int) {
+	if err := connect(ctx, l.nodes[i]); err != nil {
+		l.fail(i, err)
+		return
+	}
 	f := inspect.Find(server.New(l.nodes[i].Pool), l.pattern, l.all)
 	for !f.Done && ctx.Err() == nil {
 		began := time.Now()
@@ -94,6 +98,13 @@ func (l *listing) search(ctx context.Context, i int) {
 			pause.Stop()
 		}
 	}
+}
+
+// connect opens the connection that a search begins with, whose errors say what TLS may have to do with them.
+func connect(ctx context.Context, n servers.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, servers.DialTimeout)
+	defer cancel()
+	return n.Dial(ctx)
 }
 
 // unseen returns the keys that nobody has come across before. The caller holds l.mu.

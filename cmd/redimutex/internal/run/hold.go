@@ -28,6 +28,7 @@ type runner struct {
 	renewal  atomic.Pointer[error] // of the last renewal; nil after a good one
 	failures sync.Once             // the line that says that the servers fail while we wait
 	waits    atomic.Bool           // the first try is over
+	last     error                 // of the last try that was not cut short, while we wait
 	told     bool                  // stderr has been told that the lock is lost, or will be
 	ancestor bool                  // the holder is a redimutex run that runs us
 	token    string                // of the lock, while -min-hold may keep it
@@ -194,6 +195,7 @@ func (r *runner) acquire(ctx context.Context) error {
 	if r.ancestor = r.heldByAncestor(ctx); r.ancestor {
 		return first
 	}
+	r.last = first
 	r.waits.Store(true)
 	var locked redimutex.LockedError
 	if errors.As(first, &locked) && !r.quiet {
@@ -207,7 +209,7 @@ func (r *runner) acquire(ctx context.Context) error {
 			r.mutex.UnlockContext(ctx) //nolint:errcheck // the key expires
 		}
 	}
-	if err != nil && waiting.Err() != nil && servers.NodeErrors(err) == nil {
+	if err != nil && waiting.Err() != nil && (servers.NodeErrors(err) == nil || errors.Is(r.last, redimutex.ErrLocked)) {
 		if errors.As(err, &locked) {
 			return err
 		}
@@ -238,7 +240,11 @@ const retryPause = 20 * time.Millisecond
 
 // attempted is told of each try that failed.
 func (r *runner) attempted(e redimutex.Event) {
-	if !r.waits.Load() || r.quiet || !errors.Is(e.Err, redimutex.ErrUnavailable) || errors.Is(e.Err, context.Canceled) {
+	if e.Context.Err() != nil { // it was cut short, and says nothing of the servers
+		return
+	}
+	r.last = e.Err
+	if !r.waits.Load() || r.quiet || !errors.Is(e.Err, redimutex.ErrUnavailable) {
 		return
 	}
 	r.failures.Do(func() {

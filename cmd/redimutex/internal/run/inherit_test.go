@@ -29,7 +29,7 @@ func TestSignalsThatOurParentIgnoresStayIgnored(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "redimutex")
 	s := redistest.Start(t)
 	for _, mode := range []string{"exe", "pie"} {
-		out, err := exec.Command(tool, "build", "-buildmode="+mode, "-o", program, "github.com/redimutex/redimutex/cmd/redimutex").CombinedOutput()
+		out, err := exec.Command(tool, "build", "-buildmode="+mode, "-ldflags=-w", "-o", program, "github.com/redimutex/redimutex/cmd/redimutex").CombinedOutput()
 		if err != nil && mode == "pie" {
 			continue // it may need a linker that is not here
 		}

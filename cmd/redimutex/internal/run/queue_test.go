@@ -47,7 +47,7 @@ func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	s := redistest.Start(t)
 	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.Says("ready")
-	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "1", "job", "--", "sh", "-c", "sleep 1.5; echo done")
+	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "4", "job", "--", "sh", "-c", "sleep 4.5; echo done")
 	next.Warns("\n")
 	holder.Signal(15)
 	assert.Equal(t, 0, next.Status(), "what the release handed over was extended and renewed: %s", next.Err())
