@@ -36,6 +36,12 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		return Grant{}, unavailable(len(q.nodes), errClosed)
 	}
 	if n := q.single(); n != nil {
+		if p := after.part(0); p != nil {
+			if t.Start.IsZero() {
+				t.Start = time.Now()
+			}
+			p.waitFor(ctx, time.Until(t.Start.Add(t.Timeout)))
+		}
 		return n.acquire(ctx, t)
 	}
 	r := q.newRound(ctx, 1, t.Timeout+t.Replicas.Timeout)

@@ -213,7 +213,7 @@ func (f *fake) Acquire(ctx context.Context, t server.Try) server.Reply {
 func (f *fake) Release(_ context.Context, r server.Release) server.Reply {
 	reply := f.run("release", from(r.Start).Add(r.Timeout), func() server.Reply { return f.released(&r) })
 	if reply.Verdict == server.Failed {
-		f.undo(&r)
+		reply.Undoing = f.undo(&r)
 	}
 	return reply
 }

@@ -29,6 +29,17 @@ type part struct {
 // wait waits for the part. The server keeps its bound.
 func (p *part) wait() { <-p.over }
 
+// waitFor waits for the part, d at most, or until ctx ends.
+func (p *part) waitFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 func (p *part) ended() bool {
 	select {
 	case <-p.over:
@@ -79,7 +90,11 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 		if reply.Verdict == server.Done {
 			return Released{Arrived: reply.Arrived}, nil
 		}
-		return Released{Arrived: reply.Arrived}, one(reply).ended()
+		var done Released
+		if reply.Undoing != nil {
+			done.Tail = done.Tail.add(0, 1, &part{over: reply.Undoing})
+		}
+		return done, one(reply).ended()
 	}
 	r := q.newRound(ctx, 1, rel.Timeout)
 	r.release, r.ask = own(rel), (*round).releaseAt
@@ -125,6 +140,9 @@ func (r *round) releaseAt(i int) {
 	n.end(began, !server.TimedOut(reply.Err))
 	n.count(r.ctx, reply)
 	r.report(i, reply)
+	if reply.Undoing != nil {
+		<-reply.Undoing
+	}
 }
 
 // released ends the round of a release. Where it was not even tried it goes on in the background.

@@ -286,8 +286,8 @@ func (r *round) wait(ctx context.Context, d time.Duration) bool {
 
 // pending reports whether server i has been asked and has not answered. The caller holds r.mu.
 func (r *round) pending(i int) bool {
-	s := r.seats[i].state
-	return (s == asked || s == spare) && !r.votes[0].in[i]
+	s, v := r.seats[i].state, &r.votes[0]
+	return (s == asked || s == spare) && (!v.in[i] || v.replies[i].Undoing != nil)
 }
 
 // tail adds what is pending to a Tail. The caller holds r.mu.

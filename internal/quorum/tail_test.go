@@ -95,6 +95,49 @@ func TestTheNextTryWaitsForALateWinnerOfTheHoldBefore(t *testing.T) {
 	})
 }
 
+// The connections break, so that the release fails at once and goes on in the background.
+func TestTheNextTryWaitsForAReleaseThatHasFailed(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		virtual(t, n, func(t *testing.T, c *cluster) {
+			all := []int{0, 1, 2}[:n]
+			k := try("k")
+			g := c.take(k)
+			synctest.Wait()
+			c.on(func(op string, end time.Time, run func() server.Reply) server.Reply {
+				if op == "release" {
+					return cut(op, end, run)
+				}
+				return slow(10*time.Millisecond)(op, end, run)
+			}, all...)
+			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+			failed(t, failure, quorum.Unavailable)
+			began := time.Now()
+			next := try("k")
+			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			won(t, failure)
+			assert.Equal(t, 20*time.Millisecond, time.Since(began))
+			c.on(nil, all...)
+			c.q.Undo(releaseOf(next), g)
+		})
+	}
+}
+
+// The only server does not answer: the try ends in time.
+func TestATryWaitsForAReleaseNoLongerThanItMay(t *testing.T) {
+	virtual(t, 1, func(t *testing.T, c *cluster) {
+		k := try("k")
+		g := c.take(k)
+		c.on(hung, 0)
+		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
+		failed(t, failure, quorum.Unavailable)
+		began := time.Now()
+		_, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		failed(t, failure, quorum.Unavailable)
+		assert.LessOrEqual(t, time.Since(began), timeout)
+		c.on(nil, 0)
+	})
+}
+
 // The server is so slow that the release is left to the background. Then two others go down, and it is needed.
 func TestTheNextTryWaitsForAReleaseInTheBackground(t *testing.T) {
 	for name, sooner := range map[string]time.Duration{"its try is over": 100 * time.Millisecond, "its try is under way": 0} {

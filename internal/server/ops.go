@@ -90,14 +90,15 @@ const (
 // A Reply is one server's answer to one operation.
 type Reply struct {
 	Verdict Verdict
-	Err     error         // with Failed
-	Sent    time.Time     // just before the command was sent
-	Open    time.Time     // with Failed: the operation may still be executed until then; zero: certainly not
-	Undone  bool          // acquire, with Failed: what it may have done is being undone
-	Fence   int64         // with Done: the first of the reserved fences
-	Holder  string        // with Held: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
-	Now     int64         // the server's clock in µs, where the script tells it
-	Gap     time.Duration // with Held and a ticket: since anybody looked at the queue before; 0: nobody has
-	Arrived int64         // release with Next: when it was queued, on the server's clock in µs; 0: it was not
+	Err     error           // with Failed
+	Sent    time.Time       // just before the command was sent
+	Open    time.Time       // with Failed: the operation may still be executed until then; zero: certainly not
+	Undone  bool            // acquire, with Failed: what it may have done is being undone
+	Fence   int64           // with Done: the first of the reserved fences
+	Holder  string          // with Held: the value of the lock, 320 bytes at most
+	Left    time.Duration   // with Held: what is left of the holder's TTL; negative without a TTL
+	Now     int64           // the server's clock in µs, where the script tells it
+	Gap     time.Duration   // with Held and a ticket: since anybody looked at the queue before; 0: nobody has
+	Undoing <-chan struct{} // release, with Failed: closed after an attempt in the background; nil: there is none
+	Arrived int64           // release with Next: when it was queued, on the server's clock in µs; 0: it was not
 }

@@ -24,23 +24,21 @@ func (releasing) do(op *operation) Reply {
 	r := &op.release
 	ses, err := op.open(r.Key)
 	if err != nil {
-		op.server.undoLater(r)
-		return Reply{Err: err}
+		return Reply{Err: err, Undoing: op.server.later(r)}
 	}
 	op.sending()
 	script, args := op.args.release(r, ses.pinned)
 	raw, err := ses.run(script, args)
-	if err != nil && !Permanent(err) {
-		op.server.undoLater(r)
-	}
 	reply := parseEnd(raw, err, ses.sent)
+	if err != nil && !Permanent(err) {
+		reply.Undoing = op.server.later(r)
+	}
 	ses.close()
 	return reply
 }
 
 func (releasing) abandon(op *operation, err error, mayRun bool) Reply {
-	op.server.undoLater(&op.release)
-	reply := Reply{Err: err}
+	reply := Reply{Err: err, Undoing: op.server.later(&op.release)}
 	if mayRun {
 		reply.Sent, reply.Open = op.start, op.due
 	}

@@ -78,6 +78,15 @@ func (s *Server) Undo(r *Release) (tried <-chan struct{}) {
 	return c
 }
 
+// later is Undo for a release that has failed just now. The channel is nil if it is too late for one.
+func (s *Server) later(r *Release) (tried <-chan struct{}) {
+	c := make(chan struct{})
+	if _, u := s.undoLater(r, c); u != nil {
+		return nil
+	}
+	return c
+}
+
 // undoLater is Undo for what has failed just now: it is not tried again at once. It returns what it is too late for.
 func (s *Server) undoLater(r *Release, tried ...chan struct{}) (*undoer, *undo) {
 	u := &undo{Release: *r, next: time.Now(), tried: tried}

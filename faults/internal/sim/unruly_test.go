@@ -49,26 +49,30 @@ func TestCheckerFindsReplicatedMessages(t *testing.T) {
 
 func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
 	for name, bug := range map[string]struct {
-		shorten        bool
+		shorten, fixed bool
 		file, from, to string
 		found          func(*Report) int
 	}{
 		"a shortening that is under way does not limit the lease": {
-			true, "keepalive/limit.go", "if x.pending > 0 || asked.Before(x.lifted) {", "if false {",
+			true, false, "keepalive/limit.go", "if x.pending > 0 || asked.Before(x.lifted) {", "if false {",
 			func(r *Report) int { return r.Overlaps },
 		},
 		"a server that may yet shorten has a vote for more": {
-			true, "quorum/extend.go", "return x.Unsure != nil && x.Unsure[i]", "return false",
+			true, true, "quorum/extend.go", "return x.Unsure != nil && x.Unsure[i]", "return false",
 			func(r *Report) int { return r.Overlaps },
 		},
 		"fences of reuse that no server has reserved": {
-			false, "lock/terms.go", "return max(t.Reuse.Microseconds(), 1)", "return 1",
+			false, false, "lock/terms.go", "return max(t.Reuse.Microseconds(), 1)", "return 1",
 			func(r *Report) int { return r.Inverted },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := mutant(t, "../../../internal/"+bug.file, bug.from, bug.to)
-			r, err := Run(t.Context(), program, disorderly(Config{Servers: 1, Want: 6000, Renew: true, Fencing: true, Shorten: bug.shorten}), nil)
+			want := 6000
+			if bug.fixed {
+				want = 18000
+			}
+			r, err := Run(t.Context(), program, disorderly(Config{Servers: 1, Want: want, Renew: !bug.fixed, Fencing: true, Shorten: bug.shorten}), nil)
 			require.NoError(t, err)
 			assert.NotZero(t, bug.found(r))
 			t.Log(bug.found(r), r.First)
