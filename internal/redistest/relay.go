@@ -19,11 +19,11 @@ type Relay struct {
 	ended bool
 }
 
-// NewRelay listens on addr and has every connection served by serve, in a goroutine of its own. When that
+// NewRelay listens on addr, or on a port of its own where addr is "", and has every connection served by serve, in a goroutine of its own. When that
 // returns the connection is closed.
 func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) *Relay {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
+	l, err := listen(t, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,21 @@ func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) 
 	})
 	t.Cleanup(r.close)
 	return r
+}
+
+func listen(t testing.TB, addr string) (l net.Listener, err error) {
+	if addr != "" {
+		return net.Listen("tcp", addr)
+	}
+	for range 10 { // what is no test may take the port between our look and this
+		addr, c := claimAddr(t)
+		if l, err = net.Listen("tcp", addr); err == nil {
+			t.Cleanup(c.release)
+			return l, nil
+		}
+		c.release()
+	}
+	return nil, err
 }
 
 // Addr returns host and port of the clients' end.

@@ -51,7 +51,7 @@ func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 		return strings.Contains(err.Error(), words)
 	})
 	redistest.Wait(t, "the server's words in the error of LockContext", func() bool {
-		err := m.LockContext(t.Context(), 300*time.Millisecond)
+		err := m.LockContext(t.Context(), time.Second) // for one whole try at least
 		require.ErrorIs(t, err, redimutex.ErrUnavailable)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrLocked)

@@ -63,7 +63,7 @@ func sender(a net.Addr) (machine int, isServer bool) {
 // listen opens an address that leads to a server on machine, once connect has said where that is.
 // A replica that dials it is served with the lag, if it is where commands go.
 func (w *wires) listen(machine int, commands bool) (addr string) {
-	return redistest.NewRelay(w.t, redistest.FreeAddr(w.t), func(r *redistest.Relay, caller net.Conn) {
+	return redistest.NewRelay(w.t, "", func(r *redistest.Relay, caller net.Conn) {
 		w.join(r, caller, machine, commands)
 	}).Addr()
 }
