@@ -17,6 +17,7 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/page"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -51,13 +52,14 @@ func shortly(t *trial) pace {
 	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
 }
 
-// copied returns a copy of a page, to be filled.
-func copied(t *testing.T, page string) string {
+// copied returns a copy of a page without what a run has put into it.
+func copied(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(name)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), filepath.Base(page))
+	path := filepath.Join(t.TempDir(), filepath.Base(name))
 	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.NoError(t, page.Fill(path, ""))
 	return path
 }
 

@@ -96,8 +96,8 @@ func one(reply server.Reply) *votes {
 	return v
 }
 
-// complete is where a grant becomes the caller's. It says when the grant was given. It fails if that is too late: cancellation wins ties, and
-// at least half of the validity has to be left.
+// complete is where a grant becomes the caller's. It says when the grant was given. It fails if that is too late:
+// cancellation wins ties, and at least half of the validity has to be left.
 func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure {
 	g.At = time.Now()
 	switch {
@@ -241,7 +241,7 @@ func (g Grant) part() (pending *Tail) {
 		r.mu.Unlock()
 		return nil
 	}
-	pending = r.tail(nil)
+	pending = r.tail()
 	if r.end == parted {
 		r.mu.Unlock()
 		return pending

@@ -14,70 +14,9 @@ type Released struct {
 	Arrived int64 // of the ticket that was queued for the next waiter of this process; 0: it was not
 }
 
-// A Tail is a release that some servers have not answered. The next try for the lock asks each server
-// only after that server's part of it, so that our own release never stands in our way.
-type Tail struct {
-	parts []*part // by server; nil: it was over already
-}
-
-// A part is what is still under way on one server.
-type part struct {
-	over   <-chan struct{} // closed when it is
-	unsent bool            // a try that was not even sent; complete with over
-}
-
-// wait waits for the part. The server keeps its bound.
-func (p *part) wait() { <-p.over }
-
-// waitFor waits for the part, d at most, or until ctx ends.
-func (p *part) waitFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-p.over:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-func (p *part) ended() bool {
-	select {
-	case <-p.over:
-		return true
-	default:
-		return false
-	}
-}
-
-// Wait waits until the release is over on all servers, each of which keeps its bound.
-func (t *Tail) Wait() {
-	for _, p := range t.parts {
-		if p != nil {
-			p.wait()
-		}
-	}
-}
-
-// part returns what to wait for on server i, or nil.
-func (t *Tail) part(i int) *part {
-	if t == nil {
-		return nil
-	}
-	return t.parts[i]
-}
-
-// add notes a part of server i, among n.
-func (t *Tail) add(i, n int, p *part) *Tail {
-	if t == nil {
-		t = &Tail{parts: make([]*part, n)}
-	}
-	t.parts[i] = p
-	return t
-}
-
 // Release gives the lock back on all servers and returns when a majority has. What remains goes on
-// in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The Failure is Missing or Taken when the lock was not ours any
-// more, Unavailable when too few servers answered.
+// in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The Failure is Missing or
+// Taken when the lock was not ours any more, Unavailable when too few servers answered.
 func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Released, *Failure) {
 	q.enter()
 	defer q.leave()
@@ -149,7 +88,7 @@ func (r *round) releaseAt(i int) {
 func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
-	done := Released{Tail: r.tail(nil), Arrived: r.votes[0].arrived()}
+	done := Released{Tail: r.tail(), Arrived: r.votes[0].arrived()}
 	var silent []int
 	for i := range r.seats {
 		if r.seats[i].state == skipped {

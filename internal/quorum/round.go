@@ -283,29 +283,3 @@ func (r *round) wait(ctx context.Context, d time.Duration) bool {
 	}
 	return false
 }
-
-// pending reports whether server i has been asked and has not answered. The caller holds r.mu.
-func (r *round) pending(i int) bool {
-	s, v := r.seats[i].state, &r.votes[0]
-	return (s == asked || s == spare) && (!v.in[i] || v.replies[i].Undoing != nil)
-}
-
-// tail adds what is pending to a Tail. The caller holds r.mu.
-func (r *round) tail(t *Tail) *Tail {
-	for i := range r.seats {
-		if r.pending(i) {
-			t = t.add(i, len(r.seats), r.part(i))
-		}
-	}
-	return t
-}
-
-// part is what is under way on server i. The caller holds r.mu.
-func (r *round) part(i int) *part {
-	s := &r.seats[i]
-	if s.part == nil {
-		s.end = make(chan struct{})
-		s.part = &part{over: s.end}
-	}
-	return s.part
-}
