@@ -193,7 +193,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Until: until, Fence: fence}, claim)
+	return a.won(ctx, quorum.Grant{At: now, Valid: until.Sub(now), Fence: fence}, claim)
 }
 
 // leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken
@@ -218,7 +218,7 @@ func (x *ticket) undo() {
 // prequeue puts a ticket for the next waiter of this process into a release, if there is one that would queue
 // on the same terms. So a hold costs the process one request, not two.
 func (g *Grant) prequeue(r *server.Release) *ticket {
-	t, e := g.terms, g.engine
+	t, e := g.terms, g.key.engine
 	if !t.Queue || t.Replicas > 0 || e.Several() {
 		return nil
 	}
