@@ -31,6 +31,9 @@ const (
 	// early is how much before its time a lease may be renewed, together with others. With short leases
 	// it is less.
 	early = 10 * time.Millisecond
+	// Patience is how long a lease that was handed over waits before it asks for its TTL. With a short hand-off
+	// lease it is less. Many holds are over by then, and need no request but the release.
+	Patience = 10 * time.Millisecond
 )
 
 // New returns a Keeper that calls renew, on a goroutine of its own, for leases that are due, the one that
@@ -58,6 +61,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	l.until, l.ttl, l.span, l.index = t.Until, t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
 		l.span, l.handOff = t.HandOff, true
+		l.retry = k.at(t.Began.Add(min(Patience, t.HandOff/20)))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -197,7 +201,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 			l.end(Expired)
 			lost = append(lost, l)
 			continue
-		case l.due && l.next <= k.at(now.Add(min(early, l.span/20))):
+		case l.due && l.next <= k.at(now.Add(l.early())):
 			l.renewing = true
 			due = append(due, l)
 			l.schedule(now)

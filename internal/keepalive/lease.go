@@ -38,7 +38,7 @@ type Lease struct {
 	next     instant       // when the keeper has to look at the lease
 	index    int32         // place in the keeper's heap, -1 outside
 	reason   Reason
-	handOff  bool // it was given a hand-off lease, and has to ask for its TTL first of all
+	handOff  bool // it was given a hand-off lease, and has still to ask for its TTL
 	renewing bool // from due until Renewed
 	due      bool // to renew it; else to tell the loss
 }
@@ -49,7 +49,7 @@ type Terms struct {
 	Until   time.Time     // valid until, at first
 	TTL     time.Duration // what a renewal asks for, at first
 	Renew   bool          // whether there are renewals
-	HandOff time.Duration // more than 0: all that was given is this, and the TTL is still to be asked for
+	HandOff time.Duration // more than 0: all that was given is this, and the TTL is to be asked for soon
 	MaxHold time.Duration // no renewals after so long; 0: no limit
 	Holder  Holder
 }
@@ -245,6 +245,14 @@ func (l *Lease) renewAt() (at instant, ok bool) {
 	at = l.keeper.at(l.until.Add(-min(l.span, l.ttl) * 2 / 3)) // for less than what is left it would bring nothing
 	at = max(at, l.retry)
 	return at, at < l.last
+}
+
+// early is how much before its time l may be renewed, together with others.
+func (l *Lease) early() time.Duration {
+	if l.handOff {
+		return 0 // it waits to see whether it is needed at all
+	}
+	return min(early, l.span/20)
 }
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
@@ -183,13 +184,13 @@ func (a *acquisition) untilLook() time.Duration {
 
 // accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
 // last looked, so it was given to us after that, and is valid for one claim from that look at least. What is
-// left of that has to outlast a stall of one node timeout, else we ask once more; and replicas have to
-// confirm what they are asked for.
+// left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
+// to confirm what they are asked for.
 func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
 	claim, now := x.place.Claim, time.Now()
 	until := x.looked.Add(claim - drift(claim))
-	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout, claim/2) {
+	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout+keepalive.Patience, claim/2) {
 		return trying
 	}
 	a.tries++ // that was not the first
