@@ -157,7 +157,7 @@ func (l *link) launch(last []*call) []*call {
 // read hands the replies out.
 func (l *link) read() {
 	for {
-		reply, err := l.conn.Receive()
+		reply, err := l.receive()
 		if fatal(err) {
 			l.fail(err)
 			return
@@ -185,6 +185,15 @@ func (l *link) read() {
 			return
 		}
 	}
+}
+
+// receive waits for the next reply for as long as it takes: a connection may be idle for longer than the timeout that
+// it was dialled with, and the watch knows what is overdue.
+func (l *link) receive() (any, error) {
+	if c, ok := l.conn.(redis.ConnWithTimeout); ok {
+		return c.ReceiveWithTimeout(0)
+	}
+	return l.conn.Receive()
 }
 
 // demoted reports whether the server has become a replica. The pool may know the new primary, but only

@@ -38,7 +38,8 @@ func get(t testing.TB, p *mux.Pool) *mux.Conn {
 // A wire is the network between the Pools of a test and an embedded server, whose clock may be a
 // virtual one. It counts the connections, and can hold back what the server sends.
 type wire struct {
-	server *miniredis.Miniredis
+	server  *miniredis.Miniredis
+	timeout time.Duration // for reading; 0: none
 
 	mu     sync.Mutex
 	dials  int
@@ -71,7 +72,7 @@ func (w *wire) pool() *redis.Pool {
 		}
 		e := &end{Conn: c, wire: w, gone: make(chan struct{})}
 		w.ends = append(w.ends, e)
-		return redis.NewConn(e, 0, 0), nil
+		return redis.NewConn(e, w.timeout, 0), nil
 	}}
 }
 

@@ -217,6 +217,22 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
+func TestAConnectionMayBeIdleForLongerThanItsTimeoutForReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.timeout = time.Second
+		p := share(t, w.pool(), 1)
+		for range 3 {
+			_, err := get(t, p).Do("PING")
+			require.NoError(t, err)
+			time.Sleep(10 * w.timeout)
+		}
+		dials, _ := w.counted()
+		assert.Equal(t, 1, dials)
+	})
+}
+
 func TestKilledConnectionsComeBackAsThePoolDialsThem(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/workers"
 )
 
 // A voter is one of the servers, as the vote sees it: a *server.Server. What it is given belongs to
@@ -26,6 +27,7 @@ type voter interface {
 // A Quorum decides by majority over its servers.
 type Quorum struct {
 	nodes  []*node
+	calls  workers.Pool
 	rounds sync.Pool // finished rounds, for the next operation; every lock takes two of them
 
 	running atomic.Int64  // operations under way
@@ -87,6 +89,7 @@ func (q *Quorum) Close(d time.Duration) {
 		closing.Go(func() { n.Close(time.Until(end)) })
 	}
 	closing.Wait()
+	q.calls.Close()
 }
 
 // quiet waits until nothing is under way, d at most.

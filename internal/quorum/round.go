@@ -21,7 +21,7 @@ type round struct {
 	home  *Quorum
 	timer *time.Timer
 	wake  chan struct{} // the matter is decided
-	calls []func()      // calls[i] asks server i
+	calls []call        // calls[i] asks server i
 
 	// These are set before the first server is asked, and do not change after that.
 	ctx       context.Context // of the operations; it does not end with the caller's
@@ -90,7 +90,7 @@ func (q *Quorum) freshRound() any {
 	t.Stop()
 	r := &round{home: q, timer: t, wake: make(chan struct{}, 1), seats: make([]seat, len(q.nodes))}
 	for i := range q.nodes {
-		r.calls = append(r.calls, func() { r.call(i) })
+		r.calls = append(r.calls, call{r, i})
 	}
 	return r
 }
@@ -195,7 +195,7 @@ func (r *round) askSkipped() {
 	}
 }
 
-// dispatch starts the goroutine of server i. The caller holds r.mu.
+// dispatch has a goroutine ask server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
 	r.refs++
 	if r.ballot != nil {
@@ -203,13 +203,20 @@ func (r *round) dispatch(i int) {
 		r.ballot.asked |= 1 << uint(i)
 	}
 	r.home.enter()
-	go r.calls[i]()
+	r.home.calls.Run(&r.calls[i])
 }
 
-// call is the goroutine of server i.
-func (r *round) call(i int) {
-	q := r.home
-	r.ask(r, i)
+// A call is what the goroutine of server i does.
+type call struct {
+	*round
+	i int
+}
+
+func (c *call) Run() { c.ask(c.round, c.i) }
+
+// Finish gives up the goroutine's reference to the round.
+func (c *call) Finish() {
+	r, i, q := c.round, c.i, c.home
 	r.mu.Lock()
 	r.seats[i].state = over
 	if p := r.seats[i].part; p != nil {

@@ -27,6 +27,7 @@ var (
 type arguments struct {
 	list            [20]any
 	key, token, ttl any
+	back            any // a []any: see undo
 }
 
 // remember puts what most commands have into interfaces, unless it is what it was.
@@ -48,9 +49,20 @@ func (a *arguments) plain(t *Try) []any {
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
-// undoPlain is the whole command that takes back what plain has done.
-func undoPlain(t *Try) []any {
-	return []any{"EVAL", releaseScript.source, 1, t.Key, t.Token, "0"}
+// undoPlain puts the whole command that takes back what plain has laid out into list.
+func undoPlain(list []any, key, token any) []any {
+	return append(list[:0], "EVAL", releaseScript.source, 1, key, token, "0")
+}
+
+// undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
+func (a *arguments) undo() any {
+	list, _ := a.back.([]any)
+	if list == nil {
+		list = make([]any, 6)
+		a.back = list
+	}
+	undoPlain(list, a.key, a.token)
+	return a.back
 }
 
 // counterFor is the TTL of the fence counter of a lock that lives for ttl.

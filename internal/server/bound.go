@@ -137,7 +137,7 @@ func (op *operation) byWorker() Reply {
 		op.timer.Reset(time.Until(op.end))
 	}
 	op.refs.Store(2)
-	op.server.workers.run(op)
+	op.server.workers.Run(op)
 	err := errTimeout
 	select {
 	case <-op.done:
@@ -180,11 +180,11 @@ func (op *operation) sending() bool {
 	return op.state.CompareAndSwap(begun, sent) || op.state.Load() == sent
 }
 
-// run is the worker's part.
-func (op *operation) run() { op.reply = op.action.do(op) }
+// Run is the worker's part.
+func (op *operation) Run() { op.reply = op.action.do(op) }
 
-// finish hands the reply over, or cleans up where nobody waits for it.
-func (op *operation) finish() {
+// Finish hands the reply over, or cleans up where nobody waits for it.
+func (op *operation) Finish() {
 	if op.state.Swap(finished) != abandoned {
 		op.node.limit.leave(true)
 		op.done <- struct{}{}

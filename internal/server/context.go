@@ -28,7 +28,7 @@ func (c *opContext) Value(key any) any {
 		if !c.undoes {
 			return nil
 		}
-		return undoPlain(&c.op.try)
+		return c.op.args.undo()
 	case punctual.Caller:
 		return c.Context
 	}

@@ -108,7 +108,7 @@ func (u *lateUndo) fire() {
 		return // disarmed while the timer was firing
 	}
 	u.fired = true
-	undo := undoPlain(&u.try)
+	undo := undoPlain(nil, u.try.Key, u.try.Token)
 	if u.conn.Send(undo[0].(string), undo[1:]...) == nil {
 		_ = u.conn.Flush() // if it fails, the undo in the background is left
 	}

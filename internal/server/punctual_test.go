@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -80,5 +82,43 @@ func TestAPunctualOperationEndsWithItsBoundAndWithItsCaller(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// An undoLog is a pool and its only connection, which grants everything and keeps how each SET is to be undone.
+type undoLog struct {
+	redis.Conn
+	undos [][]any
+}
+
+func (l *undoLog) Get() redis.Conn { return l }
+func (*undoLog) Punctual()         {}
+func (*undoLog) Err() error        { return nil }
+func (*undoLog) Close() error      { return nil }
+
+func (l *undoLog) ReceiveContext(context.Context) (any, error) { panic("nothing was sent") }
+
+func (l *undoLog) DoContext(ctx context.Context, name string, _ ...any) (any, error) {
+	switch undo, _ := ctx.Value(punctual.Undo).([]any); name {
+	case "TIME":
+		return []any{[]byte("1700000000"), []byte("0")}, nil
+	case "SET":
+		l.undos = append(l.undos, slices.Clone(undo))
+		return "OK", nil
+	}
+	return int64(1_700_000_000_000_000), nil
+}
+
+func TestTheUndoOfATryIsForItsOwnLock(t *testing.T) {
+	t.Parallel()
+	log := new(undoLog)
+	s := open(t, log)
+	done(t, acquire(s, request("warm"))) // by a script
+	for i := range 5 {
+		q := request(strconv.Itoa(i))
+		q.Plain = true
+		done(t, acquire(s, q))
+		require.Len(t, log.undos, i+1)
+		assert.Equal(t, []any{"EVAL", 1, q.Key, q.Token, "0"}, slices.Delete(log.undos[i], 1, 2))
 	}
 }

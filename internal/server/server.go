@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/workers"
 )
 
 // Pool is where connections come from.
@@ -25,7 +27,7 @@ type Server struct {
 	pool     Pool
 	checkout checkout
 	nodes    nodes
-	workers  workers
+	workers  workers.Pool
 	timers   sync.Pool // of *lateUndo
 
 	operations sync.Pool    // of *operation
@@ -63,7 +65,7 @@ func (s *Server) Close(d time.Duration) {
 	}
 	s.nodes.closing()
 	s.nodes.close(end)
-	s.workers.close()
+	s.workers.Close()
 }
 
 // RTT returns the smoothed round trip of a command; 0 if it is not known.
