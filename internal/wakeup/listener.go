@@ -83,8 +83,8 @@ func (l *listener) demoted() {
 	l.change(dialling)
 }
 
-// check has the listener dial again if a hand-over would not be heard. A demotion that no operation has met leaves it at
-// a replica: its subscription goes on, while the pool leads to the new primary.
+// check has the listener dial again if it would not hear a hand-over. A demotion that no operation has met leaves it
+// at a replica: its subscription goes on, while the pool leads to the new primary.
 func (l *listener) check(ctx context.Context) {
 	l.hub.mu.Lock()
 	subscribed := l.state == up
