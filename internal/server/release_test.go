@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/mux"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
@@ -25,11 +24,6 @@ func TestAReleaseOverAStaleConnectionIsRepeatedAtOnce(t *testing.T) {
 			return p
 		},
 		"our dialler": func(p *redis.Pool) server.Pool { return p },
-		"multiplexed": func(p *redis.Pool) server.Pool {
-			shared := mux.New(p, 1)
-			t.Cleanup(func() { shared.Close() })
-			return shared
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
