@@ -59,7 +59,8 @@ func (ses *session) acquire(t *Try) Reply {
 	if op.plain {
 		reply = ses.acquirePlain(t)
 	}
-	if !op.plain || reply.Verdict == Held { // a SET does not tell who holds the lock, nor whether it is one
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	if !op.plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") {
 		reply = ses.acquireScripted(t)
 	}
 	switch {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +43,30 @@ func TestEveryReplyToATry(t *testing.T) {
 
 	r.Do("DEL", "k")
 	done(t, acquire(s, second))
+}
+
+// Redis 5.0 with fewer replicas than min-replicas-to-write refuses single commands, and lets scripts write.
+func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "SET" {
+				return nil, redis.Error("NOREPLICAS Not enough good replicas to write.")
+			}
+			return run()
+		})
+		done(t, acquire(s, request("warm")))
+		q := request("k")
+		q.Plain = true
+		done(t, acquire(s, q))
+		assert.True(t, m.Exists("k"))
+		time.Sleep(q.Timeout + time.Second)
+		assert.True(t, m.Exists("k"), "and nothing takes it back")
+		other := request("k")
+		other.Plain = true
+		assert.Equal(t, q.Token, acquire(s, other).Holder)
+		done(t, release(s, q))
+	})
 }
 
 func TestEveryReplyToAPlainTry(t *testing.T) {

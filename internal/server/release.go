@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Release gives the lock back. If the server does not answer, or ctx ends first, the release goes on in the
-// background for as long as the key may live.
+// Release gives the lock back. Where the pool's connection turns out to be broken, it is sent again over a new one. If
+// the server does not answer, or ctx ends first, it goes on in the background for as long as the key may live.
 func (s *Server) Release(ctx context.Context, r Release) Reply {
 	op := s.begin(ctx, &r.Lock, r.Start, 0)
 	op.release = r
@@ -27,14 +27,25 @@ func (releasing) do(op *operation) Reply {
 		return Reply{Err: err, Undoing: op.server.later(r)}
 	}
 	op.sending()
-	script, args := op.args.release(r, ses.pinned)
-	raw, err := ses.run(script, args)
-	reply := parseEnd(raw, err, ses.sent)
-	if err != nil && !Permanent(err) {
+	reply := ses.release(r)
+	if ses.severed(reply.Err) && ses.redial() == nil {
+		// Only a yes counts: a lock that is gone by now may be one that the first command has released.
+		if again := ses.release(r); again.Verdict == Done {
+			reply = again
+		}
+	}
+	if reply.Verdict == Failed && !Permanent(reply.Err) {
 		reply.Undoing = op.server.later(r)
 	}
 	ses.close()
 	return reply
+}
+
+// release sends one release. To do so twice does no harm, because tokens are never used again.
+func (ses *session) release(r *Release) Reply {
+	script, args := ses.op.args.release(r, ses.pinned)
+	raw, err := ses.run(script, args)
+	return parseEnd(raw, err, ses.sent)
 }
 
 func (releasing) abandon(op *operation, err error, mayRun bool) Reply {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -28,22 +29,45 @@ func (op *operation) open(key string) (*session, error) {
 func (ses *session) get() error {
 	op := ses.op
 	op.ctx.deadline = op.end
-	var err error
-	if ses.conn, err = op.server.checkout.get(op.wait); err != nil {
-		ses.conn = nil
+	conn, err := op.server.checkout.get(op.wait)
+	if err != nil {
 		return normalize(err)
 	}
+	return ses.use(conn)
+}
+
+// use takes conn for the session.
+func (ses *session) use(conn redis.Conn) error {
+	ses.conn = conn
 	b, pinned := ses.conn.(binder)
 	if !pinned {
 		return nil
 	}
 	ses.pinned = true
-	op.server.nodes.clustered()
+	ses.op.server.nodes.clustered()
 	if err := b.Bind(ses.key); err != nil {
 		ses.close()
 		return normalize(err)
 	}
 	return nil
+}
+
+// severed reports whether err is that the connection has broken, as one does that was broken already while its pool
+// kept it. Silence is something else.
+func (ses *session) severed(err error) bool {
+	return err != nil && !TimedOut(err) && ses.conn != nil && ses.conn.Err() != nil
+}
+
+// redial goes on with a new connection, because those that the pool keeps may all be broken.
+func (ses *session) redial() error {
+	ses.close()
+	ctx, cancel := context.WithDeadline(ses.op.ctx.Context, ses.op.end)
+	defer cancel()
+	conn, _, err := ses.op.server.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	return ses.use(conn)
 }
 
 // close gives the connection back.

@@ -66,7 +66,5 @@ func (ses *session) releaseAgain(r *Release) Reply {
 	if err := ses.turn(r.Key); err != nil {
 		return Reply{Err: err}
 	}
-	s, args := ses.op.args.release(r, ses.pinned)
-	raw, err := ses.run(s, args)
-	return parseEnd(raw, err, ses.sent)
+	return ses.release(r)
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -62,6 +63,37 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	assert.Equal(t, wakeup.Wake{}, <-w.Wake(), "messages may have been lost")
 	b.Do("PUBLISH", h.Channel(), "7 w")
 	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 7 })
+}
+
+// So it is after a failover that no operation has met: nobody says READONLY, and the subscription lives on.
+func TestTheListenerMovesToWhereThePoolLeads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		old, pool := redistest.Virtual(t)
+		next, nextPool := redistest.Virtual(t)
+		h := newHub(t, pool)
+		w := h.Join("w")
+		defer w.Leave()
+		assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+		time.Sleep(time.Minute) // virtual
+		require.True(t, h.Listening())
+		assert.Zero(t, h.Drops(), "it is where the pool leads")
+		assert.Empty(t, w.Wake(), "what it is asked with is for nobody")
+
+		pool.Dial = nextPool.Dial
+		redistest.Wait(t, "the idle connections are closed", func() bool {
+			c := pool.Get()
+			c.Send("QUIT") //nolint:errcheck // broken either way
+			c.Flush()      //nolint:errcheck // same
+			c.Receive()    //nolint:errcheck // same
+			c.Close()
+			return pool.IdleCount() == 0
+		})
+		redistest.Wait(t, "the listener dials again", func() bool { return h.Drops() == 1 && h.Listening() })
+		assert.Equal(t, wakeup.Wake{}, told(w), "messages may have been lost")
+		assert.Empty(t, old.PubSubChannels("*"))
+		assert.Equal(t, []string{h.Channel()}, next.PubSubChannels("*"))
+	})
 }
 
 func TestAReplicaIsNoPlaceToListen(t *testing.T) {

@@ -20,14 +20,19 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// newHub returns a Hub that is closed at the end of the test.
+// newHub returns a Hub that is closed at the end of the test, with its servers.
 func newHub(t *testing.T, pools ...server.Pool) *wakeup.Hub {
 	servers := make([]*server.Server, len(pools))
 	for i, p := range pools {
 		servers[i] = server.New(p)
 	}
 	h := wakeup.NewHub(servers)
-	t.Cleanup(func() { h.Close(time.Minute) })
+	t.Cleanup(func() {
+		h.Close(time.Minute)
+		for _, s := range servers {
+			s.Close(time.Minute)
+		}
+	})
 	return h
 }
 

@@ -83,6 +83,17 @@ func (l *listener) demoted() {
 	l.change(dialling)
 }
 
+// check has the listener dial again if it would not hear a hand-over. A demotion that no operation has met leaves it
+// at a replica: its subscription goes on, while the pool leads to the new primary.
+func (l *listener) check(ctx context.Context) {
+	l.hub.mu.Lock()
+	subscribed := l.state == up
+	l.hub.mu.Unlock()
+	if subscribed && l.server.Deaf(ctx, l.hub.channel, pingInterval) {
+		l.demoted()
+	}
+}
+
 // change tells of another state. Waiters look again when we hear the server, as messages may have been
 // lost before, and when we hear it no longer. The caller holds hub.mu.
 func (l *listener) change(s state) {
@@ -166,7 +177,7 @@ func (l *listener) listen(ctx context.Context) (subscribed, demoted bool) {
 	if conn.Send("ROLE") != nil || conn.Send("SUBSCRIBE", l.hub.channel) != nil || conn.Flush() != nil {
 		return false, reading.Err() != nil && ctx.Err() == nil
 	}
-	writing.Go(func() { write(reading, conn, borrowed) })
+	writing.Go(func() { l.write(reading, conn, borrowed) })
 	subscribed = l.hear(ctx, reading, conn)
 	return subscribed, reading.Err() != nil && ctx.Err() == nil
 }
@@ -224,7 +235,7 @@ func replica(role any) bool {
 // write makes the server say something now and then, so that a dead connection is noticed, and ends
 // the reading when ctx ends, which does not hear of it in any other way. A connection that is not
 // ours must not be closed while somebody reads from it, so the server is asked for a last word.
-func write(ctx context.Context, conn redis.Conn, borrowed bool) {
+func (l *listener) write(ctx context.Context, conn redis.Conn, borrowed bool) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
@@ -233,6 +244,7 @@ func write(ctx context.Context, conn redis.Conn, borrowed bool) {
 			if conn.Send("PING") != nil || conn.Flush() != nil {
 				return
 			}
+			l.check(ctx)
 		case <-ctx.Done():
 			if !borrowed {
 				conn.Close()

@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,6 +110,52 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
+}
+
+// Nobody ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
+// have timed out.
+func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	pool := board.pool(t)
+	var gate sync.RWMutex
+	var blocked atomic.Int64
+	pass := func() {
+		blocked.Add(1)
+		defer blocked.Add(-1)
+		gate.RLock()
+		defer gate.RUnlock()
+	}
+	dial := pool.Dial
+	pool.Dial = func() (redis.Conn, error) {
+		pass()
+		return dial()
+	}
+	pool.TestOnBorrow = func(redis.Conn, time.Time) error {
+		if pass(); *board.addr.Load() != primary.Addr() {
+			return errors.New("not the primary")
+		}
+		return nil
+	}
+	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(25*time.Second))
+	primary.Do("SET", "k", "somebody else")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	gate.Lock()
+	redistest.Wait(t, "the next try, and none before it is under way", func() bool {
+		n := blocked.Load()
+		return n > 0 && int(n) == pool.ActiveCount()-pool.IdleCount()
+	})
+	primary.FailoverTo(replicas[0])
+	board.to(replicas[0].Addr())
+	gate.Unlock()
 	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
 	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }

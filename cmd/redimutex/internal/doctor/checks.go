@@ -227,7 +227,11 @@ func (p *patient) checkReplicas() {
 	switch {
 	case err != nil || least == 0:
 	case p.keyDB() || p.older(6, 0):
-		p.report("min-replicas", levelWarning, "has min-replicas-to-write %d, and does not enforce it for scripts, so locks do not heed it", least)
+		what := "has min-replicas-to-write %d, and does not enforce it for scripts, so locks do not heed it"
+		if good < least {
+			what += "; it refuses single commands now, so that Lock takes a second round trip"
+		}
+		p.report("min-replicas", levelWarning, what, least)
 	case good < least:
 		p.report("min-replicas", levelError, "has %d good replicas, and writes with %d alone (min-replicas-to-write)", good, least)
 	case p.replicas > 0 && least > p.replicas:

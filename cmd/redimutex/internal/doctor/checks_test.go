@@ -93,6 +93,10 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 			f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
 			assert.Equal(t, levelWarning, f.Level, info)
 			assert.Contains(t, f.What, "does not enforce it for scripts")
+			assert.NotContains(t, f.What, "refuses", "there are enough")
+			p.findings, p.config = nil, map[string]string{"min-replicas-to-write": "2"}
+			p.checkReplicas()
+			assert.Contains(t, (&diagnosis{Findings: p.findings}).the(t, "min-replicas").What, "refuses single commands now")
 		}
 	}
 }
