@@ -16,9 +16,9 @@ type Queue struct {
 
 	mu          sync.Mutex
 	closed      bool
+	spares      int32   // their number
 	first, last *Waiter // who waits, in order of arrival
 	spare       *Waiter // for the next waiter, linked by next
-	spares      int
 }
 
 // The states of a Queue. Without mu, it changes between free and taken only; so in a crowd nobody

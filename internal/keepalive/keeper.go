@@ -2,6 +2,7 @@ package keepalive
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 // another renewal, so a server that hangs delays no loss signal, and no lease of another server.
 type Keeper struct {
 	renew func(due []*Lease)
+	began time.Time
 
 	mu      sync.Mutex
 	leases  leases // by next
@@ -29,19 +31,37 @@ const (
 	// early is how much before its time a lease may be renewed, together with others. With short leases
 	// it is less.
 	early = 10 * time.Millisecond
+	// Patience is how long a lease that was handed over waits before it asks for its TTL. With a short hand-off
+	// lease it is less. Many holds are over by then, and need no request but the release.
+	Patience = 10 * time.Millisecond
 )
 
 // New returns a Keeper that calls renew, on a goroutine of its own, for leases that are due, the one that
 // ends first in front. renew has to call Renewed for each of them, from any goroutine, before it returns; and
 // Extended or Lose before that, if the servers have decided.
-func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew} }
+func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
+
+// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time,
+// of which a lease has several.
+type instant time.Duration
+
+const never instant = math.MaxInt64
+
+func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
-	l.keeper, l.holder, l.began, l.maxHold, l.renew = k, t.Holder, t.Began, t.MaxHold, t.Renew
+	l.keeper, l.holder = k, t.Holder
+	switch {
+	case t.Renew && t.MaxHold > 0:
+		l.last = k.at(t.Began.Add(t.MaxHold))
+	case t.Renew:
+		l.last = never
+	}
 	l.until, l.ttl, l.span, l.index = t.Until, t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
 		l.span, l.handOff = t.HandOff, true
+		l.retry = k.at(t.Began.Add(min(Patience, t.HandOff/20)))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,7 +113,7 @@ func (k *Keeper) fix(l *Lease, now time.Time) {
 	if l.index < 0 {
 		heap.Push(&k.leases, l)
 	} else {
-		heap.Fix(&k.leases, l.index)
+		heap.Fix(&k.leases, int(l.index))
 	}
 	k.arm(now)
 }
@@ -102,7 +122,7 @@ func (k *Keeper) fix(l *Lease, now time.Time) {
 // the timer for every lock. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease) {
 	if l.index >= 0 {
-		heap.Remove(&k.leases, l.index)
+		heap.Remove(&k.leases, int(l.index))
 	}
 }
 
@@ -112,7 +132,7 @@ func (k *Keeper) arm(now time.Time) {
 	if k.closed || len(k.leases) == 0 {
 		return
 	}
-	next := k.leases[0].next
+	next := k.began.Add(time.Duration(k.leases[0].next))
 	if beat := now.Add(heartbeat); beat.Before(next) {
 		next = beat
 	}
@@ -181,7 +201,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 			l.end(Expired)
 			lost = append(lost, l)
 			continue
-		case l.due && !l.next.After(now.Add(min(early, l.span/20))):
+		case l.due && l.next <= k.at(now.Add(l.early())):
 			l.renewing = true
 			due = append(due, l)
 			l.schedule(now)
@@ -196,15 +216,15 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 type leases []*Lease
 
 func (h leases) Len() int           { return len(h) }
-func (h leases) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h leases) Less(i, j int) bool { return h[i].next < h[j].next }
 func (h leases) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *leases) Push(x any) {
 	l := x.(*Lease)
-	l.index = len(*h)
+	l.index = int32(len(*h))
 	*h = append(*h, l)
 }
 

@@ -227,8 +227,8 @@ func TestLeasesThatAreDueTogetherShareABatch(t *testing.T) {
 	}
 }
 
-// A server that hands the lock over gives it for a short time, which is asked to be longer at once.
-func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
+// A server that hands the lock over gives it for a short time, which is asked to be longer before any renewal is due.
+func TestAHandOffLeaseIsRenewedSoon(t *testing.T) {
 	for name, renew := range map[string]bool{"renewed": true, "fixed": false} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -253,7 +253,7 @@ func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
 			synctest.Wait()
 			require.Len(t, at, 4, name)
 			first, last := at[0], at[3]
-			assert.Zero(t, first, name)
+			assert.Equal(t, keepalive.Patience, first, name)
 			assert.Less(t, last, 150*time.Millisecond, name)
 			assert.Equal(t, keepalive.Alive, l.Reason(), name)
 			if renew {
@@ -265,6 +265,18 @@ func TestAHandOffLeaseIsRenewedAtOnce(t *testing.T) {
 			k.Close()
 		})
 	}
+}
+
+func TestAHandOffLeaseThatEndsSoonIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed") })
+		for range 10 {
+			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
+			time.Sleep(keepalive.Patience - time.Microsecond)
+			assert.Equal(t, keepalive.Unlocked, l.End())
+		}
+		k.Close()
+	})
 }
 
 func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {

@@ -25,22 +25,20 @@ const (
 // is handed out after the end; the first end is the only one; and while an extension that shortens is under
 // way, the validity counts the least that it may leave.
 type Lease struct {
-	keeper  *Keeper
-	holder  Holder
-	began   time.Time
-	maxHold time.Duration
+	keeper *Keeper
+	holder Holder
+	last   instant // no renewal is due then or later
 
 	// All below is protected by keeper.mu.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
 	limit    *limit        // nil until somebody shortens
-	retry    time.Time     // no renewal before then, because the last one brought nothing
-	next     time.Time     // when the keeper has to look at the lease
-	index    int           // place in the keeper's heap, -1 outside
+	retry    instant       // no renewal before then, because the last one brought nothing
+	next     instant       // when the keeper has to look at the lease
+	index    int32         // place in the keeper's heap, -1 outside
 	reason   Reason
-	renew    bool // whether there are renewals
-	handOff  bool // it was given a hand-off lease, and has to ask for its TTL first of all
+	handOff  bool // it was given a hand-off lease, and has still to ask for its TTL
 	renewing bool // from due until Renewed
 	due      bool // to renew it; else to tell the loss
 }
@@ -51,7 +49,7 @@ type Terms struct {
 	Until   time.Time     // valid until, at first
 	TTL     time.Duration // what a renewal asks for, at first
 	Renew   bool          // whether there are renewals
-	HandOff time.Duration // more than 0: all that was given is this, and the TTL is still to be asked for
+	HandOff time.Duration // more than 0: all that was given is this, and the TTL is to be asked for soon
 	MaxHold time.Duration // no renewals after so long; 0: no limit
 	Holder  Holder
 }
@@ -224,8 +222,8 @@ func (l *Lease) Renewed(ok bool) {
 		return
 	}
 	now := time.Now()
-	if at, _ := l.renewAt(); !ok || !at.After(now) {
-		l.retry = now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond))
+	if at, _ := l.renewAt(); !ok || at <= l.keeper.at(now) {
+		l.retry = l.keeper.at(now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond)))
 	}
 	l.schedule(now)
 }
@@ -237,25 +235,31 @@ func margin(span time.Duration) time.Duration {
 }
 
 // renewAt returns when the next renewal is due, which may be never.
-func (l *Lease) renewAt() (at time.Time, ok bool) {
-	if !l.renew && !l.handOff || l.renewing {
-		return time.Time{}, false
+func (l *Lease) renewAt() (at instant, ok bool) {
+	switch {
+	case l.renewing:
+		return 0, false
+	case l.handOff:
+		return l.retry, true
 	}
-	at = l.until.Add(-min(l.span, l.ttl) * 2 / 3) // a renewal for less than what is left would bring nothing
+	at = l.keeper.at(l.until.Add(-min(l.span, l.ttl) * 2 / 3)) // for less than what is left it would bring nothing
+	at = max(at, l.retry)
+	return at, at < l.last
+}
+
+// early is how much before its time l may be renewed, together with others.
+func (l *Lease) early() time.Duration {
 	if l.handOff {
-		at = l.began
+		return 0 // it waits to see whether it is needed at all
 	}
-	if at.Before(l.retry) {
-		at = l.retry
-	}
-	return at, l.handOff || l.maxHold == 0 || at.Sub(l.began) < l.maxHold
+	return min(early, l.span/20)
 }
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) schedule(now time.Time) {
-	l.next, l.due = l.until.Add(-margin(l.span)), false
-	if at, ok := l.renewAt(); ok && at.Before(l.next) {
+	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.span))), false
+	if at, ok := l.renewAt(); ok && at < l.next {
 		l.next, l.due = at, true
 	}
 	l.keeper.fix(l, now)

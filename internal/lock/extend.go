@@ -26,7 +26,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	var outcome quorum.Extended
 	x.Done = func(o quorum.Extended) { outcome = o }
 	extend := func() *quorum.Failure {
-		g.engine.quorum.Extend(ctx, []*quorum.Extension{&x})
+		g.key.engine.quorum.Extend(ctx, []*quorum.Extension{&x})
 		return outcome.Failure
 	}
 	var f *quorum.Failure
@@ -35,7 +35,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	} else {
 		raise(&g.longest, ttl)
 		if f = extend(); f == nil && !g.lease.Extended(asked, outcome.Until, ttl) {
-			f = g.engine.quorum.Overtaken()
+			f = g.key.engine.quorum.Overtaken()
 		}
 		if f == nil {
 			g.lease.Ask(ttl)
@@ -56,7 +56,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 func (g *Grant) shorten(x *quorum.Extension, asked time.Time, extend func() *quorum.Failure) *quorum.Failure {
 	ttl := x.TTL
 	g.shorter.CompareAndSwap(nil, new(quorum.Shortenings))
-	x.Shorten, x.Shortening = true, g.shorter.Load().Begin(ttl, g.engine.quorum.Size())
+	x.Shorten, x.Shortening = true, g.shorter.Load().Begin(ttl, g.key.engine.quorum.Size())
 	x.Deadline = asked.Add(min(g.terms.NodeTimeout, ttl/2)) // so that a renewal is in time that is sent after it
 	until := asked.Add(ttl - drift(ttl))
 	g.lease.Shorten(until, ttl)

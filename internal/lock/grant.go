@@ -19,7 +19,6 @@ import (
 // It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
 // and ends of holds concern one hold; a grant may see many.
 type Grant struct {
-	engine *Engine
 	key    *Key
 	terms  *Terms
 	token  string
@@ -43,13 +42,13 @@ type Grant struct {
 // newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
 // given. It returns nil if the Engine is closed.
 func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
-	g := &Grant{engine: k.engine, key: k, terms: t, token: token, ticket: ticket, won: won}
+	g := &Grant{key: k, terms: t, token: token, ticket: ticket, won: won}
 	g.longest.Store(int64(t.TTL))
 	g.mayPark(handOff)
 	h.grant, h.fence, h.began = g, won.Fence, won.At
 	g.hold.Store(h)
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
-		Began: won.At, Until: won.Until, TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
+		Began: won.At, Until: won.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
 	}) {
 		return nil
 	}
@@ -112,9 +111,9 @@ func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) 
 
 func (g *Grant) count(f *quorum.Failure) {
 	if f == nil {
-		g.engine.Renewed.Add(1)
+		g.key.engine.Renewed.Add(1)
 	} else {
-		g.engine.NotRenewed.Add(1)
+		g.key.engine.NotRenewed.Add(1)
 	}
 }
 
@@ -143,7 +142,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.over.Store(true)
 	if h := g.hold.Load(); h != nil && h.end(r) {
-		g.engine.lost(r)
+		g.key.engine.lost(r)
 		h.Observer.Lost(r)
 	}
 	g.unpark()
@@ -152,7 +151,7 @@ func (g *Grant) Lost(r keepalive.Reason) {
 // regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A
 // single server has no majority to join.
 func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
-	if !g.engine.Several() {
+	if !g.key.engine.Several() {
 		return nil
 	}
 	return func(i int) (*server.Try, int64) {

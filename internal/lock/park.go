@@ -21,19 +21,19 @@ type reuse struct {
 // mayPark decides until when the grant may be given to further holds.
 func (g *Grant) mayPark(handOff time.Duration) {
 	t := g.terms
-	if t.Reuse == 0 || t.Fencing && g.engine.Several() {
+	if t.Reuse == 0 || t.Fencing && g.key.engine.Several() {
 		g.over.Store(true)
 		return
 	}
 	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence, parcel: parcel{grant: g}}
-	if end := g.won.Until.Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
+	if end := g.won.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
 }
 
 // spent reports whether the grant must not be parked any longer.
 func (g *Grant) spent() bool {
-	return g.over.Load() || g.extended.Load() || g.engine.closed.Load()
+	return g.over.Load() || g.extended.Load() || g.key.engine.closed.Load()
 }
 
 // inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
@@ -102,10 +102,10 @@ func (g *Grant) dispose() {
 			return
 		}
 		r := g.release()
-		g.engine.quorum.Undo(&r, g.won)
+		g.key.engine.quorum.Undo(&r, g.won)
 	}
 	g.key.disposal.Store(&done)
-	if !g.engine.spawn(release) {
+	if !g.key.engine.spawn(release) {
 		release()
 	}
 }

@@ -25,20 +25,20 @@ func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) 
 	case keepalive.Closed:
 		// Nothing that works in the background is left, so this is done here, as far as it can be.
 		r := g.release()
-		g.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+		g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
 		h.end(was)
 		return was, nil
 	default:
 		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
 		r := g.release()
-		g.engine.quorum.Undo(&r, g.won)
+		g.key.engine.quorum.Undo(&r, g.won)
 		h.end(was)
 		return was, nil
 	}
 	f := g.giveBack(withoutEnd(ctx), time.Now(), true)
 	if r := lost(f); r != keepalive.Alive {
 		if h.end(r) {
-			g.engine.lost(r)
+			g.key.engine.lost(r)
 			h.Observer.Lost(r)
 		}
 		return r, nil
@@ -65,7 +65,7 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 	if inherit && r.Keep == 0 {
 		next = g.prequeue(&r)
 	}
-	released, f := g.engine.quorum.Release(ctx, &r, g.won)
+	released, f := g.key.engine.quorum.Release(ctx, &r, g.won)
 	if released.Tail != nil {
 		g.key.follow(released.Tail)
 	}
@@ -76,7 +76,7 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
 	}
 	if !r.Open.IsZero() && time.Now().Before(r.Open) {
-		g.engine.quorum.Undo(&r, g.won)
+		g.key.engine.quorum.Undo(&r, g.won)
 	}
 	return f
 }
@@ -89,7 +89,7 @@ func (g *Grant) release() server.Release {
 			r.Keep = max(rest, time.Millisecond)
 		}
 	}
-	if n := g.terms.fences(); n > 1 && !g.engine.Several() {
+	if n := g.terms.fences(); n > 1 && !g.key.engine.Several() {
 		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
 	}
 	if g.ticket != nil {

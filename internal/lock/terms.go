@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -84,9 +85,10 @@ func (t *Terms) release(key, token string, ttl time.Duration) server.Release {
 func (t *Terms) bound() time.Duration { return t.NodeTimeout + t.ReplicaTimeout }
 
 // claim is the hand-off lease of a waiter that is so far from the servers: it outlasts the waiter's way to
-// extend it, a stall of the server of one node timeout, and the age of the waiter's last look.
+// extend it, which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's
+// last look.
 func (t *Terms) claim(rtt time.Duration) time.Duration {
-	return min(t.NodeTimeout+2*rtt+minLook, t.TTL)
+	return min(t.NodeTimeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 
 // drift is what a lease of ttl loses to clocks that run at different speeds.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
@@ -183,17 +184,17 @@ func (a *acquisition) untilLook() time.Duration {
 
 // accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
 // last looked, so it was given to us after that, and is valid for one claim from that look at least. What is
-// left of that has to outlast a stall of one node timeout, else we ask once more; and replicas have to
-// confirm what they are asked for.
+// left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
+// to confirm what they are asked for.
 func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
 	claim, now := x.place.Claim, time.Now()
 	until := x.looked.Add(claim - drift(claim))
-	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout, claim/2) {
+	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout+keepalive.Patience, claim/2) {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Until: until, Fence: fence}, claim)
+	return a.won(ctx, quorum.Grant{At: now, Valid: until.Sub(now), Fence: fence}, claim)
 }
 
 // leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken
@@ -218,7 +219,7 @@ func (x *ticket) undo() {
 // prequeue puts a ticket for the next waiter of this process into a release, if there is one that would queue
 // on the same terms. So a hold costs the process one request, not two.
 func (g *Grant) prequeue(r *server.Release) *ticket {
-	t, e := g.terms, g.engine
+	t, e := g.terms, g.key.engine
 	if !t.Queue || t.Replicas > 0 || e.Several() {
 		return nil
 	}

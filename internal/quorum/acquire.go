@@ -9,11 +9,14 @@ import (
 
 // A Grant is a lock that a majority has given.
 type Grant struct {
-	At      time.Time // when it was given
-	Until   time.Time // valid until
-	Fence   int64     // with fencing: the first of those that were reserved
-	*ballot           // nil with a single server
+	At      time.Time     // when it was given
+	Valid   time.Duration // from At
+	Fence   int64         // with fencing: the first of those that were reserved
+	*ballot               // nil with a single server
 }
+
+// Until returns when the validity ends.
+func (g *Grant) Until() time.Time { return g.At.Add(g.Valid) }
 
 // A ballot is what there is to know about the votes of several servers for a Grant.
 type ballot struct {
@@ -55,7 +58,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 	end := r.began.Add(r.bound)
 	r.start()
 	r.await(ctx)
-	g, failure := r.settle(t)
+	g, until, failure := r.settle(t)
 	if failure != nil {
 		return Grant{}, failure
 	}
@@ -63,7 +66,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 		failure = q.raise(ctx, t, g.Fence, time.Until(end))
 	}
 	if failure == nil {
-		failure = g.complete(ctx, t, len(q.nodes))
+		failure = g.complete(ctx, t, len(q.nodes), until)
 	}
 	if failure != nil {
 		failure.Open = g.open
@@ -80,8 +83,8 @@ func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
 	if reply.Verdict != server.Done {
 		return Grant{}, one(reply).lost()
 	}
-	g := Grant{Until: reply.Sent.Add(t.TTL - Drift(t.TTL)), Fence: reply.Fence}
-	if failure := g.complete(ctx, t, 1); failure != nil {
+	g := Grant{Fence: reply.Fence}
+	if failure := g.complete(ctx, t, 1, reply.Sent.Add(t.TTL-Drift(t.TTL))); failure != nil {
 		n.Undo(undoing(t))
 		return Grant{}, failure
 	}
@@ -96,14 +99,15 @@ func one(reply server.Reply) *votes {
 	return v
 }
 
-// complete is where a grant becomes the caller's. It says when the grant was given. It fails if that is too late:
-// cancellation wins ties, and at least half of the validity has to be left.
-func (g *Grant) complete(ctx context.Context, t *server.Try, size int) *Failure {
+// complete is where a grant becomes the caller's, which is valid until then. It says when that was. It fails if it is
+// too late: cancellation wins ties, and at least half of the validity has to be left.
+func (g *Grant) complete(ctx context.Context, t *server.Try, size int, until time.Time) *Failure {
 	g.At = time.Now()
+	g.Valid = until.Sub(g.At)
 	switch {
 	case ended(ctx):
 		return unavailable(size, errGivenUp)
-	case g.Until.Sub(g.At) < (t.TTL-Drift(t.TTL))/2:
+	case g.Valid < (t.TTL-Drift(t.TTL))/2:
 		return unavailable(size, errSlow)
 	}
 	return nil
@@ -162,19 +166,19 @@ func (r *round) timely(i int) bool {
 
 // settle ends the round of an acquisition: it reads the grant off it, or has what was granted given
 // back.
-func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
+func (r *round) settle(t *server.Try) (g Grant, until time.Time, failure *Failure) {
 	r.mu.Lock()
 	v := &r.votes[0]
 	if v.won() {
 		r.end = kept
-		g.Until, g.Fence = v.lease(t.TTL)
+		until, g.Fence = v.lease(t.TTL)
 		g.ballot = r.ballot
 		if v.out > r.skipped {
 			g.late, g.gen, g.open = r, r.gen, r.over()
 			r.refs++ // given up when the lock is
 		}
 		r.unref()
-		return g, nil
+		return g, until, nil
 	}
 	failure = v.lost()
 	r.end = lost
@@ -193,7 +197,7 @@ func (r *round) settle(t *server.Try) (g Grant, failure *Failure) {
 	}
 	r.unref()
 	r.home.spread(len(voted), func(k int) { voted[k].Undo(undo) })
-	return Grant{}, failure
+	return Grant{}, time.Time{}, failure
 }
 
 // raise writes the last of the fences of a grant back to a majority, so that whoever is granted the

@@ -21,7 +21,7 @@ func TestALockIsTakenOnEveryServerAndGivenBackOnEvery(t *testing.T) {
 			sent := time.Now()
 			g := c.take(k)
 			assert.Equal(t, sent, g.At)
-			assert.Equal(t, sent.Add(ttl-ttl/100-2*time.Millisecond), g.Until)
+			assert.Equal(t, sent.Add(ttl-ttl/100-2*time.Millisecond), g.Until())
 			assert.Zero(t, g.Fence)
 			synctest.Wait()
 			assert.Equal(t, n, c.holders(k.Lock))
@@ -75,7 +75,7 @@ func TestTheValidityCountsFromBeforeTheCommandWasSent(t *testing.T) {
 		sent := time.Now()
 		g := c.take(try("k"))
 		assert.Equal(t, 200*time.Millisecond, time.Since(sent))
-		assert.Equal(t, sent.Add(ttl-quorum.Drift(ttl)), g.Until)
+		assert.Equal(t, sent.Add(ttl-quorum.Drift(ttl)), g.Until())
 	})
 }
 

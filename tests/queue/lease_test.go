@@ -23,7 +23,9 @@ func handed(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redimu
 	holder, m := newMutex(t, s.Pool(), opts...), newMutex(t, s.Pool(), opts...)
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	q := queue(t, s, m, 0)
-	require.NoError(t, holder.UnlockContext(t.Context()))
+	if err := holder.UnlockContext(t.Context()); err != nil {
+		require.ErrorIs(t, err, redimutex.ErrUnavailable, "a slow machine: the release goes on in the background")
+	}
 	require.NoError(t, <-q.got)
 	return m
 }

@@ -96,6 +96,7 @@ func TestWaiterWhoHangsKeepsTheWakeUpsOfSeveralServersFromNobody(t *testing.T) {
 	// It listens, and does nothing about it.
 	channel := "redimutex:hangs"
 	for _, s := range servers {
+		redistest.Wait(t, "the third server votes as well, or it would call the one that hangs", func() bool { return s.Exists("k") })
 		c := s.Pool().Get()
 		t.Cleanup(func() { c.Close() })
 		require.NoError(t, c.Send("SUBSCRIBE", channel))

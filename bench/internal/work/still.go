@@ -64,8 +64,14 @@ func (r *runner) held() (Result, error) {
 	for i := range slots {
 		slots[i] = r.locker.Slot(r.Key + ":" + strconv.Itoa(i))
 	}
+	warm := func(i int) error { // the connections are no part of a held lock
+		return errors.Join(slots[i].Lock(r.ctx), slots[i].Unlock(context.Background()))
+	}
+	if err := r.inParallel(min(r.Goroutines, 1000), warm); err != nil {
+		return Result{}, err
+	}
 	before := r.mark(true)
-	if err := r.inParallel(func(i int) error { return slots[i].Lock(r.ctx) }); err != nil {
+	if err := r.inParallel(r.Goroutines, func(i int) error { return slots[i].Lock(r.ctx) }); err != nil {
 		return Result{}, err
 	}
 	time.Sleep(r.Warm)
@@ -81,18 +87,18 @@ func (r *runner) held() (Result, error) {
 	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
 		return Result{}, err
 	}
-	return result, r.inParallel(func(i int) error { return slots[i].Unlock(context.Background()) })
+	return result, r.inParallel(r.Goroutines, func(i int) error { return slots[i].Unlock(context.Background()) })
 }
 
-// inParallel calls f for each goroutine's number, a few at a time.
-func (r *runner) inParallel(f func(i int) error) error {
+// inParallel calls f for each number below n, a few at a time.
+func (r *runner) inParallel(n int, f func(i int) error) error {
 	const atATime = 64
 	var group sync.WaitGroup
 	var next atomic.Int64
 	errs := make([]error, atATime)
 	for g := range atATime {
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < r.Goroutines && errs[g] == nil; i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < n && errs[g] == nil; i = int(next.Add(1)) - 1 {
 				errs[g] = f(i)
 			}
 		})

@@ -134,7 +134,7 @@ func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*r
 	defer p.alarm.Stop()
 	p.due = p.timeOut
 	if r.kill {
-		p.set(r.limit/3, p.choose) // even if half of the updates are not done by then
+		p.set(r.limit/3, p.choose) // even if a quarter of the updates is not done by then
 	}
 	for worker, w := range c.workers {
 		if !w.gone {
@@ -202,7 +202,7 @@ func (p *play) take(r report) error {
 		p.heard = time.Now()
 		p.acknowledged++
 		p.each[r.worker]++
-		if p.kill && p.victim < 0 && p.acknowledged >= p.planned/2 {
+		if p.kill && p.victim < 0 && p.acknowledged >= p.planned/4 { // the others have to be there still
 			return p.choose()
 		}
 	case eventError:
