@@ -130,8 +130,8 @@ func (o *observer) Unavailable(f *quorum.Failure) {
 	}
 }
 
-func (o *observer) Renewed(until time.Time, f *quorum.Failure) {
-	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: until}
+func (o *observer) Renewed(f *quorum.Failure) {
+	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: o.hold.Until()}
 	if f != nil {
 		e.Err = o.mutex.serversError(f)
 	}

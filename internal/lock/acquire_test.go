@@ -28,7 +28,7 @@ func (o touchy) step(name string) {
 func (o touchy) Waiting(context.Context)                             { o.step("Waiting") }
 func (o touchy) Tried(context.Context, int, time.Duration, *Failure) { o.step("Tried") }
 func (o touchy) Unavailable(*quorum.Failure)                         { o.step("Unavailable") }
-func (o touchy) Renewed(time.Time, *quorum.Failure)                  {}
+func (o touchy) Renewed(*quorum.Failure)                             {}
 func (o touchy) Lost(keepalive.Reason)                               {}
 
 func queueEmpty(t testing.TB, s *redistest.Server) {

@@ -44,7 +44,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if !g.lose(f) && !h.ended() {
 		g.count(f)
 		if h.Observer.Traced() {
-			h.Observer.Renewed(outcome.Until, f)
+			h.Observer.Renewed(f)
 		}
 	}
 	return h.Reason(), f

@@ -105,7 +105,7 @@ func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) 
 	}
 	g.count(x.Failure)
 	if h != nil && h.Observer.Traced() && !h.ended() {
-		h.Observer.Renewed(x.Until, x.Failure)
+		h.Observer.Renewed(x.Failure)
 	}
 }
 

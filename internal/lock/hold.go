@@ -27,7 +27,7 @@ type Observer interface {
 	Waiting(ctx context.Context)
 	Tried(ctx context.Context, tries int, wait time.Duration, f *Failure) // a try has failed
 	Unavailable(f *quorum.Failure)                                        // too few servers answered; it is repeated
-	Renewed(until time.Time, f *quorum.Failure)
+	Renewed(f *quorum.Failure)
 	Lost(r keepalive.Reason)
 }
 

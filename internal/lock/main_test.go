@@ -28,7 +28,7 @@ func (quiet) Traced() bool                                        { return false
 func (quiet) Waiting(context.Context)                             {}
 func (quiet) Tried(context.Context, int, time.Duration, *Failure) {}
 func (quiet) Unavailable(*quorum.Failure)                         {}
-func (quiet) Renewed(time.Time, *quorum.Failure)                  {}
+func (quiet) Renewed(*quorum.Failure)                             {}
 func (quiet) Lost(keepalive.Reason)                               {}
 
 func newEngine(t testing.TB, servers ...*redistest.Server) *Engine {

@@ -45,3 +45,16 @@ func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
 	assert.Nil(t, g.key.parked.Load())
 	forgotten(t, e)
 }
+
+// The message came while the machine slept, or just before.
+func TestAHandOffFromBeforeTheMachineSleptIsAskedFor(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, redistest.Start(t))
+	for slept, want := range map[time.Duration]state{0: held, time.Hour: trying} {
+		k := e.ref("k", nil)
+		x := &ticket{engine: e, key: k, terms: &terms, queued: true, looked: earlier(time.Now(), slept)}
+		x.place.Claim = time.Minute
+		a := acquisition{Call: Call{Terms: &terms}, engine: e, key: k, hold: &Hold{Observer: quiet{}}, ticket: x}
+		assert.Equal(t, want, a.accept(t.Context(), 0), "it slept for %v", slept)
+	}
+}

@@ -189,12 +189,12 @@ func (a *acquisition) untilLook() time.Duration {
 func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
 	claim, now := x.place.Claim, time.Now()
-	until := x.looked.Add(claim - drift(claim))
-	if !x.queued || a.Terms.Replicas > 0 || until.Sub(now) < min(a.Terms.NodeTimeout+keepalive.Patience, claim/2) {
+	left := quorum.Left(x.looked.Add(claim-drift(claim)), now)
+	if !x.queued || a.Terms.Replicas > 0 || left < min(a.Terms.NodeTimeout+keepalive.Patience, claim/2) {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Valid: until.Sub(now), Fence: fence}, claim)
+	return a.won(ctx, quorum.Grant{At: now, Valid: left, Fence: fence}, claim)
 }
 
 // leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken

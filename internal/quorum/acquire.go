@@ -103,7 +103,7 @@ func one(reply server.Reply) *votes {
 // too late: cancellation wins ties, and at least half of the validity has to be left.
 func (g *Grant) complete(ctx context.Context, t *server.Try, size int, until time.Time) *Failure {
 	g.At = time.Now()
-	g.Valid = until.Sub(g.At)
+	g.Valid = Left(until, g.At)
 	switch {
 	case ended(ctx):
 		return unavailable(size, errGivenUp)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,44 @@ func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The monotonic clock stands still while the machine sleeps, and the servers' clocks do not. Virtual time has one clock
+// alone, so this is in real time.
+func TestASleepBeforeTheAnswerShortensTheValidity(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		var slept time.Duration
+		var voters []quorum.Voter
+		for range n {
+			f := newFake()
+			f.set(func(_ string, _ time.Time, run func() server.Reply) server.Reply {
+				reply := run()
+				reply.Sent = earlier(reply.Sent, slept)
+				return reply
+			})
+			voters = append(voters, f)
+		}
+		q := quorum.Of(voters...)
+		k, another := try("k"), try("another")
+		k.TTL, another.TTL = time.Hour, time.Hour // which no machine is late by
+		slept = 20 * time.Minute
+		g, failure := q.Acquire(t.Context(), k, nil)
+		won(t, failure)
+		assert.Less(t, time.Until(g.Until()), 40*time.Minute)
+		slept = 40 * time.Minute
+		_, failure = q.Acquire(t.Context(), another, nil)
+		failed(t, failure, quorum.Unavailable)
+		q.Close(time.Minute)
+	}
+}
+
+// earlier returns t with a wall reading that is d earlier, and the same monotonic one. That is how a time
+// looks that was taken before the machine slept for d.
+func earlier(t time.Time, d time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t)) // a flag, 33 bits of seconds, 30 bits of nanoseconds
+	nanos := (*wall<<1>>31)*1e9 + *wall&(1<<30-1) - uint64(d)
+	*wall = 1<<63 | nanos/1e9<<30 | nanos%1e9
+	return t
 }
 
 // The validity counts from before the first of the commands was sent, so slow answers shorten it.

@@ -70,7 +70,7 @@ func (n *node) extend(ctx context.Context, batch []*Extension) {
 	sent := make([]*Extension, 0, len(batch))
 	for _, x := range batch {
 		if x.unsure(0) {
-			x.Shortening.settle(0) // it is not sent
+			x.Shortening.settle(0, false) // it is not sent
 			x.Done(Extended{Failure: unavailable(1, errShortened)})
 			continue
 		}
@@ -82,9 +82,7 @@ func (n *node) extend(ctx context.Context, batch []*Extension) {
 	n.Extend(ctx, leases, func(k int, reply server.Reply) {
 		n.count(ctx, reply)
 		x := sent[k]
-		if reply.Open.IsZero() {
-			x.Shortening.settle(0)
-		}
+		x.Shortening.settle(0, !reply.Open.IsZero())
 		if reply.Verdict == server.Done {
 			x.Done(Extended{Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
 			return
@@ -102,7 +100,7 @@ func (r *round) extendAt(i int) {
 		batch = nil
 		for k := range r.votes {
 			if r.votes[k].told {
-				r.batch[k].Shortening.settle(i) // it is not sent
+				r.batch[k].Shortening.settle(i, false) // it is not sent
 				continue
 			}
 			batch, index = append(batch, r.all[k]), append(index, k)
@@ -136,9 +134,7 @@ func (r *round) extendAt(i int) {
 func (r *round) reportLease(i, k int, reply server.Reply) {
 	r.mu.Lock()
 	v, x := &r.votes[k], r.batch[k]
-	if reply.Open.IsZero() {
-		x.Shortening.settle(i)
-	}
+	x.Shortening.settle(i, !reply.Open.IsZero())
 	if v.told {
 		r.mu.Unlock()
 		return
@@ -177,7 +173,7 @@ func (r *round) decide(k int) Extended {
 	}
 	for i := range r.seats {
 		if r.seats[i].state == skipped { // nor is it sent any more
-			r.batch[k].Shortening.settle(i)
+			r.batch[k].Shortening.settle(i, false)
 		}
 	}
 	return out

@@ -78,6 +78,12 @@ func (q *Quorum) Failures() []int64 {
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
+// Left is what is left until then by the clock that has less: while the machine sleeps, the monotonic one of most
+// systems stands still.
+func Left(until, now time.Time) time.Duration {
+	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
+}
+
 // Close waits until the operations under way are over, also those that nobody waits for any more,
 // and closes the servers, which try once more to undo what is left. All of it takes d at most, and
 // the operations no more than half of that.

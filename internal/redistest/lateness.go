@@ -15,6 +15,7 @@ type Lateness struct {
 
 	mu   sync.Mutex
 	naps []nap
+	due  time.Time // when the nap that is under way should be over
 }
 
 // A nap is one such sleep.
@@ -36,10 +37,13 @@ func MeasureLatenessBy(moment time.Duration) *Lateness {
 			default:
 			}
 			n := nap{due: time.Now().Add(moment)}
+			l.mu.Lock()
+			l.due = n.due
+			l.mu.Unlock()
 			time.Sleep(moment)
 			n.woken = time.Now()
 			l.mu.Lock()
-			l.naps = append(l.naps, n)
+			l.naps, l.due = append(l.naps, n), time.Time{}
 			l.mu.Unlock()
 		}
 	})
@@ -72,6 +76,9 @@ func (l *Lateness) Worst(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	worst := l.moment / 2
+	if !l.due.IsZero() {
+		worst = max(worst, to.Sub(l.due)) // it has not woken yet
+	}
 	first, _ := slices.BinarySearchFunc(l.naps, from, func(n nap, at time.Time) int { return n.woken.Compare(at) })
 	for _, n := range l.naps[first:] {
 		if n.due.After(to) {
