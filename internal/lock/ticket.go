@@ -27,13 +27,14 @@ type ticket struct {
 	place  server.Ticket // how the servers know it
 	waiter *wakeup.Waiter
 
-	shown  bool      // the last try had the ticket with it
-	asked  bool      // some try had
-	queued bool      // a server has said that it is queued
-	looked time.Time // just before the last look that found it queued
-	drops  uint64    // of the hub, then
-	open   time.Time // a server may yet queue it until then
-	doubt  bool      // or even later: a release carries no deadline
+	shown     bool      // the last try had the ticket with it
+	asked     bool      // some try had
+	queued    bool      // a server has said that it is queued
+	looked    time.Time // just before the last look that found it queued
+	drops     uint64    // of the hub, then
+	presented uint64    // of the hub, when it was last presented
+	open      time.Time // a server may yet queue it until then
+	doubt     bool      // or even later: a release carries no deadline
 
 	every time.Duration // between two looks
 	gap   time.Duration // smoothed: between looks of all waiters together
@@ -71,7 +72,7 @@ func (x *ticket) present(t *server.Try) {
 	hub := x.engine.hub()
 	if x.shown = hub.Listening(); x.shown {
 		x.asked = true
-		t.Ticket, x.drops = x.place, hub.Drops()
+		t.Ticket, x.presented = x.place, hub.Drops()
 	}
 }
 
@@ -87,7 +88,7 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 		return x
 	case f.Kind == quorum.Contended:
 		x.arrive(f.Now)
-		x.queued, x.looked = true, f.Sent
+		x.queued, x.looked, x.drops = true, f.Sent, x.presented
 		x.place.Rejoin = several
 		x.pace(f.Gap)
 		return x

@@ -196,6 +196,45 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	other.gets(time.Now())
 }
 
+// Who could not hear that it was called comes before those who came later, also if it hears again by the time that it
+// learns of that.
+func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	var cut atomic.Bool
+	first := queue(t, s, newMutex(t, &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
+		if cut.Load() {
+			return nil, errors.New("cut off")
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}), 0)
+	subscribers := func() string {
+		list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+		require.NoError(t, err)
+		return list
+	}
+	cut.Store(true) // what it has goes on, so its looks are answered
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	redistest.Wait(t, "nobody listens", func() bool { return subscribers() == "" })
+	second := queue(t, s, newMutex(t, s.Pool()), 1)
+	holder.Unlock()
+	require.NoError(t, <-second.got)
+	third := queue(t, s, newMutex(t, s.Pool()), 0)
+	cut.Store(false)
+	waitQueued(t, s, "k", 2)
+	second.m.Unlock()
+	select {
+	case err := <-first.got:
+		require.NoError(t, err)
+	case <-third.got:
+		require.Fail(t, "who came later was first")
+	}
+	first.m.Unlock()
+	third.gets(time.Now())
+}
+
 // testWithoutSubscriber has a client wait that can use the server only over pool, and not subscribe.
 func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Pool) {
 	t.Helper()
