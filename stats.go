@@ -9,8 +9,8 @@ import (
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
 type Stats struct {
-	Held    int // holds that are alive
-	Waiting int // goroutines in Lock, LockContext or Do that do not have the lock yet
+	Held    int // locks that this process has, also those that it keeps for its next hold
+	Waiting int // goroutines in Lock, LockContext or Do that wait just now, in line or between two tries
 
 	Acquired   int64 // locks acquired
 	Contended  int64 // of those, not at the first try

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// A Queue gives one goroutine at a time the turn, in order of arrival. The zero Queue is free.
+// A Line gives one goroutine at a time the turn, in order of arrival. The zero Line is free.
 //
 // Release happens before the next turn begins, as the race detector sees it.
-type Queue struct {
+type Line struct {
 	state  atomic.Int32
 	holder *Waiter // who has the turn, if it came by Join; belongs to the turn
 
@@ -21,7 +21,7 @@ type Queue struct {
 	spare       *Waiter // for the next waiter, linked by next
 }
 
-// The states of a Queue. Without mu, it changes between free and taken only; so in a crowd nobody
+// The states of a Line. Without mu, it changes between free and taken only; so in a crowd nobody
 // comes or goes without looking at the waiters.
 const (
 	free    int32 = iota
@@ -29,12 +29,12 @@ const (
 	crowded       // taken, and somebody waits
 )
 
-// maxSpares bounds what a Queue keeps for later waiters.
+// maxSpares bounds what a Line keeps for later waiters.
 const maxSpares = 64
 
-// A Waiter has a place in a Queue, until Release or Cancel.
+// A Waiter has a place in a Line, until Release or Cancel.
 type Waiter struct {
-	queue      *Queue
+	queue      *Line
 	turn       chan struct{} // holds one
 	terms      any
 	given      bool // the turn has come
@@ -43,11 +43,11 @@ type Waiter struct {
 }
 
 // TryAcquire takes the turn if it is free.
-func (q *Queue) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
+func (q *Line) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
 
 // Join takes a place at the end. The caller has to wait for Granted, or to Cancel. What it waits for, in
 // its own terms, is there for whoever has the turn to see; see Next.
-func (q *Queue) Join(terms any) *Waiter {
+func (q *Line) Join(terms any) *Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.spare
@@ -80,7 +80,7 @@ func (q *Queue) Join(terms any) *Waiter {
 }
 
 // Next returns the terms of the first waiter, or nil if nobody waits.
-func (q *Queue) Next() any {
+func (q *Line) Next() any {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.first == nil {
@@ -90,7 +90,7 @@ func (q *Queue) Next() any {
 }
 
 // Queued reports whether somebody has the turn, and how many wait for it.
-func (q *Queue) Queued() (held bool, waiting int) {
+func (q *Line) Queued() (held bool, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for w := q.first; w != nil; w = w.next {
@@ -100,15 +100,15 @@ func (q *Queue) Queued() (held bool, waiting int) {
 }
 
 // Granted returns a channel from which the caller receives once it has the turn, until Release; or once
-// the Queue was closed.
+// the Line was closed.
 func (w *Waiter) Granted() <-chan struct{} { return w.turn }
 
-// Closed reports, after Granted, that there is no turn because the Queue was closed. The waiter then has
+// Closed reports, after Granted, that there is no turn because the Line was closed. The waiter then has
 // to Cancel.
 func (w *Waiter) Closed() bool { return w.closed }
 
 // Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left
-// the Queue free.
+// the Line free.
 func (w *Waiter) Cancel() (freed bool) {
 	q := w.queue
 	q.mu.Lock()
@@ -125,7 +125,7 @@ func (w *Waiter) Cancel() (freed bool) {
 }
 
 // Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
-func (q *Queue) Release() (passed bool) {
+func (q *Line) Release() (passed bool) {
 	w := q.holder
 	q.holder = nil
 	if w == nil && q.state.CompareAndSwap(taken, free) {
@@ -140,7 +140,7 @@ func (q *Queue) Release() (passed bool) {
 }
 
 // Close sends all waiters away, and all that will come. Who has the turn keeps it.
-func (q *Queue) Close() {
+func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -153,7 +153,7 @@ func (q *Queue) Close() {
 }
 
 // pass gives the turn on. The caller had it, and holds mu.
-func (q *Queue) pass() bool {
+func (q *Line) pass() bool {
 	w := q.first
 	if w == nil {
 		q.state.Store(free)
@@ -164,13 +164,13 @@ func (q *Queue) pass() bool {
 	return true
 }
 
-func (q *Queue) give(w *Waiter) {
+func (q *Line) give(w *Waiter) {
 	w.given = true
 	q.holder = w
 	w.turn <- struct{}{}
 }
 
-func (q *Queue) unlink(w *Waiter) {
+func (q *Line) unlink(w *Waiter) {
 	if w.prev == nil {
 		q.first = w.next
 	} else {
@@ -188,7 +188,7 @@ func (q *Queue) unlink(w *Waiter) {
 }
 
 // recycle keeps w, whom nobody knows any more, for a later waiter.
-func (q *Queue) recycle(w *Waiter) {
+func (q *Line) recycle(w *Waiter) {
 	if q.spares == maxSpares {
 		return
 	}

@@ -24,7 +24,7 @@ func has(w *fifo.Waiter) bool {
 }
 
 func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	assert.False(t, q.TryAcquire(), "the turn was given twice")
 	q.Release()
@@ -36,7 +36,7 @@ func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
 }
 
 func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	waiters := make([]*fifo.Waiter, 100)
 	for i := range waiters {
@@ -58,7 +58,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 
 func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 	for _, quitter := range []int{0, 1, 2, 3, 4} {
-		var q fifo.Queue
+		var q fifo.Line
 		require.True(t, q.TryAcquire())
 		var waiters []*fifo.Waiter
 		for range 5 {
@@ -79,7 +79,7 @@ func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 }
 
 func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	quitter, next := q.Join(nil), q.Join(nil)
 	q.Release()
@@ -90,8 +90,8 @@ func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 	assert.True(t, q.TryAcquire())
 }
 
-func TestTheLastWaiterThatQuitsWithTheTurnFreesTheQueue(t *testing.T) {
-	var q fifo.Queue
+func TestTheLastWaiterThatQuitsWithTheTurnFreesTheLine(t *testing.T) {
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	w := q.Join(nil)
 	q.Release()
@@ -100,7 +100,7 @@ func TestTheLastWaiterThatQuitsWithTheTurnFreesTheQueue(t *testing.T) {
 }
 
 func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	waiting, another, quitter := q.Join(nil), q.Join(nil), q.Join(nil)
 	q.Close()
@@ -117,7 +117,7 @@ func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
 }
 
 func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	assert.Nil(t, q.Next())
 	require.True(t, q.TryAcquire())
 	assert.Nil(t, q.Next(), "who has the turn does not wait")
@@ -135,7 +135,7 @@ func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
 
 // Who waited before, and what he waited for, is forgotten.
 func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	for range 3 {
 		require.True(t, q.TryAcquire())
 		quitter, served := q.Join("a"), q.Join("b")
@@ -155,7 +155,7 @@ func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
 
 // A place that were given back twice would be given to two.
 func TestNoPlaceIsGivenToTwo(t *testing.T) {
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	w := q.Join(nil)
 	q.Release()
@@ -170,7 +170,7 @@ func TestNoPlaceIsGivenToTwo(t *testing.T) {
 // on purpose: the race detector checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	const goroutines, rounds = 32, 200
-	var q fifo.Queue
+	var q fifo.Line
 	var all sync.WaitGroup
 	turns, inside, counter := make([]int, goroutines), 0, 0
 	for i := range goroutines {
@@ -216,7 +216,7 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 // the bubble would not come to rest.
 func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q fifo.Queue
+		var q fifo.Line
 		require.True(t, q.TryAcquire())
 		var order []int
 		for i := range 10 {
@@ -237,7 +237,7 @@ func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 
 func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
 	const n = 10_000
-	var q fifo.Queue
+	var q fifo.Line
 	require.True(t, q.TryAcquire())
 	waiters := make([]*fifo.Waiter, n)
 	goroutines := runtime.NumGoroutine()
@@ -262,7 +262,7 @@ func heap() int64 {
 }
 
 func BenchmarkUncontended(b *testing.B) {
-	var q fifo.Queue
+	var q fifo.Line
 	b.ReportAllocs()
 	for b.Loop() {
 		if !q.TryAcquire() {

@@ -41,7 +41,7 @@ type acquisition struct {
 	hold    *Hold
 	began   time.Time
 	tries   int
-	fresh   bool    // nothing was waited for
+	fresh   bool    // the turn was free, and nobody has polled: the first try may be a plain SET
 	turn    bool    // we have it
 	token   string  // of the next try
 	arrived int64   // when a server has first seen us, in µs on its clock; 0: not yet
@@ -172,7 +172,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	if f == nil {
 		return a.won(ctx, won, 0)
 	}
-	return a.lost(ctx, f)
+	return a.notWon(ctx, f)
 }
 
 // useTicket has the tries go on with a ticket.
@@ -223,8 +223,8 @@ func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Du
 	return held
 }
 
-// lost records a try that has failed, and decides how to go on.
-func (a *acquisition) lost(ctx context.Context, f *quorum.Failure) state {
+// notWon records a try that has failed, and decides how to go on.
+func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if a.ticket != nil {
 		a.useTicket(a.ticket.failed(f))
 	} else {

@@ -113,7 +113,7 @@ func (e *Engine) rtt() (d time.Duration) {
 
 // Counters count what happens to the locks of an Engine.
 type Counters struct {
-	Waiting                             atomic.Int64 // calls that do not have the lock yet
+	Waiting                             atomic.Int64 // calls that wait just now, in line or between two tries
 	Renewed, NotRenewed                 atomic.Int64
 	LostExpired, LostDeleted, LostTaken atomic.Int64
 }

@@ -21,7 +21,7 @@ const (
 type Failure struct {
 	Kind    Kind
 	Servers *quorum.Failure // Busy, Ended: what stood in the way when the servers were last heard, or nil
-	Waited  bool            // Ended: the call had waited for the lock
+	Waited  bool            // Ended: the call had come in line for the lock
 }
 
 // Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the

@@ -165,7 +165,7 @@ func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
 			return nil, 0
 		}
 		t := g.terms.try(g.key.name, g.token)
-		t.Start, t.TTL, t.Held, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
+		t.Start, t.TTL, t.Regain, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
 		return &t, g.won.Fence
 	}
 }

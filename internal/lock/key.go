@@ -13,7 +13,7 @@ import (
 type Key struct {
 	engine *Engine
 	name   string
-	fifo   fifo.Queue
+	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 
 	// parked is what the last hold has left. Whoever swaps it out owns it, and has to use it or to dispose

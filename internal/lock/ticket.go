@@ -13,11 +13,11 @@ import (
 
 // A ticket is a waiter's place in the queue on the servers.
 //
-//	new → queued → redeemed, by the message alone or by a try
-//	 └ any of these → withdrawn; unknown: a try was cut short, and the server layer withdraws it
+//	new ─ shown in a try → queued ─ message → redeemed, by the message alone or by a try
+//	 │ └ one server: its last try had no answer, or its hand-off lapsed → replaced by another
+//	 └ any → withdrawn, when the acquisition ends
 //
-// Its name is never used again: a ticket that was called and let its hand-off lapse, or whose last try had no
-// answer, is replaced by another. So a message that is late is for nobody. With one server the name is also
+// Its name is never used again, so a message that is late is for nobody. With one server the name is also
 // the token of the tries, because the server makes it the value of the lock. With several the tries have
 // tokens of their own, and servers that gave their vote to the name accept them in its place.
 type ticket struct {

@@ -81,7 +81,7 @@ func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
 	reply := n.Acquire(ctx, *t)
 	n.count(ctx, reply)
 	if reply.Verdict != server.Done {
-		return Grant{}, one(reply).lost()
+		return Grant{}, one(reply).refusal()
 	}
 	g := Grant{Fence: reply.Fence}
 	if failure := g.complete(ctx, t, 1, reply.Sent.Add(t.TTL-Drift(t.TTL))); failure != nil {
@@ -140,7 +140,7 @@ func (r *round) tryAt(i int) {
 	}
 	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
 	switch end := r.report(i, reply); {
-	case end == lost && won:
+	case end == dropped && won:
 		n.Undo(undoing(&r.try))
 	case end == parted && (won || queued):
 		r.mu.Lock()
@@ -180,8 +180,8 @@ func (r *round) settle(t *server.Try) (g Grant, until time.Time, failure *Failur
 		r.unref()
 		return g, until, nil
 	}
-	failure = v.lost()
-	r.end = lost
+	failure = v.refusal()
+	r.end = dropped
 	if v.out > r.skipped {
 		failure.Open = r.over()
 	}
@@ -228,7 +228,7 @@ func (r *round) raiseAt(i int) {
 func (r *round) outcome() *Failure {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
-	r.end = lost
+	r.end = dropped
 	r.unref()
 	return failure
 }

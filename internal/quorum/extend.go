@@ -182,7 +182,7 @@ func (r *round) decide(k int) Extended {
 // finish tells the outcome of the leases that time has decided, and returns when all are told.
 func (r *round) finish() {
 	r.mu.Lock()
-	r.end = lost
+	r.end = dropped
 	for k := range r.votes {
 		if r.votes[k].told {
 			continue

@@ -18,7 +18,7 @@ func regaining(t *server.Try, fence int64, times *int) (*quorum.Extension, *quor
 	x.Regain = func(int) (*server.Try, int64) {
 		*times++
 		again := *t
-		again.Held, again.Start = true, time.Now()
+		again.Regain, again.Start = true, time.Now()
 		return &again, fence
 	}
 	return x, out

@@ -95,7 +95,7 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 			silent = append(silent, i)
 		}
 	}
-	r.end = lost
+	r.end = dropped
 	r.unref()
 	if silent == nil {
 		return done, failure

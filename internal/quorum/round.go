@@ -56,14 +56,14 @@ type round struct {
 // An end is what has become of a round; for a try it decides over late winners:
 //
 //	open ─ decided, won ─→ kept ─ Release, Undo ─→ parted
-//	   └─ decided, lost; ctx, timer ─→ lost
+//	   └─ decided otherwise; ctx, timer ─→ dropped
 type end int8
 
 const (
-	open   end = iota // the caller waits for reports
-	kept              // the lock is held, and a late winner belongs to it
-	lost              // a late winner takes its vote back
-	parted            // a late winner does so where its seat says so; else the release waits for it
+	open    end = iota // the caller waits for reports
+	kept               // the lock is held, and a late winner belongs to it
+	dropped            // a late winner takes its vote back
+	parted             // a late winner does so where its seat says so; else the release waits for it
 )
 
 // A seat is one server in one round.

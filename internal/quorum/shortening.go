@@ -127,4 +127,4 @@ func (a *Shortenings) least() (ttls []time.Duration) {
 func (q *Quorum) Overtaken() *Failure { return unavailable(len(q.nodes), errShortened) }
 
 // errShortened is the failure of an extension on a server that may take it back.
-var errShortened = errors.New("it may yet execute an Extend to less that it has not answered: no longer lease before Unlock")
+var errShortened = errors.New("it may yet execute an Extend to less that it has not answered: there is no lease longer than that before Unlock")

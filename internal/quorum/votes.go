@@ -114,8 +114,8 @@ func (v *votes) ended() *Failure {
 	return &Failure{Kind: Missing}
 }
 
-// lost is the outcome of a try that was not won.
-func (v *votes) lost() *Failure {
+// refusal is the outcome of a try that was not won.
+func (v *votes) refusal() *Failure {
 	n := len(v.replies)
 	switch {
 	case n-v.permanent < v.need:

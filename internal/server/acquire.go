@@ -47,7 +47,7 @@ func (acquiring) abandon(op *operation, err error, mayRun bool) Reply {
 
 // late gives back what was won when nobody waited for it any more.
 func (acquiring) late(op *operation) {
-	if op.reply.Verdict == Done && !op.try.Held {
+	if op.reply.Verdict == Done && !op.try.Regain {
 		op.server.Undo(op.rollBack(time.Time{}, false))
 	}
 }

@@ -94,7 +94,7 @@ func (r *extendRound) confirm() error {
 // alone extends one lease by itself, at the node that serves it now.
 func (r *extendRound) alone(i int) Reply {
 	e, at := &r.batch[i], r.due[i]
-	if err := r.turn(e.Key); err != nil {
+	if err := r.moveTo(e.Key); err != nil {
 		return Reply{Err: err}
 	}
 	clock := r.op.server.nodes.clock(r.pinned, e.Key)

@@ -22,7 +22,7 @@ type Ticket struct {
 	Claim   time.Duration // how long a hand-off gives the lock to it
 	Fences  int64         // as Try.Fences, for a hand-off
 	Arrived int64         // the server's clock in µs when it queued; 0: not yet
-	Rejoin  bool          // several servers: queue again where it is missing, with Arrived; else missing means Lapsed
+	Rejoin  bool          // where it is missing, queue again with Arrived; else missing means Lapsed
 }
 
 // A Try is one try for a lock.
@@ -36,7 +36,7 @@ type Try struct {
 	Plain    bool   // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
 	Queue    bool   // the lock has a queue
 	Ticket   Ticket // Name "": the caller does not wait in the queue
-	Held     bool   // a majority of servers has the lock, and this one is to join it: nothing of the try is undone
+	Regain   bool   // a majority of servers has the lock, and this one is to join it: nothing of the try is undone
 }
 
 // Release describes the release of what the try has won, where the lock may live for ttl from now on.
@@ -84,7 +84,7 @@ const (
 	Held                   // acquire: somebody else holds it
 	Missing                // extend, release: the lock is gone
 	Taken                  // extend, release: somebody else holds it
-	Lapsed                 // acquire with a Ticket that is no longer queued: it let its grant lapse, or was passed over. Nothing was done
+	Lapsed                 // acquire with a Ticket that is no longer queued: it let its hand-off lapse, or was passed over. Nothing was done
 )
 
 // A Reply is one server's answer to one operation.

@@ -201,8 +201,8 @@ func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i i
 	}, take)
 }
 
-// turn goes to the node of another key.
-func (ses *session) turn(key string) error {
+// moveTo goes to the node of another key.
+func (ses *session) moveTo(key string) error {
 	if !ses.pinned || ses.key == key {
 		return nil
 	}

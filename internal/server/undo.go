@@ -87,7 +87,7 @@ func (s *Server) later(r *Release) (tried <-chan struct{}) {
 	return c
 }
 
-// undoLater is Undo for what has failed just now: it is not tried again at once. It returns what it is too late for.
+// undoLater hands r to the background. It returns what it is too late for.
 func (s *Server) undoLater(r *Release, tried ...chan struct{}) (*undoer, *undo) {
 	u := &undo{Release: *r, next: time.Now(), tried: tried}
 	u.Next = nil // it does not wait for so long
@@ -118,7 +118,7 @@ func (op *operation) rollBack(open time.Time, plain bool) *Release {
 
 // undo undoes the try of op in the background.
 func (op *operation) undo(open time.Time, plain bool) {
-	if !op.try.Held {
+	if !op.try.Regain {
 		op.server.undoLater(op.rollBack(open, plain))
 	}
 }

@@ -63,7 +63,7 @@ func (*undoing) late(*operation)                               {}
 
 // releaseAgain releases a single lock that a pipeline did not.
 func (ses *session) releaseAgain(r *Release) Reply {
-	if err := ses.turn(r.Key); err != nil {
+	if err := ses.moveTo(r.Key); err != nil {
 		return Reply{Err: err}
 	}
 	return ses.release(r)

@@ -112,19 +112,19 @@ func (h *Hub) rest() {
 func (h *Hub) Listening() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.heard(up) > len(h.listeners)/2
+	return h.count(up) > len(h.listeners)/2
 }
 
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
-// lapsed while it stands still was called, and its waiter let the grant lapse.
+// lapsed while it stands still was called, and its waiter let the hand-off lapse.
 func (h *Hub) Drops() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.drops
 }
 
-// heard counts the listeners in a state. The caller holds h.mu.
-func (h *Hub) heard(s state) int {
+// count counts the listeners in a state. The caller holds h.mu.
+func (h *Hub) count(s state) int {
 	n := 0
 	for _, l := range h.listeners {
 		if l.state == s {
@@ -139,7 +139,7 @@ func (h *Hub) heard(s state) int {
 func (h *Hub) Listen(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
-		heard, dialling, changed := h.heard(up), h.heard(dialling), h.changed
+		heard, dialling, changed := h.count(up), h.count(dialling), h.changed
 		h.mu.Unlock()
 		most := len(h.listeners) / 2
 		if heard > most || heard+dialling <= most {

@@ -19,7 +19,7 @@
 -- Replies
 --   {now, fence}              granted; fence is 0 without fencing, else the first of those reserved
 --   {holder, ms, now, gap}    held, for ms more; gap µs ago a waiter looked at the queue (0: nobody has)
---   0                         the waiter has been called, and let its grant lapse; nothing was done
+--   0                         the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --   -now                      too late, nothing was done
 --
 -- Atomic, so that a lock that becomes free is never taken past somebody who waits for it. Whoever
