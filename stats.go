@@ -9,7 +9,7 @@ import (
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
 type Stats struct {
-	Held    int // locks that this process has, also those that it keeps for its next hold
+	Held    int // locks that this process has, also idle ones; see [WithLeaseReuse]
 	Waiting int // goroutines in Lock, LockContext or Do that wait just now, in line or between two tries
 
 	Acquired   int64 // locks acquired

@@ -25,7 +25,7 @@ func (l *Locks) register(meter metric.Meter) (metric.Registration, error) {
 		all, errs = append(all, i), append(errs, err)
 		return i
 	}
-	held := gauge("lock.held", "{lock}", "Holds that are alive.")
+	held := gauge("lock.held", "{lock}", "Locks that this process has, also idle ones.")
 	waiters := gauge("lock.waiters", "{goroutine}", "Goroutines that wait for a lock.")
 	acquired := counter("lock.acquired", "{lock}", "Locks acquired.")
 	contended := counter("lock.contended", "{lock}", "Locks acquired not at the first try on the servers.")

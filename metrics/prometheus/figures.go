@@ -27,7 +27,7 @@ func figures(constant prometheus.Labels) []figure {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	type stats = redimutex.Stats
 	return []figure{
-		{desc("locks_held", "Holds that are alive."), gauge, func(s stats) float64 { return float64(s.Held) }, nil},
+		{desc("locks_held", "Locks that this process has, also idle ones."), gauge, func(s stats) float64 { return float64(s.Held) }, nil},
 		{desc("waiters", "Goroutines that wait for a lock."), gauge, func(s stats) float64 { return float64(s.Waiting) }, nil},
 		{desc("acquired_total", "Locks acquired."), counter, func(s stats) float64 { return float64(s.Acquired) }, nil},
 		{desc("contended_total", "Locks acquired not at the first try on the servers."), counter, func(s stats) float64 { return float64(s.Contended) }, nil},
