@@ -40,7 +40,7 @@ type hold struct {
 	shortened bool             // somebody has asked for less
 	lasts     func() time.Time // nil where leases are not extended
 	seen      time.Time        // what that was
-	rival     time.Duration    // when another got the lock although this lease was valid; 0: nobody did
+	rival     time.Duration    // when another got the lock that asked for it after this one had it; 0: nobody did
 	gone      map[int]bool     // servers on which its key has expired
 }
 
@@ -96,7 +96,10 @@ func (j *judge) acquired(h *hold) {
 	j.look()
 	for _, other := range j.alive {
 		if !other.dead {
-			h.clash, other.rival = true, h.granted
+			h.clash = true
+			if h.wanted > other.granted { // else the server may have given it before, and clocks have jumped in between
+				other.rival = h.granted
+			}
 			j.wrong(&j.report.Overlaps, "worker %d was given the lock while the lease of worker %d was valid", h.worker, other.worker)
 		}
 	}

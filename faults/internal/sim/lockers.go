@@ -53,7 +53,8 @@ func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	for i, p := range pools {
 		switch {
 		case w.Multiplex:
-			all = append(all, redimutex.Multiplex(p, 1))
+			w.shared[p] = redimutex.Multiplex(p, 1)
+			all = append(all, w.shared[p])
 		case w.Foreign:
 			all = append(all, p)
 		default:
