@@ -118,11 +118,17 @@ func (k *Keeper) fix(l *Lease, now time.Time) {
 	k.arm(now)
 }
 
-// remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting
-// the timer for every lock. The caller holds k.mu.
+// remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting the timer for every
+// lock. Only where l was handed over it would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease) {
-	if l.index >= 0 {
-		heap.Remove(&k.leases, int(l.index))
+	if l.index < 0 {
+		return
+	}
+	heap.Remove(&k.leases, int(l.index))
+	if l.handOff && !k.armed.IsZero() && k.timer.Stop() {
+		k.running.Done()
+		k.armed = time.Time{}
+		k.arm(time.Now())
 	}
 }
 
