@@ -100,7 +100,7 @@ func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {
 	require.True(t, found)
 	before, _, found := strings.Cut(rest, mark+checked)
 	require.True(t, found)
-	c := disorderly(Config{Servers: 1, Want: 12000, Renew: true, Fencing: true, Shorten: true})
+	c := disorderly(Config{Servers: 1, Want: 30000, Renew: true, Fencing: true, Shorten: true})
 	program := mutant(t, file, first+imports+head+before+mark+checked,
 		first+"\t\"sync\"\n"+imports+"var extensions sync.Map\n\n"+head+before+checked+wait)
 	r, err := Run(t.Context(), program, c, nil)
