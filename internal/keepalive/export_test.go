@@ -44,3 +44,10 @@ func (k *Keeper) Idle() bool {
 	defer k.mu.Unlock()
 	return k.armed.IsZero()
 }
+
+// Armed reports whether the timer is set.
+func (k *Keeper) Armed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.armed.IsZero()
+}
