@@ -141,10 +141,24 @@ func (p *party) end() {
 		p.bench.t.Errorf("%s / %s: Close: %v", p.Kind.Name, p.Verb.Name, err)
 	}
 	for _, pool := range p.pools {
+		p.quiet(pool)
 		if c, ok := pool.(io.Closer); ok {
 			c.Close()
 		}
 	}
+}
+
+// quiet waits until a pool of redigo's has all its connections back: redigo v1.9.3 has a data race between Pool.Close and
+// a caller whose ctx ends while it waits for a connection, and our clean-up may be such a caller after Client.Close.
+func (p *party) quiet(pool redimutex.Pool) {
+	rp, ok := pool.(*redis.Pool)
+	if !ok || !rp.Wait {
+		return
+	}
+	redistest.Wait(p.bench.t, "the pool to have its connections back: "+p.Kind.Name+" / "+p.Verb.Name, func() bool {
+		s := rp.Stats()
+		return s.ActiveCount == s.IdleCount
+	})
 }
 
 // direct returns connections to the servers, past what hangs.
