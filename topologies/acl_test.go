@@ -54,6 +54,7 @@ func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 }
 
 func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
+	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	restrict(t, c.Nodes, "+cluster|slots")
@@ -67,6 +68,7 @@ func TestClusterUserNeedsTheMapOfSlotsBesides(t *testing.T) {
 }
 
 func TestSentinelUserNeedsTheRoleBesides(t *testing.T) {
+	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	restrict(t, g.Servers, "+role")

@@ -33,6 +33,7 @@ func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
 }
 
 func TestClusterFirstFetchOfAProcessFindsTheNode(t *testing.T) {
+	t.Parallel()
 	_, pool := startCluster(t)
 	for i := range 20 { // whatever node it happens to ask first
 		key := fmt.Sprint("k", i)
@@ -42,6 +43,7 @@ func TestClusterFirstFetchOfAProcessFindsTheNode(t *testing.T) {
 }
 
 func TestClusterFetchesWhileASlotIsMoved(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	fetch := fetcher(t, pool())
 	assert.True(t, fetch("k"))

@@ -47,6 +47,7 @@ func promoted(t testing.TB, c *redistest.Cluster, key string, old int) int {
 }
 
 func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	p := pool()
 	fences := make(map[string]string)
@@ -68,6 +69,7 @@ func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
 }
 
 func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
+	t.Parallel()
 	_, pool := startCluster(t)
 	for i := range 10 { // whatever node it happens to ask first
 		m := newMutex(t, pool(), fmt.Sprint("k", i))
@@ -77,6 +79,7 @@ func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 }
 
 func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
+	t.Parallel()
 	_, pool := startCluster(t)
 	m := newMutex(t, pool(), "k", redimutex.WithRestartGuard())
 	err := m.LockContext(patience(t), 0)
@@ -87,6 +90,7 @@ func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
 }
 
 func TestClusterExcludesOverAllItsNodes(t *testing.T) {
+	t.Parallel()
 	_, pool := startCluster(t)
 	a := redimutex.NewClient([]redimutex.Pool{pool()})
 	b := redimutex.NewClient([]redimutex.Pool{pool()})
@@ -104,6 +108,7 @@ func TestClusterExcludesOverAllItsNodes(t *testing.T) {
 }
 
 func TestClusterLocksSurviveTheMoveOfTheirSlot(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	const key = "a{b}c"
 	opts := []redimutex.Option{redimutex.WithTTL(10 * time.Second), redimutex.WithFencing()}
@@ -119,6 +124,7 @@ func TestClusterLocksSurviveTheMoveOfTheirSlot(t *testing.T) {
 }
 
 func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	m := newMutex(t, pool(), "k", redimutex.WithTTL(3*time.Second))
@@ -138,6 +144,7 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 }
 
 func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
 	require.NoError(t, m.LockContext(patience(t), 0))
@@ -153,6 +160,7 @@ func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
 }
 
 func TestClusterLockWaitsForASlotThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
@@ -168,6 +176,7 @@ func TestClusterLockWaitsForASlotThatIsOnItsWay(t *testing.T) {
 }
 
 func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	old := c.Owner("k")
@@ -188,6 +197,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 }
 
 func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	holder := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second))
@@ -216,6 +226,7 @@ func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 }
 
 func TestClusterFencesNeverFallAcrossAFailover(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	const key = "a{b}c"
 	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Second), redimutex.WithFencing(), redimutex.WithReplicas(1, time.Second)}
@@ -230,6 +241,7 @@ func TestClusterFencesNeverFallAcrossAFailover(t *testing.T) {
 }
 
 func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	p := pool()
@@ -250,6 +262,7 @@ func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
 }
 
 func TestClusterNodeThatHangsCostsNoLeaseOfTheOthers(t *testing.T) {
+	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	client := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithTTL(4*time.Second))

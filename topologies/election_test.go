@@ -13,6 +13,7 @@ import (
 )
 
 func TestClusterElectsAndEveryObserverSeesIt(t *testing.T) {
+	t.Parallel()
 	_, pool := startCluster(t)
 	client := func() *redimutex.Client {
 		c := redimutex.NewClient([]redimutex.Pool{pool()})

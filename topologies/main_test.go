@@ -2,9 +2,6 @@ package topologies_test
 
 import (
 	"context"
-	"io"
-	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	os.Exit(m.Run())
+	redistest.FewAtOnce()
+	redistest.Main(m)
 }
 
 // newMutex returns a Mutex of a Client of its own, as another process would have it.

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOneOfTwoReplicasIsEnoughWhenOneIsWanted(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 2)
 	replicas[0].Pause()
 	m := newMutex(t, primary.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, 10*time.Second))
@@ -28,6 +29,7 @@ func TestOneOfTwoReplicasIsEnoughWhenOneIsWanted(t *testing.T) {
 }
 
 func TestLockThatNoReplicaConfirmsIsGivenBack(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 2)
 	for _, r := range replicas {
 		r.Pause()
@@ -55,6 +57,7 @@ func TestLockThatNoReplicaConfirmsIsGivenBack(t *testing.T) {
 }
 
 func TestRenewalThatNoReplicaConfirmsDoesNotCount(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 2)
 	m := newMutex(t, primary.Pool(), "k", redimutex.WithTTL(3*time.Second), redimutex.WithReplicas(1, 100*time.Millisecond))
 	require.NoError(t, m.LockContext(patience(t), 0))
@@ -75,6 +78,7 @@ func TestRenewalThatNoReplicaConfirmsDoesNotCount(t *testing.T) {
 }
 
 func TestUnlockDoesNotWaitForReplicas(t *testing.T) {
+	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 2)
 	m := newMutex(t, primary.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(2, 10*time.Second))
 	require.NoError(t, m.LockContext(patience(t), 0))
@@ -86,6 +90,7 @@ func TestUnlockDoesNotWaitForReplicas(t *testing.T) {
 }
 
 func TestReplicaThatIsAskedForTheLockRefusesIt(t *testing.T) {
+	t.Parallel()
 	_, replicas := redistest.Replicas(t, 1)
 	m := newMutex(t, replicas[0].Pool(), "k")
 	err := m.TryLockContext(context.Background())

@@ -39,6 +39,7 @@ func failover(t testing.TB, g *redistest.Sentinel, old *redistest.Server) *redis
 }
 
 func TestSentinelConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
+	t.Parallel()
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second)}
@@ -64,6 +65,7 @@ func TestSentinelConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 }
 
 func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
+	t.Parallel()
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	primary := g.Primary()
@@ -84,6 +86,7 @@ func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 }
 
 func TestSentinelFencesNeverFallAcrossAFailover(t *testing.T) {
+	t.Parallel()
 	g, pool := startSentinel(t)
 	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Second), redimutex.WithFencing(), redimutex.WithReplicas(1, time.Second)}
 	crowd := startCrowd(t, newMutex(t, pool(), "k", opts...), newMutex(t, pool(), "k", opts...), newMutex(t, pool(), "k", opts...))
@@ -96,6 +99,7 @@ func TestSentinelFencesNeverFallAcrossAFailover(t *testing.T) {
 }
 
 func TestSentinelWaiterRecoversWhenThePrimaryHangs(t *testing.T) {
+	t.Parallel()
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	primary := g.Primary()
@@ -117,6 +121,7 @@ func TestSentinelWaiterRecoversWhenThePrimaryHangs(t *testing.T) {
 }
 
 func TestSentinelPoolHandsOutNoConnectionToAReplica(t *testing.T) {
+	t.Parallel()
 	g, pool := startSentinel(t)
 	p := pool()
 	c, err := p.GetContext(context.Background())
