@@ -73,28 +73,28 @@ func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
 // alone, so this is in real time.
 func TestASleepBeforeTheAnswerShortensTheValidity(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		var slept time.Duration
-		var voters []quorum.Voter
-		for range n {
-			f := newFake()
-			f.set(func(_ string, _ time.Time, run func() server.Reply) server.Reply {
-				reply := run()
-				reply.Sent = earlier(reply.Sent, slept)
-				return reply
-			})
-			voters = append(voters, f)
+		asleep := func(d time.Duration) (quorum.Grant, *quorum.Failure) {
+			var voters []quorum.Voter
+			for range n {
+				f := newFake()
+				f.set(func(_ string, _ time.Time, run func() server.Reply) server.Reply {
+					reply := run()
+					reply.Sent = earlier(reply.Sent, d)
+					return reply
+				})
+				voters = append(voters, f)
+			}
+			q := quorum.Of(voters...)
+			defer q.Close(time.Minute)
+			k := try("k")
+			k.TTL = time.Hour // which no machine is late by
+			return q.Acquire(t.Context(), k, nil)
 		}
-		q := quorum.Of(voters...)
-		k, another := try("k"), try("another")
-		k.TTL, another.TTL = time.Hour, time.Hour // which no machine is late by
-		slept = 20 * time.Minute
-		g, failure := q.Acquire(t.Context(), k, nil)
+		g, failure := asleep(20 * time.Minute)
 		won(t, failure)
 		assert.Less(t, time.Until(g.Until()), 40*time.Minute)
-		slept = 40 * time.Minute
-		_, failure = q.Acquire(t.Context(), another, nil)
+		_, failure = asleep(40 * time.Minute)
 		failed(t, failure, quorum.Unavailable)
-		q.Close(time.Minute)
 	}
 }
 

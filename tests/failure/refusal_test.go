@@ -2,8 +2,10 @@ package failure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +59,8 @@ func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 		assert.NotErrorIs(t, err, redimutex.ErrLocked)
 		var node redimutex.NodeError
 		assert.ErrorAs(t, err, &node)
-		return strings.Contains(err.Error(), words)
+		// Who is hung up on may be told so by the system instead, and most of the time where the machine is busy.
+		return strings.Contains(err.Error(), words) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	})
 	locked := make(chan struct{})
 	go func() {
@@ -219,7 +222,7 @@ func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
 	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	c := s.Pool().Get()
 	defer c.Close()
-	for i := range 20000 { // for 20 seconds, unless it is told to hurry
+	for i := range 60000 { // for a minute, unless it is told to hurry
 		require.NoError(t, c.Send("SET", i, "x"))
 	}
 	_, err := c.Do("SAVE")
