@@ -201,14 +201,7 @@ func (r *runner) acquire(ctx context.Context) error {
 	if errors.As(first, &locked) && !r.quiet {
 		r.notes.say("waiting for %q, %s", r.key, cli.HeldBy(locked.Owner, locked.Left))
 	}
-	err := r.mutex.LockContext(waiting, 0)
-	if err == nil && r.queue {
-		// What a release hands over lasts for a moment and is extended while we work. But a command
-		// that is started has to have a whole grace in front of it.
-		if err = r.mutex.Lease().Extend(waiting, r.ttl); err != nil {
-			r.mutex.UnlockContext(ctx) //nolint:errcheck // the key expires
-		}
-	}
+	err := r.queued(waiting)
 	if err != nil && waiting.Err() != nil && (servers.NodeErrors(err) == nil || errors.Is(r.last, redimutex.ErrLocked)) {
 		if errors.As(err, &locked) {
 			return err
@@ -216,6 +209,25 @@ func (r *runner) acquire(ctx context.Context) error {
 		return first // time is up, and nothing worse than the other holder has happened
 	}
 	return err
+}
+
+// queued waits for the lock until it has one for a whole TTL. What a release hands over lasts for a moment and is
+// extended while we work, but a command that is started has to have a whole grace in front of it. Who is stopped in that
+// moment waits again.
+func (r *runner) queued(waiting context.Context) error {
+	for {
+		err := r.mutex.LockContext(waiting, 0)
+		if err != nil || !r.queue {
+			return err
+		}
+		if err = r.mutex.Lease().Extend(waiting, r.ttl); err == nil {
+			return nil
+		}
+		r.mutex.UnlockContext(context.WithoutCancel(waiting)) //nolint:errcheck // the key expires
+		if waiting.Err() != nil || !errors.Is(err, redimutex.ErrLost) && !errors.Is(err, redimutex.ErrUnavailable) {
+			return err
+		}
+	}
 }
 
 // try tries once. A server that we have just reached gets a second to answer, because with a short

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -51,5 +52,30 @@ func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	next.Warns("\n")
 	holder.Signal(15)
 	assert.Equal(t, 0, next.Status(), "what the release handed over was extended and renewed: %s", next.Err())
+	assert.Equal(t, "done\n", next.Out())
+}
+
+func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "4", "job", "--", "echo", "done")
+	var token string
+	redistest.Wait(t, "a place in the queue", func() bool {
+		for _, m := range s.Do("ZRANGE", server.QueueKey("job"), 0, -1).([]any) {
+			if place := strings.Fields(string(m.([]byte))); len(place) > 3 { // the channel, two numbers, the token and the owner
+				token = place[3]
+			}
+		}
+		return token != ""
+	})
+	extension := p.Catch(token)
+	holder.Signal(15)
+	<-extension.Arrived()
+	redistest.Wait(t, "the hand-off lease is over", func() bool { return s.Get("job") == "" })
+	extension.Release()
+	assert.Equal(t, 0, next.Status(), next.Err())
 	assert.Equal(t, "done\n", next.Out())
 }
