@@ -2,6 +2,7 @@ package keepalive_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -73,6 +74,23 @@ func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
 		require.Eventually(t, k.Idle, time.Minute, time.Millisecond)
 		k.Slept(-2 * long)
 	}
+}
+
+// Each of them sets the timer twice.
+func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(never(t))
+		start(t, k, hourly)
+		beat := k.Wakes()
+		for range 10 {
+			time.Sleep(50 * time.Millisecond)
+			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
+			assert.True(t, k.Wakes().Before(beat))
+			assert.Equal(t, keepalive.Unlocked, l.End())
+			assert.Equal(t, beat, k.Wakes())
+		}
+		k.Close()
+	})
 }
 
 func TestASleepBringsTheEndNearer(t *testing.T) {

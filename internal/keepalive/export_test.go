@@ -45,6 +45,13 @@ func (k *Keeper) Idle() bool {
 	return k.armed.IsZero()
 }
 
+// Wakes returns when the timer fires, if it is set.
+func (k *Keeper) Wakes() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.armed
+}
+
 // Armed reports whether the timer is set.
 func (k *Keeper) Armed() bool {
 	k.mu.Lock()

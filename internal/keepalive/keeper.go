@@ -19,6 +19,7 @@ type Keeper struct {
 	timer   *time.Timer
 	armed   time.Time // when the timer fires; zero: it is not set
 	looked  time.Time // the wall clock is compared to what it was then
+	beat    time.Time // when it is compared next, at the latest
 	closed  bool
 	running sync.WaitGroup // the timer that is set, its goroutine, and renewals
 }
@@ -71,10 +72,10 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	}
 	now := time.Now()
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
-		k.looked = now
+		k.looked, k.beat = now, now.Add(heartbeat)
 	}
 	l.until = nearer(l.until, now)
-	l.schedule(now)
+	l.schedule()
 	return true
 }
 
@@ -109,13 +110,13 @@ func (k *Keeper) Close() {
 }
 
 // fix puts l where it belongs in the heap, and sets the timer. The caller holds k.mu.
-func (k *Keeper) fix(l *Lease, now time.Time) {
+func (k *Keeper) fix(l *Lease) {
 	if l.index < 0 {
 		heap.Push(&k.leases, l)
 	} else {
 		heap.Fix(&k.leases, int(l.index))
 	}
-	k.arm(now)
+	k.arm()
 }
 
 // remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting the timer for every
@@ -128,19 +129,19 @@ func (k *Keeper) remove(l *Lease) {
 	if l.handOff && !k.armed.IsZero() && k.timer.Stop() {
 		k.running.Done()
 		k.armed = time.Time{}
-		k.arm(time.Now())
+		k.arm()
 	}
 }
 
 // arm sets the timer for the lease that needs it first, unless it fires before that anyhow. The
 // caller holds k.mu.
-func (k *Keeper) arm(now time.Time) {
+func (k *Keeper) arm() {
 	if k.closed || len(k.leases) == 0 {
 		return
 	}
 	next := k.began.Add(time.Duration(k.leases[0].next))
-	if beat := now.Add(heartbeat); beat.Before(next) {
-		next = beat
+	if k.beat.Before(next) {
+		next = k.beat
 	}
 	if !k.armed.IsZero() {
 		if !next.Before(k.armed) {
@@ -166,10 +167,11 @@ func (k *Keeper) tick() {
 	defer k.running.Done()
 	k.mu.Lock()
 	now := time.Now()
+	k.beat = now.Add(heartbeat)
 	if k.ranAhead(now) {
 		for _, l := range slices.Clone(k.leases) {
 			l.until = nearer(l.until, now)
-			l.schedule(now)
+			l.schedule()
 		}
 	}
 	lost, due := k.collect(now)
@@ -181,7 +183,7 @@ func (k *Keeper) tick() {
 		}()
 	}
 	k.armed = time.Time{} // not before: what is scheduled meanwhile needs no timer of its own
-	k.arm(now)
+	k.arm()
 	k.mu.Unlock()
 	for _, l := range lost {
 		l.holder.Lost(Expired)
@@ -210,7 +212,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 		case l.due && l.next <= k.at(now.Add(l.early())):
 			l.renewing = true
 			due = append(due, l)
-			l.schedule(now)
+			l.schedule()
 			continue
 		}
 		break

@@ -105,7 +105,7 @@ func (l *Lease) over(now time.Time) bool {
 	}
 	if until.Before(l.until) { // only the wall clock says so. It may be set back, which must revive nothing
 		l.until = until
-		l.schedule(now)
+		l.schedule()
 	}
 	return true
 }
@@ -173,7 +173,7 @@ func (l *Lease) Extended(asked, until time.Time, ttl time.Duration) (full bool) 
 	if until = nearer(until, now); until.After(l.until) {
 		l.until, l.span = until, ttl
 	}
-	l.schedule(now)
+	l.schedule()
 	return full
 }
 
@@ -183,7 +183,7 @@ func (l *Lease) Ask(ttl time.Duration) {
 	defer l.keeper.mu.Unlock()
 	l.ttl = ttl
 	if l.reason == Alive {
-		l.schedule(time.Now())
+		l.schedule()
 	}
 }
 
@@ -200,7 +200,7 @@ func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
 	l.limit.begin(now, until, ttl)
 	if l.reason == Alive && until.Before(l.until) {
 		l.until, l.span = until, ttl
-		l.schedule(now)
+		l.schedule()
 	}
 }
 
@@ -225,7 +225,7 @@ func (l *Lease) Renewed(ok bool) {
 	if at, _ := l.renewAt(); !ok || at <= l.keeper.at(now) {
 		l.retry = l.keeper.at(now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond)))
 	}
-	l.schedule(now)
+	l.schedule()
 }
 
 // margin is how long before the end of the validity the loss is told, so that the timers of a busy
@@ -257,10 +257,10 @@ func (l *Lease) early() time.Duration {
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
-func (l *Lease) schedule(now time.Time) {
+func (l *Lease) schedule() {
 	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.span))), false
 	if at, ok := l.renewAt(); ok && at < l.next {
 		l.next, l.due = at, true
 	}
-	l.keeper.fix(l, now)
+	l.keeper.fix(l)
 }
