@@ -191,7 +191,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
 	claim, now := x.place.Claim, time.Now()
 	left := quorum.Left(x.looked.Add(claim-drift(claim)), now)
-	if !x.queued || a.Terms.Replicas > 0 || left < min(a.Terms.NodeTimeout+keepalive.Patience, claim/2) {
+	if !x.queued || a.Terms.Replicas > 0 || left < min(a.Terms.NodeTimeout+keepalive.Patience, a.Terms.TTL/2) {
 		return trying
 	}
 	a.tries++ // that was not the first
