@@ -114,6 +114,43 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
+// Whoever stands in the queue twice is called once for nothing, which costs the others a hand-off.
+func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	pool := board.pool(t)
+	var idle []redis.Conn
+	for range 5 { // what follows the try that meets the failover goes to the old primary, too
+		c := pool.Get()
+		require.NoError(t, c.Err())
+		idle = append(idle, c)
+	}
+	for _, c := range idle {
+		c.Close()
+	}
+	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second))
+	primary.Do("SET", "k", "somebody else")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	queued := func(s *redistest.Server) []string {
+		members, err := redis.Strings(s.Do("ZRANGE", "redimutex:queue:{k}", 0, -1), nil)
+		require.NoError(t, err)
+		return members // the last is a mark
+	}
+	redistest.Wait(t, "the waiter", func() bool { return len(queued(primary)) == 2 })
+	before := queued(primary)
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the waiter has one place, and a new one", func() bool {
+		now := queued(replicas[0])
+		return len(now) == 2 && now[0] != before[0]
+	})
+}
+
 // Nobody ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
 // have timed out.
 func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {

@@ -17,9 +17,12 @@ local function firstOf(queue)
   end
 end
 
--- Takes a waiter out. A mark that is left alone goes with it.
+-- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or the error of a server that takes no writes.
 local function leave(queue, member)
-  redis.pcall('ZREM', queue, member)
+  local gone = redis.pcall('ZREM', queue, member)
+  if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
+    return gone
+  end
   local left = redis.pcall('ZRANGE', queue, 0, 0)
   if left[1] == mark then
     redis.pcall('DEL', queue)

@@ -18,6 +18,7 @@
 --   µs  the same on this server's clock, and the new one waits or has been handed the lock
 --   0   the lock was gone already
 --   -1  another token holds it
+--   an error, such as READONLY, where the queue can't be left; the lock is released all the same if it can be
 --
 -- Atomic, so that a waiter who leaves just when it is given the lock passes it on, and so that
 -- nobody can take the lock between the release and the hand-over. Whatever the queue and the counter are,
@@ -25,15 +26,13 @@
 
 local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
 local token, member, name, new = ARGV[1], ARGV[6], ARGV[7], ARGV[8]
-if member ~= '' then
-  leave(queue, member)
-end
+local stays = member ~= '' and leave(queue, member)
 local holder, wrong = peek(lock, math.max(#token, #name))
 if not holder then
-  return wrong and -1 or 0
+  return stays or wrong and -1 or 0
 end
 if holder ~= token and (name == '' or holder ~= name) then
-  return -1
+  return stays or -1
 end
 if ARGV[3] ~= '0' then
   giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
