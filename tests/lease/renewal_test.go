@@ -43,8 +43,10 @@ func TestRenewalKeepsTheLockOnARealServer(t *testing.T) {
 	m := client.Mutex("k")
 	m.Lock()
 	l := m.Lease()
-	redistest.Wait(t, "6 renewals, which is twice the TTL", func() bool { return client.Stats().Renewed >= 6 })
-	assert.NoError(t, l.Err())
+	redistest.Wait(t, "6 renewals, which is twice the TTL", func() bool {
+		require.NoError(t, l.Err(), "after %d", client.Stats().Renewed)
+		return client.Stats().Renewed >= 6
+	})
 	assert.Equal(t, l.Token(), s.Get("k"))
 	assert.NoError(t, m.UnlockContext(t.Context()))
 }
