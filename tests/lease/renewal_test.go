@@ -187,14 +187,14 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(60*time.Millisecond), redimutex.WithNodeTimeout(nodeTimeout))
 	m := client.Mutex("k")
 	var tokens []string
-	waited, given := make(map[string]bool), int64(0)
+	waited, unlocked, given := make(map[string]bool), make(map[string]bool), int64(0)
 	for i := range 100 {
 		require.NoError(t, m.LockContext(t.Context(), 0))
 		l := m.Lease()
 		tokens = append(tokens, l.Token())
 		time.Sleep(18*time.Millisecond + time.Duration(i)*50*time.Microsecond) // about when a renewal is due
 		began := time.Now()
-		_ = m.UnlockContext(t.Context()) // a slow machine may have lost the lease
+		unlocked[l.Token()] = m.UnlockContext(t.Context()) == nil // a slow machine may have lost the lease
 		// Unlock waits half a node timeout for a renewal. On a slow machine one may be under way for longer, or have
 		// been given up before it was executed.
 		after := client.Stats().NotRenewed
@@ -213,7 +213,7 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 			late = late || released && !release
 			released = released || release
 		}
-		assert.True(t, released)
+		assert.True(t, released || !unlocked[token])
 		assert.False(t, late && waited[token], "a renewal came after the release")
 	}
 	assert.Contains(t, slices.Collect(maps.Values(waited)), true)
