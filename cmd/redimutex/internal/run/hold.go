@@ -252,8 +252,9 @@ const retryPause = 20 * time.Millisecond
 
 // attempted is told of each try that failed.
 func (r *runner) attempted(e redimutex.Event) {
-	if e.Context.Err() != nil { // it was cut short, and says nothing of the servers
-		return
+	end, ok := e.Context.Deadline() // a ctx may hear late of its end
+	if e.Context.Err() != nil || ok && !time.Now().Before(end) {
+		return // it was cut short, and says nothing of the servers
 	}
 	r.last = e.Err
 	if !r.waits.Load() || r.quiet || !errors.Is(e.Err, redimutex.ErrUnavailable) {
