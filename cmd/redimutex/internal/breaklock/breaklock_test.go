@@ -217,7 +217,12 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
 	url := "redis://reader:hunter2@" + s.Addr()
-	status, _, stderr := clitest.Call("break", "-yes", "-redis", url, "job")
+	var status int
+	var stderr string
+	redistest.Wait(t, "an answer in time", func() bool {
+		status, _, stderr = clitest.Call("break", "-yes", "-redis", url, "job")
+		return !strings.Contains(stderr, "no answer")
+	})
 	assert.Equal(t, cli.Unavailable, status)
 	assert.Contains(t, stderr, "NOPERM")
 	assert.NotContains(t, stderr, "hunter2")
