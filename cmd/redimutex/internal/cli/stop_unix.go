@@ -16,8 +16,8 @@ func StopUs() {
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	syscall.Kill(0, syscall.SIGTTIN) //nolint:errcheck // that can't fail
-	// Another of our threads may be the one that the signal stops first.
-	timer := time.NewTimer(100 * time.Millisecond)
+	// Another of our threads may be the one that the signal stops first, and a busy machine may let that wait.
+	timer := time.NewTimer(500 * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-continued:
