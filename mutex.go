@@ -195,7 +195,7 @@ func (l *Lease) release(ctx context.Context) error {
 	m, n := l.mutex, &l.mutex.client.counters
 	ended := ctx.Err() != nil
 	now := time.Now()
-	r, f := l.hold.Release(ctx)
+	r, f := l.hold.Release(ctx, now)
 	var err error
 	switch {
 	case r != keepalive.Unlocked:

@@ -86,6 +86,13 @@ func (l *Lease) Reason() Reason {
 	return l.reason
 }
 
+// Noticed returns how the lease has ended, as far as that was noticed: it does not look at the clock.
+func (l *Lease) Noticed() Reason {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	return l.reason
+}
+
 // nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
 // still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
 // which is the safe side.

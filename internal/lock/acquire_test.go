@@ -68,7 +68,7 @@ func TestCallThatPanicsLeavesNeitherTurnNorTicketNorKey(t *testing.T) {
 				queueEmpty(t, s)
 				s.Do("DEL", "k")
 				h, _ := lock(t, e, call(terms))
-				h.Release(t.Context())
+				h.Release(t.Context(), time.Now())
 				forgotten(t, e)
 			})
 		}
@@ -89,14 +89,14 @@ func TestCallThatEndsAnywhereLeavesNoKey(t *testing.T) {
 			for range 4 {
 				h := &Hold{Observer: quiet{}}
 				if e.Lock(ctx, call(terms), h).Failure == nil {
-					h.Release(ctx)
+					h.Release(ctx, time.Now())
 				}
 			}
 		}()
 		h := &Hold{Observer: quiet{}}
 		if e.Lock(ctx, call(terms), h).Failure == nil {
 			time.AfterFunc(time.Duration(i)*50*time.Microsecond, cancel)
-			h.Release(ctx)
+			h.Release(ctx, time.Now())
 		}
 		<-done
 		cancel()
@@ -151,7 +151,7 @@ func TestTryThatDoesNotWaitDoesNotInheritAPlace(t *testing.T) {
 	c.Once = true
 	h := &Hold{Observer: quiet{}}
 	if e.Lock(t.Context(), c, h).Failure == nil {
-		h.Release(t.Context())
+		h.Release(t.Context(), time.Now())
 	}
 	assert.Nil(t, k.parked.Load())
 	k.unref()
@@ -169,7 +169,7 @@ func TestLockAfterCloseFailsAlsoOnAKeyThatWasKnown(t *testing.T) {
 	again := e.Lock(t.Context(), c, &Hold{Observer: quiet{}})
 	require.NotNil(t, again.Failure)
 	assert.Equal(t, Closed, again.Failure.Kind)
-	reason, _ := h.Release(t.Context())
+	reason, _ := h.Release(t.Context(), time.Now())
 	assert.Equal(t, keepalive.Closed, reason)
 	forgotten(t, e)
 }

@@ -115,11 +115,12 @@ func (h *Hold) watched() *watch {
 	return h.watch.Load()
 }
 
-// begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost.
+// begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost. Nobody looks at the
+// clock for that: who asks how a lease is does.
 func (h *Hold) begin(g *Grant, fence int64) {
 	h.grant, h.fence = g, fence
 	g.hold.Store(h)
-	if r := g.lease.Reason(); r != keepalive.Alive && g.over.Load() {
+	if r := g.lease.Noticed(); r != keepalive.Alive && g.over.Load() {
 		h.end(r)
 	}
 }

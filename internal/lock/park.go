@@ -49,12 +49,8 @@ func (g *Grant) usable(t *Terms, now time.Time) bool {
 
 // park ends h and leaves the grant to the next hold, if there is time for one. The caller has the turn, which
 // is passed on.
-func (g *Grant) park(h *Hold) bool {
-	if g.over.Load() {
-		return false
-	}
-	now := time.Now()
-	if !g.inTime(now) || g.spent() {
+func (g *Grant) park(h *Hold, now time.Time) bool {
+	if g.over.Load() || !g.inTime(now) || g.spent() {
 		return false
 	}
 	h.end(keepalive.Unlocked)

@@ -40,7 +40,7 @@ func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
 	h := &Hold{Observer: quiet{}}
 	g := slept(t, e, &terms, h)
 	assert.False(t, g.usable(&terms, time.Now()))
-	r, _ := h.Release(t.Context())
+	r, _ := h.Release(t.Context(), time.Now())
 	assert.Equal(t, keepalive.Deleted, r, "the server was asked")
 	assert.Nil(t, g.key.parked.Load())
 	forgotten(t, e)

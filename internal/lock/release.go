@@ -9,11 +9,11 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Release ends the hold. It returns Unlocked, or how the hold had ended before; and the failure of the
+// Release ends the hold now. It returns Unlocked, or how the hold had ended before; and the failure of the
 // servers to give the lock back. A grant that may have another hold is parked for that.
-func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
+func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	if g.park(h) {
+	if g.park(h, now) {
 		return keepalive.Unlocked, nil
 	}
 	defer g.key.unref()
@@ -35,7 +35,7 @@ func (h *Hold) Release(ctx context.Context) (keepalive.Reason, *quorum.Failure) 
 		h.end(was)
 		return was, nil
 	}
-	f := g.giveBack(withoutEnd(ctx), time.Now(), true)
+	f := g.giveBack(withoutEnd(ctx), now, true)
 	if r := lost(f); r != keepalive.Alive {
 		if h.end(r) {
 			g.key.engine.lost(r)
