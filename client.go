@@ -67,6 +67,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	must(key != "", "the key of a Mutex is empty")
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
 	m := &Mutex{client: c, key: key, config: c.config}
+	m.pace = m.pause
 	if len(opts) > 0 {
 		m.config = newConfig(c.config, opts)
 		c.mustOwnConns(m.config)

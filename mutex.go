@@ -29,6 +29,7 @@ type Mutex struct {
 	client *Client
 	config *config
 	key    string
+	pace   func(tries int) time.Duration // pause, which would be allocated for each call
 	hold   atomic.Pointer[Lease]
 	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
@@ -105,7 +106,7 @@ func (m *Mutex) acquire(ctx context.Context, once bool) (*Lease, error) {
 		return l, nil
 	}
 	r := c.engine.Lock(ctx, &lock.Call{
-		Key: m.key, Hint: hint, Terms: terms, Once: once, MaxTries: m.config.maxAttempts, Pause: m.pause,
+		Key: m.key, Hint: hint, Terms: terms, Once: once, MaxTries: m.config.maxAttempts, Pause: m.pace,
 	}, &l.hold)
 	if r.Failure != nil {
 		c.counters.failed.Add(1)

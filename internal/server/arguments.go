@@ -30,7 +30,8 @@ type arguments struct {
 	back            any // a []any: see undo
 }
 
-// remember puts what most commands have into interfaces, unless it is what it was.
+// remember puts what most commands have into interfaces, unless it is what it was. A release has no TTL, and leaves that
+// of the next try in its place.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	if k, _ := a.key.(string); k != l.Key {
 		a.key = l.Key
@@ -38,7 +39,7 @@ func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	if t, _ := a.token.(string); t != l.Token {
 		a.token = l.Token
 	}
-	if ms, _ := a.ttl.(int64); ms != ttl.Milliseconds() {
+	if ms, _ := a.ttl.(int64); ttl > 0 && ms != ttl.Milliseconds() {
 		a.ttl = ttl.Milliseconds()
 	}
 }
