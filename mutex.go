@@ -29,7 +29,7 @@ type Mutex struct {
 	client *Client
 	config *config
 	key    string
-	pace   func(tries int) time.Duration // pause, which would be allocated for each call
+	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
 	hold   atomic.Pointer[Lease]
 	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }

@@ -71,7 +71,7 @@ func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
 		_, h := start(t, k, hourly)
 		k.Slept(long)
 		soon(t, h.lost)
-		require.Eventually(t, k.Idle, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return k.Wakes().IsZero() }, time.Minute, time.Millisecond)
 		k.Slept(-2 * long)
 	}
 }

@@ -38,23 +38,9 @@ func (k *Keeper) RanAhead() bool {
 	return k.ranAhead(time.Now())
 }
 
-// Idle reports whether no timer is set.
-func (k *Keeper) Idle() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.armed.IsZero()
-}
-
-// Wakes returns when the timer fires, if it is set.
+// Wakes returns when the timer fires; zero: it is not set.
 func (k *Keeper) Wakes() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.armed
-}
-
-// Armed reports whether the timer is set.
-func (k *Keeper) Armed() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.armed.IsZero()
 }

@@ -274,7 +274,7 @@ func TestAHandOffLeaseThatEndsSoonIsNotRenewed(t *testing.T) {
 			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
 			time.Sleep(keepalive.Patience - time.Microsecond)
 			assert.Equal(t, keepalive.Unlocked, l.End())
-			assert.False(t, k.Armed(), "the process is not woken for it")
+			assert.Zero(t, k.Wakes(), "the process is not woken for it")
 		}
 		k.Close()
 	})

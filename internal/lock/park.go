@@ -50,7 +50,7 @@ func (g *Grant) usable(t *Terms, now time.Time) bool {
 // park ends h and leaves the grant to the next hold, if there is time for one. The caller has the turn, which
 // is passed on.
 func (g *Grant) park(h *Hold, now time.Time) bool {
-	if g.over.Load() || !g.inTime(now) || g.spent() {
+	if g.spent() || !g.inTime(now) {
 		return false
 	}
 	h.end(keepalive.Unlocked)

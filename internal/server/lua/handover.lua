@@ -17,7 +17,7 @@ local function firstOf(queue)
   end
 end
 
--- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or the error of a server that takes no writes.
+-- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
 local function leave(queue, member)
   local gone = redis.pcall('ZREM', queue, member)
   if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then

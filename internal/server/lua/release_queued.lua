@@ -18,7 +18,7 @@
 --   µs  the same on this server's clock, and the new one waits or has been handed the lock
 --   0   the lock was gone already
 --   -1  another token holds it
---   an error, such as READONLY, where the queue can't be left; the lock is released all the same if it can be
+--   an error, such as READONLY, where there is nothing to release and the queue can't be left
 --
 -- Atomic, so that a waiter who leaves just when it is given the lock passes it on, and so that
 -- nobody can take the lock between the release and the hand-over. Whatever the queue and the counter are,

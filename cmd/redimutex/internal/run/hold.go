@@ -223,7 +223,7 @@ func (r *runner) queued(waiting context.Context) error {
 		if err = r.mutex.Lease().Extend(waiting, r.ttl); err == nil {
 			return nil
 		}
-		r.mutex.UnlockContext(context.WithoutCancel(waiting)) //nolint:errcheck // the key expires
+		r.mutex.UnlockContext(waiting) //nolint:errcheck // the key expires
 		if waiting.Err() != nil || !errors.Is(err, redimutex.ErrLost) && !errors.Is(err, redimutex.ErrUnavailable) {
 			return err
 		}
