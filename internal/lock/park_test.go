@@ -46,6 +46,20 @@ func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
 	forgotten(t, e)
 }
 
+// The grant was swapped out, and is lost before the next hold is its hold.
+func TestAHoldOfAGrantThatIsLostMeanwhileHasEnded(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, redistest.Start(t))
+	first, f := lock(t, e, call(terms))
+	require.Nil(t, f.Failure)
+	first.grant.lease.Lose(keepalive.Deleted)
+	next := &Hold{Observer: quiet{}}
+	next.begin(first.grant, 0)
+	assert.True(t, next.ended(), "nobody else will tell it")
+	first.Release(t.Context(), time.Now())
+	forgotten(t, e)
+}
+
 // The message came while the machine slept, or just before.
 func TestAHandOffFromBeforeTheMachineSleptIsAskedFor(t *testing.T) {
 	t.Parallel()
