@@ -128,7 +128,9 @@ func (m *Mutex) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	m.hold.Store(l)
 	n := &m.client.counters
 	n.acquired.Add(1)
-	n.waitTime.Add(int64(r.Wait))
+	if r.Wait > 0 {
+		n.waitTime.Add(int64(r.Wait))
+	}
 	if r.Tries > 1 {
 		n.contended.Add(1)
 	}

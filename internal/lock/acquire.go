@@ -134,7 +134,6 @@ func (a *acquisition) begin(ctx context.Context) state {
 	if a.key = a.engine.ref(a.Key, a.Hint); a.key == nil {
 		return a.fail(&Failure{Kind: Closed})
 	}
-	a.began = time.Now()
 	return inLine
 }
 

@@ -27,6 +27,7 @@ type Engine struct {
 	keeper  *keepalive.Keeper
 	hub     func() *wakeup.Hub // made when somebody needs it
 	closing chan struct{}
+	made    time.Time
 
 	background sync.WaitGroup // releases that no caller waits for
 
@@ -40,6 +41,7 @@ func New(pools []server.Pool) *Engine {
 	e := &Engine{
 		servers: make([]*server.Server, len(pools)),
 		closing: make(chan struct{}),
+		made:    time.Now(),
 		keys:    make(map[string]*Key),
 	}
 	for i, p := range pools {

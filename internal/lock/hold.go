@@ -120,8 +120,10 @@ func (h *Hold) watched() *watch {
 func (h *Hold) begin(g *Grant, fence int64) {
 	h.grant, h.fence = g, fence
 	g.hold.Store(h)
-	if r := g.lease.Noticed(); r != keepalive.Alive && g.over.Load() {
-		h.end(r)
+	if g.over.Load() {
+		if r := g.lease.Noticed(); r != keepalive.Alive {
+			h.end(r)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case a.key.fifo.TryAcquire():
-		a.fresh = a.key.pause.IsZero()
+		a.began, a.fresh = time.Now(), a.key.pause.IsZero()
 	case a.Once:
 		return a.fail(&Failure{Kind: Busy, Servers: a.key.failure.Load()})
 	case !a.join(ctx):
@@ -28,6 +28,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	if a.Terms.Queue && a.MaxTries == 0 {
 		prequeue = a.Terms
 	}
+	a.began = a.engine.made.Add(time.Since(a.engine.made)) // the monotonic clock alone, in half of the time
 	w := a.key.fifo.Join(prequeue)
 	a.engine.Waiting.Add(1)
 	defer func() {
@@ -82,14 +83,17 @@ func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 // inherit begins with what the last hold has left, if it is of use.
 func (a *acquisition) inherit(ctx context.Context) state {
 	p := a.key.parked.Swap(nil)
+	if p == nil {
+		return trying
+	}
+	now := time.Now()
 	switch {
-	case p == nil:
 	case a.stopped(ctx):
 		p.dispose()
 		return failed
-	case p.grant != nil && p.grant.usable(a.Terms, time.Now()):
+	case p.grant != nil && p.grant.usable(a.Terms, now):
 		a.grant = p.grant
-		a.grant.adopt(a.hold, time.Now())
+		a.grant.adopt(a.hold, now)
 		a.key.unref() // the grant has a reference of its own
 		return held
 	case p.ticket != nil && !a.Once && a.MaxTries == 0 && p.ticket.serves(a.Terms):
