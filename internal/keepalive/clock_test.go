@@ -51,7 +51,7 @@ func TestALeaseIsOverWhereTheMachineHasSleptForLonger(t *testing.T) {
 	longer, _ := start(t, k, func(terms *keepalive.Terms) { lasting(2 * long)(terms); fixed(terms) })
 	k.Slept(long)
 	assert.Equal(t, keepalive.Expired, asked.Reason())
-	assert.Equal(t, keepalive.Expired, unlocked.End())
+	assert.Equal(t, keepalive.Expired, unlocked.End(time.Now()))
 	assert.EqualValues(t, 1, told.times.Load())
 	extend(extended, long)
 	assert.Equal(t, keepalive.Expired, extended.Reason(), "an expired lease was revived")
@@ -86,7 +86,7 @@ func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
 			assert.True(t, k.Wakes().Before(beat))
-			assert.Equal(t, keepalive.Unlocked, l.End())
+			assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
 			assert.Equal(t, beat, k.Wakes())
 		}
 		k.Close()

@@ -75,7 +75,7 @@ func TestNoRenewalStartsAfterTheEnd(t *testing.T) {
 			l, h := start(t, k, lasting(ttl+rand.N(ttl)))
 			all.Go(func() {
 				time.Sleep(rand.N(3 * ttl))
-				assert.Equal(t, keepalive.Unlocked, l.End())
+				assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
 				ended.Store(l, time.Now())
 				time.Sleep(2 * ttl)
 				assert.Zero(t, h.times.Load())
@@ -140,7 +140,7 @@ func TestCloseRacesWithStartAndTheTimer(t *testing.T) {
 					now, d := time.Now(), rand.N(2*time.Millisecond)
 					if k.Start(l, keepalive.Terms{Began: now, Until: now.Add(d), TTL: d, Renew: true, HandOff: rand.N(d + 1), Holder: h}) {
 						runtime.Gosched()
-						if l.End() > keepalive.Unlocked {
+						if l.End(time.Now()) > keepalive.Unlocked {
 							<-h.lost
 						}
 					}
@@ -273,7 +273,7 @@ func TestAHandOffLeaseThatEndsSoonIsNotRenewed(t *testing.T) {
 		for range 10 {
 			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
 			time.Sleep(keepalive.Patience - time.Microsecond)
-			assert.Equal(t, keepalive.Unlocked, l.End())
+			assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
 			assert.Zero(t, k.Wakes(), "the process is not woken for it")
 		}
 		k.Close()

@@ -117,12 +117,12 @@ func (l *Lease) over(now time.Time) bool {
 	return true
 }
 
-// End ends the lease because its holder unlocks. It returns Unlocked, or how the lease had ended before; an
+// End ends the lease because its holder unlocks, now. It returns Unlocked, or how the lease had ended before; an
 // expiry that no timer has noticed yet counts.
-func (l *Lease) End() Reason {
+func (l *Lease) End(now time.Time) Reason {
 	l.keeper.mu.Lock()
 	was := l.reason
-	late := was == Alive && l.over(time.Now())
+	late := was == Alive && l.over(now)
 	switch {
 	case late:
 		was = Expired

@@ -117,7 +117,7 @@ func TestALeaseWithoutRenewalEndsBeforeItsTime(t *testing.T) {
 			l, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); fixed(terms) })
 			lived(t, h, h.terms.Until, span)
 			assert.Equal(t, keepalive.Expired, l.Reason())
-			assert.Equal(t, keepalive.Expired, l.End())
+			assert.Equal(t, keepalive.Expired, l.End(time.Now()))
 			synctest.Wait()
 			assert.EqualValues(t, 1, h.times.Load())
 			assert.Zero(t, k.Len())
@@ -175,7 +175,7 @@ func TestTheReasonGoesByTheClockAndNotByTheTimer(t *testing.T) {
 		assert.Equal(t, keepalive.Expired, l.Reason())
 		extend(l, ttl)
 		assert.Equal(t, keepalive.Expired, l.Reason(), "an expired lease was revived")
-		assert.Equal(t, keepalive.Expired, l.End(), "End did not notice the expiry")
+		assert.Equal(t, keepalive.Expired, l.End(time.Now()), "End did not notice the expiry")
 		synctest.Wait()
 		assert.Equal(t, keepalive.Expired, l.Reason())
 		assert.EqualValues(t, 1, h.times.Load(), "how often the loss was told")
@@ -188,18 +188,18 @@ func TestTheFirstEndWins(t *testing.T) {
 		k := keepalive.New(succeed)
 
 		l, h := start(t, k, nil)
-		assert.Equal(t, keepalive.Unlocked, l.End())
+		assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
 		l.Lose(keepalive.Taken)
 		assert.Equal(t, keepalive.Unlocked, l.Reason())
 		time.Sleep(2 * ttl)
 		assert.Equal(t, keepalive.Unlocked, l.Reason(), "the validity went on counting after the end")
-		assert.Equal(t, keepalive.Unlocked, l.End())
+		assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
 		assert.Zero(t, h.times.Load(), "End is no loss")
 
 		l, h = start(t, k, nil)
 		l.Lose(keepalive.Taken)
 		l.Lose(keepalive.Deleted)
-		assert.Equal(t, keepalive.Taken, l.End())
+		assert.Equal(t, keepalive.Taken, l.End(time.Now()))
 		assert.Equal(t, keepalive.Taken, l.Reason())
 		assert.Equal(t, keepalive.Taken, h.reason())
 		assert.EqualValues(t, 1, h.times.Load())
@@ -211,7 +211,7 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed after the end") })
 		for _, end := range []func(*keepalive.Lease){
-			func(l *keepalive.Lease) { l.End() },
+			func(l *keepalive.Lease) { l.End(time.Now()) },
 			func(l *keepalive.Lease) { l.Lose(keepalive.Deleted) },
 		} {
 			l, _ := start(t, k, nil)
@@ -240,7 +240,7 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		l, h := start(t, k, nil)
 		var all sync.WaitGroup
 		var was keepalive.Reason
-		all.Go(func() { was = l.End() })
+		all.Go(func() { was = l.End(time.Now()) })
 		all.Go(func() { l.Lose(keepalive.Taken) })
 		all.Go(func() { k.Close() })
 		all.Go(func() { extend(l, ttl) })
@@ -268,7 +268,7 @@ func TestTheHolderIsToldWithoutLocks(t *testing.T) {
 			told := false
 			now := time.Now()
 			require.True(t, k.Start(l, keepalive.Terms{Began: now, Until: now.Add(ttl), TTL: ttl, Holder: asker(func() {
-				told = l.Reason() > keepalive.Unlocked && l.End() > keepalive.Unlocked && k.Len() == 0
+				told = l.Reason() > keepalive.Unlocked && l.End(time.Now()) > keepalive.Unlocked && k.Len() == 0
 			})}))
 			lose(l)
 			synctest.Wait()

@@ -198,7 +198,7 @@ func (h *hold) over() bool {
 }
 
 func (h *hold) unlock() {
-	reason := h.lease.End()
+	reason := h.lease.End(time.Now())
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
 	if h.ended.IsZero() {

@@ -209,7 +209,7 @@ func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Du
 		if a.result == nil {
 			a.result = &Failure{Kind: Closed}
 		}
-		r := a.Terms.release(a.key.name, a.token, a.Terms.TTL)
+		r := a.Terms.release(a.key.name, a.token, time.Now(), a.Terms.TTL)
 		if a.result.Kind == Closed { // nothing that works in the background is left
 			a.engine.quorum.Release(context.WithoutCancel(ctx), &r, won)
 		} else {

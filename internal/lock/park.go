@@ -88,7 +88,7 @@ func (g *Grant) unpark() {
 // servers next waits for that, within its own bound.
 func (g *Grant) dispose() {
 	g.over.Store(true)
-	ended := g.lease.End()
+	ended := g.lease.End(time.Now())
 	done := make(chan struct{})
 	release := func() {
 		defer g.key.unref()
@@ -97,7 +97,7 @@ func (g *Grant) dispose() {
 			g.giveBack(context.Background(), time.Now(), false)
 			return
 		}
-		r := g.release()
+		r := g.release(time.Now())
 		g.key.engine.quorum.Undo(&r, g.won)
 	}
 	g.key.disposal.Store(&done)

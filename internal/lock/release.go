@@ -19,18 +19,18 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	defer g.key.unref()
 	defer g.key.pass()
 	g.over.Store(true)
-	was := g.lease.End()
+	was := g.lease.End(now)
 	switch was {
 	case keepalive.Unlocked:
 	case keepalive.Closed:
 		// Nothing that works in the background is left, so this is done here, as far as it can be.
-		r := g.release()
+		r := g.release(now)
 		g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
 		h.end(was)
 		return was, nil
 	default:
 		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
-		r := g.release()
+		r := g.release(now)
 		g.key.engine.quorum.Undo(&r, g.won)
 		h.end(was)
 		return was, nil
@@ -57,10 +57,10 @@ func withoutEnd(ctx context.Context) context.Context {
 
 // giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
 // the next waiter of this process is queued in the same command.
-func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *quorum.Failure {
+func (g *Grant) giveBack(ctx context.Context, now time.Time, inherit bool) *quorum.Failure {
 	renewing := !g.settle(ctx)
-	r := g.release()
-	r.Start = began
+	r := g.release(now)
+	r.Start = now
 	var next *ticket
 	if inherit && r.Keep == 0 {
 		next = g.prequeue(&r)
@@ -82,8 +82,8 @@ func (g *Grant) giveBack(ctx context.Context, began time.Time, inherit bool) *qu
 }
 
 // release describes the release of the grant.
-func (g *Grant) release() server.Release {
-	r := g.terms.release(g.key.name, g.token, time.Duration(g.longest.Load()))
+func (g *Grant) release(now time.Time) server.Release {
+	r := g.terms.release(g.key.name, g.token, now, time.Duration(g.longest.Load()))
 	if g.terms.MinHold > 0 {
 		if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
 			r.Keep = max(rest, time.Millisecond)

@@ -76,9 +76,9 @@ func (t *Terms) extension(key, token string, ttl time.Duration) server.Extension
 }
 
 // release describes a release of what may live for ttl from now on.
-func (t *Terms) release(key, token string, ttl time.Duration) server.Release {
+func (t *Terms) release(key, token string, now time.Time, ttl time.Duration) server.Release {
 	try := t.try(key, token)
-	return try.Release(max(ttl, t.MinHold))
+	return try.Release(now, max(ttl, t.MinHold))
 }
 
 // bound is how long an operation may take.

@@ -212,7 +212,7 @@ func (x *ticket) withdraw() { x.leave(nil) }
 
 // undo takes the ticket out of the queues, and gives back what it was given there.
 func (x *ticket) undo() {
-	r := x.terms.release(x.key.name, x.place.Name, x.terms.TTL)
+	r := x.terms.release(x.key.name, x.place.Name, time.Now(), x.terms.TTL)
 	r.Ticket, r.Open, r.Doubt = x.place, x.open, x.doubt
 	x.engine.quorum.Undo(&r, quorum.Grant{})
 }

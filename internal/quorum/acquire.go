@@ -116,7 +116,7 @@ func (g *Grant) complete(ctx context.Context, t *server.Try, size int, until tim
 // undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
 // belongs to the waiter, who may go on.
 func undoing(t *server.Try) *server.Release {
-	r := t.Release(t.TTL)
+	r := t.Release(time.Now(), t.TTL)
 	return &r
 }
 

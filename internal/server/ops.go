@@ -40,10 +40,10 @@ type Try struct {
 }
 
 // Release describes the release of what the try has won, where the lock may live for ttl from now on.
-func (t *Try) Release(ttl time.Duration) Release {
+func (t *Try) Release(now time.Time, ttl time.Duration) Release {
 	return Release{
 		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
-		Until: time.Now().Add(ttl + t.Timeout + t.Replicas.Timeout),
+		Until: now.Add(ttl + t.Timeout + t.Replicas.Timeout),
 	}
 }
 

@@ -97,7 +97,7 @@ func (ses *session) do(command string, args ...any) (reply any, err error) {
 		}
 		reply, err = doWithin(ses.conn, left, command, args...)
 	}
-	ses.received = time.Now()
+	ses.received = ses.sent.Add(time.Since(ses.sent)) // the monotonic clock alone, in half of the time
 	if err != nil {
 		return nil, ses.failed(err)
 	}

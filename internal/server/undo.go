@@ -108,7 +108,7 @@ func (s *Server) undoLater(r *Release, tried ...chan struct{}) (*undoer, *undo) 
 // deadline, else, if it was plain, whenever the server finds it in its buffers.
 func (op *operation) rollBack(open time.Time, plain bool) *Release {
 	t := &op.try
-	r := t.Release(t.TTL)
+	r := t.Release(time.Now(), t.TTL)
 	r.Open, r.Doubt = open, plain
 	if t.Ticket.Arrived == 0 && !t.Ticket.Rejoin {
 		r.Ticket = t.Ticket // else it goes on waiting, and what it is handed is its own
