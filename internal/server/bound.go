@@ -191,8 +191,10 @@ func (op *operation) Finish() {
 		return
 	}
 	op.node.limit.leave(false)
-	op.action.late(op)
-	op.unref()
+	go func() { // the worker may have its next job already, which must not wait for a connection that is slow to close
+		op.action.late(op)
+		op.unref() // Close waits for that
+	}()
 }
 
 // unref is for the worker and the caller of an abandoned operation, both of which may still read it.

@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,5 +200,41 @@ func TestLockOutlivesErrorsThatNobodyKnows(t *testing.T) {
 			require.NoError(t, m.UnlockContext(t.Context()))
 			assert.Greater(t, refused.Load(), int64(5))
 		})
+	}
+}
+
+// A server that has been made a replica answers from old data until it is in step. It knows nothing of a lock that the
+// new primary gave.
+func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"plain":   nil,
+		"fencing": {redimutex.WithFencing()},
+		"queue":   {redimutex.WithQueue()},
+	} {
+		for _, there := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, another lock is there: %v", name, there), func(t *testing.T) {
+				t.Parallel()
+				old, next, nowhere := redistest.Real(t), redistest.Real(t), redistest.Real(t)
+				if there {
+					old.Do("SET", "k", "somebody else's")
+				}
+				nowhere.Kill()
+				old.ReplicaOf(nowhere)
+				var board switchboard
+				board.to(next.Addr())
+				pool := board.pool(t)
+				pool.MaxIdle = 0 // every operation dials
+				m := newClient(t, pool, append(opts, redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(5*time.Second))...).Mutex("k")
+				require.NoError(t, m.LockContext(t.Context(), 0))
+				board.to(old.Addr())
+				err := m.Lease().Extend(t.Context(), time.Minute)
+				require.ErrorIs(t, err, redimutex.ErrUnavailable)
+				require.NoError(t, m.Lease().Err())
+				require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnavailable)
+				board.to(next.Addr())
+				redistest.Wait(t, "the release at the new primary", func() bool { return !next.Exists("k") })
+			})
+		}
 	}
 }

@@ -1,4 +1,4 @@
--- Extend a lease; behind holder.lua.
+-- Extend a lease; behind holder.lua and lost.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter (only with fencing)
@@ -13,6 +13,7 @@
 --   0     the lock is gone; it is not re-created, because somebody may have held it meanwhile
 --   -1    another token holds it
 --   -now  too late, nothing was done; now is this server's clock, in µs
+--   an error, such as READONLY
 --
 -- Atomic, so that the TTL of another holder's lock is never touched. The deadline keeps an extension
 -- that was stuck from running after the release that followed it; and because the expiry is only
@@ -26,7 +27,7 @@ if now > tonumber(ARGV[3]) then
 end
 local holder, wrong = peek(lock, #token)
 if holder ~= token then
-  return (holder or wrong) and -1 or 0
+  return lost(lock, token, holder or wrong)
 end
 if KEYS[2] then
   redis.pcall('PEXPIRE', KEYS[2], ARGV[5]) -- whatever the fence is held against, it outlives the hold

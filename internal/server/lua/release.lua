@@ -1,4 +1,4 @@
--- Give a lock back; behind simple.lua, holder.lua and fence.lua.
+-- Give a lock back; behind simple.lua, holder.lua, lost.lua and fence.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter (only if fences are given back)
@@ -12,6 +12,7 @@
 --   1   released, or left to expire
 --   0   the lock was gone already
 --   -1  another token holds it
+--   an error, such as READONLY
 --
 -- Atomic, so that a lock which expired and was taken by another holder between the comparison and
 -- the deletion is never deleted, nor its TTL touched.
@@ -19,7 +20,7 @@
 local lock, token = KEYS[1], ARGV[1]
 local holder, wrong = peek(lock, #token)
 if holder ~= token then
-  return (holder or wrong) and -1 or 0
+  return lost(lock, token, holder or wrong)
 end
 if KEYS[2] then
   giveBack(KEYS[2], ARGV[3], ARGV[4], ARGV[5])

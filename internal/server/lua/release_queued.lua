@@ -1,4 +1,4 @@
--- Give a lock with a queue back, or leave the queue, or both; behind holder.lua, fence.lua and handover.lua.
+-- Give a lock with a queue back, or leave the queue, or both; behind holder.lua, lost.lua, fence.lua and handover.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
@@ -18,7 +18,7 @@
 --   µs  the same on this server's clock, and the new one waits or has been handed the lock
 --   0   the lock was gone already
 --   -1  another token holds it
---   an error, such as READONLY, where there is nothing to release and the queue can't be left
+--   an error, such as READONLY, where there is nothing to release, or the queue can't be left
 --
 -- Atomic, so that a waiter who leaves just when it is given the lock passes it on, and so that
 -- nobody can take the lock between the release and the hand-over. Whatever the queue and the counter are,
@@ -29,10 +29,10 @@ local token, member, name, new = ARGV[1], ARGV[6], ARGV[7], ARGV[8]
 local stays = member ~= '' and leave(queue, member)
 local holder, wrong = peek(lock, math.max(#token, #name))
 if not holder then
-  return stays or wrong and -1 or 0
+  return stays or lost(lock, token, wrong)
 end
 if holder ~= token and (name == '' or holder ~= name) then
-  return stays or -1
+  return stays or lost(lock, token, true)
 end
 if ARGV[3] ~= '0' then
   giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
