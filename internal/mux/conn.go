@@ -173,7 +173,8 @@ func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 		return nil, err
 	}
 	deadline, ok := ctx.Deadline()
-	if !ok && ctx.Done() == nil {
+	over := ctx.Done()
+	if !ok && over == nil {
 		deadline = end(0)
 	}
 	undo, _ := ctx.Value(punctual.Undo).([]any)
@@ -181,14 +182,17 @@ func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-call.done:
-	case <-ctx.Done():
-		if c.link.cut(call) {
-			return nil, ctx.Err()
+	if over != nil { // else the deadline ends the call, and a select takes longer
+		select {
+		case <-call.done:
+			return c.link.outcome(call)
+		case <-over:
+			if c.link.cut(call) {
+				return nil, ctx.Err()
+			}
 		}
-		<-call.done
 	}
+	<-call.done
 	return c.link.outcome(call)
 }
 
