@@ -199,7 +199,7 @@ func (l *link) receive() (any, error) {
 // demoted reports whether the server has become a replica. The pool may know the new primary, but only
 // a new connection gets there.
 func (l *link) demoted(err error) bool {
-	return strings.HasPrefix(err.Error(), "READONLY ") && time.Since(l.born) > minLife
+	return strings.Contains(err.Error(), "READONLY ") && time.Since(l.born) > minLife
 }
 
 // abandon ends the interest in a call. It reports false if the outcome is there, or will be in no time.

@@ -94,7 +94,7 @@ func (ses *session) acquireScripted(t *Try) Reply {
 		}
 		raw, err := ses.acquireOnce(t, due)
 		if err != nil {
-			if !refused(err) || readOnly(err) {
+			if !refused(err) {
 				clock.forget() // who answers next may be another server, after a failover, with another clock
 			}
 			if !again && ses.follow(err) {

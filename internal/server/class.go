@@ -83,8 +83,16 @@ func readOnly(err error) bool {
 
 // words splits a server error into its code and text. Before Redis 7 an error inside a script
 // comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …",
-// or the same without the dash.
+// or the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code
+// of its own.
 func words(e string) (code, text string) {
+	if returned, ok := strings.CutPrefix(e, "@user_script: "); ok {
+		_, said, _ := strings.Cut(returned, ": ")
+		if own, ok := strings.CutPrefix(said, "-"); ok {
+			return words(own)
+		}
+		return "ERR", said
+	}
 	code, text, _ = strings.Cut(e, " ")
 	if code == "ERR" && strings.HasPrefix(text, "Error running script") {
 		for _, field := range strings.Fields(text) {

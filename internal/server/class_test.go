@@ -18,6 +18,7 @@ import (
 
 func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 	t.Parallel()
+	const returned = "@user_script: 36: " // by the script itself
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
 	for _, text := range []string{
 		"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -45,12 +46,18 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 		wrapped + "-WRONGTYPE Operation against a key holding the wrong kind of value",
 		wrapped + "-NOPERM this user has no permissions to run the 'set' command or its subcommand",
 		wrapped + "The user executing the script can't run this command or subcommand",
+		returned + "The user executing the script can't run this command or subcommand",
+		returned + "Unknown Redis command called from Lua script",
+		returned + "-NOPERM this user has no permissions to run the 'set' command or its subcommand",
 		wrapped + "The user executing the script can't access at least one of the keys mentioned in the command arguments",
 	} {
 		assert.True(t, server.Permanent(redis.Error(text)), "%q", text)
 	}
 	for _, text := range []string{
 		wrapped + "-READONLY You can't write against a read only replica.",
+		returned + "-READONLY You can't write against a read only replica.",
+		returned + "-OOM command not allowed when used memory > 'maxmemory'.",
+		returned + "something that nobody knows",
 		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.",
 		wrapped + "OOM command not allowed when used memory > 'maxmemory'.",
 		wrapped + "-MISCONF Redis is configured to save RDB snapshots, but it is currently not able to",

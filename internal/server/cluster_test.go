@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -209,6 +210,52 @@ func TestAMovedKeyIsFollowed(t *testing.T) {
 		done(t, op())
 		assert.False(t, moves.Load(), "operation %d met no node that says MOVED", name)
 	}
+}
+
+// A cluster may be in such a state that whoever follows MOVED gets no connection.
+func TestAMovedKeyWithoutAConnectionIsAnError(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	var gets, moves atomic.Int64
+	s := open(t, wrapper{r.Pool(), func(conn redis.Conn) redis.Conn {
+		return &lostConn{boundConn: &boundConn{conn, new(bindings), -1}, nth: gets.Add(1), moves: &moves}
+	}})
+	err := s.Run(t.Context(), 10*time.Second, "k", func(ses *server.Session) error {
+		_, err := ses.Pipeline([][]any{{"GET", "k"}, {"PTTL", "k"}})
+		return err
+	})
+	require.Error(t, err)
+	gets.Store(0)
+	for range 3 { // of one key, in one round trip
+		undo(s, request("k"))
+	}
+	redistest.Wait(t, "undos that were told MOVED", func() bool { return moves.Load() > 10 })
+}
+
+// A lostConn says MOVED, and every second one can't be bound to a node.
+type lostConn struct {
+	*boundConn
+	nth   int64
+	moves *atomic.Int64
+}
+
+func (c *lostConn) Bind(keys ...string) error {
+	if c.nth%2 == 0 {
+		return errors.New("connection pool exhausted")
+	}
+	return c.boundConn.Bind(keys...)
+}
+
+func (c *lostConn) DoWithTimeout(time.Duration, string, ...any) (any, error) {
+	c.moves.Add(1)
+	return nil, redis.Error("MOVED 3999 127.0.0.1:6381")
+}
+
+func (c *lostConn) Send(string, ...any) error { return nil }
+func (c *lostConn) Flush() error              { return nil }
+
+func (c *lostConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return c.DoWithTimeout(d, "")
 }
 
 // A movingConn may be one to a node that served the key before.

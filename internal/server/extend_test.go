@@ -94,3 +94,19 @@ func TestTheRoundTripIsKnown(t *testing.T) {
 		assert.Equal(t, 80*time.Millisecond, s.RTT())
 	})
 }
+
+// Its data may be old, also where it has the lock for longer than is asked for.
+func TestADemotedServerExtendsNothing(t *testing.T) {
+	t.Parallel()
+	r, nowhere := redistest.Real(t), redistest.Real(t)
+	s := open(t, r.Pool())
+	q := request("k")
+	done(t, acquire(s, q))
+	nowhere.Kill()
+	r.ReplicaOf(nowhere)
+	q.TTL /= 2
+	for _, reply := range extend(s, []*hold{q}) {
+		failed(t, reply)
+		assert.ErrorContains(t, reply.Err, "READONLY")
+	}
+}

@@ -111,20 +111,24 @@ func (n *nodes) outdated() {
 // learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
 // known or may have changed.
 func (n *nodes) learn(key string) {
-	if n.server.closed.Load() {
-		return
+	if !n.server.closed.Load() && n.shouldAsk() {
+		op := n.server.begin(context.Background(), &Lock{Key: key, Timeout: askTimeout}, time.Time{}, 0) // Close waits for it
+		go n.ask(op, key)
 	}
+}
+
+// shouldAsk reports whether the caller has to ask.
+func (n *nodes) shouldAsk() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.asking || n.refused || n.closed || time.Since(n.asked) < slotsAge {
-		return
+		return false
 	}
 	n.asking = true
-	go n.ask(key)
+	return true
 }
 
-func (n *nodes) ask(key string) {
-	op := n.server.begin(context.Background(), &Lock{Key: key, Timeout: askTimeout}, time.Time{}, 0)
+func (n *nodes) ask(op *operation, key string) {
 	reply := n.server.bounded(op, asking{key})
 	n.mu.Lock()
 	defer n.mu.Unlock()

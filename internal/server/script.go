@@ -15,12 +15,12 @@ var lua embed.FS
 
 var (
 	acquireScript = newScript("holder", "fence", "guard", "acquire")
-	extendScript  = newScript("holder", "lost", "extend")
-	releaseScript = newScript("simple", "holder", "lost", "fence", "release")
+	extendScript  = newScript("holder", "demoted", "extend")
+	releaseScript = newScript("simple", "holder", "demoted", "fence", "release")
 	raiseScript   = newScript("raise")
 
-	acquireQueuedScript = newScript("holder", "fence", "guard", "handover", "acquire_queued")
-	releaseQueuedScript = newScript("holder", "lost", "fence", "handover", "release_queued")
+	acquireQueuedScript = newScript("holder", "demoted", "fence", "guard", "handover", "acquire_queued")
+	releaseQueuedScript = newScript("holder", "demoted", "fence", "handover", "release_queued")
 )
 
 // A script is a Lua script and the hash by which a server that has seen it knows it. Both are

@@ -82,11 +82,17 @@ func (ses *session) close() {
 	ses.conn = nil
 }
 
+// errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
+var errNoConnection = errors.New("no connection to the node that serves the key")
+
 // within sets the deadline of what comes.
 func (ses *session) within(deadline time.Time) { ses.op.ctx.deadline = deadline }
 
 // do runs one command within the deadline.
 func (ses *session) do(command string, args ...any) (reply any, err error) {
+	if ses.conn == nil {
+		return nil, errNoConnection
+	}
 	ses.sent = time.Now()
 	if ses.op.server.checkout.punctual {
 		reply, err = redis.DoContext(ses.conn, &ses.op.ctx, command, args...)
@@ -111,6 +117,7 @@ func (ses *session) failed(err error) error {
 		if readOnly(said) {
 			// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 			ses.bad = true
+			ses.op.server.nodes.clock(ses.pinned, ses.key).forget() // the next primary may have another
 			ses.op.server.demotion()
 		}
 		return explain(err)
@@ -203,7 +210,7 @@ func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i i
 
 // moveTo goes to the node of another key.
 func (ses *session) moveTo(key string) error {
-	if !ses.pinned || ses.key == key {
+	if !ses.pinned || ses.key == key && ses.conn != nil {
 		return nil
 	}
 	ses.close()

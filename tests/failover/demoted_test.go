@@ -238,3 +238,34 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 		}
 	}
 }
+
+// Nor that it is held: otherwise nobody would look for the new primary as long as the old one has the lock. Before Redis 7 a
+// replica shows scripts also what has expired.
+func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"plain":   nil,
+		"fencing": {redimutex.WithFencing()},
+		"queue":   {redimutex.WithQueue()},
+	} {
+		for _, expired := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, expired: %v", name, expired), func(t *testing.T) {
+				t.Parallel()
+				old, nowhere := redistest.Real(t), redistest.Real(t)
+				old.Do("SET", "k", "somebody else's", "PX", 300_000)
+				nowhere.Kill()
+				if expired {
+					old.Do("PEXPIRE", "k", 300)
+				}
+				old.ReplicaOf(nowhere)
+				if expired {
+					time.Sleep(400 * time.Millisecond) // nothing tells when a replica takes a key for expired
+				}
+				m := newClient(t, old.Pool(), append(opts, redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(5*time.Second))...).Mutex("k")
+				err := m.TryLockContext(t.Context())
+				require.ErrorIs(t, err, redimutex.ErrUnavailable)
+				require.NotErrorIs(t, err, redimutex.ErrLocked)
+			})
+		}
+	}
+}

@@ -19,8 +19,8 @@
 --
 -- Atomic, so that nothing comes between looking at the lock and taking it, and the deadline is
 -- compared on the same clock and at the same moment as the lock is taken: a try that the server
--- executes after its caller gave up takes nothing. Whatever can fail is done before the lock is
--- written, because a script that fails halfway keeps what it wrote.
+-- executes after its caller gave up takes nothing. The lock is written first, so that a server that has
+-- become a replica says so, whatever it knows of the lock.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -35,19 +35,16 @@ if ARGV[6] == '1' then
   end
 end
 
-if ARGV[4] == '0' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local holder, wrong = peek(KEYS[1], 0)
+  return wrong or {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+end
+if ARGV[4] == '0' then
   return now
-end
-local holder, wrong = peek(KEYS[1], 0)
-if wrong then
-  return wrong
-end
-if holder then
-  return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
 end
 local fence, failure = reserve(KEYS[2], ARGV[4], now, ARGV[5])
 if not fence then
+  redis.call('DEL', KEYS[1])
   return failure
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {now, fence}

@@ -1,4 +1,4 @@
--- One try for a lock with a queue; behind holder.lua, fence.lua, guard.lua and handover.lua.
+-- One try for a lock with a queue; behind holder.lua, demoted.lua, fence.lua, guard.lua and handover.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
@@ -88,6 +88,11 @@ if member ~= '' then
   end
   redis.call('ZADD', queue, string.format('%.0f', now + marked), mark)
   redis.call('PEXPIRE', queue, ARGV[10])
+elseif holder then
+  local refused = demoted(lock, token, true)
+  if refused then
+    return refused
+  end
 end
 if not holder then
   -- Those in front who are gone are passed over, until it may be our turn after all.

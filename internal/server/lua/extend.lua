@@ -1,4 +1,4 @@
--- Extend a lease; behind holder.lua and lost.lua.
+-- Extend a lease; behind holder.lua and demoted.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter (only with fencing)
@@ -27,12 +27,14 @@ if now > tonumber(ARGV[3]) then
 end
 local holder, wrong = peek(lock, #token)
 if holder ~= token then
-  return lost(lock, token, holder or wrong)
+  local there = holder or wrong
+  return demoted(lock, token, there) or there and -1 or 0
 end
 if KEYS[2] then
   redis.pcall('PEXPIRE', KEYS[2], ARGV[5]) -- whatever the fence is held against, it outlives the hold
 end
 if ARGV[4] == '1' or redis.call('PTTL', lock) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', lock, ARGV[2])
+  return 1
 end
-return 1
+return demoted(lock, token, true) or 1

@@ -1,4 +1,4 @@
--- Give a lock back; behind simple.lua, holder.lua, lost.lua and fence.lua.
+-- Give a lock back; behind simple.lua, holder.lua, demoted.lua and fence.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence counter (only if fences are given back)
@@ -20,7 +20,8 @@
 local lock, token = KEYS[1], ARGV[1]
 local holder, wrong = peek(lock, #token)
 if holder ~= token then
-  return lost(lock, token, holder or wrong)
+  local there = holder or wrong
+  return demoted(lock, token, there) or there and -1 or 0
 end
 if KEYS[2] then
   giveBack(KEYS[2], ARGV[3], ARGV[4], ARGV[5])

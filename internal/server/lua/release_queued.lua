@@ -1,4 +1,4 @@
--- Give a lock with a queue back, or leave the queue, or both; behind holder.lua, lost.lua, fence.lua and handover.lua.
+-- Give a lock with a queue back, or leave the queue, or both; behind holder.lua, demoted.lua, fence.lua and handover.lua.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
@@ -29,10 +29,10 @@ local token, member, name, new = ARGV[1], ARGV[6], ARGV[7], ARGV[8]
 local stays = member ~= '' and leave(queue, member)
 local holder, wrong = peek(lock, math.max(#token, #name))
 if not holder then
-  return stays or lost(lock, token, wrong)
+  return stays or demoted(lock, token, wrong) or wrong and -1 or 0
 end
 if holder ~= token and (name == '' or holder ~= name) then
-  return stays or lost(lock, token, true)
+  return stays or demoted(lock, token, true) or -1
 end
 if ARGV[3] ~= '0' then
   giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
