@@ -63,6 +63,11 @@ func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
 	holder.Says("ready")
 	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "4", "job", "--", "echo", "done")
 	var token string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(next.Err())
+		}
+	})
 	redistest.Wait(t, "a place in the queue", func() bool {
 		for _, m := range s.Do("ZRANGE", server.QueueKey("job"), 0, -1).([]any) {
 			if place := strings.Fields(string(m.([]byte))); len(place) > 3 { // the channel, two numbers, the token and the owner
