@@ -61,7 +61,7 @@ func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
 	p := s.Proxy()
 	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.Says("ready")
-	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "4", "job", "--", "echo", "done")
+	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "20", "job", "--", "echo", "done")
 	var token string
 	t.Cleanup(func() {
 		if t.Failed() {
