@@ -155,13 +155,13 @@ func TestCommandDiesWithUsOnLinux(t *testing.T) {
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
+	p := clitest.Launch(t, s, "run", "-ttl", "4", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
 	p.Says("ready")
 	pid := p.Printed()[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	token := s.Get("job")
-	renewed := time.Now().Add(2 * time.Second)
-	redistest.Wait(t, "two times the TTL", func() bool { return time.Now().After(renewed) })
+	renewed := time.Now().Add(5 * time.Second)
+	redistest.Wait(t, "the end of the first TTL", func() bool { return time.Now().After(renewed) })
 	assert.Equal(t, token, s.Get("job"))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	p.Signal(syscall.SIGUSR1)
