@@ -162,3 +162,23 @@ func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 		}
 	}
 }
+
+// Whatever f has started under its context ends with the hold.
+func TestTheContextOfDoEndsAlsoWhileSomebodyElseIsUnlocking(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	m := newMutex(t, p.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	var inner context.Context
+	unlocked := make(chan error)
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		inner = ctx
+		p.Hold()
+		go func() { unlocked <- m.UnlockContext(context.Background()) }()
+		redistest.Wait(t, "somebody who unlocks", func() bool { return m.Lease() == nil })
+		return nil
+	}))
+	assert.ErrorIs(t, context.Cause(inner), redimutex.ErrUnlocked)
+	p.Release()
+	assert.NoError(t, <-unlocked)
+}

@@ -72,10 +72,16 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// context is Context that keeps its place at the hold until stop is called.
+// context is Context that keeps its place at the hold until stop is called, which ends the context too.
 func (l *Lease) context(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	return ctx, l.hold.AfterEnd(func() { cancel(l.Err()) })
+	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
+	return ctx, func() {
+		forget()
+		if ctx.Err() == nil { // somebody else is unlocking just now
+			cancel(l.reason(keepalive.Unlocked))
+		}
+	}
 }
 
 // Extend makes the lease valid for ttl from now, longer or shorter than it was, and has renewals, if

@@ -2,7 +2,10 @@
 // what renewing means is the caller's.
 package keepalive
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Reason says how a lease has ended.
 type Reason int8
@@ -28,6 +31,7 @@ type Lease struct {
 	keeper *Keeper
 	holder Holder
 	last   instant // no renewal is due then or later
+	ended  atomic.Bool
 
 	// All below is protected by keeper.mu.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
@@ -86,12 +90,8 @@ func (l *Lease) Reason() Reason {
 	return l.reason
 }
 
-// Noticed returns how the lease has ended, as far as that was noticed: it does not look at the clock.
-func (l *Lease) Noticed() Reason {
-	l.keeper.mu.Lock()
-	defer l.keeper.mu.Unlock()
-	return l.reason
-}
+// Ended reports whether somebody has noticed that the lease has ended. Where its Reason was told, it has.
+func (l *Lease) Ended() bool { return l.ended.Load() }
 
 // nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
 // still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
@@ -154,6 +154,7 @@ func (l *Lease) end(r Reason) bool {
 		return false
 	}
 	l.reason = r
+	l.ended.Store(true)
 	l.keeper.remove(l)
 	return true
 }

@@ -146,7 +146,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		}
 	}
 	start := a.began
-	if a.tries > 0 {
+	if a.tries > 0 || !a.Once && !a.fresh { // we have waited
 		start = time.Now()
 	}
 	if !a.disposed(ctx, start) {

@@ -34,7 +34,7 @@ type Grant struct {
 	shorter  atomic.Pointer[quorum.Shortenings] // nil until somebody shortens
 
 	// For the holds that follow; see park.go.
-	over     atomic.Bool // there is none: the time is over, the lock lost or extended
+	over     atomic.Bool // there is none: the time is over, or the lock is given back
 	extended atomic.Bool // somebody has extended it, or has begun to
 	reuse    *reuse      // nil: none from the beginning
 }
@@ -140,10 +140,8 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
-	g.over.Store(true)
-	if h := g.hold.Load(); h != nil && h.end(r) {
-		g.key.engine.lost(r)
-		h.Observer.Lost(r)
+	if h := g.hold.Load(); h != nil {
+		h.lose(r)
 	}
 	g.unpark()
 }

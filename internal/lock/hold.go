@@ -120,10 +120,8 @@ func (h *Hold) watched() *watch {
 func (h *Hold) begin(g *Grant, fence int64) {
 	h.grant, h.fence = g, fence
 	g.hold.Store(h)
-	if g.over.Load() {
-		if r := g.lease.Noticed(); r != keepalive.Alive {
-			h.end(r)
-		}
+	if g.lease.Ended() {
+		h.lose(g.lease.Reason())
 	}
 }
 
@@ -149,6 +147,14 @@ func (h *Hold) end(r keepalive.Reason) bool {
 		(*f)()
 	}
 	return true
+}
+
+// lose ends a hold that was lost, and tells it if it had not ended before.
+func (h *Hold) lose(r keepalive.Reason) {
+	if h.end(r) {
+		h.grant.key.engine.lost(r)
+		h.Observer.Lost(r)
+	}
 }
 
 // ended reports whether the end of the hold has been noticed. It does not look at the clock.

@@ -33,7 +33,7 @@ func (g *Grant) mayPark(handOff time.Duration) {
 
 // spent reports whether the grant must not be parked any longer.
 func (g *Grant) spent() bool {
-	return g.over.Load() || g.extended.Load() || g.key.engine.closed.Load()
+	return g.over.Load() || g.lease.Ended() || g.extended.Load() || g.key.engine.closed.Load()
 }
 
 // inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
@@ -53,7 +53,9 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	if g.spent() || !g.inTime(now) {
 		return false
 	}
-	h.end(keepalive.Unlocked)
+	if !h.end(keepalive.Unlocked) { // it was lost just now
+		return false
+	}
 	g.hold.CompareAndSwap(h, nil) // a grant may see a million holds, and outlive the last one
 	if g.extended.Load() {        // after the end of the hold: whoever extends it looks at that after this
 		return false
@@ -106,22 +108,27 @@ func (g *Grant) dispose() {
 	}
 }
 
-// adopt begins a hold in a grant that was parked, which the caller has swapped out.
-func (g *Grant) adopt(h *Hold, now time.Time) {
-	h.began = now
+// adopt begins a hold in a grant that was parked, which the caller has swapped out. It reports false if there is no
+// fence for one.
+func (g *Grant) adopt(h *Hold, now time.Time) bool {
 	fence := int64(0)
 	if g.terms.Fencing {
-		fence = g.nextFence(now)
+		if fence = g.nextFence(now); fence >= g.won.Fence+g.terms.fences() {
+			return false // somebody has stopped us for that long
+		}
+		g.reuse.used = fence
 	}
+	h.began = now
 	h.begin(g, fence)
+	return true
 }
 
-// nextFence returns a fence above that of the last hold, and in the range that the servers have reserved: as
-// many microseconds later as the grant is old. Our clock is taken to run no more than 2% too fast.
+// nextFence returns a fence above that of the last hold: as many microseconds later as the grant is old. So it is in
+// the range that the servers have reserved, as long as there is time for a hold. Our clock is taken to run no more than
+// 2% too fast.
 func (g *Grant) nextFence(now time.Time) int64 {
 	for spins := 0; ; spins++ {
 		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.reuse.used {
-			g.reuse.used = fence
 			return fence
 		}
 		if spins > 1000 {
@@ -138,9 +145,8 @@ func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
 		return false
 	}
 	if p := hint.parked.Swap(nil); p != nil {
-		if now := time.Now(); p.grant != nil && p.grant.usable(t, now) {
-			p.grant.adopt(h, now) // and its reference to the Key
-			return true
+		if now := time.Now(); p.grant != nil && p.grant.usable(t, now) && p.grant.adopt(h, now) {
+			return true // and its reference to the Key is the hold's
 		}
 		p.dispose()
 	}

@@ -72,3 +72,48 @@ func TestAHandOffFromBeforeTheMachineSleptIsAskedFor(t *testing.T) {
 		assert.Equal(t, want, a.accept(t.Context(), 0), "it slept for %v", slept)
 	}
 }
+
+// reusable begins a hold whose grant may see others.
+func reusable(t *testing.T, e *Engine) *Hold {
+	terms := terms
+	terms.Reuse, terms.Fencing = time.Second, true
+	h, _ := lock(t, e, call(terms))
+	return h
+}
+
+// The keep-alive, or whoever has asked it, knows of the loss, and has not told the hold yet.
+func TestUnlockTellsALossOfWhichTheHoldHasNotHeard(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, redistest.Start(t))
+	h := reusable(t, e)
+	h.grant.hold.Store(nil)
+	h.grant.lease.Lose(keepalive.Deleted)
+	h.grant.hold.Store(h)
+	r, _ := h.Release(t.Context(), time.Now())
+	assert.Equal(t, keepalive.Deleted, r)
+	forgotten(t, e)
+}
+
+// It was lost while Unlock was about to leave it to the next one.
+func TestAGrantIsNotParkedWhereItsHoldHasEnded(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, redistest.Start(t))
+	h := reusable(t, e)
+	h.end(keepalive.Deleted)
+	assert.False(t, h.grant.park(h, time.Now()))
+	h.Release(t.Context(), time.Now())
+	forgotten(t, e)
+}
+
+// Who is stopped between the look at the clock and the choice of the fence may come too late for one.
+func TestALocalHoldHasNoFenceBeyondThoseReserved(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, redistest.Start(t))
+	h := reusable(t, e)
+	next := &Hold{Observer: quiet{}}
+	assert.True(t, h.grant.adopt(next, time.Now()))
+	assert.Greater(t, next.Fence(), h.Fence())
+	assert.False(t, h.grant.adopt(&Hold{Observer: quiet{}}, h.grant.won.At.Add(2*time.Second)))
+	next.Release(t.Context(), time.Now())
+	forgotten(t, e)
+}

@@ -37,10 +37,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	f := g.giveBack(withoutEnd(ctx), now, true)
 	if r := lost(f); r != keepalive.Alive {
-		if h.end(r) {
-			g.key.engine.lost(r)
-			h.Observer.Lost(r)
-		}
+		h.lose(r)
 		return r, nil
 	}
 	h.end(keepalive.Unlocked)

@@ -86,14 +86,13 @@ func (a *acquisition) inherit(ctx context.Context) state {
 	if p == nil {
 		return trying
 	}
-	now := time.Now()
-	switch {
-	case a.stopped(ctx):
+	if a.stopped(ctx) {
 		p.dispose()
 		return failed
-	case p.grant != nil && p.grant.usable(a.Terms, now):
+	}
+	switch now := time.Now(); {
+	case p.grant != nil && p.grant.usable(a.Terms, now) && p.grant.adopt(a.hold, now):
 		a.grant = p.grant
-		a.grant.adopt(a.hold, now)
 		a.key.unref() // the grant has a reference of its own
 		return held
 	case p.ticket != nil && !a.Once && a.MaxTries == 0 && p.ticket.serves(a.Terms):

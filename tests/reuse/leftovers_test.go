@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -126,4 +127,24 @@ func TestALockThatWasExtendedIsNotKept(t *testing.T) {
 		m.Unlock()
 		assert.Empty(t, s.Keys(), "%v", ttl)
 	}
+}
+
+// What is kept for one with other options is given back in the background, and whoever comes next waits for that, however
+// long it has been in line.
+func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Pool(), redimutex.WithTTL(3*long), redimutex.WithNodeTimeout(time.Second))
+	var failed atomic.Int64
+	first := c.Mutex("k", redimutex.WithLeaseReuse(long))
+	next := c.Mutex("k", redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { failed.Add(1) }}))
+	first.Lock()
+	locked := make(chan struct{})
+	go func() { next.Lock(); close(locked) }()
+	redistest.Wait(t, "somebody in line", func() bool { return c.Stats().Waiting == 1 })
+	time.Sleep(1200 * time.Millisecond) // longer than a node timeout
+	first.Unlock()
+	<-locked
+	assert.Zero(t, failed.Load(), "tries that found our own lock")
+	next.Unlock()
 }
