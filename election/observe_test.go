@@ -63,6 +63,9 @@ func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 	servers, pools := several(t, 3)
 	a := join(t, pools(), "a", redimutex.WithTTL(time.Minute))
 	a.leads(t, 1)
+	for _, s := range servers { // the last one may answer when it is decided
+		redistest.Wait(t, "the lock on each server", func() bool { return s.Exists(key) })
+	}
 	servers[0].Do("DEL", key)
 	servers[1].Pause()
 	defer servers[1].Resume()
