@@ -231,6 +231,8 @@ func TestATermHasOneLeader(t *testing.T) {
 				}
 				redistest.Wait(t, "there is a new leader", func() bool { return terms() > before })
 			}
+			stop()
+			looking.Wait()
 			assert.GreaterOrEqual(t, len(owners), 30)
 		})
 	}

@@ -36,7 +36,7 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	t.Run("over another's token", func(t *testing.T) {
 		planted := c
 		planted.Plant = Plant{
-			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			From: "return demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
 			To: "if holder then\nredis.call('SET', lock, token, 'PX', ARGV[2])\nreturn 1\nend\nreturn 0\nend\n" +
 				"if KEYS[2] then\nredis.pcall('PEXPIRE'",
 		}

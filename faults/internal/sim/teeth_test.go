@@ -47,11 +47,11 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 	assert.Zero(t, healthy.Prolonged, healthy.First)
 	for name, bug := range map[string]Plant{
 		"without comparing": {
-			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			From: "return demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
 			To:   "if not holder then\nreturn 0\nend\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
 		},
 		"creating the key again": {
-			From: "return (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
+			From: "return demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
 			To: "if not holder then\nredis.call('SET', lock, token, 'PX', ARGV[2])\nreturn 1\nend\nreturn -1\nend\n" +
 				"if KEYS[2] then\nredis.pcall('PEXPIRE'",
 		},
@@ -67,7 +67,7 @@ func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 1000, Servers: 1, Renew: true, Weather: rough,
 		Plant: Plant{
-			From: "if holder ~= token then\nreturn (holder or wrong) and -1 or 0\nend\nif KEYS[2] then\ngiveBack",
+			From: "if holder ~= token then\nlocal there = holder or wrong\nreturn demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\ngiveBack",
 			To:   "if not holder then\nreturn 0\nend\nif KEYS[2] then\ngiveBack",
 		},
 	})

@@ -62,7 +62,7 @@ func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
 			func(r *Report) int { return r.Overlaps },
 		},
 		"fences of reuse that no server has reserved": {
-			false, false, "lock/terms.go", "return max(t.Reuse.Microseconds(), 1)", "return 1",
+			false, false, "lock/terms.go", "Fences: t.fences(), Guard", "Fences: min(t.fences(), 1), Guard",
 			func(r *Report) int { return r.Inverted },
 		},
 	} {
