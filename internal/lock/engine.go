@@ -27,7 +27,7 @@ type Engine struct {
 	keeper  *keepalive.Keeper
 	hub     func() *wakeup.Hub // made when somebody needs it
 	closing chan struct{}
-	made    time.Time
+	made    time.Time // what cheap readings of the clock count from
 
 	background sync.WaitGroup // releases that no caller waits for
 

@@ -115,8 +115,8 @@ func (h *Hold) watched() *watch {
 	return h.watch.Load()
 }
 
-// begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost. Nobody looks at the
-// clock for that: who asks how a lease is does.
+// begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost,
+// which looks for h after the lease has Ended.
 func (h *Hold) begin(g *Grant, fence int64) {
 	h.grant, h.fence = g, fence
 	g.hold.Store(h)

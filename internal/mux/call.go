@@ -40,6 +40,15 @@ func (l *link) newCall(name string, args []any) *call {
 	return c
 }
 
+// outcome takes what a call that is done was about.
+func (l *link) outcome(c *call) (any, error) {
+	reply, err := c.reply, c.err
+	if c.again {
+		l.free(c)
+	}
+	return reply, err
+}
+
 // free is for a call that nobody else has a hold of.
 func (l *link) free(c *call) {
 	clear(c.args)

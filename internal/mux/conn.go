@@ -291,12 +291,3 @@ func (l *link) wait(ctx context.Context, c *call) (any, error) {
 	}
 	return l.outcome(c)
 }
-
-// outcome takes what a call that is done was about.
-func (l *link) outcome(c *call) (any, error) {
-	reply, err := c.reply, c.err
-	if c.again {
-		l.free(c)
-	}
-	return reply, err
-}

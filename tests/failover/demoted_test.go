@@ -27,6 +27,13 @@ func confirmed() []redimutex.Option {
 	}
 }
 
+// kinds are the locks that have scripts of their own.
+var kinds = map[string][]redimutex.Option{
+	"plain":   nil,
+	"fencing": {redimutex.WithFencing()},
+	"queue":   {redimutex.WithQueue()},
+}
+
 // demoteAtWait has the primary demoted between the command that takes the lock and its WAIT, once: the primary
 // then answers "ERR WAIT cannot be used with replica instances".
 func demoteAtWait(front *redistest.Front, primary *redistest.Server, demote func()) (happened *atomic.Bool) {
@@ -75,11 +82,7 @@ func TestLockDoesNotPanicWhenThePrimaryIsDemotedBeforeItsWait(t *testing.T) {
 
 func TestATryWhosePrimaryIsDemotedBeforeItsWaitIsUnavailable(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]redimutex.Option{
-		"plain":   nil,
-		"fencing": {redimutex.WithFencing()},
-		"queue":   {redimutex.WithQueue()},
-	} {
+	for name, opts := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary, replicas := redistest.Replicas(t, 1)
@@ -207,11 +210,7 @@ func TestLockOutlivesErrorsThatNobodyKnows(t *testing.T) {
 // new primary gave.
 func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]redimutex.Option{
-		"plain":   nil,
-		"fencing": {redimutex.WithFencing()},
-		"queue":   {redimutex.WithQueue()},
-	} {
+	for name, opts := range kinds {
 		for _, there := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, another lock is there: %v", name, there), func(t *testing.T) {
 				t.Parallel()
@@ -243,11 +242,7 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 // replica shows scripts also what has expired.
 func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]redimutex.Option{
-		"plain":   nil,
-		"fencing": {redimutex.WithFencing()},
-		"queue":   {redimutex.WithQueue()},
-	} {
+	for name, opts := range kinds {
 		for _, expired := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, expired: %v", name, expired), func(t *testing.T) {
 				t.Parallel()
