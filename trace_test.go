@@ -129,7 +129,7 @@ func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 	m := c.Mutex("k")
 	m.Lock()
 	m.Unlock()
-	m.Lock() // in the same tenure
+	m.Lock() // in the same grant
 	l := m.Lease()
 	s.Do("DEL", "k")
 	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)

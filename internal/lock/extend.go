@@ -11,7 +11,7 @@ import (
 // Extend makes the hold last for ttl from now on. It returns how the hold has ended, if it has.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that
+	g.over.Store(true) // before the look at the hold: whoever ends it looks at this after that
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}

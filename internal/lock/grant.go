@@ -25,7 +25,7 @@ type Grant struct {
 	ticket *server.Ticket // under which several servers may have us in their queues, or nil
 	won    quorum.Grant
 	lease  keepalive.Lease
-	hold   atomic.Pointer[Hold] // the present one; nil while parked
+	hold   atomic.Pointer[Hold] // the present one; the last one while parked
 
 	longest  atomic.Int64                       // the longest TTL that was asked for
 	open     atomic.Int64                       // how long after it was won an extension of the holder's may be executed
@@ -34,9 +34,8 @@ type Grant struct {
 	shorter  atomic.Pointer[quorum.Shortenings] // nil until somebody shortens
 
 	// For the holds that follow; see park.go.
-	over     atomic.Bool // there is none: the time is over, or the lock is given back
-	extended atomic.Bool // somebody has extended it, or has begun to
-	reuse    *reuse      // nil: none from the beginning
+	over  atomic.Bool // there is none: the time is over, or somebody has begun to extend the lock
+	reuse *reuse      // nil: none from the beginning
 }
 
 // newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
@@ -104,7 +103,7 @@ func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) 
 		return
 	}
 	g.count(x.Failure)
-	if h != nil && h.Observer.Traced() && !h.ended() {
+	if h.Observer.Traced() && !h.ended() {
 		h.Observer.Renewed(x.Failure)
 	}
 }
@@ -140,9 +139,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
-	if h := g.hold.Load(); h != nil {
-		h.lose(r)
-	}
+	g.hold.Load().lose(r)
 	g.unpark()
 }
 

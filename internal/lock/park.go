@@ -33,7 +33,7 @@ func (g *Grant) mayPark(handOff time.Duration) {
 
 // spent reports whether the grant must not be parked any longer.
 func (g *Grant) spent() bool {
-	return g.over.Load() || g.lease.Ended() || g.extended.Load() || g.key.engine.closed.Load()
+	return g.over.Load() || g.lease.Ended() || g.key.engine.closed.Load()
 }
 
 // inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
@@ -56,8 +56,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	if !h.end(keepalive.Unlocked) { // it was lost just now
 		return false
 	}
-	g.hold.CompareAndSwap(h, nil) // a grant may see a million holds, and outlive the last one
-	if g.extended.Load() {        // after the end of the hold: whoever extends it looks at that after this
+	if g.over.Load() { // after the end of the hold: whoever extends it looks at that after this
 		return false
 	}
 	if u := g.reuse; u.timer == nil {
@@ -89,7 +88,6 @@ func (g *Grant) unpark() {
 // dispose gives a grant back that was parked and that nobody inherits, in the background. Who asks the
 // servers next waits for that, within its own bound.
 func (g *Grant) dispose() {
-	g.over.Store(true)
 	ended := g.lease.End(time.Now())
 	done := make(chan struct{})
 	release := func() {

@@ -86,7 +86,7 @@ func TestUnlockTellsALossOfWhichTheHoldHasNotHeard(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, redistest.Start(t))
 	h := reusable(t, e)
-	h.grant.hold.Store(nil)
+	h.grant.hold.Store(&Hold{Observer: quiet{}, grant: h.grant}) // the one before
 	h.grant.lease.Lose(keepalive.Deleted)
 	h.grant.hold.Store(h)
 	r, _ := h.Release(t.Context(), time.Now())

@@ -18,7 +18,6 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	defer g.key.unref()
 	defer g.key.pass()
-	g.over.Store(true)
 	was := g.lease.End(now)
 	switch was {
 	case keepalive.Unlocked:

@@ -22,9 +22,9 @@ func halted() (trace *redimutex.Trace, waits <-chan struct{}, goOn func()) {
 	return &redimutex.Trace{Waiting: func(redimutex.Event) { close(in); <-out }}, in, func() { close(out) }
 }
 
-// The time of a kept tenure may end just while one who gives up has the turn, and so nobody can give the
-// tenure back. The key would be renewed for ever.
-func TestAKeptTenureIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
+// The time of a parked grant may end just while one who gives up has the turn, and so nobody can give the
+// grant back. The key would be renewed for ever.
+func TestAParkedGrantIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
 	t.Parallel()
 	const reuse = 200 * time.Millisecond
 	s := redistest.Start(t)
@@ -47,7 +47,7 @@ func TestAKeptTenureIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
 	assert.Empty(t, c.Locks())
 }
 
-func TestATenureKeptForAWaiterWhoGivesUpEndsWithClose(t *testing.T) {
+func TestAGrantParkedForAWaiterWhoGivesUpEndsWithClose(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
@@ -67,7 +67,7 @@ func TestATenureKeptForAWaiterWhoGivesUpEndsWithClose(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-// Close has looked for kept tenures already, and has not ended the holds yet.
+// Close has looked for parked grants already, and has not ended the holds yet.
 func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -91,13 +91,11 @@ func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 	assert.Len(t, s.Keys(), 1, "the key of the hold that was lost")
 }
 
-// A tenure may see a million holds.
-func TestATenureForgetsTheHoldsThatAreOver(t *testing.T) {
+// A grant may see a million holds.
+func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
-	m.Lock() // the first hold is part of the tenure
-	m.Unlock()
 	var holds []weak.Pointer[redimutex.Lease]
 	for range 10 {
 		require.NoError(t, m.Do(t.Context(), func(context.Context) error {
@@ -105,6 +103,8 @@ func TestATenureForgetsTheHoldsThatAreOver(t *testing.T) {
 			return nil
 		}))
 	}
+	m.Lock() // the last hold is remembered
+	m.Unlock()
 	redistest.Wait(t, "the holds are garbage", func() bool {
 		runtime.GC()
 		for _, l := range holds {

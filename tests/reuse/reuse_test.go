@@ -38,7 +38,7 @@ func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
 	assert.Equal(t, s.Get("k"), first.Token())
 }
 
-func TestEachHoldOfATenureHasItsOwnLease(t *testing.T) {
+func TestEachHoldOfAGrantHasItsOwnLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
@@ -64,7 +64,7 @@ func TestEachHoldOfATenureHasItsOwnLease(t *testing.T) {
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
 }
 
-func TestALossEndsTheHoldOfATenureAndTheTenure(t *testing.T) {
+func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := newClient(t, s.Pool(),
@@ -77,11 +77,11 @@ func TestALossEndsTheHoldOfATenureAndTheTenure(t *testing.T) {
 	<-lost.Done()
 	assert.ErrorIs(t, lost.Err(), redimutex.ErrLost)
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
-	assert.False(t, m.TryLock(), "nothing of a lost tenure is used again")
+	assert.False(t, m.TryLock(), "nothing of a lost grant is used again")
 	assert.Equal(t, "somebody else", s.Get("k"))
 }
 
-func TestFencesRiseThroughTheHoldsOfATenureAndBeyond(t *testing.T) {
+func TestFencesRiseThroughTheHoldsOfAGrantAndBeyond(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	fencing := redimutex.WithFencing()
@@ -116,7 +116,7 @@ func TestFencesRiseThroughTheHoldsOfATenureAndBeyond(t *testing.T) {
 	assert.Positive(t, reused.Load())
 }
 
-func TestATenureEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
+func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	queue := redimutex.WithQueue()
@@ -142,7 +142,7 @@ func TestATenureEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 	greedy.Wait()
 }
 
-func TestAnIdleTenureIsGivenBack(t *testing.T) {
+func TestAParkedGrantIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(20*time.Millisecond)).Mutex("k")
@@ -153,7 +153,7 @@ func TestAnIdleTenureIsGivenBack(t *testing.T) {
 	m.Unlock()
 }
 
-func TestCloseGivesAnIdleTenureBack(t *testing.T) {
+func TestCloseGivesAParkedGrantBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
@@ -190,7 +190,7 @@ func TestReuseExcludesLikeTheLockItIs(t *testing.T) {
 	all.Wait()
 }
 
-func TestATenureServesOnlyMutexesWithItsOptions(t *testing.T) {
+func TestAGrantServesOnlyMutexesWithItsOptions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
