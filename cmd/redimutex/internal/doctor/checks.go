@@ -12,196 +12,196 @@ import (
 )
 
 // checkFacts judges what the server has told of itself.
-func (p *patient) checkFacts() {
-	p.checkClock()
-	if p.info == nil {
-		p.report("unchecked", levelWarning, "does not let this user call INFO, so eviction, persistence, version and replicas could not be looked at")
+func (r *nodeReport) checkFacts() {
+	r.checkClock()
+	if r.info == nil {
+		r.report("unchecked", levelWarning, "does not let this user call INFO, so eviction, persistence, version and replicas could not be looked at")
 	} else {
-		p.checkSoftware()
-		p.checkEviction()
-		p.checkMemory()
-		p.checkDisk()
-		p.checkPersistence()
-		p.checkCluster()
-		if p.config == nil {
-			p.report("unchecked", levelOK, "CONFIG GET is not allowed: appendfsync, save and min-replicas-to-write are unknown")
+		r.checkSoftware()
+		r.checkEviction()
+		r.checkMemory()
+		r.checkDisk()
+		r.checkPersistence()
+		r.checkCluster()
+		if r.config == nil {
+			r.report("unchecked", levelOK, "CONFIG GET is not allowed: appendfsync, save and min-replicas-to-write are unknown")
 		}
 	}
-	p.checkRole()
-	if p.info != nil && p.role == "master" {
-		p.checkReplicas()
+	r.checkRole()
+	if r.info != nil && r.role == "master" {
+		r.checkReplicas()
 	}
-	p.checkSlowCommands()
+	r.checkSlowCommands()
 }
 
-func (p *patient) checkLatency(median, worst time.Duration) {
+func (r *nodeReport) checkLatency(median, worst time.Duration) {
 	l, comment := levelOK, ""
 	switch {
-	case median > p.nodeTimeout:
+	case median > r.nodeTimeout:
 		l, comment = levelError, ": most operations fail"
-	case median > p.nodeTimeout/4 || worst > p.nodeTimeout/2:
+	case median > r.nodeTimeout/4 || worst > r.nodeTimeout/2:
 		l, comment = levelWarning, ": little room is left"
 	}
-	p.report("latency", l, "answers PING in %v, in %v at worst, with a node timeout of %v for a TTL of %v%s",
-		rough(median), rough(worst), p.nodeTimeout, p.ttl, comment)
+	r.report("latency", l, "answers PING in %v, in %v at worst, with a node timeout of %v for a TTL of %v%s",
+		rough(median), rough(worst), r.nodeTimeout, r.ttl, comment)
 }
 
 const maxSkew = 300 * time.Millisecond
 
-func (p *patient) checkClock() {
-	if !p.timed {
+func (r *nodeReport) checkClock() {
+	if !r.timed {
 		return // without TIME there is no lock either, which the trial tells
 	}
-	off, l := p.offset.Abs(), levelOK
-	if off-p.fuzz > maxSkew {
+	off, l := r.offset.Abs(), levelOK
+	if off-r.fuzz > maxSkew {
 		l = levelWarning
 	}
 	direction := "ahead of"
-	if p.offset < 0 {
+	if r.offset < 0 {
 		direction = "behind"
 	}
-	p.report("clock-skew", l, "has a clock that is %v %s this machine's, give or take %v", rough(off), direction, rough(p.fuzz))
+	r.report("clock-skew", l, "has a clock that is %v %s this machine's, give or take %v", rough(off), direction, rough(r.fuzz))
 }
 
 // checkSoftware tells the kinds of servers apart, which all say that they are a version of Redis.
-func (p *patient) checkSoftware() {
-	name, version := "Redis", p.info["redis_version"]
+func (r *nodeReport) checkSoftware() {
+	name, version := "Redis", r.info["redis_version"]
 	switch {
-	case p.info["valkey_version"] != "":
-		name, version = "Valkey", p.info["valkey_version"]
-	case p.info["dragonfly_version"] != "":
-		name, version = "Dragonfly", p.info["dragonfly_version"]
-	case p.keyDB():
+	case r.info["valkey_version"] != "":
+		name, version = "Valkey", r.info["valkey_version"]
+	case r.info["dragonfly_version"] != "":
+		name, version = "Dragonfly", r.info["dragonfly_version"]
+	case r.keyDB():
 		name = "KeyDB"
 	}
-	p.vitals.Software = cli.Printable(strings.TrimSpace(name + " " + version))
-	if p.info["redis_mode"] == "sentinel" {
-		p.report("sentinel", levelError, "is a Sentinel")
+	r.about.Software = cli.Printable(strings.TrimSpace(name + " " + version))
+	if r.info["redis_mode"] == "sentinel" {
+		r.report("sentinel", levelError, "is a Sentinel")
 		return
 	}
 	switch {
-	case p.older(5, 0):
-		p.report("version", levelError, "is %s, which is older than 5", p.vitals.Software)
-	case p.config["lua-replicate-commands"] == "no":
-		p.report("version", levelError, "is %s, and does not let a script write that has read the clock (lua-replicate-commands no)", p.vitals.Software)
+	case r.older(5, 0):
+		r.report("version", levelError, "is %s, which is older than 5", r.about.Software)
+	case r.config["lua-replicate-commands"] == "no":
+		r.report("version", levelError, "is %s, and does not let a script write that has read the clock (lua-replicate-commands no)", r.about.Software)
 	default:
-		p.report("version", levelOK, "is %s", p.vitals.Software)
+		r.report("version", levelOK, "is %s", r.about.Software)
 	}
 }
 
-func (p *patient) checkRole() {
+func (r *nodeReport) checkRole() {
 	// The half of a pair that was started first may have no primary, and calls itself one.
-	active := p.config["active-replica"] == "yes"
-	switch p.role {
+	active := r.config["active-replica"] == "yes"
+	switch r.role {
 	case "":
 		return // the trial finds out whether it takes writes
 	case "master":
-		p.vitals.Role = "primary"
-		if active && p.number("connected_slaves") > 0 {
-			p.report("multi-master", levelError, "takes writes, and so may its replica (active-replica yes)")
+		r.about.Role = "primary"
+		if active && r.number("connected_slaves") > 0 {
+			r.report("multi-master", levelError, "takes writes, and so may its replica (active-replica yes)")
 			return
 		}
-		p.report("replica", levelOK, "is a primary")
+		r.report("replica", levelOK, "is a primary")
 	case "active-replica":
-		p.vitals.Role = "active replica"
-		p.report("multi-master", levelError, "takes writes beside another server that does (active-replica)")
+		r.about.Role = "active replica"
+		r.report("multi-master", levelError, "takes writes beside another server that does (active-replica)")
 	case "slave", "replica":
-		p.vitals.Role = "replica"
+		r.about.Role = "replica"
 		of, link := "", ""
-		if host := p.info["master_host"]; host != "" {
-			of = " of " + host + ":" + p.info["master_port"]
+		if host := r.info["master_host"]; host != "" {
+			of = " of " + host + ":" + r.info["master_port"]
 		}
-		if p.info["master_link_status"] == "down" {
+		if r.info["master_link_status"] == "down" {
 			link = ", and its link to that is down"
 		}
-		p.report("replica", levelError, "is a replica%s%s", of, link)
+		r.report("replica", levelError, "is a replica%s%s", of, link)
 	}
 }
 
-func (p *patient) checkEviction() {
-	policy, known := p.info["maxmemory_policy"]
+func (r *nodeReport) checkEviction() {
+	policy, known := r.info["maxmemory_policy"]
 	switch {
 	case !known:
 		return
 	case policy == "noeviction":
-		p.report("eviction", levelOK, "evicts nothing (maxmemory-policy noeviction)")
-	case p.number("maxmemory") == 0:
-		p.report("eviction", levelWarning, "evicts keys as soon as somebody sets maxmemory (maxmemory-policy %s)", policy)
+		r.report("eviction", levelOK, "evicts nothing (maxmemory-policy noeviction)")
+	case r.number("maxmemory") == 0:
+		r.report("eviction", levelWarning, "evicts keys as soon as somebody sets maxmemory (maxmemory-policy %s)", policy)
 	default:
 		evicted := ""
-		if n := p.number("evicted_keys"); n > 0 {
+		if n := r.number("evicted_keys"); n > 0 {
 			evicted = fmt.Sprintf("; it has evicted %d keys since it was started", n)
 		}
-		p.report("eviction", levelWarning, "evicts keys when its memory is full, and locks are among them (maxmemory-policy %s)%s", policy, evicted)
+		r.report("eviction", levelWarning, "evicts keys when its memory is full, and locks are among them (maxmemory-policy %s)%s", policy, evicted)
 	}
 }
 
-func (p *patient) checkMemory() {
-	limit, used := p.number("maxmemory"), p.number("used_memory")
-	if limit <= 0 || p.info["maxmemory_policy"] != "noeviction" {
+func (r *nodeReport) checkMemory() {
+	limit, used := r.number("maxmemory"), r.number("used_memory")
+	if limit <= 0 || r.info["maxmemory_policy"] != "noeviction" {
 		return
 	}
 	l := levelOK
 	if used > limit/10*9 {
 		l = levelWarning
 	}
-	p.report("memory", l, "uses %d%% of its maxmemory", used*100/limit)
+	r.report("memory", l, "uses %d%% of its maxmemory", used*100/limit)
 }
 
-func (p *patient) checkDisk() {
-	if p.info["rdb_last_bgsave_status"] == "err" {
-		p.report("disk", levelWarning, "could not save its last snapshot")
+func (r *nodeReport) checkDisk() {
+	if r.info["rdb_last_bgsave_status"] == "err" {
+		r.report("disk", levelWarning, "could not save its last snapshot")
 	}
-	if p.info["aof_last_write_status"] == "err" {
-		p.report("disk", levelWarning, "could not write to its append-only file")
+	if r.info["aof_last_write_status"] == "err" {
+		r.report("disk", levelWarning, "could not write to its append-only file")
 	}
 }
 
 // checkPersistence compares what survives a restart with what the program makes of it.
-func (p *patient) checkPersistence() {
-	enabled, known := p.info["aof_enabled"]
+func (r *nodeReport) checkPersistence() {
+	enabled, known := r.info["aof_enabled"]
 	if !known {
 		return
 	}
-	aof, fsync, snapshots := enabled == "1", p.config["appendfsync"], p.config["save"] != ""
-	guard := p.needs["guard"]
+	aof, fsync, snapshots := enabled == "1", r.config["appendfsync"], r.config["save"] != ""
+	guard := r.needs["guard"]
 	switch {
 	case guard && aof && fsync != "always":
-		p.report("persistence", levelWarning, "may come back from a crash with data that is a little old, which the restart guard does not notice: it needs appendfsync always, or no persistence at all")
+		r.report("persistence", levelWarning, "may come back from a crash with data that is a little old, which the restart guard does not notice: it needs appendfsync always, or no persistence at all")
 	case guard && !aof && snapshots:
-		p.report("persistence", levelWarning, "may come back from a crash with an old snapshot, which the restart guard does not notice: it needs save \"\", or appendonly yes with appendfsync always")
+		r.report("persistence", levelWarning, "may come back from a crash with an old snapshot, which the restart guard does not notice: it needs save \"\", or appendonly yes with appendfsync always")
 	case guard:
-		p.report("persistence", levelOK, "does not come back with old data, and the guard sees to it that it does not vote without any")
+		r.report("persistence", levelOK, "does not come back with old data, and the guard sees to it that it does not vote without any")
 	case aof && fsync == "always":
-		p.report("persistence", levelOK, "keeps everything (appendfsync always)")
+		r.report("persistence", levelOK, "keeps everything (appendfsync always)")
 	case aof:
-		p.report("persistence", levelOK, "keeps an append-only file; a power failure may lose a second or more (appendfsync %s)", or(fsync, "unknown"))
+		r.report("persistence", levelOK, "keeps an append-only file; a power failure may lose a second or more (appendfsync %s)", or(fsync, "unknown"))
 	case snapshots:
-		p.report("persistence", levelWarning, "keeps snapshots alone: after a crash it comes back without the locks since the last one")
+		r.report("persistence", levelWarning, "keeps snapshots alone: after a crash it comes back without the locks since the last one")
 	default:
-		p.report("persistence", levelWarning, "keeps nothing on disk (appendonly no)")
+		r.report("persistence", levelWarning, "keeps nothing on disk (appendonly no)")
 	}
 }
 
-func (p *patient) checkCluster() {
-	if p.info["cluster_enabled"] != "1" {
+func (r *nodeReport) checkCluster() {
+	if r.info["cluster_enabled"] != "1" {
 		return
 	}
-	if p.several {
-		p.report("cluster", levelError, "is a node of a cluster, which is no server for a Redlock")
+	if r.several {
+		r.report("cluster", levelError, "is a node of a cluster, which is no server for a Redlock")
 		return
 	}
-	p.report("cluster", levelWarning, "is a node of a cluster")
+	r.report("cluster", levelWarning, "is a node of a cluster")
 }
 
 // goodLag is the highest lag of a replica that reports once a second, and was not disturbed.
 const goodLag = 5
 
 // checkReplicas looks at the replicas of a primary.
-func (p *patient) checkReplicas() {
+func (r *nodeReport) checkReplicas() {
 	good := 0
-	for i := range p.number("connected_slaves") {
-		line := p.info[fmt.Sprintf("slave%d", i)]
+	for i := range r.number("connected_slaves") {
+		line := r.info[fmt.Sprintf("slave%d", i)]
 		about := make(map[string]string)
 		for pair := range strings.SplitSeq(line, ",") {
 			name, value, _ := strings.Cut(pair, "=")
@@ -210,45 +210,45 @@ func (p *patient) checkReplicas() {
 		lag, err := strconv.Atoi(about["lag"])
 		switch address := about["ip"] + ":" + about["port"]; {
 		case about["state"] != "online":
-			p.report("replica-lag", levelWarning, "has the replica %s, which is not in step yet (state %s)", address, about["state"])
+			r.report("replica-lag", levelWarning, "has the replica %s, which is not in step yet (state %s)", address, about["state"])
 		case err == nil && lag > goodLag:
-			p.report("replica-lag", levelWarning, "has not heard from its replica %s for %d s", address, lag)
+			r.report("replica-lag", levelWarning, "has not heard from its replica %s for %d s", address, lag)
 		default:
 			good++
 		}
 	}
 	switch {
-	case good < p.replicas:
-		p.report("replicas", levelError, "has %d replicas in step, and WithReplicas(%d) wants more", good, p.replicas)
-	case p.replicas > 0:
-		p.report("replicas", levelOK, "has %d replicas in step", good)
+	case good < r.replicas:
+		r.report("replicas", levelError, "has %d replicas in step, and WithReplicas(%d) wants more", good, r.replicas)
+	case r.replicas > 0:
+		r.report("replicas", levelOK, "has %d replicas in step", good)
 	}
-	least, err := strconv.Atoi(p.config["min-replicas-to-write"])
+	least, err := strconv.Atoi(r.config["min-replicas-to-write"])
 	switch {
 	case err != nil || least == 0:
-	case p.keyDB() || p.older(6, 0):
+	case r.keyDB() || r.older(6, 0):
 		what := "has min-replicas-to-write %d, and does not enforce it for scripts, so locks do not heed it"
 		if good < least {
 			what += "; it refuses single commands now, so that Lock takes a second round trip"
 		}
-		p.report("min-replicas", levelWarning, what, least)
+		r.report("min-replicas", levelWarning, what, least)
 	case good < least:
-		p.report("min-replicas", levelError, "has %d good replicas, and writes with %d alone (min-replicas-to-write)", good, least)
-	case p.replicas > 0 && least > p.replicas:
-		p.report("min-replicas", levelWarning, "writes with %d replicas alone (min-replicas-to-write), which is more than WithReplicas(%d) asks for", least, p.replicas)
+		r.report("min-replicas", levelError, "has %d good replicas, and writes with %d alone (min-replicas-to-write)", good, least)
+	case r.replicas > 0 && least > r.replicas:
+		r.report("min-replicas", levelWarning, "writes with %d replicas alone (min-replicas-to-write), which is more than WithReplicas(%d) asks for", least, r.replicas)
 	default:
-		p.report("min-replicas", levelOK, "has the %d replicas that it wants", least)
+		r.report("min-replicas", levelOK, "has the %d replicas that it wants", least)
 	}
 }
 
 // checkSlowCommands looks for commands of the last hour during which a lock would have timed out. Of
 // their arguments nothing is shown, because they may be secret.
-func (p *patient) checkSlowCommands() {
-	entries, err := redis.Values(p.do("SLOWLOG", "GET", 128))
+func (r *nodeReport) checkSlowCommands() {
+	entries, err := redis.Values(r.do("SLOWLOG", "GET", 128))
 	if err != nil {
 		return
 	}
-	since := time.Now().Add(p.offset - time.Hour).Unix()
+	since := time.Now().Add(r.offset - time.Hour).Unix()
 	slow, worst, name := 0, time.Duration(0), ""
 	for _, e := range entries {
 		entry, _ := redis.Values(e, nil)
@@ -259,7 +259,7 @@ func (p *patient) checkSlowCommands() {
 		us, _ := redis.Int64(entry[2], nil)
 		words, _ := redis.Strings(entry[3], nil)
 		took := time.Duration(us) * time.Microsecond
-		if at < since || took < p.nodeTimeout || len(words) == 0 {
+		if at < since || took < r.nodeTimeout || len(words) == 0 {
 			continue
 		}
 		slow++
@@ -268,11 +268,11 @@ func (p *patient) checkSlowCommands() {
 		}
 	}
 	if slow > 0 {
-		p.report("slow-commands", levelWarning, "was blocked %s in the last hour for longer than the node timeout, %v: %s took %v",
-			times(slow), p.nodeTimeout, name, rough(worst))
+		r.report("slow-commands", levelWarning, "was blocked %s in the last hour for longer than the node timeout, %v: %s took %v",
+			times(slow), r.nodeTimeout, name, rough(worst))
 		return
 	}
-	p.report("slow-commands", levelOK, "was not blocked in the last hour for longer than the node timeout")
+	r.report("slow-commands", levelOK, "was not blocked in the last hour for longer than the node timeout")
 }
 
 func times(n int) string {

@@ -15,13 +15,13 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// told returns a patient who has told of itself what INFO says there.
-func told(info string) *patient {
+// told returns the report of a server that has told of itself what INFO says there.
+func told(info string) *nodeReport {
 	c := &checkup{ttl: 10 * time.Second, nodeTimeout: 500 * time.Millisecond}
-	p := c.newPatient(servers.Node{Address: "server:1"})
-	p.info = fields(strings.ReplaceAll(strings.ReplaceAll(info, " ", "\r\n"), "_KeyDB", " KeyDB"))
-	p.role = p.info["role"]
-	return p
+	r := c.newReport(servers.Node{Address: "server:1"})
+	r.info = fields(strings.ReplaceAll(strings.ReplaceAll(info, " ", "\r\n"), "_KeyDB", " KeyDB"))
+	r.role = r.info["role"]
+	return r
 }
 
 func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
@@ -39,11 +39,11 @@ func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 		"redis_version:unstable role:master":                                   {"Redis unstable", ""},
 		"redis_version:255.255.255 role:master something:else:with:colons a:b": {"Redis 255.255.255", ""},
 	} {
-		p := told(info)
-		p.checkSoftware()
-		p.checkRole()
-		assert.Equal(t, want.software, p.vitals.Software)
-		ids := (&diagnosis{Findings: p.findings}).ids()
+		r := told(info)
+		r.checkSoftware()
+		r.checkRole()
+		assert.Equal(t, want.software, r.about.Software)
+		ids := (&diagnosis{Findings: r.findings}).ids()
 		if want.id == "" {
 			assert.Empty(t, ids, info)
 		} else {
@@ -58,25 +58,25 @@ func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
 		"the one that replicates":    "#_KeyDB redis_version:6.3.4 role:active-replica master_host:a",
 		"the one that is replicated": "#_KeyDB redis_version:6.3.4 role:master connected_slaves:1",
 	} {
-		p := told(info)
-		p.config = map[string]string{"active-replica": "yes"}
-		p.checkRole()
-		assert.Equal(t, []string{"multi-master"}, (&diagnosis{Findings: p.findings}).ids(), name)
+		r := told(info)
+		r.config = map[string]string{"active-replica": "yes"}
+		r.checkRole()
+		assert.Equal(t, []string{"multi-master"}, (&diagnosis{Findings: r.findings}).ids(), name)
 	}
 }
 
 func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
 	t.Parallel()
-	p := told("redis_version:6.0.16 role:master")
-	p.config = map[string]string{"lua-replicate-commands": "no"}
-	p.checkSoftware()
-	f := (&diagnosis{Findings: p.findings}).the(t, "version")
+	r := told("redis_version:6.0.16 role:master")
+	r.config = map[string]string{"lua-replicate-commands": "no"}
+	r.checkSoftware()
+	f := (&diagnosis{Findings: r.findings}).the(t, "version")
 	assert.Equal(t, levelError, f.Level)
 	assert.Contains(t, f.What, "lua-replicate-commands no")
-	p = told("redis_version:6.0.16 role:master")
-	p.config = map[string]string{"lua-replicate-commands": "yes"}
-	p.checkSoftware()
-	assert.Empty(t, (&diagnosis{Findings: p.findings}).ids())
+	r = told("redis_version:6.0.16 role:master")
+	r.config = map[string]string{"lua-replicate-commands": "yes"}
+	r.checkSoftware()
+	assert.Empty(t, (&diagnosis{Findings: r.findings}).ids())
 }
 
 func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
@@ -84,19 +84,19 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 	for info, enforced := range map[string]bool{
 		"redis_version:5.0.14": false, "#_KeyDB redis_version:6.3.4": false, "redis_version:6.2.0": true, "redis_version:7.2.4 valkey_version:8.0.0": true,
 	} {
-		p := told(info + " role:master connected_slaves:1 slave0:state=online,lag=0")
-		p.config = map[string]string{"min-replicas-to-write": "1"}
-		p.checkReplicas()
+		r := told(info + " role:master connected_slaves:1 slave0:state=online,lag=0")
+		r.config = map[string]string{"min-replicas-to-write": "1"}
+		r.checkReplicas()
 		if enforced {
-			assert.Empty(t, (&diagnosis{Findings: p.findings}).ids(), info)
+			assert.Empty(t, (&diagnosis{Findings: r.findings}).ids(), info)
 		} else {
-			f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
+			f := (&diagnosis{Findings: r.findings}).the(t, "min-replicas")
 			assert.Equal(t, levelWarning, f.Level, info)
 			assert.Contains(t, f.What, "does not enforce it for scripts")
 			assert.NotContains(t, f.What, "refuses", "there are enough")
-			p.findings, p.config = nil, map[string]string{"min-replicas-to-write": "2"}
-			p.checkReplicas()
-			assert.Contains(t, (&diagnosis{Findings: p.findings}).the(t, "min-replicas").What, "refuses single commands now")
+			r.findings, r.config = nil, map[string]string{"min-replicas-to-write": "2"}
+			r.checkReplicas()
+			assert.Contains(t, (&diagnosis{Findings: r.findings}).the(t, "min-replicas").What, "refuses single commands now")
 		}
 	}
 }
@@ -107,9 +107,9 @@ func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
 	for info, want := range map[string]string{
 		"redis_version:5.0.14": "", "redis_version:6.0.16": "~K +publish", "redis_version:6.2.0": "~K &c +publish", "redis_version:255.255.255": "~K &c +publish",
 	} {
-		p := told(info)
-		p.prefix = "K"
-		assert.Equal(t, want, (&trial{patient: p}).permissions(grant{rules: "~KEY &c +publish"}), info)
+		r := told(info)
+		r.prefix = "K"
+		assert.Equal(t, want, (&trial{nodeReport: r}).permissions(grant{rules: "~KEY &c +publish"}), info)
 	}
 }
 
@@ -128,29 +128,29 @@ func TestDoctorSeesReplicasThatLag(t *testing.T) {
 		"the server wants two":    {1, "2", []string{"min-replicas", "replica-lag", "replica-lag"}},
 		"CONFIG GET is forbidden": {1, "", []string{"replica-lag", "replica-lag"}},
 	} {
-		p := told(lags)
-		p.replicas, p.config = c.wanted, map[string]string{"min-replicas-to-write": c.least}
-		p.checkReplicas()
-		assert.Equal(t, c.ids, (&diagnosis{Findings: p.findings}).ids(), name)
+		r := told(lags)
+		r.replicas, r.config = c.wanted, map[string]string{"min-replicas-to-write": c.least}
+		r.checkReplicas()
+		assert.Equal(t, c.ids, (&diagnosis{Findings: r.findings}).ids(), name)
 	}
-	p := told("connected_slaves:2 slave0:state=online,lag=0 slave1:state=online,lag=1")
-	p.replicas, p.config = 1, map[string]string{"min-replicas-to-write": "2"}
-	p.checkReplicas()
-	f := (&diagnosis{Findings: p.findings}).the(t, "min-replicas")
+	r := told("connected_slaves:2 slave0:state=online,lag=0 slave1:state=online,lag=1")
+	r.replicas, r.config = 1, map[string]string{"min-replicas-to-write": "2"}
+	r.checkReplicas()
+	f := (&diagnosis{Findings: r.findings}).the(t, "min-replicas")
 	assert.Equal(t, levelWarning, f.Level, "two are there, and the server is stricter than the program")
 }
 
 func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
 	t.Parallel()
-	at := func(address string, offset, fuzz time.Duration) *patient {
-		p := told("")
-		p.node.Address, p.timed, p.offset, p.fuzz = address, true, offset, fuzz
-		p.checkClock()
-		return p
+	at := func(address string, offset, fuzz time.Duration) *nodeReport {
+		r := told("")
+		r.node.Address, r.timed, r.offset, r.fuzz = address, true, offset, fuzz
+		r.checkClock()
+		return r
 	}
-	ids := func(patients ...*patient) []string {
+	ids := func(reports ...*nodeReport) []string {
 		c := &checkup{several: true}
-		return c.conclude(patients).ids()
+		return c.conclude(reports).ids()
 	}
 	const ms = time.Millisecond
 	assert.Empty(t, ids(at("a", 299*ms, 0), at("b", 0, 0), at("c", ms, 0)))
@@ -171,23 +171,23 @@ func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {
 		"all take long":        {150 * time.Millisecond, 160 * time.Millisecond, levelWarning},
 		"most come after that": {600 * time.Millisecond, 700 * time.Millisecond, levelError},
 	} {
-		p := told("")
-		p.checkLatency(c.median, c.worst)
-		assert.Equal(t, c.want, p.findings[0].Level, name)
+		r := told("")
+		r.checkLatency(c.median, c.worst)
+		assert.Equal(t, c.want, r.findings[0].Level, name)
 	}
 }
 
 func TestDoctorSaysUnusableWithoutAMajority(t *testing.T) {
 	t.Parallel()
-	ill := func(n int) (patients []*patient) {
+	ill := func(n int) (reports []*nodeReport) {
 		for i := range 5 {
-			p := told("")
+			r := told("")
 			if i < n {
-				p.report("refused", levelError, "refuses connections")
+				r.report("refused", levelError, "refuses connections")
 			}
-			patients = append(patients, p)
+			reports = append(reports, r)
 		}
-		return patients
+		return reports
 	}
 	c := &checkup{several: true}
 	assert.Equal(t, statusFine, c.conclude(ill(0)).Status)
@@ -198,10 +198,10 @@ func TestDoctorSaysUnusableWithoutAMajority(t *testing.T) {
 func TestOperationsExplainEveryFinding(t *testing.T) {
 	t.Parallel()
 	page := clitest.Page(t, "operations.md")
-	for _, d := range disorders {
+	for _, d := range checks {
 		assert.Contains(t, page, "\n- `"+d.id+"`: ", "the lists of the findings")
 	}
-	assert.Equal(t, len(disorders), strings.Count(clitest.Between(t, page, "## What each finding means", "\n## "), "\n- `"), "no others")
+	assert.Equal(t, len(checks), strings.Count(clitest.Between(t, page, "## What each finding means", "\n## "), "\n- `"), "no others")
 }
 
 func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {

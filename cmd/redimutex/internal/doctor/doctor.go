@@ -43,7 +43,7 @@ func Command() *cli.Command {
 	c := &checkup{ttl: 10 * time.Second, prefix: "redimutex:doctor:"}
 	var given servers.URLs
 	var known []string
-	for _, d := range disorders {
+	for _, d := range checks {
 		known = append(known, d.id)
 	}
 	return &cli.Command{
@@ -162,9 +162,9 @@ const (
 
 // A diagnosis is what doctor has found.
 type diagnosis struct {
-	Status   string    `json:"status"`
-	Servers  []vitals  `json:"servers"`
-	Findings []finding `json:"findings"`
+	Status   string     `json:"status"`
+	Servers  []nodeInfo `json:"servers"`
+	Findings []finding  `json:"findings"`
 }
 
 // hardLimit bounds the examination of a server whatever it does. Each command on it has a shorter
@@ -173,10 +173,10 @@ const hardLimit = 10 * time.Second
 
 // examine looks at all servers at once.
 func (c *checkup) examine(nodes servers.Set) *diagnosis {
-	patients := make([]*patient, len(nodes))
+	reports := make([]*nodeReport, len(nodes))
 	type result struct {
-		i int
-		p *patient
+		i      int
+		report *nodeReport
 	}
 	results := make(chan result, len(nodes))
 	for i, n := range nodes {
@@ -187,32 +187,32 @@ func (c *checkup) examine(nodes servers.Set) *diagnosis {
 	for waiting := len(nodes); waiting > 0; waiting-- {
 		select {
 		case r := <-results:
-			patients[r.i] = r.p
+			reports[r.i] = r.report
 		case <-limit.C:
 			waiting = 0
 		}
 	}
 	for i, n := range nodes {
-		if patients[i] == nil {
-			p := c.newPatient(n)
-			p.report("silent", levelError, "gave no answer within %v", hardLimit)
-			patients[i] = p
+		if reports[i] == nil {
+			r := c.newReport(n)
+			r.report("silent", levelError, "gave no answer within %v", hardLimit)
+			reports[i] = r
 		}
 	}
-	return c.conclude(patients)
+	return c.conclude(reports)
 }
 
 // conclude compares the servers with each other and sums up.
-func (c *checkup) conclude(patients []*patient) *diagnosis {
+func (c *checkup) conclude(reports []*nodeReport) *diagnosis {
 	d := &diagnosis{Status: statusFine, Findings: []finding{}}
-	together := c.compare(patients)
+	together := c.compare(reports)
 	well := 0
-	for _, p := range patients {
-		d.Servers = append(d.Servers, p.vitals)
-		if !slices.ContainsFunc(p.findings, func(f finding) bool { return f.Level == levelError && !c.ignore[f.ID] }) {
+	for _, r := range reports {
+		d.Servers = append(d.Servers, r.about)
+		if !slices.ContainsFunc(r.findings, func(f finding) bool { return f.Level == levelError && !c.ignore[f.ID] }) {
 			well++
 		}
-		together = append(together, p.findings...)
+		together = append(together, r.findings...)
 	}
 	for _, f := range together {
 		if c.ignore[f.ID] || f.Level == levelOK && !c.verbose {
@@ -229,7 +229,7 @@ func (c *checkup) conclude(patients []*patient) *diagnosis {
 			d.Status = statusUnusable
 		}
 	}
-	if well <= len(patients)/2 {
+	if well <= len(reports)/2 {
 		d.Status = statusUnusable
 	}
 	return d

@@ -24,11 +24,11 @@ type finding struct {
 	Do     string `json:"do,omitempty"`
 }
 
-// A disorder is what can be wrong: why it matters for locks, and what to do about it.
-type disorder struct{ id, why, do string }
+// A check is what can be wrong: why it matters for locks, and what to do about it.
+type check struct{ id, why, do string }
 
-// disorders are all that doctor knows. docs/operations.md explains each of them.
-var disorders = []disorder{
+// checks are all that doctor knows. docs/operations.md explains each of them.
+var checks = []check{
 	{
 		"dns", "Nobody can lock through a name that leads nowhere.",
 		"Correct the host in the URL, or the DNS of this machine: getent hosts NAME has to print an address.",
@@ -164,10 +164,10 @@ var disorders = []disorder{
 	},
 }
 
-// find makes a finding. The reasons are those of its disorder.
+// find makes a finding. The reasons are those of its check.
 func find(id string, l level, server, what string) finding {
 	f := finding{ID: id, Level: l, Server: server, What: cli.Printable(what)}
-	for _, d := range disorders {
+	for _, d := range checks {
 		if d.id == id {
 			if l != levelOK {
 				f.Why, f.Do = d.why, d.do

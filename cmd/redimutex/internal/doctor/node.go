@@ -14,11 +14,11 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// A patient is one server, and what is known of it so far.
-type patient struct {
+// A nodeReport is one server, and what is known of it so far.
+type nodeReport struct {
 	*checkup
 	node     servers.Node
-	vitals   vitals
+	about    nodeInfo
 	findings []finding
 
 	conn   redis.Conn
@@ -30,8 +30,8 @@ type patient struct {
 	timed  bool              // offset is known
 }
 
-// Vitals are what a line about a server shows.
-type vitals struct {
+// A nodeInfo is what a line about a server shows.
+type nodeInfo struct {
 	Address     string   `json:"address"`
 	Software    string   `json:"software"` // "" if unknown
 	Role        string   `json:"role"`     // "" if unknown
@@ -46,22 +46,22 @@ const (
 	commandLimit = 2 * time.Second // for every command
 )
 
-func (c *checkup) newPatient(n servers.Node) *patient {
-	return &patient{checkup: c, node: n, vitals: vitals{Address: n.Address, Tried: []string{}}}
+func (c *checkup) newReport(n servers.Node) *nodeReport {
+	return &nodeReport{checkup: c, node: n, about: nodeInfo{Address: n.Address, Tried: []string{}}}
 }
 
-func (p *patient) report(id string, l level, what string, args ...any) {
-	p.findings = append(p.findings, find(id, l, p.node.Address, p.node.Address+" "+fmt.Sprintf(what, args...)))
+func (r *nodeReport) report(id string, l level, what string, args ...any) {
+	r.findings = append(r.findings, find(id, l, r.node.Address, r.node.Address+" "+fmt.Sprintf(what, args...)))
 }
 
-// has reports whether a disorder was found already.
-func (p *patient) has(id string) bool {
-	return slices.ContainsFunc(p.findings, func(f finding) bool { return f.ID == id && f.Level != levelOK })
+// has reports whether a problem was found already.
+func (r *nodeReport) has(id string) bool {
+	return slices.ContainsFunc(r.findings, func(f finding) bool { return f.ID == id && f.Level != levelOK })
 }
 
 // see examines one server. It ends early when there is no point in going on.
-func (c *checkup) see(n servers.Node) *patient {
-	p := c.newPatient(n)
+func (c *checkup) see(n servers.Node) *nodeReport {
+	r := c.newReport(n)
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
 	err := n.Dial(ctx)
 	var conn redis.Conn
@@ -70,31 +70,31 @@ func (c *checkup) see(n servers.Node) *patient {
 	}
 	cancel()
 	if err != nil {
-		p.unreached(err)
-		return p
+		r.unreached(err)
+		return r
 	}
 	defer conn.Close()
-	p.conn = conn
-	if !p.measure() {
-		return p
+	r.conn = conn
+	if !r.measure() {
+		return r
 	}
 	if n.Private {
-		p.report("plaintext", levelOK, "is reached by TLS, or within this machine")
+		r.report("plaintext", levelOK, "is reached by TLS, or within this machine")
 	} else {
-		p.report("plaintext", levelWarning, "is reached without TLS, over a network")
+		r.report("plaintext", levelWarning, "is reached without TLS, over a network")
 	}
-	if err := p.ask(); err != nil {
-		p.unreached(err)
-		return p
+	if err := r.ask(); err != nil {
+		r.unreached(err)
+		return r
 	}
-	p.checkFacts()
-	p.try()
-	return p
+	r.checkFacts()
+	r.try()
+	return r
 }
 
 // do runs a command, within its limit.
-func (p *patient) do(command string, args ...any) (any, error) {
-	return redis.DoWithTimeout(p.conn, commandLimit, command, args...)
+func (r *nodeReport) do(command string, args ...any) (any, error) {
+	return redis.DoWithTimeout(r.conn, commandLimit, command, args...)
 }
 
 const (
@@ -103,21 +103,21 @@ const (
 )
 
 // measure sends PINGs. It reports whether the server answers.
-func (p *patient) measure() bool {
+func (r *nodeReport) measure() bool {
 	var took []time.Duration
 	for begin := time.Now(); len(took) < pings && (len(took) < 3 || time.Since(begin) < pingsTime); {
 		sent := time.Now()
-		_, err := p.do("PING")
+		_, err := r.do("PING")
 		if err != nil && !answered(err) {
-			p.unreached(err)
+			r.unreached(err)
 			return false
 		}
 		took = append(took, time.Since(sent))
 	}
 	slices.Sort(took)
 	median, worst := took[len(took)/2], took[len(took)-1]
-	p.vitals.Ping, p.vitals.WorstPing = milliseconds(median), milliseconds(worst)
-	p.checkLatency(median, worst)
+	r.about.Ping, r.about.WorstPing = milliseconds(median), milliseconds(worst)
+	r.checkLatency(median, worst)
 	return true
 }
 
@@ -136,43 +136,43 @@ func answered(err error) bool {
 
 // ask collects what the server tells of itself. A user may be forbidden to ask; only a broken
 // connection is an error.
-func (p *patient) ask() error {
-	text, err := redis.String(p.do("INFO"))
+func (r *nodeReport) ask() error {
+	text, err := redis.String(r.do("INFO"))
 	if broken(err) {
 		return err
 	}
 	if err == nil {
-		p.info = fields(text)
-		p.role = p.info["role"]
-	} else if reply, err := redis.Values(p.do("ROLE")); err == nil && len(reply) > 0 {
-		p.role, _ = redis.String(reply[0], nil)
+		r.info = fields(text)
+		r.role = r.info["role"]
+	} else if reply, err := redis.Values(r.do("ROLE")); err == nil && len(reply) > 0 {
+		r.role, _ = redis.String(reply[0], nil)
 	} else if broken(err) {
 		return err
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica"} {
-		pair, err := redis.Strings(p.do("CONFIG", "GET", name))
+		pair, err := redis.Strings(r.do("CONFIG", "GET", name))
 		if broken(err) {
 			return err
 		}
 		if err != nil {
 			break
 		}
-		if p.config == nil {
-			p.config = make(map[string]string)
+		if r.config == nil {
+			r.config = make(map[string]string)
 		}
 		if len(pair) == 2 {
-			p.config[name] = pair[1]
+			r.config[name] = pair[1]
 		}
 	}
-	return p.askTime()
+	return r.askTime()
 }
 
 // askTime learns by how much the server's clock is ahead of ours: it was read sometime between
 // sending and receiving. The quickest of some replies says it best.
-func (p *patient) askTime() error {
+func (r *nodeReport) askTime() error {
 	for range 3 {
 		sent := time.Now()
-		reply, err := redis.Int64s(p.do("TIME"))
+		reply, err := redis.Int64s(r.do("TIME"))
 		received := time.Now()
 		if broken(err) {
 			return err
@@ -181,12 +181,12 @@ func (p *patient) askTime() error {
 			return nil
 		}
 		half := received.Sub(sent) / 2
-		if !p.timed || half < p.fuzz {
-			p.timed, p.fuzz = true, half
-			p.offset = time.Unix(reply[0], reply[1]*1000).Sub(sent.Add(half))
+		if !r.timed || half < r.fuzz {
+			r.timed, r.fuzz = true, half
+			r.offset = time.Unix(reply[0], reply[1]*1000).Sub(sent.Add(half))
 		}
 	}
-	p.vitals.ClockOffset = milliseconds(p.offset)
+	r.about.ClockOffset = milliseconds(r.offset)
 	return nil
 }
 
@@ -211,21 +211,21 @@ func fields(text string) map[string]string {
 }
 
 // keyDB reports whether it is a KeyDB, which calls itself a Redis. It has a section of its own.
-func (p *patient) keyDB() bool {
-	_, section := p.info["# KeyDB"]
+func (r *nodeReport) keyDB() bool {
+	_, section := r.info["# KeyDB"]
 	return section
 }
 
 // older reports whether the server says that it is an older Redis than that.
-func (p *patient) older(major, minor int) bool {
+func (r *nodeReport) older(major, minor int) bool {
 	var a, b int
-	n, _ := fmt.Sscanf(p.info["redis_version"], "%d.%d", &a, &b)
+	n, _ := fmt.Sscanf(r.info["redis_version"], "%d.%d", &a, &b)
 	return n == 2 && (a < major || a == major && b < minor)
 }
 
 // number returns a field of INFO, or 0.
-func (p *patient) number(field string) int64 {
-	n, _ := strconv.ParseInt(p.info[field], 10, 64)
+func (r *nodeReport) number(field string) int64 {
+	n, _ := strconv.ParseInt(r.info[field], 10, 64)
 	return n
 }
 

@@ -29,23 +29,23 @@ func (d *diagnosis) print(w io.Writer) {
 }
 
 // String is the line about a server.
-func (v vitals) String() string {
+func (n nodeInfo) String() string {
 	var words []string
-	for _, s := range []string{v.Software, v.Role} {
+	for _, s := range []string{n.Software, n.Role} {
 		if s != "" {
 			words = append(words, s)
 		}
 	}
-	if v.Ping > 0 {
-		words = append(words, fmt.Sprintf("PING %g ms (worst %g), clock %+g ms", v.Ping, v.WorstPing, v.ClockOffset))
+	if n.Ping > 0 {
+		words = append(words, fmt.Sprintf("PING %g ms (worst %g), clock %+g ms", n.Ping, n.WorstPing, n.ClockOffset))
 	}
-	if len(v.Tried) > 0 {
-		words = append(words, "works: "+strings.Join(v.Tried, ", "))
+	if len(n.Tried) > 0 {
+		words = append(words, "works: "+strings.Join(n.Tried, ", "))
 	}
 	if len(words) == 0 {
 		words = append(words, "not checked any further")
 	}
-	return v.Address + ": " + strings.Join(words, ", ")
+	return n.Address + ": " + strings.Join(words, ", ")
 }
 
 // printFindings prints what there is to say about a server.

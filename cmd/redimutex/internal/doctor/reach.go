@@ -16,9 +16,9 @@ import (
 )
 
 // unreached reports why there is no working connection.
-func (p *patient) unreached(err error) {
+func (r *nodeReport) unreached(err error) {
 	id, what := diagnose(err)
-	p.report(id, levelError, "%s", what)
+	r.report(id, levelError, "%s", what)
 }
 
 // diagnose sorts the errors of connecting, logging in and the first commands.

@@ -15,7 +15,7 @@ import (
 
 // A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
 // names of the locks begin with. docs/security.md has them too.
-type grant struct{ feature, disorder, rules string }
+type grant struct{ feature, check, rules string }
 
 var grants = []grant{
 	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
@@ -31,7 +31,7 @@ const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is 
 // permissions it needs is not written down a second time, and what a proxy or a managed service does not let
 // through shows up as well.
 type trial struct {
-	*patient
+	*nodeReport
 	server *server.Server
 	prefix string
 	key    string
@@ -41,13 +41,13 @@ type trial struct {
 const guardMark = "redimutex:guard"
 
 // try tries each feature on the server.
-func (p *patient) try() {
-	if p.has("replica") || p.has("sentinel") || p.has("version") || p.has("cluster") && p.several {
+func (r *nodeReport) try() {
+	if r.has("replica") || r.has("sentinel") || r.has("version") || r.has("cluster") && r.several {
 		return
 	}
-	t := &trial{p, server.New(p.node.Pool), p.prefix, p.prefix + uuid.NewString()}
+	t := &trial{r, server.New(r.node.Pool), r.prefix, r.prefix + uuid.NewString()}
 	defer t.server.Close(commandLimit)
-	if p.info["cluster_enabled"] == "1" && !t.findSlot() {
+	if r.info["cluster_enabled"] == "1" && !t.findSlot() {
 		return
 	}
 	if !t.attempt("lock", levelError, t.lock) {
@@ -57,21 +57,21 @@ func (p *patient) try() {
 		name string
 		try  func() error
 	}{{"fencing", t.fence}, {"queue", t.queue}, {"replicas", t.replicate}, {"guard", t.guard}} {
-		if l, wanted := p.wants(f.name); wanted && p.sensible(f.name) {
+		if l, wanted := r.wants(f.name); wanted && r.sensible(f.name) {
 			t.attempt(f.name, l, f.try)
 		}
 	}
 }
 
 // sensible reports whether to try a feature that nobody has asked for.
-func (p *patient) sensible(feature string) bool {
+func (r *nodeReport) sensible(feature string) bool {
 	switch {
-	case p.needs != nil:
+	case r.needs != nil:
 		return true
 	case feature == "guard": // it is for several servers, and not for a cluster
-		return p.several
+		return r.several
 	case feature == "replicas":
-		return p.replicas > 0 || p.info == nil || p.number("connected_slaves") > 0
+		return r.replicas > 0 || r.info == nil || r.number("connected_slaves") > 0
 	}
 	return true
 }
@@ -80,7 +80,7 @@ func (p *patient) sensible(feature string) bool {
 func (t *trial) attempt(feature string, l level, try func() error) bool {
 	err := try()
 	if err == nil {
-		t.vitals.Tried = append(t.vitals.Tried, feature)
+		t.about.Tried = append(t.about.Tried, feature)
 		return true
 	}
 	t.do("DEL", t.key) //nolint:errcheck // then it expires
@@ -128,7 +128,7 @@ func (t *trial) failed(g grant, l level, err error) {
 		if g.feature == "guard" {
 			key = guardMark
 		}
-		t.report(g.disorder, l, "does not allow what %s needs, tried on the key %s: %s", title(g.feature), key, said)
+		t.report(g.check, l, "does not allow what %s needs, tried on the key %s: %s", title(g.feature), key, said)
 		last := &t.findings[len(t.findings)-1]
 		if rules := t.permissions(g); rules != "" {
 			last.Do += " ACL SETUSER NAME " + cli.Printable(rules) + exceptions(rules)

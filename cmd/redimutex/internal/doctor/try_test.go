@@ -49,8 +49,8 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 			s.Do("ACL", user(rule)...)
 			status, d := doctor(t, urls, args...)
 			assert.Equal(t, exitUnusable, status, rule)
-			assert.Contains(t, d.ids(), g.disorder, rule)
-			assert.Contains(t, d.the(t, g.disorder).Do, "ACL SETUSER NAME "+strings.ReplaceAll(g.rules, "KEY", "lock:"))
+			assert.Contains(t, d.ids(), g.check, rule)
+			assert.Contains(t, d.the(t, g.check).Do, "ACL SETUSER NAME "+strings.ReplaceAll(g.rules, "KEY", "lock:"))
 		}
 	}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A happening is what must have happened to a lock between two looks.
-type happening struct {
+// An event is what must have happened to a lock between two looks.
+type event struct {
 	Kind  string `json:"event"`
 	Owner string `json:"owner"` // who holds it now
 	From  string `json:"from"`  // who held it before
@@ -55,11 +55,11 @@ type history struct {
 	scale time.Duration // the longest time that was seen to be left of this hold
 
 	handovers []time.Time // in the last rateWindow
-	events    []happening // the last ones, oldest first
+	events    []event     // the last ones, oldest first
 }
 
 // look takes in what a survey says, and returns what has happened since the one before.
-func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []happening) {
+func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
 	h.lock = r
 	if h.began.IsZero() {
 		h.began = at
@@ -87,7 +87,7 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ha
 
 // fail notes a look that failed. That servers are gone is told once for all locks; here is told what
 // concerns this one alone.
-func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []happening) {
+func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
 	reason := ""
 	for _, s := range r.Servers {
 		if s.Error != "" {
@@ -95,20 +95,20 @@ func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []ha
 		}
 	}
 	if !serversGone && reason != h.error {
-		news = append(news, happening{Kind: unreadable, at: at, text: "can't be read: " + reason})
+		news = append(news, event{Kind: unreadable, at: at, text: "can't be read: " + reason})
 	}
 	h.broken, h.error = true, reason
 	return news
 }
 
 // compare tells what must have happened since the last look that did not fail.
-func (h *history) compare(r *sight.Lock, at time.Time) (news []happening) {
+func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 	most, _ := sight.Prevailing(r.Views)
 	was, is := h.last, r.Sight
 	same := was.Held == is.Held && (!is.Held || h.token == most.Holder)
 	moved := h.fenced(r)
 	add := func(kind, owner, from, text string) {
-		news = append(news, happening{kind, owner, from, at, text})
+		news = append(news, event{kind, owner, from, at, text})
 	}
 	switch {
 	case h.seen.IsZero(), h.broken && !same:

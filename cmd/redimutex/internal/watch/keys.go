@@ -15,7 +15,7 @@ type keys struct {
 }
 
 // listen begins to listen for q, where a picture is shown and stdin is the terminal.
-func (v *vigil) listen(t *cli.Terminal, s show) *keys {
+func (o *options) listen(t *cli.Terminal, s show) *keys {
 	k := &keys{quit: make(chan struct{})}
 	if _, picture := s.(*page); !picture || !cli.CanAnswer(t.In) {
 		return k

@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A page is the picture of a vigil at a terminal.
+// A page is the picture of a watch at a terminal.
 type page struct {
 	*chronicle
 	screen *screen
@@ -24,9 +24,9 @@ type page struct {
 // frameTime is the time between two pictures. The servers are not asked for each.
 const frameTime = 100 * time.Millisecond
 
-func newPage(w io.Writer, v *vigil, c *chronicle, style cli.Style) *page {
+func newPage(w io.Writer, o *options, c *chronicle, style cli.Style) *page {
 	p := &page{chronicle: c, screen: newScreen(w, style)}
-	p.title = fmt.Sprintf("every %v on %s", v.interval, v.nodes.Addresses())
+	p.title = fmt.Sprintf("every %v on %s", o.interval, o.nodes.Addresses())
 	return p
 }
 

@@ -10,19 +10,19 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A lookout looks at locks on all servers again and again. Every server is asked for all of them at
+// A poller looks at locks on all servers again and again. Every server is asked for all of them at
 // once, and is not asked again before it has answered.
-type lookout struct {
+type poller struct {
 	keys     []string
 	nodes    servers.Set
 	interval time.Duration
-	posts    []post
+	sources  []source
 	answers  chan answer // has room for one of each server, so that nobody has to wait for a late one
 	rounds   int
 }
 
-// A post is one server, as the lookout knows it.
-type post struct {
+// A source is one server, as the poller knows it.
+type source struct {
 	server *server.Server
 	busy   bool // it has not answered yet
 	heard  time.Time
@@ -44,29 +44,29 @@ type survey struct {
 	gone  bool              // they are too many
 }
 
-func newLookout(keys []string, nodes servers.Set, interval time.Duration) *lookout {
-	l := &lookout{keys: keys, nodes: nodes, interval: interval, answers: make(chan answer, len(nodes))}
+func newPoller(keys []string, nodes servers.Set, interval time.Duration) *poller {
+	p := &poller{keys: keys, nodes: nodes, interval: interval, answers: make(chan answer, len(nodes))}
 	for _, n := range nodes {
-		l.posts = append(l.posts, post{server: server.New(n.Pool)})
+		p.sources = append(p.sources, source{server: server.New(n.Pool)})
 	}
-	return l
+	return p
 }
 
 // start looks until ctx ends. The first survey may take as long as connections may take to be made.
-func (l *lookout) start(ctx context.Context) <-chan *survey {
+func (p *poller) start(ctx context.Context) <-chan *survey {
 	surveys := make(chan *survey)
 	go func() {
-		next := time.NewTicker(l.interval)
+		next := time.NewTicker(p.interval)
 		defer next.Stop()
 		patience := servers.DialTimeout
 		for ctx.Err() == nil {
-			s := l.look(ctx, patience)
+			s := p.look(ctx, patience)
 			select {
 			case surveys <- s:
 			case <-ctx.Done():
 				return
 			}
-			patience = l.interval
+			patience = p.interval
 			select {
 			case <-next.C:
 			case <-ctx.Done():
@@ -78,30 +78,30 @@ func (l *lookout) start(ctx context.Context) <-chan *survey {
 
 // look asks the servers that are not being asked, and takes what has been answered when all of them
 // have answered or patience is over.
-func (l *lookout) look(ctx context.Context, patience time.Duration) *survey {
-	l.rounds++
+func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
+	p.rounds++
 	asked := 0
-	for i := range l.posts {
-		p := &l.posts[i]
-		if p.busy {
+	for i := range p.sources {
+		src := &p.sources[i]
+		if src.busy {
 			continue
 		}
-		p.busy = true
+		src.busy = true
 		asked++
-		round := l.rounds
+		round := p.rounds
 		go func() {
-			views, err := sight.LookAt(ctx, l.nodes[i], p.server, l.keys, 0)
-			l.answers <- answer{i, round, views, err}
+			views, err := sight.LookAt(ctx, p.nodes[i], src.server, p.keys, 0)
+			p.answers <- answer{i, round, views, err}
 		}()
 	}
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
-	for asked > 0 || len(l.answers) > 0 {
+	for asked > 0 || len(p.answers) > 0 {
 		select {
-		case a := <-l.answers:
-			p := &l.posts[a.node]
-			p.busy, p.heard, p.views, p.err = false, time.Now(), a.views, a.err
-			if a.round == l.rounds {
+		case a := <-p.answers:
+			src := &p.sources[a.node]
+			src.busy, src.heard, src.views, src.err = false, time.Now(), a.views, a.err
+			if a.round == p.rounds {
 				asked--
 			}
 			continue
@@ -110,32 +110,32 @@ func (l *lookout) look(ctx context.Context, patience time.Duration) *survey {
 		}
 		break
 	}
-	return l.conclude(time.Now())
+	return p.conclude(time.Now())
 }
 
 // stale is after how long the last answer of a server says nothing about now.
-func (l *lookout) stale() time.Duration { return max(2*time.Second, 3*l.interval) }
+func (p *poller) stale() time.Duration { return max(2*time.Second, 3*p.interval) }
 
-func (l *lookout) conclude(now time.Time) *survey {
+func (p *poller) conclude(now time.Time) *survey {
 	s := &survey{at: now, down: make(map[string]string)}
-	errs := make([]error, len(l.posts))
-	for i, p := range l.posts {
-		if errs[i] = p.err; now.Sub(p.heard) > l.stale() {
+	errs := make([]error, len(p.sources))
+	for i, src := range p.sources {
+		if errs[i] = src.err; now.Sub(src.heard) > p.stale() {
 			errs[i] = servers.ErrSilent
 		}
 		if errs[i] != nil {
-			s.down[l.nodes[i].Address] = servers.Words(errs[i])
+			s.down[p.nodes[i].Address] = servers.Words(errs[i])
 		}
 	}
-	s.gone = servers.TooMany(len(s.down), len(l.nodes))
-	for k, key := range l.keys {
-		r := sight.New(key, len(l.nodes))
-		for i, p := range l.posts {
+	s.gone = servers.TooMany(len(s.down), len(p.nodes))
+	for k, key := range p.keys {
+		r := sight.New(key, len(p.nodes))
+		for i, src := range p.sources {
 			v := inspect.View{Err: errs[i]}
 			if errs[i] == nil {
-				v = aged(p.views[k], now.Sub(p.heard))
+				v = aged(src.views[k], now.Sub(src.heard))
 			}
-			r.Take(i, l.nodes[i].Address, v)
+			r.Take(i, p.nodes[i].Address, v)
 		}
 		r.Conclude()
 		s.locks = append(s.locks, r)

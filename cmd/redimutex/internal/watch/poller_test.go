@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func newTestLookout(t *testing.T, n int) *lookout {
+func newTestPoller(t *testing.T, n int) *poller {
 	t.Helper()
 	var given servers.URLs
 	for range n {
@@ -22,62 +22,62 @@ func newTestLookout(t *testing.T, n int) *lookout {
 	nodes, err := servers.Find(given, servers.QuickTimeout)
 	require.NoError(t, err)
 	t.Cleanup(nodes.Close)
-	return newLookout([]string{"job"}, nodes, defaultInterval)
+	return newPoller([]string{"job"}, nodes, defaultInterval)
 }
 
 func TestLateAnswerDoesNotCutTheNextLookShort(t *testing.T) {
 	t.Parallel()
-	l := newTestLookout(t, 2)
-	l.posts[0].busy = true
-	l.answers <- answer{node: 0, round: 0, views: []inspect.View{holds(tokenA, time.Minute)}}
-	s := l.look(t.Context(), time.Minute)
+	p := newTestPoller(t, 2)
+	p.sources[0].busy = true
+	p.answers <- answer{node: 0, round: 0, views: []inspect.View{holds(tokenA, time.Minute)}}
+	s := p.look(t.Context(), time.Minute)
 	assert.Empty(t, s.down, "the other server was waited for")
 	assert.True(t, s.locks[0].Servers[0].Held, "and what came late is of use")
 }
 
 func TestServerIsNotAskedTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	l := newTestLookout(t, 1)
-	l.posts[0].busy = true
-	l.look(t.Context(), time.Minute) // would wait for an answer
-	assert.True(t, l.posts[0].busy)
+	p := newTestPoller(t, 1)
+	p.sources[0].busy = true
+	p.look(t.Context(), time.Minute) // would wait for an answer
+	assert.True(t, p.sources[0].busy)
 }
 
 func TestServerThatHasNotAnsweredForLongSaysNothing(t *testing.T) {
 	t.Parallel()
-	l := newLookout([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
+	p := newPoller([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
 	now := time.Now()
-	l.posts = []post{
+	p.sources = []source{
 		{heard: now, views: []inspect.View{holds(tokenA, 10*time.Second)}},
 		{heard: now.Add(-time.Second), views: []inspect.View{holds(tokenA, 10*time.Second)}},
 		{heard: now.Add(-time.Minute), views: []inspect.View{{}}},
 	}
-	s := l.conclude(now)
+	s := p.conclude(now)
 	assert.Equal(t, map[string]string{"c": "no answer in time"}, s.down)
 	assert.False(t, s.gone)
 	assert.True(t, s.locks[0].Held)
 	assert.Equal(t, int64(9000), s.locks[0].TTL, "an answer gets older")
 	assert.False(t, s.free())
 
-	l.posts[1].heard = now.Add(-time.Minute)
-	s = l.conclude(now)
+	p.sources[1].heard = now.Add(-time.Minute)
+	s = p.conclude(now)
 	assert.True(t, s.gone)
 	assert.Error(t, s.failure())
 }
 
 func TestLockIsFreeWhereAMajoritySaysSo(t *testing.T) {
 	t.Parallel()
-	l := newLookout([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
+	p := newPoller([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
 	now := time.Now()
-	say := func(v inspect.View, err error) post { return post{heard: now, views: []inspect.View{v}, err: err} }
+	say := func(v inspect.View, err error) source { return source{heard: now, views: []inspect.View{v}, err: err} }
 	down := say(inspect.View{}, errors.New("refused"))
 	free, held := say(inspect.View{}, nil), say(holds(tokenA, time.Second), nil)
-	for want, posts := range map[bool][][]post{
+	for want, sources := range map[bool][][]source{
 		true:  {{free, free, free}, {free, free, held}, {free, free, down}},
 		false: {{free, held, down}, {held, held, down}, {free, down, down}},
 	} {
-		for _, l.posts = range posts {
-			assert.Equal(t, want, l.conclude(now).free())
+		for _, p.sources = range sources {
+			assert.Equal(t, want, p.conclude(now).free())
 		}
 	}
 }

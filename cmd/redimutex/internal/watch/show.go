@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A show is how a vigil tells what it sees.
+// A show is how a watch tells what it sees.
 type show interface {
 	survey(s *survey)
 	frame(now time.Time)           // draws again what changes by itself
@@ -22,12 +22,12 @@ type show interface {
 	end()
 }
 
-func (v *vigil) newShow(w io.Writer) show {
-	c := newChronicle(v.keys)
-	if style := cli.StyleOf(w); style.Terminal && !v.asJSON {
-		return newPage(w, v, c, style)
+func (o *options) newShow(w io.Writer) show {
+	c := newChronicle(o.keys)
+	if style := cli.StyleOf(w); style.Terminal && !o.asJSON {
+		return newPage(w, o, c, style)
 	}
-	return &lines{w: w, asJSON: v.asJSON, chronicle: c}
+	return &lines{w: w, asJSON: o.asJSON, chronicle: c}
 }
 
 // A chronicle is what has been seen of all locks and servers.
@@ -52,7 +52,7 @@ func newChronicle(keys []string) *chronicle {
 }
 
 // take takes a survey in. It returns what has happened to each lock, and to the servers.
-func (c *chronicle) take(s *survey) (news [][]happening, servers []string) {
+func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 	for _, address := range slices.Sorted(maps.Keys(s.down)) {
 		o, known := c.down[address]
 		if !known {
@@ -96,7 +96,7 @@ type lookLine struct {
 	sight.Sight
 	Agree     int            `json:"agree"`
 	Handovers float64        `json:"handovers_per_s"`
-	Events    []happening    `json:"events"`
+	Events    []event        `json:"events"`
 	Servers   []sight.Server `json:"servers"`
 }
 
@@ -135,10 +135,10 @@ func waitingText(n int) string {
 }
 
 // line is the look at at as JSON.
-func (h *history) line(at string, news []happening) lookLine {
+func (h *history) line(at string, news []event) lookLine {
 	line := lookLine{
 		Time: at, Key: h.lock.Key, Known: !h.broken, Error: h.error, Sight: sight.Sight{Age: -1},
-		Agree: h.lock.Agree, Events: append([]happening{}, news...), Servers: h.lock.Servers,
+		Agree: h.lock.Agree, Events: append([]event{}, news...), Servers: h.lock.Servers,
 	}
 	if line.Known {
 		line.Sight = h.last

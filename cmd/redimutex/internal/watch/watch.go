@@ -19,9 +19,9 @@ const (
 
 // Command declares the verb.
 func Command() *cli.Command {
-	v := &vigil{interval: defaultInterval}
+	o := &options{interval: defaultInterval}
 	var given servers.URLs
-	limit := &cli.Flag{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&v.limit), Text: "End after so long. Default: never"}
+	limit := &cli.Flag{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&o.limit), Text: "End after so long. Default: never"}
 	return &cli.Command{
 		Name: "watch", Summary: "watch what happens to locks",
 		Args: "KEY...", Keys: -1,
@@ -30,10 +30,10 @@ func Command() *cli.Command {
 			and shows no token.`)},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
-			{Names: []string{"interval"}, Arg: "TIME", Value: cli.Time(&v.interval), Text: "Time between two looks. Default: 0.5; 50ms at least"},
+			{Names: []string{"interval"}, Arg: "TIME", Value: cli.Time(&o.interval), Text: "Time between two looks. Default: 0.5; 50ms at least"},
 			limit,
-			{Names: []string{"until-free"}, Value: cli.Switch(&v.untilFree), Text: "End as soon as nobody holds any of the locks."},
-			{Names: []string{"json"}, Value: cli.Switch(&v.asJSON), Text: `For each look and KEY one JSON object on a line: time,
+			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as nobody holds any of the locks."},
+			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
 				key, known (false: too few servers answer; error says why), held, owner, foreign, ttl_ms, age_ms,
 				fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
 				before, a list with event, owner and from of each.`},
@@ -68,21 +68,21 @@ func Command() *cli.Command {
 				cli.Item("128+N", "signal N ended it: 130 after Ctrl-C")),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if err := v.check(in.Words, limit.Given); err != nil {
+			if err := o.check(in.Words, limit.Given); err != nil {
 				return 0, err
 			}
 			var err error
-			if v.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
+			if o.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
 				return 0, err
 			}
-			defer v.nodes.Close()
-			return v.run(t), nil
+			defer o.nodes.Close()
+			return o.run(t), nil
 		},
 	}
 }
 
-// A vigil is what one redimutex watch is asked to do.
-type vigil struct {
+// Options are what one redimutex watch is asked to do.
+type options struct {
 	keys      []string
 	nodes     servers.Set
 	interval  time.Duration
@@ -92,7 +92,7 @@ type vigil struct {
 }
 
 // check takes the keys in, and says what is wrong with them or with the times.
-func (v *vigil) check(words []string, limited bool) error {
+func (o *options) check(words []string, limited bool) error {
 	if len(words) == 0 {
 		_, err := cli.OneKey(words)
 		return err
@@ -102,30 +102,30 @@ func (v *vigil) check(words []string, limited bool) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(v.keys, key) {
-			v.keys = append(v.keys, key)
+		if !slices.Contains(o.keys, key) {
+			o.keys = append(o.keys, key)
 		}
 	}
 	switch {
-	case v.interval < minInterval:
-		return cli.Usagef("-interval %v: it has to be %v at least", v.interval, minInterval)
-	case limited && v.limit == 0:
+	case o.interval < minInterval:
+		return cli.Usagef("-interval %v: it has to be %v at least", o.interval, minInterval)
+	case limited && o.limit == 0:
 		return errors.New("-for 0: it would not look even once; write a time such as 60 or 1h")
 	}
 	return nil
 }
 
 // run looks until it is enough. It returns the exit status.
-func (v *vigil) run(t *cli.Terminal) int {
+func (o *options) run(t *cli.Terminal) int {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	surveys := newLookout(v.keys, v.nodes, v.interval).start(ctx)
-	show := v.newShow(t.Out)
+	surveys := newPoller(o.keys, o.nodes, o.interval).start(ctx)
+	show := o.newShow(t.Out)
 	defer show.end()
-	frames := time.NewTicker(min(v.interval, frameTime))
+	frames := time.NewTicker(min(o.interval, frameTime))
 	defer frames.Stop()
 	suspended := show.suspensions()
-	keys := v.listen(t, show)
+	keys := o.listen(t, show)
 	defer keys.close()
 	var limit <-chan time.Time // counts from the first look
 	free, first := false, true
@@ -133,18 +133,18 @@ func (v *vigil) run(t *cli.Terminal) int {
 		select {
 		case s := <-surveys:
 			if err := s.failure(); err != nil && first {
-				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", s.unknown().Key, v.nodes.Explain(err))
+				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", s.unknown().Key, o.nodes.Explain(err))
 				return cli.Unavailable
 			}
-			if first && v.limit > 0 {
-				limit = time.After(v.limit)
+			if first && o.limit > 0 {
+				limit = time.After(o.limit)
 			}
 			first = false
 			show.survey(s)
 			if t.Out.Failed() != nil {
 				return cli.WriteError
 			}
-			if free = s.free(); free && v.untilFree {
+			if free = s.free(); free && o.untilFree {
 				return cli.OK
 			}
 		case <-frames.C:
@@ -154,9 +154,9 @@ func (v *vigil) run(t *cli.Terminal) int {
 			show.suspend()
 			keys.take()
 		case <-limit:
-			return v.verdict(free)
+			return o.verdict(free)
 		case <-keys.quit:
-			return v.verdict(free)
+			return o.verdict(free)
 		case <-ctx.Done():
 			var sig cli.Signalled
 			errors.As(context.Cause(ctx), &sig) // nothing else ends it
@@ -165,9 +165,9 @@ func (v *vigil) run(t *cli.Terminal) int {
 	}
 }
 
-// verdict is the exit status of a vigil that ends by itself.
-func (v *vigil) verdict(free bool) int {
-	if v.untilFree && !free {
+// verdict is the exit status of a watch that ends by itself.
+func (o *options) verdict(free bool) int {
+	if o.untilFree && !free {
 		return cli.Failure
 	}
 	return cli.OK
