@@ -93,20 +93,20 @@ func (m *Mutex) toError(f *lock.Failure, end ending) error {
 	case lock.Servers:
 		return m.serversError(f.Servers)
 	case lock.Busy:
-		return m.standing(f.Servers)
+		return m.lastFailure(f.Servers)
 	case lock.Ended:
 		if !f.Waited {
 			return end.error(m.key, nil)
 		}
-		return end.error(m.key, m.standing(f.Servers))
+		return end.error(m.key, m.lastFailure(f.Servers))
 	case lock.Closed:
 	}
 	return closedError(m.key)
 }
 
-// standing is the error of what stands in the way: the last word of the servers, or another goroutine of
+// lastFailure is the error of what stands in the way: the last word of the servers, or another goroutine of
 // this process.
-func (m *Mutex) standing(f *quorum.Failure) error {
+func (m *Mutex) lastFailure(f *quorum.Failure) error {
 	if f != nil {
 		return m.serversError(f)
 	}

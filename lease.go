@@ -124,10 +124,10 @@ type observer Lease
 
 func (o *observer) Traced() bool { return o.mutex.traced() }
 
-func (o *observer) Waiting(ctx context.Context) { o.mutex.tell(stepWaiting, Event{Context: ctx}) }
+func (o *observer) Waiting(ctx context.Context) { o.mutex.emit(kindWaiting, Event{Context: ctx}) }
 
 func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *lock.Failure) {
-	o.mutex.tell(stepAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.mutex.toError(f, ending{ctx})})
+	o.mutex.emit(kindAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.mutex.toError(f, ending{ctx})})
 }
 
 func (o *observer) Unavailable(f *quorum.Failure) {
@@ -141,7 +141,7 @@ func (o *observer) Renewed(f *quorum.Failure) {
 	if f != nil {
 		e.Err = o.mutex.serversError(f)
 	}
-	o.mutex.tell(stepRenewed, e)
+	o.mutex.emit(kindRenewed, e)
 }
 
 func (o *observer) Lost(r keepalive.Reason) {
@@ -149,5 +149,5 @@ func (o *observer) Lost(r keepalive.Reason) {
 		return
 	}
 	l := (*Lease)(o)
-	o.mutex.tell(stepLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
+	o.mutex.emit(kindLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
 }

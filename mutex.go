@@ -112,7 +112,7 @@ func (m *Mutex) acquire(ctx context.Context, once bool) (*Lease, error) {
 		c.counters.failed.Add(1)
 		err := m.toError(r.Failure, ending{ctx})
 		if m.traced() {
-			m.tell(stepGaveUp, Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: err})
+			m.emit(kindGaveUp, Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: err})
 		}
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (m *Mutex) acquired(ctx context.Context, l *Lease, r lock.Result) {
 			_ = l.release(context.Background())
 		}
 	}()
-	m.tell(stepAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
+	m.emit(kindAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
 	told = true
 }
 
@@ -213,7 +213,7 @@ func (l *Lease) release(ctx context.Context) error {
 	n.released.Add(1)
 	n.holdTime.Add(int64(held))
 	if m.traced() {
-		m.tell(stepReleased, Event{Lease: l, Held: held, Err: err})
+		m.emit(kindReleased, Event{Lease: l, Held: held, Err: err})
 	}
 	return err
 }

@@ -80,32 +80,32 @@ func (m *Mutex) traced() bool {
 	return m.config.trace != nil || m.client.observers.all.Load() != nil
 }
 
-// tell tells those who want to know.
-func (m *Mutex) tell(step func(*Trace) func(Event), e Event) {
+// emit calls whoever traces m with an event of that kind.
+func (m *Mutex) emit(kind func(*Trace) func(Event), e Event) {
 	e.Key, e.Owner = m.key, m.config.terms.Owner
 	if e.Lease != nil {
 		e.Fence = e.Lease.Fence()
 	}
 	if t := m.config.trace; t != nil {
-		t.tell(step, e)
+		t.emit(kind, e)
 	}
 	if all := m.client.observers.all.Load(); all != nil {
 		for _, t := range *all {
-			t.tell(step, e)
+			t.emit(kind, e)
 		}
 	}
 }
 
-func (t *Trace) tell(step func(*Trace) func(Event), e Event) {
-	if f := step(t); f != nil {
+func (t *Trace) emit(kind func(*Trace) func(Event), e Event) {
+	if f := kind(t); f != nil {
 		f(e)
 	}
 }
 
-func stepWaiting(t *Trace) func(Event)  { return t.Waiting }
-func stepAttempt(t *Trace) func(Event)  { return t.Attempt }
-func stepAcquired(t *Trace) func(Event) { return t.Acquired }
-func stepGaveUp(t *Trace) func(Event)   { return t.GaveUp }
-func stepRenewed(t *Trace) func(Event)  { return t.Renewed }
-func stepReleased(t *Trace) func(Event) { return t.Released }
-func stepLost(t *Trace) func(Event)     { return t.Lost }
+func kindWaiting(t *Trace) func(Event)  { return t.Waiting }
+func kindAttempt(t *Trace) func(Event)  { return t.Attempt }
+func kindAcquired(t *Trace) func(Event) { return t.Acquired }
+func kindGaveUp(t *Trace) func(Event)   { return t.GaveUp }
+func kindRenewed(t *Trace) func(Event)  { return t.Renewed }
+func kindReleased(t *Trace) func(Event) { return t.Released }
+func kindLost(t *Trace) func(Event)     { return t.Lost }

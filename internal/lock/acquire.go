@@ -75,7 +75,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 }
 
 func (a *acquisition) run(ctx context.Context) {
-	defer a.settle() // also when a function of the caller's panics
+	defer a.finish() // also when a function of the caller's panics
 	for s := a.begin(ctx); ; {
 		switch s {
 		case inLine:
@@ -90,8 +90,8 @@ func (a *acquisition) run(ctx context.Context) {
 	}
 }
 
-// settle leaves what the acquisition does not need any more: its ticket, and without a grant its turn.
-func (a *acquisition) settle() {
+// finish leaves what the acquisition does not need any more: its ticket, and without a grant its turn.
+func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}

@@ -165,9 +165,9 @@ func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
 	}
 }
 
-// settle waits until a renewal that was under way is over, so that none runs after the release; but no longer
+// awaitRenewal waits until a renewal that was under way is over, so that none runs after the release; but no longer
 // than half of the time that the release has. It reports whether none is.
-func (g *Grant) settle(ctx context.Context) bool {
+func (g *Grant) awaitRenewal(ctx context.Context) bool {
 	renewal := g.renewal.Load()
 	if renewal == nil {
 		return true

@@ -54,7 +54,7 @@ func withoutEnd(ctx context.Context) context.Context {
 // giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
 // the next waiter of this process is queued in the same command.
 func (g *Grant) giveBack(ctx context.Context, now time.Time, inherit bool) *quorum.Failure {
-	renewing := !g.settle(ctx)
+	renewing := !g.awaitRenewal(ctx)
 	r := g.release(now)
 	r.Start = now
 	var next *ticket

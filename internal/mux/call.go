@@ -35,7 +35,7 @@ func (l *link) newCall(name string, args []any) *call {
 	}
 	c.name = name
 	for _, arg := range args {
-		c.args = append(c.args, steady(arg, true))
+		c.args = append(c.args, snapshot(arg, true))
 	}
 	return c
 }
@@ -56,8 +56,8 @@ func (l *link) free(c *call) {
 	l.calls.Put(c)
 }
 
-// steady returns arg, or what redigo would write for it if it can still change.
-func steady(arg any, mayAsk bool) any {
+// snapshot returns arg, or what redigo would write for it if it can still change.
+func snapshot(arg any, mayAsk bool) any {
 	switch v := arg.(type) {
 	case string, int, int64, float64, bool, nil:
 		return arg
@@ -65,7 +65,7 @@ func steady(arg any, mayAsk bool) any {
 		return slices.Clone(v)
 	case redis.Argument:
 		if mayAsk {
-			return steady(v.RedisArg(), false)
+			return snapshot(v.RedisArg(), false)
 		}
 	}
 	return fmt.Sprint(arg)

@@ -58,7 +58,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 	end := r.began.Add(r.bound)
 	r.start()
 	r.await(ctx)
-	g, until, failure := r.settle(t)
+	g, until, failure := r.result(t)
 	if failure != nil {
 		return Grant{}, failure
 	}
@@ -164,9 +164,9 @@ func (r *round) timely(i int) bool {
 	return wanted
 }
 
-// settle ends the round of an acquisition: it reads the grant off it, or has what was granted given
+// result ends the round of an acquisition: it reads the grant off it, or has what was granted given
 // back.
-func (r *round) settle(t *server.Try) (g Grant, until time.Time, failure *Failure) {
+func (r *round) result(t *server.Try) (g Grant, until time.Time, failure *Failure) {
 	r.mu.Lock()
 	v := &r.votes[0]
 	if v.won() {

@@ -235,8 +235,8 @@ func (w *undoer) attempted(batch []*undo) {
 	}
 }
 
-// settle forgets an undo that is done, and puts others off until their try is certainly over.
-func (w *undoer) settle(u *undo, reply Reply) {
+// conclude forgets an undo that is done, and puts others off until their try is certainly over.
+func (w *undoer) conclude(u *undo, reply Reply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := undoID{u.Key, u.Token, u.Ticket.Name}

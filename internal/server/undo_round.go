@@ -24,7 +24,7 @@ func (w *undoer) release(batch []*undo) bool {
 			answered = false
 			continue
 		}
-		w.settle(batch[i], reply)
+		w.conclude(batch[i], reply)
 	}
 	return answered
 }

@@ -87,7 +87,7 @@ func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {
 		file    = "../../../internal/lock/extend.go"
 		first   = "import (\n"
 		head    = "// Extend makes the hold last for ttl from now on."
-		mark    = "g.extended.Store(true) // before the look at the hold: whoever ends it looks at this after that\n"
+		mark    = "g.over.Store(true) // before the look at the hold: whoever ends it looks at this after that\n"
 		checked = "\tif r := h.Reason(); r != keepalive.Alive {\n\t\treturn r, nil\n\t}\n"
 		wait    = "\tturn, _ := extensions.LoadOrStore(g, make(chan struct{}, 1))\n" +
 			"\tturn.(chan struct{}) <- struct{}{}\n\tdefer func() { <-turn.(chan struct{}) }()\n"

@@ -72,7 +72,7 @@ func (r *result) words(width int) string {
 	if d := r.timeline.death; d != nil {
 		say("Worker %d was killed at %s: it held the lock, had read, and not written yet.", d.worker+1, inSeconds(d.at))
 		if d.over() {
-			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.heir+1, inSeconds(d.recovery()), inSeconds(demoTTL))
+			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.successor+1, inSeconds(d.recovery()), inSeconds(demoTTL))
 		}
 	}
 	told := "no update was lost."

@@ -79,7 +79,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 	assert.Equal(t, 1, r.timeline.peak())
 
 	d := r.timeline.death
-	assert.NotEqual(t, d.worker, d.heir)
+	assert.NotEqual(t, d.worker, d.successor)
 	assert.Greater(t, d.recovery(), demoTTL/3, "the victim did not hold the lock")
 	assert.True(t, c.workers[d.worker].gone)
 	assert.False(t, c.workers[d.worker].cmd.ProcessState.Exited(), "it was ended by a signal")

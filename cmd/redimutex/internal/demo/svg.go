@@ -181,5 +181,5 @@ func (d *drawing) death(t *timeline, top, bottom int) {
 	}
 	x = d.x(t.death.next)
 	d.add(`<line class="back" x1="%.1f" y1="%d" x2="%.1[1]f" y2="%[3]d"/>`, x, top-3, bottom)
-	d.text(x-4, top-8, "good", fmt.Sprintf("worker %d has it, after %s", t.death.heir+1, inSeconds(t.death.recovery())))
+	d.text(x-4, top-8, "good", fmt.Sprintf("worker %d has it, after %s", t.death.successor+1, inSeconds(t.death.recovery())))
 }

@@ -25,8 +25,8 @@ type death struct {
 	worker int
 	at     time.Duration
 
-	heir int           // the worker that got the lock next
-	next time.Duration // when it did; 0: nobody did
+	successor int           // the worker that got the lock next
+	next      time.Duration // when it did; 0: nobody did
 }
 
 // over reports whether somebody got the lock after the death.
@@ -46,7 +46,7 @@ func (t *timeline) finish(length time.Duration) {
 	}
 	for _, s := range t.spans {
 		if s.from > t.death.at && s.worker != t.death.worker {
-			t.death.heir, t.death.next = s.worker, s.from
+			t.death.successor, t.death.next = s.worker, s.from
 			return
 		}
 	}

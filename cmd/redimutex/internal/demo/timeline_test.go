@@ -67,7 +67,7 @@ func TestRecoveryEndsWhenAnotherWorkerHasTheLock(t *testing.T) {
 	t.Parallel()
 	d := oneKilled().death
 	require.True(t, d.over())
-	assert.Equal(t, 3, d.heir)
+	assert.Equal(t, 3, d.successor)
 	assert.Equal(t, 800*ms, d.recovery())
 
 	line := &timeline{spans: []span{{worker: 0, from: 1, to: 2}}, death: &death{worker: 1, at: 5}}
