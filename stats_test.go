@@ -79,13 +79,18 @@ func TestStatsOfContentionAndFailure(t *testing.T) {
 func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	t.Parallel()
 	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
-	m := client.Mutex("k")
+	start := func() (*redimutex.Client, *redimutex.Mutex) {
+		client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
+		return client, client.Mutex("k")
+	}
+	client, m := start()
 	m.Lock()
 	m.Unlock()
+	require.NoError(t, client.Close())
 	assert.Equal(t, []int64{0, 0, 0}, client.Stats().Errors)
 
 	b.Kill()
+	client, m = start() // one that knows of no server that it is slow, so that all are asked
 	counted := func(n int64) func() bool { return func() bool { return client.Stats().Errors[1] >= n } }
 	m.Lock()
 	redistest.Wait(t, "the failed try", counted(1)) // a majority does not wait for it
@@ -95,7 +100,6 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	redistest.Wait(t, "the failed release", counted(3))
 	failed := client.Stats().Errors
 	assert.Zero(t, failed[0])
-	assert.GreaterOrEqual(t, failed[1], int64(3), "and the first release, if it was still under way")
 	assert.Zero(t, failed[2])
 }
 
