@@ -67,7 +67,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
 	switch {
 	case a.result == nil:
-		r.Wait = max(h.began.Sub(a.began), 0)
+		r.Wait = max(h.Began().Sub(a.began), 0)
 	case !a.began.IsZero():
 		r.Wait = time.Since(a.began)
 	}

@@ -44,7 +44,7 @@ func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.
 	g := &Grant{key: k, terms: t, token: token, ticket: ticket, won: won}
 	g.longest.Store(int64(t.TTL))
 	g.mayPark(handOff)
-	h.grant, h.fence, h.began = g, won.Fence, won.At
+	h.grant, h.fence = g, won.Fence
 	g.hold.Store(h)
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
 		Began: won.At, Until: won.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,

@@ -16,7 +16,7 @@ type Hold struct {
 	Observer Observer
 	grant    *Grant
 	fence    int64
-	began    time.Time
+	after    time.Duration // how long after the lock was won it began
 	watch    atomic.Pointer[watch]
 }
 
@@ -53,7 +53,7 @@ func (h *Hold) Token() string { return h.grant.token }
 func (h *Hold) Fence() int64 { return h.fence }
 
 // Began returns when the hold began.
-func (h *Hold) Began() time.Time { return h.began }
+func (h *Hold) Began() time.Time { return h.grant.won.At.Add(h.after) }
 
 // Until returns when the validity ends.
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }

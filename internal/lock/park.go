@@ -116,7 +116,7 @@ func (g *Grant) adopt(h *Hold, now time.Time) bool {
 		}
 		g.reuse.used = fence
 	}
-	h.began = now
+	h.after = now.Sub(g.won.At)
 	h.begin(g, fence)
 	return true
 }
