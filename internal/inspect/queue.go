@@ -49,7 +49,7 @@ func (v *View) readQueue(replies []any, now int64) {
 			continue
 		}
 		w := Waiter{Since: since(members[i+1], 0, now)}
-		fields := strings.SplitN(members[i], " ", 4) // channel, fences, claim, name
+		fields := strings.SplitN(members[i], " ", 4) // channel, fences, lease, name
 		w.channel = fields[0]
 		if len(fields) == 4 {
 			w.Owner = server.Owner(fields[3])

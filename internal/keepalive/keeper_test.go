@@ -283,11 +283,11 @@ func TestAHandOffLeaseThatEndsSoonIsNotRenewed(t *testing.T) {
 func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(fail)
-		const claim = 300 * time.Millisecond
+		const handOff = 300 * time.Millisecond
 		_, h := start(t, k, func(terms *keepalive.Terms) {
-			terms.HandOff, terms.Until = claim, terms.Began.Add(claim)
+			terms.HandOff, terms.Until = handOff, terms.Began.Add(handOff)
 		})
-		lived(t, h, h.terms.Until, claim)
+		lived(t, h, h.terms.Until, handOff)
 		k.Close()
 	})
 }
@@ -300,9 +300,9 @@ func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
 			renewals.Add(int64(len(due)))
 			succeed(due)
 		})
-		const short, claim = 60 * time.Millisecond, 600 * time.Millisecond
+		const short, handOff = 60 * time.Millisecond, 600 * time.Millisecond
 		l, _ := start(t, k, func(terms *keepalive.Terms) {
-			terms.TTL, terms.HandOff, terms.Until = short, claim, terms.Began.Add(claim)
+			terms.TTL, terms.HandOff, terms.Until = short, handOff, terms.Began.Add(handOff)
 		})
 		time.Sleep(short)
 		assert.Equal(t, initial(l), l.Until())

@@ -67,7 +67,7 @@ func TestAHandOffFromBeforeTheMachineSleptIsAskedFor(t *testing.T) {
 	for slept, want := range map[time.Duration]state{0: held, time.Hour: trying} {
 		k := e.ref("k", nil)
 		x := &ticket{engine: e, key: k, terms: &terms, queued: true, looked: earlier(time.Now(), slept)}
-		x.place.Claim = time.Minute
+		x.place.HandOff = time.Minute
 		a := acquisition{Call: Call{Terms: &terms}, engine: e, key: k, hold: &Hold{Observer: quiet{}}, ticket: x}
 		assert.Equal(t, want, a.accept(t.Context(), 0), "it slept for %v", slept)
 	}

@@ -84,10 +84,10 @@ func (t *Terms) release(key, token string, now time.Time, ttl time.Duration) ser
 // bound is how long an operation may take.
 func (t *Terms) bound() time.Duration { return t.NodeTimeout + t.ReplicaTimeout }
 
-// claim is the hand-off lease of a waiter that is so far from the servers: it outlasts the waiter's way to
+// handOff is the hand-off lease of a waiter that is so far from the servers: it outlasts the waiter's way to
 // extend it, which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's
 // last look.
-func (t *Terms) claim(rtt time.Duration) time.Duration {
+func (t *Terms) handOff(rtt time.Duration) time.Duration {
 	return min(t.NodeTimeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 

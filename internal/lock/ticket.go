@@ -50,7 +50,7 @@ func (k *Key) newTicket(t *Terms) *ticket {
 	e := k.engine
 	x := &ticket{engine: e, key: k, terms: t, every: minLook}
 	x.place = server.Ticket{
-		Name: t.token(), Channel: e.hub().Channel(), Claim: t.claim(e.rtt()), Fences: t.fences(), Rejoin: e.Several(),
+		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.rtt()), Fences: t.fences(), Rejoin: e.Several(),
 	}
 	x.waiter = e.hub().Join(x.place.Name)
 	return x
@@ -184,18 +184,18 @@ func (a *acquisition) untilLook() time.Duration {
 }
 
 // accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
-// last looked, so it was given to us after that, and is valid for one claim from that look at least. What is
+// last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
 // left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
 // to confirm what they are asked for.
 func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
-	claim, now := x.place.Claim, time.Now()
-	left := quorum.Left(x.looked.Add(claim-drift(claim)), now)
+	handOff, now := x.place.HandOff, time.Now()
+	left := quorum.Left(x.looked.Add(handOff-drift(handOff)), now)
 	if !x.queued || a.Terms.Replicas > 0 || left < min(a.Terms.NodeTimeout+keepalive.Patience, a.Terms.TTL/2) {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Valid: left, Fence: fence}, claim)
+	return a.won(ctx, quorum.Grant{At: now, Valid: left, Fence: fence}, handOff)
 }
 
 // leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken

@@ -96,7 +96,7 @@ func (r *round) extendAt(i int) {
 	n := r.home.nodes[i]
 	batch, index := r.all, []int(nil)
 	r.mu.Lock()
-	if r.seats[i].state == spare {
+	if r.seats[i].state == askedLate {
 		batch = nil
 		for k := range r.votes {
 			if r.votes[k].told {

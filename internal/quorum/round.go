@@ -78,10 +78,10 @@ type seat struct {
 type seatState int8
 
 const (
-	asked   seatState = iota // has a goroutine
-	skipped                  // may still be asked
-	spare                    // has a goroutine, after it had been skipped
-	over                     // its goroutine has ended
+	asked     seatState = iota // has a goroutine
+	skipped                    // may still be asked
+	askedLate                  // has a goroutine, after it had been skipped
+	over                       // its goroutine has ended
 )
 
 // freshRound makes a round when none is left of earlier operations.
@@ -189,7 +189,7 @@ func (r *round) askSkipped() {
 			late = append(late, i)
 		}
 	}
-	r.admit(spare)
+	r.admit(askedLate)
 	for _, i := range late {
 		r.dispatch(i)
 	}

@@ -70,7 +70,7 @@ func (t *Tail) add(i, n int, p *part) *Tail {
 // has failed and goes on in the background. The caller holds r.mu.
 func (r *round) pending(i int) bool {
 	s, v := r.seats[i].state, &r.votes[0]
-	return (s == asked || s == spare) && (!v.in[i] || v.replies[i].Undoing != nil)
+	return (s == asked || s == askedLate) && (!v.in[i] || v.replies[i].Undoing != nil)
 }
 
 // tail is all that is pending; nil: nothing. The caller holds r.mu.

@@ -85,7 +85,7 @@ func (a *arguments) acquire(t *Try, due int64) []any {
 }
 
 // acquireQueued is for acquire_queued.lua.
-func (a *arguments) acquireQueued(t *Try, due int64, deaf bool) []any {
+func (a *arguments) acquireQueued(t *Try, due int64, cluster bool) []any {
 	a.remember(&t.Lock, t.TTL)
 	list := append(a.list[:0], nil, 3, a.key, QueueKey(t.Key), FenceKey(t.Key))
 	if t.Guard {
@@ -93,11 +93,11 @@ func (a *arguments) acquireQueued(t *Try, due int64, deaf bool) []any {
 		list = append(list, guardKey)
 	}
 	return append(list, a.token, a.ttl, due, t.Fences, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
-		t.Ticket.Arrived, t.Ticket.Rejoin, waitersTTL, deaf)
+		t.Ticket.Arrived, t.Ticket.Rejoin, waitersTTL, cluster)
 }
 
 // release is for release.lua or release_queued.lua.
-func (a *arguments) release(r *Release, deaf bool) (script, []any) {
+func (a *arguments) release(r *Release, cluster bool) (script, []any) {
 	a.remember(&r.Lock, 0)
 	keep := any("0")
 	if r.Keep > 0 {
@@ -109,7 +109,7 @@ func (a *arguments) release(r *Release, deaf bool) (script, []any) {
 	}
 	if r.Queue {
 		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
-		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, r.Next.member(), deaf)
+		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, r.Next.member(), cluster)
 	}
 	if reserved == any("0") {
 		return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
@@ -131,5 +131,5 @@ func (t *Ticket) member() string {
 	if t == nil || t.Name == "" {
 		return ""
 	}
-	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.Claim.Milliseconds(), 1), 10) + " " + t.Name
+	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.HandOff.Milliseconds(), 1), 10) + " " + t.Name
 }

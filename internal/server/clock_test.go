@@ -307,15 +307,15 @@ func TestARealServerThatWakesUpLateGrantsNothing(t *testing.T) {
 			failed(t, got)
 			require.True(t, server.TimedOut(got.Err), "%v", got.Err)
 			r.Resume()
-			done(t, sweptThen(t, s, request("k")))
+			done(t, undoneThen(t, s, request("k")))
 			r.Do("DEL", "k")
 		}
 		assert.Empty(t, r.Keys())
 	}
 }
 
-// sweptThen takes the lock as soon as what stands in its way is gone, which is long before it expires.
-func sweptThen(t *testing.T, s *server.Server, q *hold) (got server.Reply) {
+// undoneThen takes the lock as soon as what stands in its way is gone, which is long before it expires.
+func undoneThen(t *testing.T, s *server.Server, q *hold) (got server.Reply) {
 	t.Helper()
 	redistest.Wait(t, "the lock that nobody owns is gone", func() bool {
 		got = acquire(s, q)

@@ -222,7 +222,7 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	for _, q := range batch[1:] {
 		undo(s, q)
 	}
-	redistest.Wait(t, "all locks are swept", func() bool { return len(r.Keys()) == 1 })
+	redistest.Wait(t, "all locks are undone", func() bool { return len(r.Keys()) == 1 })
 }
 
 func TestKeysAndTokensAreBinarySafe(t *testing.T) {

@@ -19,7 +19,7 @@ type Replicas struct {
 type Ticket struct {
 	Name    string        // unique for ever; the value of the lock when it is handed over
 	Channel string        // where its process listens
-	Claim   time.Duration // how long a hand-off gives the lock to it
+	HandOff time.Duration // how long a hand-off gives the lock to it
 	Fences  int64         // as Try.Fences, for a hand-off
 	Arrived int64         // the server's clock in µs when it queued; 0: not yet
 	Rejoin  bool          // where it is missing, queue again with Arrived; else missing means Lapsed

@@ -48,7 +48,7 @@ func queued(key string) *hold {
 
 func waiting(key, name, channel string) *hold {
 	q := queued(key)
-	q.Ticket = server.Ticket{Name: name, Channel: channel, Claim: time.Minute}
+	q.Ticket = server.Ticket{Name: name, Channel: channel, HandOff: time.Minute}
 	return q
 }
 
@@ -87,7 +87,7 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprint(reserved-2), fence, "three fences are reserved")
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
-	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute, "it is given for as long as its claim")
+	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute, "it is given for as long as its hand-off lease")
 
 	// It extends what it was given, or asks again if the message was lost.
 	one := *first
@@ -99,7 +99,7 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 	assert.Equal(t, server.Held, acquire(s, queued("k")).Verdict)
 	done(t, release(s, first))
 	assert.Equal(t, "second", r.Get("k"))
-	second.Token, second.Ticket = "not its token", server.Ticket{Name: "second", Channel: "here", Claim: time.Minute}
+	second.Token, second.Ticket = "not its token", server.Ticket{Name: "second", Channel: "here", HandOff: time.Minute}
 	done(t, release(s, second)) // a lock whose value is the ticket's name is ours too
 	assert.Empty(t, r.Get("k"))
 	assert.NotContains(t, r.Keys(), server.QueueKey("k"), "nothing of an empty queue stays")
@@ -126,7 +126,7 @@ func TestAWaiterThatLetItsGrantLapseIsTold(t *testing.T) {
 	wait(t, s, next)
 	done(t, release(s, holder))
 	require.Equal(t, "slow", r.Get("k"))
-	r.Do("DEL", "k") // its claim is over
+	r.Do("DEL", "k") // its hand-off lease is over
 	got := acquire(s, slow)
 	require.NoError(t, got.Err)
 	assert.Equal(t, server.Lapsed, got.Verdict)
@@ -189,7 +189,7 @@ func TestAReleaseQueuesTheNextOfItsProcess(t *testing.T) {
 	other := waiting("k", "other", "here")
 	wait(t, s, other)
 	end := holder.ending()
-	end.Next = &server.Ticket{Name: "next", Channel: "here", Claim: time.Minute}
+	end.Next = &server.Ticket{Name: "next", Channel: "here", HandOff: time.Minute}
 	got := s.Release(context.Background(), end)
 	done(t, got)
 	assert.Greater(t, got.Arrived, other.Ticket.Arrived)
@@ -233,7 +233,7 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 		done(t, one(s, q))
 		end := q.ending()
 		end.Reserved, end.Used = got.Fence+3, got.Fence
-		end.Ticket = server.Ticket{Name: "n", Channel: "c", Claim: time.Second}
+		end.Ticket = server.Ticket{Name: "n", Channel: "c", HandOff: time.Second}
 		done(t, s.Release(context.Background(), end))
 		assert.False(t, exists(t, r, "k"))
 		r.Do("FLUSHALL")
@@ -255,7 +255,7 @@ func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
 				wait(t, s, other)
 			}
 			end := holder.ending()
-			end.Next = &server.Ticket{Name: "next", Channel: "here", Claim: time.Minute}
+			end.Next = &server.Ticket{Name: "next", Channel: "here", HandOff: time.Minute}
 			r.Do("CONFIG", "SET", "maxmemory", "1")
 			got := s.Release(context.Background(), end)
 			r.Do("CONFIG", "SET", "maxmemory", "0")

@@ -59,7 +59,7 @@ func everything(t *testing.T, s *server.Server) {
 	fenced := request("fenced")
 	fenced.Fences = 1
 	done(t, raise(s, fenced, 1))
-	redistest.Wait(t, "the rest is swept", func() bool {
+	redistest.Wait(t, "the rest is undone", func() bool {
 		for _, q := range batch {
 			if v, err := get(s, q.Key, 10*time.Second); err != nil || v != nil {
 				return false

@@ -89,7 +89,7 @@ func TestAReleaseThatDidNotGetThroughIsRepeated(t *testing.T) {
 }
 
 // Attempts on a server that does not answer become rare, and end when the lock has expired.
-func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
+func TestTheUndoerIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
@@ -112,7 +112,7 @@ func TestTheSweeperIsPatientAndStopsWhenTheLockHasExpired(t *testing.T) {
 	})
 }
 
-func TestTheSweeperLeavesAnotherHoldersLockAlone(t *testing.T) {
+func TestTheUndoerLeavesAnotherHoldersLockAlone(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		mine, other := request("k"), request("k")
@@ -143,7 +143,7 @@ func TestARefusalForGoodIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
+func TestAnUndoOnALoadingServerIsDoneWhenItHasLoaded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
@@ -161,7 +161,7 @@ func TestALoadingServerIsSweptWhenItHasLoaded(t *testing.T) {
 	})
 }
 
-func TestMuchLitterIsSweptInFewRoundTrips(t *testing.T) {
+func TestManyUndosTakeFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
@@ -225,7 +225,7 @@ func TestCloseMakesOneLastAttempt(t *testing.T) {
 	})
 }
 
-func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
+func TestAnUndoOnAPausedServerIsDoneWhenItResumes(t *testing.T) {
 	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
@@ -241,7 +241,7 @@ func TestAPausedServerIsSweptWhenItResumes(t *testing.T) {
 	}
 }
 
-func TestARestartedServerEndsTheSweep(t *testing.T) {
+func TestARestartedServerEndsTheUndo(t *testing.T) {
 	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
@@ -251,13 +251,13 @@ func TestARestartedServerEndsTheSweep(t *testing.T) {
 	failed(t, release(s, q))
 	r.Restart()
 	other := request("k")
-	got := sweptThen(t, s, other)
+	got := undoneThen(t, s, other)
 	done(t, got)
 	s.Close(30 * time.Second)
 	assert.Equal(t, other.Token, r.Get("k"))
 }
 
-func TestSweepingRacesWithClose(t *testing.T) {
+func TestUndoingRacesWithClose(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	pool := r.Pool()

@@ -89,7 +89,7 @@ func (l *listener) check(ctx context.Context) {
 	l.hub.mu.Lock()
 	subscribed := l.state == up
 	l.hub.mu.Unlock()
-	if subscribed && l.server.Deaf(ctx, l.hub.channel, pingInterval) {
+	if subscribed && l.server.NobodyListens(ctx, l.hub.channel, pingInterval) {
 		l.demoted()
 	}
 }

@@ -126,7 +126,7 @@ func TestConnectionsThatTheServerKillsAreReplaced(t *testing.T) {
 			for range 10 {
 				m.Lock()
 				counter++
-				_ = m.UnlockContext(t.Context()) // may not hear the answer; the key is swept then
+				_ = m.UnlockContext(t.Context()) // may not hear the answer; the lock is undone then
 			}
 		})
 	}

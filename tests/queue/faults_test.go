@@ -66,7 +66,7 @@ func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 }
 
 // A process that hangs keeps its connection open, so nobody can tell that it won't come.
-func TestHungWaitersAtTheHeadCostOneClaimEach(t *testing.T) {
+func TestHungWaitersAtTheHeadCostOneHandOffEach(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	for _, hung := range []int{1, 4} {

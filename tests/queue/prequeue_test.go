@@ -184,7 +184,7 @@ func TestThePlaceOfTheOnlyWaiterIsGivenUpWhenHeLeavesDuringTheRelease(t *testing
 }
 
 // The claim of the next waiter runs while the one before waits for the reply to his release.
-func TestAPlaceWhoseClaimHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testing.T) {
+func TestATicketWhoseHandOffHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
@@ -218,7 +218,7 @@ func TestAPlaceWhoseClaimHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testin
 func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 300 * time.Millisecond
-	for what, release := range map[string]func(run func() (any, error), quit, unlock func(), swept <-chan struct{}) (any, error){
+	for what, release := range map[string]func(run func() (any, error), quit, unlock func(), undone <-chan struct{}) (any, error){
 		"the one that it was for has left, and the next has other options": func(run func() (any, error), quit, _ func(), _ <-chan struct{}) (any, error) {
 			reply, err := run()
 			quit()
@@ -228,9 +228,9 @@ func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
 			_, _ = run()
 			return nil, redistest.ErrCut
 		},
-		"the release is executed after the unlocker has gone": func(run func() (any, error), _, unlock func(), swept <-chan struct{}) (any, error) {
+		"the release is executed after the unlocker has gone": func(run func() (any, error), _, unlock func(), undone <-chan struct{}) (any, error) {
 			unlock()
-			<-swept
+			<-undone
 			return run()
 		},
 	} {
@@ -259,17 +259,17 @@ func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
 
 			unlocking, unlock := context.WithCancel(t.Context())
 			defer unlock()
-			swept := make(chan struct{})
-			var sweeping sync.Once
+			undone := make(chan struct{})
+			var undoing sync.Once
 			var releasing atomic.Bool
 			pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
 				switch {
 				case len(args) != 14 || args[2] != "k": // not the releasing script
 				case args[12] != "" && releasing.CompareAndSwap(false, true):
-					return release(run, func() { quit(); assert.ErrorIs(t, <-waited, context.Canceled) }, unlock, swept)
+					return release(run, func() { quit(); assert.ErrorIs(t, <-waited, context.Canceled) }, unlock, undone)
 				case args[10] != "":
 					reply, err := run()
-					sweeping.Do(func() { close(swept) })
+					undoing.Do(func() { close(undone) })
 					return reply, err
 				}
 				return run()

@@ -1,8 +1,8 @@
 -- Shared by the scripts of the queue; behind fence.lua.
 --
 -- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is "channel fences
--- claim name": where its process listens, how many fences it wants, for how long it is given the lock, in ms,
--- and the value that the lock gets. The claim is the waiter's, because it has to know how long the lock is
+-- lease name": where its process listens, how many fences it wants, for how long it is given the lock, in ms,
+-- and the value that the lock gets. The lease is the waiter's, because it has to know how long the lock is
 -- its own before it has extended it.
 --
 -- The last member is a mark: its score tells when a waiter last looked at the queue.
@@ -32,20 +32,20 @@ end
 -- Hands a lock that nobody may claim any more to the waiter who came first and listens.
 --
 -- lock, queue, counter  the keys
--- now   this server's clock, in µs
--- ttl   TTL of the fence counter, in ms
--- deaf  the number of receivers that PUBLISH returns says nothing (cluster)
--- own   the member of the caller, who needs no message; or ''
+-- now              this server's clock, in µs
+-- ttl              TTL of the fence counter, in ms
+-- ignoreReceivers  the number of receivers that PUBLISH returns says nothing (cluster)
+-- own              the member of the caller, who needs no message; or ''
 --
 -- Returns the name of who has it, or own. Else nil, and the lock is deleted: nobody waits, or it can't be given.
 --
 -- The message is "fence name". Whoever does not listen on its channel is gone, and is passed over. A waiter
--- that listens but hangs costs one claim, and no more: it is out of the queue as soon as it is called.
+-- that listens but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
 --
 -- Who was not counted as a receiver must never see the message: a waiter that listens at a replica would
 -- take the lock for its own while the next one is given it. So the message is not replicated; and the lock
 -- is written before it, so that nobody is told what can't be kept.
-local function handover(lock, queue, counter, now, ttl, deaf, own)
+local function handover(lock, queue, counter, now, ttl, ignoreReceivers, own)
   while true do
     local first = redis.pcall('ZPOPMIN', queue)[1]
     if first == own then
@@ -54,19 +54,19 @@ local function handover(lock, queue, counter, now, ttl, deaf, own)
     if not first or first == mark then
       break
     end
-    local channel, fences, claim, name = string.match(first, '^(%S+) (%d+) (%d+) (.+)$')
+    local channel, fences, lease, name = string.match(first, '^(%S+) (%d+) (%d+) (.+)$')
     if channel then
       local fence = 0
       if fences ~= '0' then
         fence = reserve(counter, fences, now, ttl)
       end
-      if not fence or redis.pcall('SET', lock, name, 'PX', claim).err then
+      if not fence or redis.pcall('SET', lock, name, 'PX', lease).err then
         break
       end
       redis.set_repl(redis.REPL_NONE)
       local heard = redis.pcall('PUBLISH', channel, string.format('%.0f', fence) .. ' ' .. name)
       redis.set_repl(redis.REPL_ALL)
-      if deaf or type(heard) == 'number' and heard > 0 then
+      if ignoreReceivers or type(heard) == 'number' and heard > 0 then
         return name
       end
     end

@@ -44,7 +44,7 @@ func (t *trial) queue() error {
 	}
 	holder, waiter := t.lockTry(), t.lockTry()
 	holder.Queue, waiter.Queue = true, true
-	waiter.Ticket = server.Ticket{Name: waiter.Token, Channel: channel, Claim: commandLimit, Rejoin: true}
+	waiter.Ticket = server.Ticket{Name: waiter.Token, Channel: channel, HandOff: commandLimit, Rejoin: true}
 	end := func(t *server.Try) server.Release { return server.Release{Lock: t.Lock, Queue: true, Ticket: t.Ticket} }
 	unaware := server.Release{Lock: holder.Lock}
 	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // then it expires
