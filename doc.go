@@ -71,7 +71,7 @@
 // Mutexes of a [Client] with the same key share one queue in the process: first come, first served,
 // and only the first of the queue asks the servers, so ten thousand goroutines that wait for one key
 // cost as many requests as one. Between processes there is no order: waiters ask every 50 ms (see
-// [WithPollInterval] and [WithBackoff]), and who asks first after the release wins. With [WithQueue]
+// [WithPollInterval] and [WithBackoff]), and whoever asks first after the release wins. With [WithQueue]
 // they queue on the server, in order of arrival, and a release hands over to the first and wakes it.
 //
 // A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.

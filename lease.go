@@ -24,7 +24,7 @@ type Lease struct {
 	hold  lock.Hold
 }
 
-// Token returns the random value that the key has on the server during this hold. Who has it can
+// Token returns the random value that the key has on the server during this hold. Whoever has it can
 // release the lock; treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 

@@ -193,8 +193,8 @@ func WithMaxAttempts(n int) Option {
 // A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
 // delays it and no more. A waiter that died costs nothing if its connection is closed. One that listens but hangs (on a
 // Redis Cluster one that died, too) costs, once, what a hand-off lasts: a node timeout, 85 ms, and twice its own round
-// trip. Who lets a hand-off lapse goes to the end of the line. A lease that was handed over begins with no more than
-// that, and asks for its TTL after 10 ms: until then Lease.Until is near, and a longer pause or stall ends it.
+// trip. Whoever lets a hand-off lapse goes to the end of the line. A lease that was handed over begins with no more
+// than that, and asks for its TTL after 10 ms: until then Lease.Until is near, and a longer pause or stall ends it.
 //
 // Clients that do not queue share the lock safely, and may overtake. A client that may not subscribe polls, and comes
 // after those who wait in line. With several servers no order is promised: each hands its vote to the one that has

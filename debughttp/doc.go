@@ -18,7 +18,7 @@
 //
 // # JSON
 //
-// With ?format=json, or to who accepts application/json and does not prefer text/html, the same comes
+// With ?format=json, or to whoever accepts application/json and does not prefer text/html, the same comes
 // as JSON. Times of an age ("_ms") are milliseconds.
 //
 //	at          when this was so

@@ -31,7 +31,7 @@ type Election struct {
 // [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are
 // always on. All candidates of one process can share a Client, or have their own.
 //
-// Leave WithLeaseReuse out, here and at the Client: with it, who resigns may keep the lock and lead again, before
+// Leave WithLeaseReuse out, here and at the Client: with it, whoever resigns may keep the lock and lead again, before
 // those in line. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
@@ -120,7 +120,7 @@ func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 
 // Resign ends the lead, if this candidate has it: the ctx of f ends, with [ErrResigned] as its cause, and when f
 // has returned the next candidate leads. This one goes to the end of the line. Resign does not
-// wait for f, so f may call it. Who does not want to be a candidate any more ends the ctx of Run.
+// wait for f, so f may call it. Whoever does not want to be a candidate any more ends the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
 		l.cancel(ErrResigned)

@@ -107,7 +107,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	}
 }
 
-// A leader with a short TTL is out of sight of who is far away.
+// A leader with a short TTL is out of sight of whoever is far away.
 func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -139,7 +139,7 @@ func (q *Line) Release() (passed bool) {
 	return q.pass()
 }
 
-// Close sends all waiters away, and all that will come. Who has the turn keeps it.
+// Close sends all waiters away, and all that will come. Whoever has the turn keeps it.
 func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -133,14 +133,14 @@ func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
 	assert.Nil(t, q.Next())
 }
 
-// Who waited before, and what he waited for, is forgotten.
+// The waiter before, and what it waited for, is forgotten.
 func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
 	var q fifo.Line
 	for range 3 {
 		require.True(t, q.TryAcquire())
 		quitter, served := q.Join("a"), q.Join("b")
 		q.Release()
-		quitter.Cancel() // without having received his turn
+		quitter.Cancel() // without having received its turn
 		require.True(t, has(served))
 		assert.False(t, has(served), "the turn is received once")
 		q.Release()

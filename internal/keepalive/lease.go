@@ -31,7 +31,7 @@ type Lease struct {
 	keeper *Keeper
 	holder Holder
 	last   instant     // no renewal is due then or later
-	ended  atomic.Bool // the reason is not Alive any more; for who must not wait for keeper.mu
+	ended  atomic.Bool // the reason is not Alive any more; for those that must not wait for keeper.mu
 
 	// All below is protected by keeper.mu.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock

@@ -85,7 +85,7 @@ func (g *Grant) unpark() {
 	}
 }
 
-// dispose gives a grant back that was parked and that nobody inherits, in the background. Who asks the
+// dispose gives a grant back that was parked and that nobody inherits, in the background. Whoever asks the
 // servers next waits for that, within its own bound.
 func (g *Grant) dispose() {
 	ended := g.lease.End(time.Now())

@@ -105,7 +105,7 @@ func TestAGrantIsNotParkedWhereItsHoldHasEnded(t *testing.T) {
 	forgotten(t, e)
 }
 
-// Who is stopped between the look at the clock and the choice of the fence may come too late for one.
+// Whoever is stopped between the look at the clock and the choice of the fence may come too late for one.
 func TestALocalHoldHasNoFenceBeyondThoseReserved(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, redistest.Start(t))

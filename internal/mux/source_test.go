@@ -42,7 +42,7 @@ func TestABorrowedConnectionIsGivenBackInOrder(t *testing.T) {
 			own := pool.Get()
 			got, err := redis.String(own.Do("ECHO", "own"))
 			require.NoError(t, err)
-			assert.Equal(t, "own", got, "the next user gets his own replies")
+			assert.Equal(t, "own", got, "the next user gets its own replies")
 			own.Close()
 		}
 		dials, _ := w.counted()

@@ -71,7 +71,7 @@ type seat struct {
 	state  seatState
 	undo   bool          // with parted: who comes late takes its vote, and its place in the queue, back
 	unsent bool          // its try was not sent
-	part   *part         // over with the goroutine; made by who wants to wait for it
+	part   *part         // over with the goroutine; made by whoever wants to wait for it
 	end    chan struct{} // closed then
 }
 

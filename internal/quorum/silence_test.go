@@ -231,7 +231,7 @@ func ignored(k *server.Try) *quorum.Extension {
 	return x
 }
 
-// All that were asked have answered and are not agreed, so who was skipped decides, now.
+// All that were asked have answered and are not agreed, so the one that was skipped decides, now.
 func TestASplitVoteIsDecidedByWhoWasSkipped(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		c.on(slow(100*time.Millisecond), 0)

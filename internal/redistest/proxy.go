@@ -156,7 +156,7 @@ func (p *Proxy) serve(r *Relay, client net.Conn) {
 	replies.Wait()
 }
 
-// copy hands on one direction, and calls passed before each packet that it does. Who does not read any more gets
+// copy hands on one direction, and calls passed before each packet that it does. Whoever does not read any more gets
 // nothing, and the other's packets go on.
 func (p *Proxy) copy(from, to net.Conn, reply bool, passed func()) {
 	buf := make([]byte, 64<<10)

@@ -152,7 +152,7 @@ func TestAFreeLockIsHandedToWhoWaitsAndNotToWhoComesBy(t *testing.T) {
 	assert.Equal(t, "first", got.Holder)
 	done(t, acquire(s, first))
 
-	// Who is first itself gets it; and if all who wait are gone, anybody does.
+	// Whoever is first itself gets it; and if all who wait are gone, anybody does.
 	wait(t, s, waiting("k", "gone", "nowhere"))
 	r.Do("DEL", "k")
 	done(t, acquire(s, queued("k")))
@@ -271,7 +271,8 @@ func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
 	}
 }
 
-// Who listens at a replica would take the lock for its own while the primary, which counted nobody, gives it to the next.
+// Whoever listens at a replica would take the lock for its own while the primary, which counted nobody, gives it to the
+// next.
 func TestAMessageIsHeardWhereItIsCountedAlone(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)

@@ -254,7 +254,7 @@ func (w *undoer) conclude(u *undo, reply Reply) {
 	}
 }
 
-// postpone puts off everything that is due. Who waits for that waits no longer: the node has just not answered.
+// postpone puts off everything that is due. Whoever waits for that waits no longer: the node has just not answered.
 func (w *undoer) postpone(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -4,7 +4,7 @@
 // # Jobs by the clock: the Locker
 //
 // A cron, daily or weekly job is due at the same time on all machines. Each machine tries once to lock the name of
-// the job, and who gets it runs:
+// the job, and whoever gets it runs:
 //
 //	locker := gocron.NewLocker(client, "billing:", 30*time.Second)
 //	s, err := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))

@@ -41,8 +41,8 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 	}
 }
 
-// The demoted server lives on, so nothing breaks the connections to it; and who polls uses them all the time, so that
-// they are never idle for long.
+// The demoted server lives on, so nothing breaks the connections to it; and whoever polls uses them all the time, so
+// that they are never idle for long.
 func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"without a role check", "role checked after a second idle", "without a role check, and multiplexed"} {

@@ -59,7 +59,7 @@ func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 		assert.NotErrorIs(t, err, redimutex.ErrLocked)
 		var node redimutex.NodeError
 		assert.ErrorAs(t, err, &node)
-		// Who is hung up on may be told so by the system instead, and most of the time where the machine is busy.
+		// Whoever is hung up on may be told so by the system instead, and most of the time where the machine is busy.
 		return strings.Contains(err.Error(), words) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	})
 	locked := make(chan struct{})

@@ -67,7 +67,7 @@ func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }
 
-// A try that is cut short may put its waiter into the queue after he has left.
+// A try that is cut short may put its waiter into the queue after that has left.
 func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -196,8 +196,8 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	other.gets(time.Now())
 }
 
-// Who could not hear that it was called comes before those who came later, also if it hears again by the time that it
-// learns of that.
+// Whoever could not hear that it was called comes before those who came later, also if it hears again by the time that
+// it learns of that.
 func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -183,7 +183,7 @@ func TestThePlaceOfTheOnlyWaiterIsGivenUpWhenHeLeavesDuringTheRelease(t *testing
 	listening.gets(time.Now())
 }
 
-// The claim of the next waiter runs while the one before waits for the reply to his release.
+// The hand-off lease of the next waiter runs while the one before waits for the reply to its release.
 func TestATicketWhoseHandOffHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -214,7 +214,7 @@ func TestATicketWhoseHandOffHasLapsedDuringTheReleaseIsNotTakenForTheLock(t *tes
 	listening.gets(time.Now())
 }
 
-// Where the heir's place is of no use, the next waiter has one of his own, and nothing else is in the queue.
+// Where the pre-queued ticket is of no use, the next waiter has one of its own, and nothing else is in the queue.
 func TestAPlaceThatCannotBeUsedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 300 * time.Millisecond

@@ -1,5 +1,5 @@
 // Package peers gives libraries for locks the same face: ours, redsync, redislock, rueidislock, and what a
-// program does without any. Who uses them decides how servers are reached and which settings are on.
+// program does without any. Whoever uses them decides how servers are reached and which settings are on.
 package peers
 
 import (

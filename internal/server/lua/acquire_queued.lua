@@ -79,7 +79,7 @@ if member ~= '' then
     end
     redis.call('ZADD', queue, string.format('%.0f', math.min(arrived, now)), member)
   elseif arrived > now then
-    -- Who came before the clock was set back is not put behind all who come after it.
+    -- Whoever came before the clock was set back is not put behind all who come after it.
     redis.call('ZADD', queue, string.format('%.0f', now), member)
   end
   local looked = redis.call('ZSCORE', queue, mark)

@@ -42,7 +42,7 @@ end
 -- The message is "fence name". Whoever does not listen on its channel is gone, and is passed over. A waiter
 -- that listens but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
 --
--- Who was not counted as a receiver must never see the message: a waiter that listens at a replica would
+-- Whoever was not counted as a receiver must never see the message: a waiter that listens at a replica would
 -- take the lock for its own while the next one is given it. So the message is not replicated; and the lock
 -- is written before it, so that nobody is told what can't be kept.
 local function handover(lock, queue, counter, now, ttl, ignoreReceivers, own)

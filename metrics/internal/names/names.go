@@ -1,4 +1,4 @@
-// Package names has the words by which metrics, spans and logs call the same things, so that who has
+// Package names has the words by which metrics, spans and logs call the same things, so that whoever has
 // found a lock in one of them can look for it in the others.
 package names
 

@@ -95,7 +95,7 @@ func (b *breach) release(i int) (servers.Release, error) {
 			return servers.Missing, nil
 		}
 	}
-	// Who has queued since we looked finds the free lock by itself, within a second.
+	// Whoever has queued since we looked finds the free lock by itself, within a second.
 	return b.nodes[i].Release(b.Key, v.Holder, v.Left, b.Before.Waiting > 0)
 }
 

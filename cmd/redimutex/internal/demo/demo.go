@@ -164,7 +164,7 @@ func verdict(results []*result) error {
 // report turns the outcome into words and the exit status.
 func (d *demo) report(ctx context.Context, err error) int {
 	if err == nil || d.t.Out.Failed() != nil {
-		return cli.OK // what is wrong with the output is told by who knows of it
+		return cli.OK // what is wrong with the output is told by whoever knows of it
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errLostUpdates) {
 		err = cause

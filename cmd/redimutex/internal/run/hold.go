@@ -212,8 +212,8 @@ func (r *runner) acquire(ctx context.Context) error {
 }
 
 // queued waits for the lock until it has one for a whole TTL. What a release hands over lasts for a moment and is
-// extended while we work, but a command that is started has to have a whole grace in front of it. Who is stopped in that
-// moment waits again.
+// extended while we work, but a command that is started has to have a whole grace in front of it. Whoever is stopped in
+// that moment waits again.
 func (r *runner) queued(waiting context.Context) error {
 	for {
 		err := r.mutex.LockContext(waiting, 0)

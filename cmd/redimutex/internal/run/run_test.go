@@ -114,7 +114,7 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	}
 }
 
-// Who holds it at the end counts, and not at the beginning.
+// Whoever holds it at the end counts, and not at the beginning.
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
