@@ -36,7 +36,7 @@ func TestGrantFromBeforeTheMachineSleptIsNotKeptForTheNextHold(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, redistest.Start(t))
 	terms := terms
-	terms.Reuse = 4 * time.Second
+	terms.Reuse, terms.NodeTimeout = 4*time.Second, 5*time.Second
 	h := &Hold{Observer: quiet{}}
 	g := slept(t, e, &terms, h)
 	assert.False(t, g.usable(&terms, time.Now()))

@@ -42,7 +42,7 @@ func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
 	slow, quick := request("slow"), request("quick")
 	done(t, acquire(s, slow))
 	done(t, acquire(s, quick))
-	slow.Replicas = replicas(300 * time.Millisecond) // it has none
+	slow.Replicas = replicas(2 * time.Second) // it has none
 	var order []string
 	var reported atomic.Int32
 	s.Extend(context.Background(), []*server.Extension{

@@ -36,15 +36,16 @@ func self() string {
 }
 
 func TestAWorkerIsUsedAgainAsSoonAsItsJobIsOver(t *testing.T) {
-	t.Parallel()
-	var p workers.Pool
-	defer p.Close()
-	var first, next string
-	<-start(&p, func() { first = self() })
-	for range 100 {
-		<-start(&p, func() { next = self() })
-		assert.Equal(t, first, next)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var p workers.Pool
+		defer p.Close()
+		var first, next string
+		<-start(&p, func() { first = self() })
+		for range 100 {
+			<-start(&p, func() { next = self() })
+			assert.Equal(t, first, next)
+		}
+	})
 }
 
 func TestJobsDoNotWaitForEachOther(t *testing.T) {

@@ -26,7 +26,7 @@ var demoRounds = []round{
 
 const (
 	lingerTime = 200 * time.Millisecond // how long the victim holds the lock before it is killed
-	graceTime  = time.Second            // for workers to end a round after they were told to
+	graceTime  = 3 * time.Second        // for workers to end a round after they were told to
 )
 
 // A result is how a round went.

@@ -80,7 +80,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 
 	d := r.timeline.death
 	assert.NotEqual(t, d.worker, d.successor)
-	assert.Greater(t, d.recovery(), demoTTL/3, "the victim did not hold the lock")
+	assert.Greater(t, d.recovery(), demoTTL/4, "the victim did not hold the lock")
 	assert.True(t, c.workers[d.worker].gone)
 	assert.False(t, c.workers[d.worker].cmd.ProcessState.Exited(), "it was ended by a signal")
 	for _, s := range r.timeline.spans {

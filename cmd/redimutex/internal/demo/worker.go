@@ -170,7 +170,7 @@ func (h *demoHand) update(ctx context.Context, lock bool, goroutine int) error {
 		return ctx.Err()
 	}
 	if !lock {
-		return h.raise(ctx, goroutine, func() bool { return true })
+		return h.raise(ctx, goroutine, func() (time.Time, bool) { return time.Now(), true })
 	}
 	if err := h.mutex.LockContext(ctx, lockLimit); err != nil {
 		return err
@@ -179,11 +179,11 @@ func (h *demoHand) update(ctx context.Context, lock bool, goroutine int) error {
 	defer h.mutex.UnlockContext(ctx) //nolint:errcheck // see above
 	held := h.mutex.Lease()
 	// A process that was paused for longer than its lease finds out before it writes, and does not.
-	return h.raise(held.Context(ctx), goroutine, func() bool { return held.Err() == nil })
+	return h.raise(held.Context(ctx), goroutine, func() (time.Time, bool) { return held.Until(), held.Err() == nil })
 }
 
 // raise is the critical section: it reads, thinks, and writes if it still may.
-func (h *demoHand) raise(ctx context.Context, goroutine int, may func() bool) error {
+func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until time.Time, ok bool)) error {
 	kind := eventEnter
 	lingers := h.lingers()
 	if lingers {
@@ -200,13 +200,14 @@ func (h *demoHand) raise(ctx context.Context, goroutine int, may func() bool) er
 		rest(context.WithoutCancel(ctx), thinkMin+rand.N(thinkMax-thinkMin))
 	}
 	e := event{Kind: eventGivenUp, Goroutine: goroutine}
-	if !lingers && may() {
+	until, ok := may()
+	if ok && !lingers {
 		if err := h.counter.write(n + 1); err != nil {
 			return err
 		}
-		e.Kind = eventDone
+		e.Kind, until = eventDone, time.Now()
 	}
-	e.At = time.Now().UnixNano()
+	e.At = min(until.UnixNano(), time.Now().UnixNano()) // one that gives up was there no longer than its lease
 	h.tell(e)
 	return nil
 }

@@ -194,7 +194,7 @@ func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 	s.Do("EVAL", "for i = 1, 1e8 do end", 1, "hunter2")
 	_, d := doctor(t, []string{s.URL()}, "-node-timeout", "50ms")
 	f := d.the(t, "slow-commands")
-	assert.Contains(t, f.What, "once")
+	assert.Regexp(t, "once|times", f.What, "a server that was stopped meanwhile may count others too")
 	assert.Contains(t, f.What, "EVAL")
 	assert.NotContains(t, f.What, "hunter2")
 }

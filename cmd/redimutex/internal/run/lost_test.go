@@ -25,7 +25,7 @@ echo "[$$]"
 func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "0.7", "job", "--", "sh", "-c", deaf)
+	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "2", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
 	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
 	s.Do("DEL", "job")
@@ -35,7 +35,7 @@ func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
 	}
 	assert.Equal(t, "redimutex: the lock \"job\" was lost: its key was deleted, or the server lost its data; "+
-		"the command is sent TERM, and KILL in 700ms\n", p.Notes())
+		"the command is sent TERM, and KILL in 2s\n", p.Notes())
 	assert.NotContains(t, s.Keys(), "job")
 }
 
@@ -55,7 +55,7 @@ func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c",
+	p := clitest.Launch(t, s, "run", "-ttl", "4", "job", "--", "sh", "-c",
 		`sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`)
 	p.Says("ready")
 	s.Do("DEL", "job")
@@ -80,7 +80,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	late := lateness.Stop()
 	s.Resume()
 	for _, pid := range p.Printed() {
-		assert.True(t, clitest.Gone(pid), "the whole group is dead before redimutex ends")
+		redistest.Wait(t, "the end of the group, to which KILL was sent before redimutex ended", func() bool { return clitest.Gone(pid) })
 	}
 	// The last renewal was sent before the pause, so the validity ended by then. How late our look at the
 	// end may be depends on the machine.
@@ -117,7 +117,7 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
+	p := clitest.Launch(t, s, "run", "-ttl", "3", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
 	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
 	p.Signal(syscall.SIGSTOP)
@@ -134,7 +134,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Prepare(t, s, "run", "-ttl", "1", "job", "--", "sh", "-c", deaf)
+	p := clitest.Prepare(t, s, "run", "-ttl", "3", "job", "--", "sh", "-c", deaf)
 	full := fullPipe(t)
 	out := p.Cmd.Stdout
 	p.Cmd.Stderr = full

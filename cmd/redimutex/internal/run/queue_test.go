@@ -26,7 +26,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 	holder.Says("ready")
 	var line []*clitest.Process
 	for i := range 4 {
-		line = append(line, clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
+		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
 		redistest.Wait(t, "the waiter is in the queue", func() bool {
 			n, err := redis.Int(s.Do("ZCOUNT", server.QueueKey("job"), 0, 3e15), nil)
 			require.NoError(t, err)

@@ -163,7 +163,7 @@ func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b]0;evil\x07\nredimutex: all is well", "PX", 60000)
-	_, _, stderr := clitest.Run(t, s, "run", "-w", "0.1", "job", "--", "true")
+	_, _, stderr := clitest.Run(t, s, "run", "-w", "2", "job", "--", "true")
 	assert.Contains(t, stderr, "redimutex: waiting for \"job\", held by  ]0;evil  redimutex: all is well\n")
 	assert.NotContains(t, stderr, "\x1b")
 	assert.NotContains(t, stderr, "\nredimutex: all is well")

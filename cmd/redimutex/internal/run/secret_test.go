@@ -41,7 +41,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 			p.Cmd.Env = append(p.Cmd.Env, c.env)
 			p.Start()
 			p.Says("ready\n")
-			waiter := clitest.Prepare(t, nil, append(append([]string{"run", "-w", "0.2"}, c.flags...), "job", "--", "true")...)
+			waiter := clitest.Prepare(t, nil, append(append([]string{"run", "-w", "2"}, c.flags...), "job", "--", "true")...)
 			waiter.Cmd.Env = append(waiter.Cmd.Env, c.env)
 			waiter.Start()
 			assert.Equal(t, 1, waiter.Status(), waiter.Err())
@@ -125,7 +125,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	}
 	// Another holder of a lock that an ancestor has had is waited for.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
-	p := clitest.Prepare(t, s, "run", "-w", "0.2", "outer", "--", "true")
+	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 13:outer")
 	p.Start()
 	assert.Equal(t, 1, p.Status())

@@ -67,10 +67,12 @@ func TestWatchEndsWithTERMAndGivesTheScreenBack(t *testing.T) {
 	s := redistest.Start(t)
 	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'WATCH job & echo "pid $!,"; wait; echo "status $?"'`)
 	y.Says("free")
-	_, after, _ := strings.Cut(y.Out(), "pid ")
 	var pid int
-	_, err := fmt.Sscanf(after, "%d,", &pid)
-	require.NoError(t, err)
+	redistest.Wait(t, "its number", func() bool {
+		_, after, _ := strings.Cut(y.Out(), "pid ")
+		_, err := fmt.Sscanf(after, "%d,", &pid)
+		return err == nil
+	})
 	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
 	y.Says(screenOff)
 }
