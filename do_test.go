@@ -182,3 +182,27 @@ func TestTheContextOfDoEndsAlsoWhileSomebodyElseIsUnlocking(t *testing.T) {
 	p.Release()
 	assert.NoError(t, <-unlocked)
 }
+
+// The hold has many to tell, and Do need not be the first.
+func TestTheCauseOfDosContextIsTheLossAlsoWhereFReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithoutRenewal())
+	for range 3 {
+		var inner context.Context
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			inner = ctx
+			l := m.Lease()
+			for range 20_000 {
+				l.Context(t.Context())
+			}
+			s.Do("DEL", "k")
+			go l.Extend(t.Context(), time.Minute) //nolint:errcheck // it finds the loss
+			<-l.Done()
+			return nil
+		})
+		require.ErrorIs(t, err, redimutex.ErrLost)
+		<-inner.Done()
+		require.ErrorIs(t, context.Cause(inner), redimutex.ErrLost)
+	}
+}

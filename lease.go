@@ -78,7 +78,11 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
 		forget()
-		if ctx.Err() == nil { // somebody else is unlocking just now
+		switch err := l.Err(); {
+		case ctx.Err() != nil:
+		case err != nil:
+			cancel(err)
+		default: // somebody else is unlocking just now
 			cancel(l.reason(keepalive.Unlocked))
 		}
 	}

@@ -73,6 +73,14 @@ func TestAHandOffFromBeforeTheMachineSleptIsAskedFor(t *testing.T) {
 	}
 }
 
+// A teller notes a loss.
+type teller struct {
+	quiet
+	told *keepalive.Reason
+}
+
+func (t teller) Lost(r keepalive.Reason) { *t.told = r }
+
 // reusable begins a hold whose grant may see others.
 func reusable(t *testing.T, e *Engine) *Hold {
 	terms := terms
@@ -86,11 +94,14 @@ func TestUnlockTellsALossOfWhichTheHoldHasNotHeard(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, redistest.Start(t))
 	h := reusable(t, e)
+	told := keepalive.Alive
+	h.Observer = teller{told: &told}
 	h.grant.hold.Store(&Hold{Observer: quiet{}, grant: h.grant}) // the one before
 	h.grant.lease.Lose(keepalive.Deleted)
 	h.grant.hold.Store(h)
 	r, _ := h.Release(t.Context(), time.Now())
 	assert.Equal(t, keepalive.Deleted, r)
+	assert.Equal(t, keepalive.Deleted, told, "whoever traces it")
 	forgotten(t, e)
 }
 

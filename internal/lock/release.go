@@ -25,13 +25,13 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 		// Nothing that works in the background is left, so this is done here, as far as it can be.
 		r := g.release(now)
 		g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
-		h.end(was)
+		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	default:
 		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
 		r := g.release(now)
 		g.key.engine.quorum.Undo(&r, g.won)
-		h.end(was)
+		h.lose(was)
 		return was, nil
 	}
 	f := g.giveBack(withoutEnd(ctx), now, true)

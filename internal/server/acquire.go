@@ -165,7 +165,7 @@ type untried struct{ error }
 func (u untried) Unwrap() error { return u.error }
 
 // refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
-// server said no, and the scripts write the lock last.
+// server said no, and the scripts leave no lock behind then.
 func refused(err error) bool {
 	var e redis.Error
 	var u untried

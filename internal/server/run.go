@@ -33,7 +33,7 @@ func (s *Server) Run(ctx context.Context, timeout time.Duration, key string, f f
 		return err
 	}
 	defer func() {
-		if ses.held != nil {
+		if ses.held != nil && ses.held.conn != nil {
 			// The reply to its last command has come, so this takes no time; but for that there need be none left.
 			ses.ctx, ses.lock.Timeout, ses.start = context.WithoutCancel(ctx), max(timeout, time.Second), time.Now()
 			if _, err := ses.step(nil, true); err != nil && ses.held != nil {

@@ -282,6 +282,24 @@ func TestUnlockWorksOnAFullServer(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
+func TestATryOnAFullServerTellsWhoHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "k", "foreign", "PX", 60_000)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	for what, opts := range map[string][]redimutex.Option{
+		"plain": nil, "with fences": {redimutex.WithFencing()}, "with a queue": {redimutex.WithQueue()},
+	} {
+		m := newMutex(t, s.Pool(), "k", opts...)
+		assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked, what)
+		s.Do("DEL", "k")
+		assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable, what)
+		s.Do("CONFIG", "SET", "maxmemory", "0")
+		s.Do("SET", "k", "foreign", "PX", 60_000)
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+	}
+}
+
 func TestUnlockReportsThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -35,16 +35,23 @@ if ARGV[6] == '1' then
   end
 end
 
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+local written = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if not written or written.err and not string.find(written.err, 'READONLY', 1, true) then
   local holder, wrong = peek(KEYS[1], 0)
-  return wrong or {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+  if holder then -- a server that is full, for one, refuses the SET whoever holds the lock
+    return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+  end
+  return wrong or written
+end
+if written.err then
+  return written
 end
 if ARGV[4] == '0' then
   return now
 end
 local fence, failure = reserve(KEYS[2], ARGV[4], now, ARGV[5])
 if not fence then
-  redis.call('DEL', KEYS[1])
+  redis.pcall('DEL', KEYS[1])
   return failure
 end
 return {now, fence}
