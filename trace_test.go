@@ -105,7 +105,7 @@ func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
 		assert.Equal(t, "mine", e.Context.Value(mark{}), "the context of the call, or one made of it")
 		assert.Nil(t, e.Lease)
 	}
-	assert.GreaterOrEqual(t, events[2].Wait, 20*time.Millisecond)
+	assert.Positive(t, events[2].Wait)
 	assert.ErrorIs(t, events[2].Err, redimutex.ErrLocked)
 
 	s.Do("SET", "k", "foreign")
