@@ -225,8 +225,10 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 			released = released || release
 		}
 		assert.True(t, released || !unlocked[token])
-		assert.False(t, late && waited[token], "a renewal came after the release")
+		// What is left of a lease that was lost is undone in the background, and renews nothing.
+		assert.False(t, late && waited[token] && unlocked[token], "a renewal came after the release")
 	}
 	assert.Contains(t, slices.Collect(maps.Values(waited)), true)
+	assert.Contains(t, slices.Collect(maps.Values(unlocked)), true)
 	assert.Positive(t, client.Stats().Renewed)
 }

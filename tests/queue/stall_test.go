@@ -95,7 +95,7 @@ func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 500 * time.Millisecond
 	s := redistest.Real(t)
-	a, b := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	a, b := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	a.Lock()
 	hung(t, s, redimutex.WithNodeTimeout(nodeTimeout))
 	got := startWaiting(t, s, b, 2)
