@@ -142,7 +142,7 @@ func TestLockKeyHasATTLFromTheFirstMoment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	monitor := s.Monitor()
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(4*time.Second))
 	stop, polls := make(chan struct{}), int64(0)
 	var poller sync.WaitGroup
 	poller.Go(func() {

@@ -67,7 +67,7 @@ func TestMetricsAgreeWithStats(t *testing.T) {
 func TestAThousandKeysMakeNoMoreMetrics(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(4*time.Second))
 	d := newDesk(t)
 	d.watch(t, client)
 	use := func(from, to int) (series int) {

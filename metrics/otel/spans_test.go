@@ -32,6 +32,7 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- m.LockContext(ctx, 0) }()
 	redistest.Wait(t, "the waiter", func() bool { return client.Stats().Waiting == 1 })
+	redistest.Wait(t, "a wait that a slow machine can't hide", func() bool { return time.Since(began) > 2*time.Second })
 	freed := time.Now()
 	s.Do("DEL", "k\xff")
 	require.NoError(t, <-done)

@@ -95,7 +95,7 @@ func TestAScrapeAgreesWithStatsWhateverHappensToTheLocks(t *testing.T) {
 	assert.ErrorIs(t, taken.UnlockContext(t.Context()), redimutex.ErrLost)
 	waiter.Unlock()
 
-	short := client.Mutex("short", redimutex.WithTTL(20*time.Millisecond), redimutex.WithoutRenewal())
+	short := client.Mutex("short", redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(900*time.Millisecond), redimutex.WithoutRenewal())
 	short.Lock()
 	<-short.Lease().Done()
 	assert.ErrorIs(t, short.UnlockContext(t.Context()), redimutex.ErrLost)

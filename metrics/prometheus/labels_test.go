@@ -18,7 +18,8 @@ import (
 func TestAThousandKeysMakeNoMoreSeries(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing())
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing(),
+		redimutex.WithNodeTimeout(4*time.Second))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	use := func(key string) {

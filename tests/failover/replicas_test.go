@@ -73,7 +73,8 @@ func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 				r.Pause()
 			}
 			client := newClient(t, primary.Pool(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
-			m := client.Mutex("k", redimutex.WithReplicas(c.want, 50*time.Millisecond))
+			m := client.Mutex("k", redimutex.WithReplicas(c.want, 50*time.Millisecond),
+				redimutex.WithPollInterval(time.Second)) // a second try would find what is left of the first
 			serverFailure(t, m.TryLockContext(t.Context()), "wanted replicas confirmed within 50ms")
 			assert.Nil(t, m.Lease())
 			redistest.Wait(t, "the release on the primary", func() bool { return !primary.Exists("k") })

@@ -253,8 +253,9 @@ func TestPoolThatWaitsIsNotWaitedForLongerThanTheNodeTimeout(t *testing.T) {
 	var node redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	c.Close()
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	assert.NoError(t, m.UnlockContext(t.Context()))
+	patient := newMutex(t, pool, "k")
+	require.NoError(t, patient.LockContext(t.Context(), 0))
+	assert.NoError(t, patient.UnlockContext(t.Context()))
 }
 
 func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {

@@ -89,8 +89,8 @@ func TestHungWaitersAtTheHeadCostOneHandOffEach(t *testing.T) {
 func TestWaiterGetsTheLockOfADeadHolderWithItsTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "k", "a holder that is dead", "PX", 500)
 	start := time.Now()
+	s.Do("SET", "k", "a holder that is dead", "PX", 500)
 	m := newMutex(t, s.Pool())
 	require.NoError(t, m.LockContext(t.Context(), time.Minute))
 	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)

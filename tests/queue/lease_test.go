@@ -50,7 +50,7 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := handed(t, s, redimutex.WithMinHold(400*time.Millisecond))
+	m := handed(t, s, redimutex.WithMinHold(3*time.Second))
 	m.Unlock()
 	assert.Greater(t, s.PTTL("k"), 100*time.Millisecond)
 	next := newMutex(t, s.Pool())

@@ -33,7 +33,7 @@ func Start(n int) (*Crew, error) {
 const head = 30 * time.Millisecond
 
 // patience is how much longer than planned a job may take, on a machine that is slow.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Do has every worker run the job at the same time, and returns their results.
 func (c *Crew) Do(ctx context.Context, j Job) ([]Result, error) {
