@@ -78,13 +78,14 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
 		forget()
-		switch err := l.Err(); {
-		case ctx.Err() != nil:
-		case err != nil:
-			cancel(err)
-		default: // somebody else is unlocking just now
-			cancel(l.reason(keepalive.Unlocked))
+		if ctx.Err() != nil {
+			return
 		}
+		err := l.Err()
+		if err == nil { // somebody else is unlocking just now
+			err = l.reason(keepalive.Unlocked)
+		}
+		cancel(err)
 	}
 }
 

@@ -18,20 +18,15 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	defer g.key.unref()
 	defer g.key.pass()
-	was := g.lease.End(now)
-	switch was {
-	case keepalive.Unlocked:
-	case keepalive.Closed:
-		// Nothing that works in the background is left, so this is done here, as far as it can be.
-		r := g.release(now)
-		g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+	if was := g.lease.End(now); was != keepalive.Unlocked {
+		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up. After Close
+		// there is no background, so that is done here, as far as it can be.
+		if r := g.release(now); was == keepalive.Closed {
+			g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+		} else {
+			g.key.engine.quorum.Undo(&r, g.won)
+		}
 		h.lose(was) // the keep-alive may be about to
-		return was, nil
-	default:
-		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up.
-		r := g.release(now)
-		g.key.engine.quorum.Undo(&r, g.won)
-		h.lose(was)
 		return was, nil
 	}
 	f := g.giveBack(withoutEnd(ctx), now, true)
