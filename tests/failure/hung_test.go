@@ -2,6 +2,7 @@ package failure_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,17 +31,21 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 			m := client.Mutex("k")
 			require.NoError(t, m.LockContext(t.Context(), 0))
 			m.Unlock()
+			began := 0
 			for range 20 {
 				s.Pause()
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				err := m.LockContext(ctx, 0)
 				cancel()
 				s.Resume()
-				assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+				if errors.Is(err, redimutex.ErrUnavailable) {
+					began++ // on a late machine ctx may end before the try
+				}
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.NotErrorIs(t, err, redimutex.ErrLocked)
 				locktest.NoOrphans(t, s, pool)
 			}
+			assert.Positive(t, began)
 			for i := range 6 {
 				s.Pause()
 				var err error
@@ -65,16 +70,22 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 func TestFirstTryOfAClientIsNotExecutedLateEither(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
+	began := 0
 	for range 20 {
 		pool := s.Pool()
 		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 		s.Pause()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		assert.ErrorIs(t, m.LockContext(ctx, 0), redimutex.ErrUnavailable)
+		err := m.LockContext(ctx, 0)
 		cancel()
 		s.Resume()
+		if errors.Is(err, redimutex.ErrUnavailable) {
+			began++ // on a late machine ctx may end before the try
+		}
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		locktest.NoOrphans(t, s, pool)
 	}
+	assert.Positive(t, began)
 }
 
 // The connection goes away after the server has executed the try and before it answers, or before.

@@ -40,7 +40,7 @@ func TestRenewalKeepsTheLockPastItsTTL(t *testing.T) {
 func TestRenewalKeepsTheLockOnARealServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(4*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 	m := client.Mutex("k")
 	m.Lock()
 	l := m.Lease()

@@ -130,7 +130,7 @@ func TestNobodyStarvesInTheQueuesOfSeveralServers(t *testing.T) {
 	var mu sync.Mutex
 	inside := 0
 	for range clients {
-		m := locktest.Client(t, pools(), redimutex.WithQueue(), redimutex.WithFencing()).Mutex("k")
+		m := locktest.Client(t, pools(), redimutex.WithQueue(), redimutex.WithFencing(), redimutex.WithNodeTimeout(2*time.Second)).Mutex("k")
 		group.Go(func() {
 			for range each {
 				if !assert.NoError(t, m.LockContext(context.Background(), time.Minute)) {

@@ -35,12 +35,12 @@ func TestRedlockExcludesOverSeveralServers(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		c := locktest.Start(t, n)
 		pools, asPools := c.Pools()
-		m := redimutex.NewRedlock(asPools, "k", redimutex.WithTTL(20*time.Second), redimutex.WithOwner("first"))
+		m := redimutex.NewRedlock(asPools, "k", redimutex.WithTTL(time.Minute), redimutex.WithOwner("first"))
 		m.Lock()
 		redistest.Wait(t, "the key on every server", func() bool {
 			return !slices.ContainsFunc(c, func(s *redistest.Server) bool { return s.Get("k") != m.Lease().Token() })
 		})
-		other := c.Client(t, redimutex.WithTTL(20*time.Second)).Mutex("k")
+		other := c.Client(t, redimutex.WithTTL(time.Minute)).Mutex("k")
 		err := other.TryLockContext(t.Context())
 		require.ErrorIs(t, err, redimutex.ErrLocked)
 		var locked redimutex.LockedError
@@ -107,9 +107,9 @@ func TestRedlockWorksWhileAMinorityHangs(t *testing.T) {
 		}
 		slices.Sort(took)
 		assert.Less(t, took[len(took)/2], 500*time.Millisecond, "a hung server is not waited for")
-		assert.LessOrEqual(t, most, before+60, "goroutines that wait for a hung server")
+		assert.LessOrEqual(t, most, before+150, "goroutines that wait for a hung server")
 		for _, p := range pools[:hung] {
-			assert.LessOrEqual(t, p.ActiveCount(), 60, "connections that wait for a hung server")
+			assert.LessOrEqual(t, p.ActiveCount(), 100, "connections that wait for a hung server")
 		}
 		t.Logf("%d of 5 hung: Lock and Unlock took %v in the median, %v at 99%%; %d goroutines at most, %d before",
 			hung, took[len(took)/2], took[len(took)*99/100], most, before)
