@@ -204,12 +204,25 @@ func (op *operation) unref() {
 	}
 }
 
-// blame puts the end of the caller's ctx in the place of what it looked like on the connection.
+// blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
+// came too late by all that we know of its clock did so in the last moments of ctx.
 func (op *operation) blame(r *Reply) {
-	if r.Verdict != Failed || !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled) {
+	if r.Verdict != Failed {
 		return
 	}
-	if err := op.ctx.Context.Err(); err != nil {
+	ctx := op.ctx.Context
+	switch {
+	case op.ours && errors.Is(r.Err, errLate):
+		timer := time.NewTimer(time.Until(op.end))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):
+		return
+	}
+	if err := ctx.Err(); err != nil {
 		r.Err = err
 	} else if op.ours {
 		r.Err = context.DeadlineExceeded
