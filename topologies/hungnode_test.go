@@ -48,7 +48,20 @@ func hang(t *testing.T, c *redistest.Cluster, node int) {
 	}
 }
 
+// A machine that stands still can let so many leases run out by itself.
 func TestClusterNodeThatHangsCostsNoLeaseOfTheOthersHoweverMany(t *testing.T) {
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
+		lateness := redistest.MeasureLateness()
+		lost, of := lostWhileANodeHangs(t)
+		if late := slices.Max(lateness.Naps()); lost == 0 || late < 100*time.Millisecond || attempt == attempts {
+			assert.Zero(t, lost, "leases of healthy nodes, of %d, that were lost; the machine was late by %v", of, late)
+			return
+		}
+	}
+}
+
+func lostWhileANodeHangs(t *testing.T) (lost, of int) {
 	const (
 		leases = 1500 // on three nodes
 		ttl    = 6 * time.Second
@@ -66,7 +79,6 @@ func TestClusterNodeThatHangsCostsNoLeaseOfTheOthersHoweverMany(t *testing.T) {
 	}
 	hang(t, c, 0)
 	until := time.Now().Add(3 * ttl)
-	lost := 0
 	redistest.Wait(t, "the others are renewed until the leases of the hung node are over, or lost", func() bool {
 		lost = 0
 		renewed := true
@@ -78,7 +90,7 @@ func TestClusterNodeThatHangsCostsNoLeaseOfTheOthersHoweverMany(t *testing.T) {
 		}
 		return renewed || lost > 0 && time.Now().After(until)
 	})
-	assert.Zero(t, lost, "leases of healthy nodes, of %d, that were lost", len(others))
+	return lost, len(others)
 }
 
 // far is a cluster behind networks.
@@ -110,7 +122,7 @@ func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T)
 	const (
 		locks   = 300
 		timeout = 200 * time.Millisecond
-		slow    = 5 * time.Second // what a busy machine may take for what should take some milliseconds
+		slow    = 20 * time.Second // what a busy machine may take for what should take some milliseconds
 	)
 	f := startFar(t)
 	client := redimutex.NewClient([]redimutex.Pool{f.pool(t)},

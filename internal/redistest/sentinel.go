@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -96,4 +97,24 @@ func (g *Sentinel) Primary() *Server {
 		return nil
 	}
 	return primary
+}
+
+// Failover has a Sentinel make a replica the primary, and returns that when primary, which is asked until then, knows of
+// one. Sentinels that are late give a failover up, so it is ordered again.
+func (g *Sentinel) Failover(t testing.TB, by *Server, primary func() *Server) *Server {
+	t.Helper()
+	const again, patience = 15 * time.Second, 2 * time.Minute
+	var ordered time.Time
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+		if now := primary(); now != nil && now != g.Servers[0] {
+			return now
+		}
+		if time.Since(ordered) > again {
+			if _, err := by.try("SENTINEL", "FAILOVER", g.Name); err == nil {
+				ordered = time.Now()
+			}
+		}
+	}
+	t.Fatalf("no other primary in %v", patience)
+	return nil
 }

@@ -51,6 +51,7 @@ func single(t testing.TB, opt *redis.Options) *redigo.Pool {
 // lock takes a lock over pool, with what is wanted, and gives it back.
 func lock(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) {
 	t.Helper()
+	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(4 * time.Second)}, opts...) // the machine may be late
 	client := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 	defer func() { require.NoError(t, client.Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -37,13 +37,9 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 		require.Equal(t, "master", string(role[0].([]byte)))
 		c.Close()
 	}
-	g.Sentinels[0].Do("SENTINEL", "FAILOVER", g.Name)
-	redistest.Wait(t, "the Sentinels have another primary", func() bool {
-		primary := g.Primary()
-		return primary != nil && primary != g.Servers[0]
-	})
+	primary := g.Failover(t, g.Sentinels[0], g.Primary)
 	late, began := redistest.MeasureLateness(), time.Now()
-	at := g.Primary().Pool(redigo.DialDatabase(3))
+	at := primary.Pool(redigo.DialDatabase(3))
 	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
 		_, err := ask(pool, "SET", "probe", "1")
 		got, _ := ask(at, "GET", "probe")

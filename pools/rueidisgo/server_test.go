@@ -176,7 +176,6 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
 	lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
 	g.Sentinels[0].Pause() // one that hangs costs no time
-	g.Sentinels[1].Do("SENTINEL", "FAILOVER", g.Name)
 	primary := func() *redistest.Server {
 		at, _ := redigo.Strings(g.Sentinels[1].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name), nil)
 		for _, s := range g.Servers {
@@ -186,11 +185,11 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 		}
 		return nil
 	}
-	redistest.Wait(t, "another primary", func() bool { p := primary(); return p != nil && p != g.Servers[0] })
+	now := g.Failover(t, g.Sentinels[1], primary)
 	late, began := redistest.MeasureLateness(), time.Now()
 	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
 		_, err := ask(pool, "SET", "probe", "1")
-		return err == nil && primary().Get("probe") == "1"
+		return err == nil && now.Get("probe") == "1"
 	})
 	assert.Less(t, time.Since(began), 5*time.Second+late.Stop(), "Sentinel takes 8 s to demote the old one")
 	lock(t, pool, "after")

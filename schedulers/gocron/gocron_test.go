@@ -33,15 +33,16 @@ func TestAMinimumHoldHasToBeGiven(t *testing.T) {
 func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const hold = 300 * time.Millisecond
+	const hold = 2 * time.Second
+	patient := redimutex.WithNodeTimeout(hold / 2)
 	one, other := newClient(t, s), newClient(t, s)
-	l, err := gocron.NewLocker(one, "p:", hold).Lock(t.Context(), "job")
+	l, err := gocron.NewLocker(one, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err)
-	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 6 })
-	_, err = gocron.NewLocker(other, "p:", hold).Lock(t.Context(), "job")
+	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 3 })
+	_, err = gocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	require.NoError(t, l.Unlock(t.Context()))
-	next, err := gocron.NewLocker(other, "p:", hold).Lock(t.Context(), "job")
+	next, err := gocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err, "the minimum hold was over long ago")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

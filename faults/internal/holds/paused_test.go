@@ -12,7 +12,7 @@ import (
 )
 
 func TestNoWriteOfAHolderThatWasPausedIsAccepted(t *testing.T) {
-	r := holds(t, paused(), 4*time.Second)
+	r := holds(t, paused(), 6*time.Second)
 	for _, peer := range r.Figures[3:] {
 		assert.Less(t, peer.Held, peer.Tried, "the fault is real: %v", peer)
 	}

@@ -37,7 +37,7 @@ type size struct {
 }
 
 var (
-	small = size{leases: 1000, ttl: 4 * time.Second, ttls: 2}
+	small = size{leases: 1000, ttl: 8 * time.Second, ttls: 2}
 	large = size{leases: 10_000, ttl: 10 * time.Second, ttls: 4}
 )
 

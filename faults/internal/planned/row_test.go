@@ -52,7 +52,7 @@ func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 		all = append(all, sc)
 		stop := c.start(t.Context(), t, site.pools[0].make)
 		t.Cleanup(stop)
-		for i := 0; i < 10 && result(all, 1).OK(); i++ {
+		for i := 0; i < 30 && result(all, 1).OK(); i++ {
 			more(t.Context(), t, sc.contests, 1) // and now somebody holds it for a while
 			site.failover(t)
 		}

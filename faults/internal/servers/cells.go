@@ -209,8 +209,17 @@ func (x *cell) again(r *refusal, s *site) string {
 	if problem := x.holding(s); problem != "" {
 		return problem + " (afterwards)"
 	}
-	if err := x.mutex.UnlockContext(context.Background()); err != nil && !errors.Is(err, redimutex.ErrLost) {
-		return fmt.Sprintf("%s: the second Unlock afterwards: %v", x, err)
+	token := x.mutex.Lease().Token()
+	err = x.mutex.UnlockContext(context.Background())
+	switch {
+	case err == nil, errors.Is(err, redimutex.ErrLost):
+		return ""
+	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(err.Error()): // a late machine; it goes on in the background
+		for end := time.Now().Add(forever); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+			if on, _ := redis.String(s.do("GET", x.mutex.Key())); on != token {
+				return ""
+			}
+		}
 	}
-	return ""
+	return fmt.Sprintf("%s: the second Unlock afterwards: %v", x, err)
 }
