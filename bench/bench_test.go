@@ -44,12 +44,12 @@ func small() []trial {
 	return all
 }
 
-// shortly is one round, long enough that something gets done on a slow machine too.
+// shortly is one round, or three, so that something gets done on a machine that stands still at times too.
 func shortly(t *trial) pace {
 	if t.job.Hold > hold || t.job.Think > 0 {
 		return pace{1, 100 * time.Millisecond, 700 * time.Millisecond}
 	}
-	return pace{1, 50 * time.Millisecond, 200 * time.Millisecond}
+	return pace{3, 50 * time.Millisecond, 100 * time.Millisecond}
 }
 
 // copied returns a copy of a page without what a run has put into it.

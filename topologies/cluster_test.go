@@ -58,7 +58,7 @@ func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
 		assert.Empty(t, fences[fence], "%q and another key share %q", key, fence)
 		fences[fence] = key
 
-		m := newMutex(t, p, key, redimutex.WithFencing())
+		m := newMutex(t, p, key, redimutex.WithFencing(), redimutex.WithNodeTimeout(4*time.Second))
 		require.NoError(t, m.LockContext(patience(t), 0), "%q", key)
 		node := c.Nodes[c.Owner(key)]
 		assert.Equal(t, m.Lease().Token(), node.Get(key), "%q", key)
@@ -73,7 +73,7 @@ func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
 	for i := range 10 { // whatever node it happens to ask first
-		m := newMutex(t, pool(), fmt.Sprint("k", i))
+		m := newMutex(t, pool(), fmt.Sprint("k", i), redimutex.WithNodeTimeout(4*time.Second))
 		require.NoError(t, m.TryLockContext(context.Background()))
 		require.NoError(t, m.UnlockContext(context.Background()))
 	}

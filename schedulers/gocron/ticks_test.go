@@ -195,7 +195,7 @@ func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 				never++
 			}
 		}
-		require.Less(t, time.Since(first), 2*time.Minute, "too few ticks to which all machines came in time")
+		require.Less(t, time.Since(first), 4*time.Minute, "too few ticks to which all machines came in time")
 	}
 	t.Logf("%d ticks ran once, %d twice, %d never; %d not judged; with a lock given back at the end %d ran twice or more",
 		once, twice, never, late, naiveTwice)

@@ -17,7 +17,7 @@ func TestAHolderThatIsCutOffIsToldBeforeItsTime(t *testing.T) {
 	holds(t, cutOff(), 5*time.Second)
 }
 
-// A late library counts the validity from the reply, and somewhat too generously.
+// A late library counts the validity from the reply, and too generously.
 type late struct {
 	peers.Library
 	ttl time.Duration
@@ -31,7 +31,7 @@ type lateSlot struct {
 }
 
 func (l late) Slot(key string) peers.Slot {
-	return &lateSlot{Slot: l.Library.Slot(key), lasts: l.ttl * 11 / 10, over: make(chan struct{})}
+	return &lateSlot{Slot: l.Library.Slot(key), lasts: l.ttl * 3 / 2, over: make(chan struct{})}
 }
 
 func (l *lateSlot) Lock(ctx context.Context) error {

@@ -98,7 +98,8 @@ var refusals = []*refusal{
 	{
 		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer"), debug: true,
 		strike: func(s *site, _ []*cell) func() {
-			go func() { _, _ = s.do("DEBUG", "SLEEP", "0.7") }()
+			_ = s.admin.Send("DEBUG", "SLEEP", "0.7") //nolint:errcheck // the PING tells
+			_ = s.admin.Flush()
 			return func() { s.must("PING") }
 		},
 	},

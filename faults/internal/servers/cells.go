@@ -147,12 +147,12 @@ func (x *cell) verdict(r *refusal) string {
 		return fmt.Sprintf("%s: an error, and a lease: %v", x, err)
 	case errors.Is(err, redimutex.ErrLost) && x.verb.holds:
 		return ""
-	case r.class == unseen:
-		return fmt.Sprintf("%s failed: %v", x, err)
 	case errors.Is(err, redimutex.ErrLocked), !errors.As(err, &node):
 		return fmt.Sprintf("%s: not the error of a server: %v", x, err)
 	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(node.Error()):
 		return ""
+	case r.class == unseen:
+		return fmt.Sprintf("%s failed: %v", x, err)
 	case errors.Is(err, redimutex.ErrUnavailable) != (r.class != forGood):
 		return fmt.Sprintf("%s: of the wrong kind: %v", x, err)
 	case !r.words.MatchString(node.Error()):

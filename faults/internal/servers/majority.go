@@ -103,7 +103,7 @@ func majority(r *run) {
 				}
 				pause(servers, which)
 				for i := range 4 {
-					lateness.call(r.between(20*time.Millisecond, 200*time.Millisecond), i == 3, func(ctx context.Context) error {
+					lateness.call(r.between(50*time.Millisecond, 200*time.Millisecond), i == 3, func(ctx context.Context) error {
 						if err := m.LockContext(ctx, 0); err != nil {
 							return err
 						}

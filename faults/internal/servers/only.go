@@ -33,18 +33,18 @@ func onlyServer(r *run) {
 				lease := m.Lease()
 				servers[0].Pause()
 				for i := range 2 {
-					lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), i == 1, func(ctx context.Context) error {
+					lateness.call(r.between(50*time.Millisecond, 150*time.Millisecond), i == 1, func(ctx context.Context) error {
 						return lease.Extend(ctx, 2*hour)
 					}, func(err error) string { return checkSilence(err, i == 1) })
 				}
 				cancel := round%2 == 1
-				lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), cancel, m.UnlockContext, func(err error) string {
+				lateness.call(r.between(50*time.Millisecond, 150*time.Millisecond), cancel, m.UnlockContext, func(err error) string {
 					if err == nil && f.name == "reuse" {
 						return "" // the lock is kept for the next goroutine: nobody is asked
 					}
 					return checkSilence(err, cancel)
 				})
-				lateness.call(r.between(20*time.Millisecond, 150*time.Millisecond), cancel, func(ctx context.Context) error {
+				lateness.call(r.between(50*time.Millisecond, 150*time.Millisecond), cancel, func(ctx context.Context) error {
 					return c.Mutex("another of "+f.name).LockContext(ctx, 0)
 				}, func(err error) string { return checkSilence(err, cancel) })
 				servers[0].Resume()
