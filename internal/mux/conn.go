@@ -164,8 +164,15 @@ func (c *Conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 
 // DoContext is Do that waits no longer than ctx lasts. Then the [punctual.Undo] of ctx, a command with its arguments, is
 // written behind the command on the same connection: whenever the server gets to executing the first, it executes the
-// second next. If the command is still waiting to be written, it never is.
+// second next. If the command is still waiting to be written, it never is. Without a command it is for a [punctual.Batch].
 func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
+	if name == "" {
+		if sends, ok := ctx.Value(punctual.Batch).(punctual.Sends); ok {
+			if err := sends(c.Send); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if name == "" || c.pending() {
 		return c.doAll(name, args, func() (any, error) { return c.ReceiveContext(ctx) })
 	}

@@ -30,6 +30,7 @@ var (
 type (
 	undoKey   struct{}
 	callerKey struct{}
+	batchKey  struct{}
 )
 
 // Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
@@ -42,6 +43,13 @@ var Undo any = undoKey{}
 // A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
 // is used again for other callers needs this value.
 var Caller any = callerKey{}
+
+// Batch is the key of a value of the ctx that is given to DoContext without a command: Sends, whose replies DoContext
+// returns. What is sent before that may have to be written while the operation has no bound yet.
+var Batch any = batchKey{}
+
+// Sends calls send for each command, and returns its first error.
+type Sends = func(send func(command string, args ...any) error) error
 
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
@@ -64,15 +72,28 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any,
 	}
 	c.ctx, c.socket.onEnd = ctx, c.undo
 	var reply any
-	if deadline.IsZero() {
+	if command == "" {
+		err = c.sendBatch(ctx)
+	}
+	switch {
+	case err != nil:
+	case deadline.IsZero():
 		reply, err = c.redigo.Do(command, args...)
-	} else {
+	default:
 		reply, err = c.redigo.DoWithTimeout(0, command, args...)
 	}
 	c.unread.Store(0)
 	c.ctx, c.socket.onEnd = nil, nil
 	c.socket.finish()
 	return reply, c.explain(ctx, deadline, err)
+}
+
+// sendBatch sends the Batch of ctx, if it has one.
+func (c *Conn) sendBatch(ctx context.Context) error {
+	if sends, ok := ctx.Value(Batch).(Sends); ok {
+		return sends(c.redigo.Send)
+	}
+	return nil
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.

@@ -115,8 +115,8 @@ func (a *stepping) do(op *operation) Reply {
 func (a *stepping) run(ses *session) error {
 	a.replies = make([]any, len(a.cmds))
 	if !ses.pinned {
-		send := func(i int) error { return ses.conn.Send(a.cmds[i][0].(string), a.cmds[i][1:]...) }
-		return ses.pipeline(len(a.cmds), send, func(i int, reply any) { a.replies[i] = reply })
+		lay := func(i int) (string, []any) { return a.cmds[i][0].(string), a.cmds[i][1:] }
+		return ses.pipeline(len(a.cmds), lay, func(i int, reply any) { a.replies[i] = reply })
 	}
 	for i, c := range a.cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := ses.do(c[0].(string), c[1:]...)

@@ -125,17 +125,26 @@ func (ses *session) failed(err error) error {
 	return normalize(err)
 }
 
-// pipeline runs n commands in one round trip, of which send sends the i-th. got is called with each reply; errors of the
-// server stand in it. An error of the connection is returned.
-func (ses *session) pipeline(n int, send func(i int) error, got func(i int, reply any)) error {
-	for i := range n {
-		if err := send(i); err != nil {
-			return normalize(err)
+// pipeline runs n commands in one round trip; lay returns the i-th and its arguments. got is called with each reply;
+// errors of the server stand in it. An error of the connection is returned.
+//
+// The buffer of the connection is written whenever it is full, so the server may execute the first command before we
+// have laid out the last: sent is before all of them.
+func (ses *session) pipeline(n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+	sends := func(send func(string, ...any) error) error {
+		for i := range n {
+			command, args := lay(i)
+			if err := send(command, args...); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
 	ses.sent = time.Now()
-	if ses.op.server.checkout.punctual {
-		raw, err := redis.DoContext(ses.conn, &ses.op.ctx, "")
+	if ctx := &ses.op.ctx; ses.op.server.checkout.punctual {
+		ctx.batch = sends
+		raw, err := redis.DoContext(ses.conn, ctx, "")
+		ctx.batch = nil
 		if err != nil {
 			return ses.failed(err)
 		}
@@ -148,6 +157,9 @@ func (ses *session) pipeline(n int, send func(i int) error, got func(i int, repl
 			got(i, ses.said(reply))
 		}
 		return nil
+	}
+	if err := sends(ses.conn.Send); err != nil {
+		return normalize(err)
 	}
 	if err := ses.conn.Flush(); err != nil {
 		return normalize(err)
@@ -201,10 +213,10 @@ func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i i
 	if narrow {
 		take = func(i int, raw any) { got(i, widen(raw)) }
 	}
-	return ses.pipeline(n, func(i int) error {
+	return ses.pipeline(n, func(i int) (string, []any) {
 		s, args := lay(i)
 		args[0] = s.hash
-		return ses.conn.Send("EVALSHA", args...)
+		return "EVALSHA", args
 	}, take)
 }
 
