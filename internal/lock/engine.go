@@ -71,8 +71,10 @@ func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
 
 // Close makes waiting and later calls fail, gives back what is parked, ends the other grants, and stops what
 // runs in the background. It waits for that: for releases and renewals under way as long as their own
-// bounds, and then for a last attempt at undoing, d at most.
+// bounds, and for what follows them, and a last attempt at undoing, d at most.
 func (e *Engine) Close(d time.Duration) {
+	following := time.NewTimer(d)
+	defer following.Stop()
 	e.mu.Lock()
 	first := !e.closed.Swap(true)
 	keys := slices.Collect(maps.Values(e.keys))
@@ -87,11 +89,20 @@ func (e *Engine) Close(d time.Duration) {
 	}
 	e.keeper.Close()
 	disposing.Wait()
-	e.background.Wait()
+	idle := make(chan struct{})
+	go func() {
+		e.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-following.C: // a release that has just failed is being undone, and that is as good as the last attempt
+	}
 	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)
 	closing.Wait()
+	<-idle
 }
 
 // spawn runs f in the background, or reports that it is too late for that.

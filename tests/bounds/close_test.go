@@ -89,3 +89,43 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 	m.UnlockContext(t.Context()) //nolint:errcheck // the lock is lost
 	return took, late
 }
+
+// With several servers Unlock has returned when a majority has answered; the release on the others goes on, and so may what
+// the try had still to do there.
+func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *testing.T) {
+	t.Parallel()
+	const node = 400 * time.Millisecond
+	var fronts []*redistest.Front
+	var pools []redimutex.Pool
+	for range 3 {
+		f := redistest.NewFront(t, redistest.Real(t))
+		pool := &redis.Pool{MaxIdle: 10, DialContext: redimutex.Dialer("tcp", f.Addr())}
+		defer pool.Close()
+		fronts, pools = append(fronts, f), append(pools, pool)
+	}
+	for _, early := range []bool{false, true} { // the server hangs when the lock is taken
+		var took, late time.Duration
+		for range attempts {
+			client := redimutex.NewClient(pools, redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(node))
+			m := client.Mutex("k")
+			require.NoError(t, m.LockContext(t.Context(), time.Minute))
+			if early {
+				require.NoError(t, m.UnlockContext(t.Context()))
+			}
+			fronts[2].Hang(redistest.AtCommand)
+			if early {
+				require.NoError(t, m.LockContext(t.Context(), time.Minute))
+			}
+			require.NoError(t, m.UnlockContext(t.Context()))
+			lateness := redistest.MeasureLateness()
+			began := time.Now()
+			require.NoError(t, client.Close())
+			took, late = time.Since(began), lateness.Stop()
+			fronts[2].Lift()
+			if took <= 2*node+tolerance {
+				break // otherwise it was perhaps the machine
+			}
+		}
+		assert.LessOrEqual(t, took, 2*node+tolerance+late)
+	}
+}
