@@ -28,9 +28,10 @@ type Client struct {
 // for Redlock, where a majority decides. The options hold for all its Mutexes. It does not connect.
 // The pools stay the caller's: Close does not close them.
 //
-// It panics if there are no pools, if one is nil, or if an option makes no sense.
+// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
+	must(len(pools) <= maxServers, "NewClient got %d pools, and takes %d at most", len(pools), maxServers)
 	c := &Client{config: &defaultConfig, pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
@@ -39,11 +40,20 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 		c.shared = c.shared || multiplexed(p)
 	}
 	if len(opts) > 0 {
-		c.config = newConfig(c.config, opts)
+		c.config = c.configured(opts)
 	}
-	c.mustOwnConns(c.config)
 	c.engine = lock.New(servers)
 	return c
+}
+
+// configured returns the options of c changed by opts, for the servers of c.
+func (c *Client) configured(opts []Option) *config {
+	changed := newConfig(c.config, opts)
+	c.mustOwnConns(changed)
+	if t := &changed.terms; t.Fencing && len(c.pools) > 1 {
+		t.Reuse = 0 // each hold needs a fence from all servers
+	}
+	return changed
 }
 
 func isNil(p Pool) bool {
@@ -69,8 +79,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	m := &Mutex{client: c, key: key, config: c.config}
 	m.pace = m.pause
 	if len(opts) > 0 {
-		m.config = newConfig(c.config, opts)
-		c.mustOwnConns(m.config)
+		m.config = c.configured(opts)
 	}
 	return m
 }

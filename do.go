@@ -53,7 +53,7 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 	defer func() {
 		var unlock error
 		if m.hold.CompareAndSwap(l, nil) { // else f has unlocked m itself
-			unlock = l.release(context.WithoutCancel(ctx))
+			unlock = l.release(context.WithoutCancel(ctx), false)
 		}
 		stop()
 		var lost, told LostError

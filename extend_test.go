@@ -3,6 +3,7 @@ package redimutex_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func TestExtendRefusesWhatCannotBe(t *testing.T) {
 	m.Lock()
 	l := m.Lease()
 	until := l.Until()
-	for _, ttl := range []time.Duration{-time.Second, 0, 500 * time.Microsecond, 9 * time.Millisecond} {
+	for _, ttl := range []time.Duration{-time.Second, 0, 500 * time.Microsecond, 9 * time.Millisecond, math.MaxInt64} {
 		assert.ErrorContains(t, l.Extend(t.Context(), ttl), ttl.String())
 	}
 	assert.Equal(t, until, l.Until(), "nothing has changed")

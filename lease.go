@@ -98,11 +98,14 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 // goes on as it was, but, until it is renewed, no longer than ttl, and some servers may keep it longer. After
 // such an error for a shorter ttl the lease may stay that short until Unlock: a server that has not answered may
 // execute the Extend at any time, so one to more is ErrUnavailable where too few others are left. A ttl below
-// 10 ms is an error, and changes nothing.
+// 10 ms or above 100 years is an error, and changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	m := l.mutex
-	if ttl < minTTL {
+	switch {
+	case ttl < minTTL:
 		return fmt.Errorf("redimutex: %q: Extend(%v): a lease has to last %v at least", m.key, ttl, minTTL)
+	case ttl > maxTTL:
+		return fmt.Errorf("redimutex: %q: Extend(%v): a lease can last %v at most", m.key, ttl, maxTTL)
 	}
 	if err := l.Err(); err != nil {
 		return err

@@ -141,7 +141,7 @@ func (m *Mutex) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	defer func() {
 		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
 		if !told && m.hold.CompareAndSwap(l, nil) {
-			_ = l.release(context.Background())
+			_ = l.release(context.Background(), false)
 		}
 	}()
 	m.emit(kindAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
@@ -186,17 +186,18 @@ func (m *Mutex) Unlock() {
 //   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
 func (m *Mutex) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
+	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
 	l := m.hold.Load()
 	if l == nil || !m.hold.CompareAndSwap(l, nil) {
 		return fmt.Errorf("redimutex: %q: Unlock: %w", m.key, ErrUnlocked)
 	}
-	return l.release(ctx)
+	return l.release(ctx, ended)
 }
 
-// release ends the hold, and gives the lock back unless it is parked for the next hold.
-func (l *Lease) release(ctx context.Context) error {
+// release ends the hold, and gives the lock back unless it is parked for the next hold. ended says that ctx had ended
+// before.
+func (l *Lease) release(ctx context.Context, ended bool) error {
 	m, n := l.mutex, &l.mutex.client.counters
-	ended := ctx.Err() != nil
 	now := time.Now()
 	r, f := l.hold.Release(ctx, now)
 	var err error

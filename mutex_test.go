@@ -366,3 +366,12 @@ func TestIdleMutexCostsNoGoroutine(t *testing.T) {
 	redistest.Wait(t, "no goroutine without a hold", func() bool { return goroutines() == 0 })
 	runtime.KeepAlive(held)
 }
+
+func TestAnUnlockWithoutAContextPanicsBeforeItChangesAnything(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	m.Lock()
+	var none context.Context
+	assert.Panics(t, func() { m.UnlockContext(none) }) //nolint:errcheck // it does not come so far
+	assert.NoError(t, m.UnlockContext(t.Context()))
+}

@@ -37,6 +37,7 @@ const (
 	minTTL      = 10 * time.Millisecond
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
+	maxServers  = quorum.MaxServers
 )
 
 var defaultConfig = *newConfig(&config{terms: lock.Terms{TTL: defaultTTL, Renew: true}}, nil)
@@ -64,10 +65,10 @@ func (c *config) check() {
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.NodeTimeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
-	must(t.NodeTimeout+t.ReplicaTimeout < t.TTL,
+	must(t.ReplicaTimeout < t.TTL-t.NodeTimeout,
 		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
 		t.ReplicaTimeout, t.NodeTimeout, t.TTL)
-	must(2*t.Reuse <= t.TTL-quorum.Drift(t.TTL),
+	must(t.Reuse <= (t.TTL-quorum.Drift(t.TTL))/2,
 		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
 	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)

@@ -51,6 +51,9 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"pool 0 is nil":                                                                     func() { redimutex.New(nil, "k") },
 		"pool 1 is nil":                                                                     func() { redimutex.NewRedlock([]redimutex.Pool{pool, (*redis.Pool)(nil)}, "k") },
 		"NewClient needs a pool for each server, and got none":                              func() { redimutex.NewClient(nil) },
+		"NewClient got 65 pools, and takes 64 at most":                                      func() { redimutex.NewClient(make([]redimutex.Pool, 65)) },
+		"WithLeaseReuse(2562047h47m16.854775807s): has to be less than half the TTL":        with(redimutex.WithLeaseReuse(math.MaxInt64)),
+		"WithReplicas: its timeout, 2562047h47m16.854775807s":                               with(redimutex.WithReplicas(1, math.MaxInt64)),
 		"WithTTL(1s): a lease has to last":                                                  nil,
 	} {
 		if f == nil {

@@ -21,7 +21,7 @@ type reuse struct {
 // mayPark decides until when the grant may be given to further holds.
 func (g *Grant) mayPark(handOff time.Duration) {
 	t := g.terms
-	if t.Reuse == 0 || t.Fencing && g.key.engine.Several() {
+	if t.Reuse == 0 {
 		g.over.Store(true)
 		return
 	}

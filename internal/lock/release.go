@@ -80,7 +80,7 @@ func (g *Grant) release(now time.Time) server.Release {
 			r.Keep = max(rest, time.Millisecond)
 		}
 	}
-	if n := g.terms.fences(); n > 1 && !g.key.engine.Several() {
+	if n := g.terms.fences(); n > 1 {
 		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
 	}
 	if g.ticket != nil {

@@ -21,6 +21,9 @@ import (
 // A server to which a try of the same token was sent that it has not answered has no vote for that token any more: the
 // undo of the try may be executed at any time, and would take back what an extension has counted since.
 
+// MaxServers is how many servers there may be: as many as a clean has bits.
+const MaxServers = 64
+
 // A clean tells the servers, a bit each, on which nothing can undo the token of a try.
 type clean struct{ atomic.Uint64 }
 
@@ -30,21 +33,13 @@ func newBallot(after *Tail) *ballot {
 	return b
 }
 
-func (c *clean) clear(i int) {
-	if i < 64 {
-		c.And(^(1 << uint(i)))
-	}
-}
+func (c *clean) clear(i int) { c.And(^(1 << uint(i))) }
 
-func (c *clean) set(i int) {
-	if i < 64 {
-		c.Or(1 << uint(i))
-	}
-}
+func (c *clean) set(i int) { c.Or(1 << uint(i)) }
 
 // Clean reports whether nothing can undo the lock on server i before its release.
 func (g Grant) Clean(i int) bool {
-	return g.ballot != nil && i < 64 && g.clean.Load()&(1<<uint(i)) != 0
+	return g.ballot != nil && g.clean.Load()&(1<<uint(i)) != 0
 }
 
 // suspect reports whether the lock on server i may be undone at any time.
