@@ -19,8 +19,8 @@
 //   - Candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and who
 //     resigns goes to the end of the line.
 //   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of
-//     a change within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout and 75 ms; so
-//     let the candidates of one process share a Client, which has one place in line.
+//     a change within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout, 85 ms
+//     and twice its round trip; so let the candidates of one process share a Client, which has one place in line.
 //
 // # What it does not
 //

@@ -67,7 +67,8 @@ func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) e
 	}
 }
 
-// campaign waits for one lead and lives it. It returns nil where the candidate is to stand again.
+// campaign waits for one lead and lives it. It returns nil where the candidate is to stand again. That the lead was lost
+// counts where f could know it: what only the release of the lock finds out, after f has returned, changes nothing.
 func (e *Election) campaign(ctx context.Context, f func(context.Context) error) error {
 	var l *lead
 	var own error
@@ -80,32 +81,34 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 		own = e.serve(l, f)
 		return nil
 	})
-	switch {
-	case l == nil:
+	if l == nil {
 		return err
-	case errors.Is(err, redimutex.ErrLost), errors.Is(context.Cause(l.Context), ErrResigned):
-		return nil
 	}
 	return own
 }
 
 // serve tells the observers who leads, and runs f. A majority knows it before f begins, so that there is no leader
-// that can't be seen.
+// that can't be seen. An error after the end of the lead is none.
 func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	defer l.cancel(nil)
 	r, ok := e.record(l.lease)
 	if !ok {
-		return l.lease.Err()
+		return nil
 	}
-	if err := e.tell(l, r); err != nil {
-		return err
+	err := e.tell(l, r)
+	if err == nil {
+		telling.Go(func() { e.repeat(l, r) })
+		defer e.lead.Store(nil)
+		e.lead.Store(l)
+		err = f(l)
 	}
-	telling.Go(func() { e.repeat(l, r) })
-	defer e.lead.Store(nil)
-	e.lead.Store(l)
-	return f(l)
+	l.look()
+	if cause := context.Cause(l.Context); errors.Is(cause, redimutex.ErrLost) || errors.Is(cause, ErrResigned) {
+		return nil
+	}
+	return err
 }
 
 // record returns what is told of a lease; not ok if that is lost.

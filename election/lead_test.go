@@ -78,6 +78,21 @@ func TestAnErrorOfFEndsRunAndNilDoesNot(t *testing.T) {
 	assert.Empty(t, s.Get(key), "the lead was given back")
 }
 
+// The key is deleted, and nobody can have noticed that when f returns.
+func TestAnErrorOfFEndsRunThoughTheReleaseFindsTheLeadLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := election.New(newClient(t, one(s)), key, "a", redimutex.WithTTL(time.Minute))
+	done, calls := errors.New("the work is done, for good"), 0
+	err := e.Run(t.Context(), func(context.Context) error {
+		calls++
+		s.Do("DEL", key)
+		return done
+	})
+	assert.Same(t, done, err) //nolint:testifylint // the very error
+	assert.Equal(t, 1, calls)
+}
+
 func TestThePanicOfFGivesTheLeadBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -48,7 +48,7 @@ func run(ctx context.Context, s evidence.Setup) (r evidence.Result, _ error) {
 	r.Notes = []string{"Row 26: a leader says each 3 ms that it leads, with a time taken before it looked, on a clock that " +
 		"all processes share; two that led at the same time by their own words are wrong, however short that was. A strike " +
 		"has held when a leader with a new term comes after it. The two other candidates of a paused process stand in line " +
-		"and hang too, which may delay that by a hand-off each: a node timeout, here 300 ms, and 75 ms."}
+		"and hang too, which may delay that by a hand-off each: a node timeout, here 300 ms, and 85 ms."}
 	return r, errors.Join(errs...)
 }
 
