@@ -165,6 +165,9 @@ func dispatch(all []*Command, args []string, t *Terminal) int {
 
 // Unknown says that there is no such command, and which one may have been meant.
 func Unknown(all []*Command, name string) error {
+	if strings.Contains(name, "://") {
+		return errors.New("there is a URL in the place of the command; write redimutex COMMAND -redis URL")
+	}
 	var names []string
 	for _, c := range all {
 		if c.Summary != "" {

@@ -56,7 +56,13 @@ const unknownFlag = "flag provided but not defined: -"
 // explain says which flag may have been meant in the place of one that is not known.
 func (c *Command) explain(err error) error {
 	name, ok := strings.CutPrefix(err.Error(), unknownFlag)
-	if !ok {
+	switch {
+	case ok && strings.Contains(name, "://"):
+		return errors.New("there is a URL in the place of a flag; write -redis URL")
+	case ok:
+	case strings.Contains(err.Error(), "://"): // that of a server may have a password in it
+		return errors.New("there is a URL in the place of the value of a flag")
+	default:
 		return err
 	}
 	var names []string
@@ -69,8 +75,8 @@ func (c *Command) explain(err error) error {
 	return Usagef("there is no flag -%s", name)
 }
 
-// withoutDashes says that -- is missing, and writes the line that was meant: the second operand must
-// be where the command begins.
+// withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must
+// be where the command begins. What is behind that is not ours, and may be secret.
 func (c *Command) withoutDashes(args []string) error {
 	words := 0
 	for i := 0; i < len(args); i++ {
@@ -83,7 +89,10 @@ func (c *Command) withoutDashes(args []string) error {
 		if words++; words < 2 {
 			continue
 		}
-		line := "redimutex " + c.Name + " " + Quote(args[:i]) + " -- " + Quote(args[i:])
+		line := "redimutex " + c.Name + " " + Quote(args[:i]) + " -- " + Quote(args[i:i+1])
+		if i+1 < len(args) {
+			line += " ..."
+		}
 		if Mask(line) != line {
 			break // what is secret is not repeated
 		}

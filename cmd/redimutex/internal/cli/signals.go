@@ -15,11 +15,15 @@ func (s Signalled) Error() string { return "ended by " + syscall.Signal(s).Strin
 // Status is the exit status of a command that a signal ended.
 func (s Signalled) Status() int { return 128 + int(s) }
 
-// UntilSignal returns a context that a signal to end ends.
+// UntilSignal returns a context that a signal to end ends; but for those that our parent has us ignore, as nohup does.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
 	go func() {
 		select {
 		case s := <-signals:

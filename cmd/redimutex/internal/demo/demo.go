@@ -73,8 +73,8 @@ func Command() *cli.Command {
 }
 
 func (d *demo) check(in *cli.Input) error {
-	if len(in.Words) > 0 {
-		return fmt.Errorf("unexpected argument %q", in.Words[0])
+	if err := cli.NoWords(in); err != nil {
+		return err
 	}
 	if len(d.urls) > 0 {
 		if _, err := servers.Find(d.urls, demoTTL/4); err != nil {

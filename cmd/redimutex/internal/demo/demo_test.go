@@ -208,7 +208,7 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 		words  string
 	}{
 		"unknown flag":          {[]string{"-x"}, cli.UsageError, "-x"},
-		"argument":              {[]string{"twice"}, cli.UsageError, "twice"},
+		"argument":              {[]string{"twice"}, cli.UsageError, "no arguments"},
 		"bad URL":               {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
 		"no folder for picture": {[]string{"-svg", "/no/such/folder/demo.svg"}, cli.UsageError, "/no/such/folder"},
 		"no server":             {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},

@@ -30,7 +30,10 @@ type checkup struct {
 
 // wants reports whether a feature has to be tried, and how bad it is if it does not work.
 func (c *checkup) wants(feature string) (level, bool) {
-	if c.needs == nil {
+	switch {
+	case feature == "replicas" && c.replicas > 0:
+		return levelError, true
+	case c.needs == nil:
 		return levelWarning, true
 	}
 	return levelError, c.needs[feature]
@@ -146,9 +149,6 @@ func (c *checkup) check() error {
 		return cli.Usagef("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
 	case c.prefix == "":
 		return cli.Usagef("-key: the prefix is empty; leave the flag out for redimutex:doctor:")
-	}
-	if c.replicas > 0 && c.needs != nil {
-		c.needs["replicas"] = true
 	}
 	return nil
 }

@@ -211,6 +211,15 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	assert.Equal(t, exitUnusable, status)
 	assert.Equal(t, []string{"replicas"}, d.ids())
 
+	redistest.Needs(t, redistest.ACL)
+	primary.Do("ACL", "SETUSER", "mute", "on", ">hunter2", "~*", "&*", "+@all", "-wait")
+	url := "redis://mute:hunter2@" + primary.Addr()
+	status, d = doctor(t, []string{url}, "-replicas", "1", "-ignore", "unchecked")
+	assert.Equal(t, exitUnusable, status, "what is asked for has to work")
+	assert.Equal(t, []string{"cannot-wait"}, d.ids())
+	status, _ = doctor(t, []string{url}, "-ignore", "unchecked")
+	assert.Equal(t, exitWarnings, status)
+
 	redistest.Needs(t, redistest.MinReplicas)
 	primary.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	replicas[0].Kill()

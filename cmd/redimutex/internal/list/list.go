@@ -87,7 +87,8 @@ var notes = []cli.Section{
 	}},
 	{Title: "WHAT IT COSTS THE SERVER", Blocks: []cli.Block{
 		cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
-			took. So it never has more than half of the server's time; a million keys take some ten seconds.
+			took, 50ms at most. So a server with little else to do spends half of its time on it at most; a
+			million keys take some ten seconds.
 			It reads 40 bytes of strings that expire (300 bytes with -all, of all strings), and nothing of
 			other keys.`),
 		cli.Para(`A user that may only read needs: scan, pttl, getrange, exists, get, zcard, zrange, time, and if

@@ -33,7 +33,6 @@ type watch struct {
 // was started.
 func (r *runner) start(t *cli.Terminal) (status int, started bool) {
 	w := &watch{runner: r, lease: r.mutex.Lease()}
-	r.token = w.lease.Token()
 	if !r.ignored[syscall.SIGTSTP] {
 		signal.Notify(r.signals, syscall.SIGTSTP) // until now it just stopped us
 	}
@@ -97,6 +96,7 @@ func (w *watch) run() int {
 				continue
 			}
 			w.stragglers()
+			w.told = w.ended || w.warned.Equal(w.lease.Until())
 			return exitOf(status)
 		}
 	}
@@ -138,7 +138,7 @@ func (w *watch) check() {
 		w.killed = true
 		w.group.end(syscall.SIGKILL)
 	case !w.ended && !w.warned.Equal(until) && !now.Before(until.Add(-w.grace)):
-		w.warned, w.told = until, true
+		w.warned = until
 		w.group.end(syscall.SIGTERM)
 		w.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
 			w.key, w.reason(), until.Sub(now).Round(time.Millisecond))
@@ -147,7 +147,6 @@ func (w *watch) check() {
 
 // lost deals with the end of the lease.
 func (w *watch) lost(err error, now time.Time) {
-	w.told = true
 	var lost redimutex.LostError
 	if errors.As(err, &lost); lost.Reason == redimutex.Expired {
 		// What was sent TERM has had its time; what was not, because we were stopped, has none.

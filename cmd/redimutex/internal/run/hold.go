@@ -29,9 +29,8 @@ type runner struct {
 	failures sync.Once             // the line that says that the servers fail while we wait
 	waits    atomic.Bool           // the first try is over
 	last     error                 // of the last try that was not cut short, while we wait
-	told     bool                  // stderr has been told that the lock is lost, or will be
+	told     bool                  // stderr has been told that the lock is lost, or is about to be
 	ancestor bool                  // the holder is a redimutex run that runs us
-	token    string                // of the lock, while -min-hold may keep it
 	ignored  map[syscall.Signal]bool
 }
 
@@ -56,10 +55,11 @@ func (j *job) run(t *cli.Terminal) int {
 		r.notes.say("can't lock %q: %s", j.key, j.servers.Explain(err))
 		return cli.Unavailable
 	}
+	token := r.mutex.Lease().Token()
 	status, started := r.start(t)
 	r.unlock()
-	if !started && j.minHold > 0 {
-		r.forget()
+	if !started {
+		r.forget(token)
 	}
 	return status
 }
@@ -81,11 +81,21 @@ func (r *runner) gaveUp(err error) {
 	}
 }
 
-// forget deletes the lock that -min-hold has kept although there was nothing to keep it for.
-func (r *runner) forget() {
+// abandon gives back a lock before a command was started. What can't be given back expires.
+func (r *runner) abandon(ctx context.Context) {
+	token := r.mutex.Lease().Token()
+	r.mutex.UnlockContext(ctx) //nolint:errcheck // it expires
+	r.forget(token)
+}
+
+// forget deletes the lock of that token, which -min-hold has kept although no command has run under it.
+func (r *runner) forget(token string) {
+	if r.minHold == 0 {
+		return
+	}
 	var each sync.WaitGroup
 	for _, n := range r.servers {
-		each.Go(func() { n.Release(r.key, r.token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
+		each.Go(func() { n.Release(r.key, token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
 	}
 	each.Wait()
 }
@@ -165,7 +175,7 @@ func (r *runner) lock() (caught os.Signal, err error) {
 			}
 			cancel()
 			if err := <-outcome; err == nil {
-				r.unlock()
+				r.abandon(context.Background())
 			}
 			return s, nil
 		case err := <-outcome:
@@ -223,7 +233,7 @@ func (r *runner) queued(waiting context.Context) error {
 		if err = r.mutex.Lease().Extend(waiting, r.ttl); err == nil {
 			return nil
 		}
-		r.mutex.UnlockContext(waiting) //nolint:errcheck // the key expires
+		r.abandon(waiting)
 		if waiting.Err() != nil || !errors.Is(err, redimutex.ErrLost) && !errors.Is(err, redimutex.ErrUnavailable) {
 			return err
 		}

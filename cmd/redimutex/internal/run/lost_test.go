@@ -113,6 +113,28 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 	assert.Empty(t, p.Notes())
 }
 
+// It was sent TERM, which it does not heed, and the renewals work again; then the key is deleted just before it ends.
+func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c", `trap "" TERM; trap "exit 42" USR1; `+endless)
+	p.Says("ready")
+	s.Pause()
+	p.Warns("is sent TERM")
+	s.Resume()
+	redistest.Wait(t, "a renewal", func() bool {
+		left, _ := s.Do("PTTL", "job").(int64)
+		return left > 11500
+	})
+	redistest.Wait(t, "and the next moment in which nobody looks", func() bool {
+		left, _ := s.Do("PTTL", "job").(int64)
+		return left > 11000 && s.Do("DEL", "job") == int64(1)
+	})
+	p.Signal(syscall.SIGUSR1)
+	assert.Equal(t, 42, p.Status(), p.Err())
+	assert.Contains(t, p.Notes(), "noticed only after the command had ended")
+}
+
 // A redimutex that was stopped can't end the command in time. It makes up for that when it wakes up.
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	t.Parallel()

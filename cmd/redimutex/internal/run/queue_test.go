@@ -55,19 +55,43 @@ func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	assert.Equal(t, "done\n", next.Out())
 }
 
+// With -min-hold an ordinary release would leave the lock to expire, and the next wait would be for that.
 func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
 	t.Parallel()
+	for _, more := range [][]string{nil, {"-min-hold", "1000"}} {
+		t.Run(strings.Join(more, " "), func(t *testing.T) {
+			t.Parallel()
+			waitsAgain(t, more)
+		})
+	}
+}
+
+func waitsAgain(t *testing.T, more []string) {
+	t.Helper()
 	s := redistest.Start(t)
 	p := s.Proxy()
 	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.Says("ready")
-	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "20", "job", "--", "echo", "done")
-	var token string
+	args := append([]string{"run", "-redis", p.URL(), "-queue", "-ttl", "20"}, more...)
+	next := clitest.Launch(t, s, append(args, "job", "--", "echo", "done")...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(next.Err())
 		}
 	})
+	token := queued(t, s)
+	extension := p.Catch(token)
+	holder.Signal(15)
+	<-extension.Arrived()
+	redistest.Wait(t, "the hand-off lease is over", func() bool { return !strings.HasPrefix(s.Get("job"), token) })
+	extension.Release()
+	assert.Equal(t, 0, next.Status(), next.Err())
+	assert.Equal(t, "done\n", next.Out())
+}
+
+// queued waits for somebody in the queue, and returns the token.
+func queued(t *testing.T, s *redistest.Server) (token string) {
+	t.Helper()
 	redistest.Wait(t, "a place in the queue", func() bool {
 		for _, m := range s.Do("ZRANGE", server.QueueKey("job"), 0, -1).([]any) {
 			if place := strings.Fields(string(m.([]byte))); len(place) > 3 { // the channel, two numbers, the token and the owner
@@ -76,11 +100,22 @@ func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
 		}
 		return token != ""
 	})
-	extension := p.Catch(token)
+	return token
+}
+
+func TestASignalInTheMomentOfTheHandOverLeavesNothingBehindWhateverTheMinHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-min-hold", "1000", "job", "--", "echo", "done")
+	extension := p.Catch(queued(t, s))
 	holder.Signal(15)
 	<-extension.Arrived()
-	redistest.Wait(t, "the hand-off lease is over", func() bool { return s.Get("job") == "" })
+	next.Signal(15)
+	assert.Equal(t, 143, next.Status(), next.Err())
+	assert.Empty(t, next.Out())
 	extension.Release()
-	assert.Equal(t, 0, next.Status(), next.Err())
-	assert.Equal(t, "done\n", next.Out())
+	assert.NotContains(t, s.Keys(), "job")
 }

@@ -41,7 +41,7 @@ func Command() *cli.Command {
 			}},
 			{Title: "EXAMPLES", Blocks: []cli.Block{
 				cli.Example("", "redimutex show nightly-backup"),
-				cli.Example("Wait until it is free, without taking it:", "while redimutex show nightly-backup; do sleep 1; done"),
+				cli.Example("Wait until it is free, without taking it:", "redimutex watch -until-free nightly-backup"),
 			}},
 			cli.Ends(cli.Item("0", "held"), cli.Item("1", "free"), cli.Item("2", "wrong usage"),
 				cli.Item("69", `too few servers can be reached, and stderr says why; or they disagree so that those
