@@ -27,6 +27,8 @@ type Typist struct {
 const (
 	CtrlC = "\x03"
 	CtrlZ = "\x1a"
+
+	CtrlBackslash = "\x1c"
 )
 
 // SitDown starts a line of bash, with job control, in a new terminal. RUN in it stands for redimutex

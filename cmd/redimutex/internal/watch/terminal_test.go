@@ -118,3 +118,15 @@ func TestQLeavesWatchAndGivesTheTerminalBack(t *testing.T) {
 	y.Says("then 0")
 	assert.Equal(t, 4, strings.Count(y.Out(), screenOn)+strings.Count(y.Out(), screenOff), "the screen is given back, both times")
 }
+
+func TestWatchHeedsEachSignalToEndButThoseThatOurParentIgnores(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'before=$(stty -g); WATCH job; echo "status $?"; test "$before" = "$(stty -g)" && echo as before'`)
+	y.Says("free")
+	y.Type(clitest.CtrlBackslash)
+	y.Says("status 131")
+	y.Says("as before")
+	y = clitest.Shell(t, s, "", xterm, `exec bash -c 'trap "" HUP; WATCH job & sleep 0.3; kill -HUP $!; kill -TERM $!; wait $!; echo "status $?"'`)
+	y.Says("status 143")
+}
