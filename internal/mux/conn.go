@@ -167,10 +167,8 @@ func (c *Conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 // second next. If the command is still waiting to be written, it never is. Without a command it is for a [punctual.Batch].
 func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	if name == "" {
-		if sends, ok := ctx.Value(punctual.Batch).(punctual.Sends); ok {
-			if err := sends(c.Send); err != nil {
-				return nil, err
-			}
+		if err := punctual.SendBatch(ctx, c.Send); err != nil {
+			return nil, err
 		}
 	}
 	if name == "" || c.pending() {

@@ -73,7 +73,7 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any,
 	c.ctx, c.socket.onEnd = ctx, c.undo
 	var reply any
 	if command == "" {
-		err = c.sendBatch(ctx)
+		err = SendBatch(ctx, c.redigo.Send)
 	}
 	switch {
 	case err != nil:
@@ -88,10 +88,10 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any,
 	return reply, c.explain(ctx, deadline, err)
 }
 
-// sendBatch sends the Batch of ctx, if it has one.
-func (c *Conn) sendBatch(ctx context.Context) error {
-	if sends, ok := ctx.Value(Batch).(Sends); ok {
-		return sends(c.redigo.Send)
+// SendBatch sends the Batch of ctx, if it has one.
+func SendBatch(ctx context.Context, send func(command string, args ...any) error) error {
+	if sends, ok := ctx.Value(Batch).(Sends); ok && sends != nil {
+		return sends(send)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,8 +65,9 @@ func TestABatchThatCanNotBeWrittenIsBound(t *testing.T) {
 		}))}
 	defer pool.Close()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(node))
-	for i := range 80 {
-		require.NoError(t, client.Mutex(fmt.Sprint("k", i)).LockContext(t.Context(), time.Minute))
+	for i := range 40 {
+		key := fmt.Sprint(i, strings.Repeat(".", 2000)) // so that a few fill the buffer
+		require.NoError(t, client.Mutex(key).LockContext(t.Context(), time.Minute))
 	}
 	armed.Store(true)
 	<-met

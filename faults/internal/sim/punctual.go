@@ -38,10 +38,13 @@ func (c *conn) DoContext(ctx context.Context, command string, args ...any) (repl
 	if err != nil {
 		return nil, err
 	}
-	if command != "" {
-		if err := c.Send(command, args...); err != nil {
-			return nil, err
-		}
+	if command == "" {
+		err = punctual.SendBatch(ctx, c.Send)
+	} else {
+		err = c.Send(command, args...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := c.Flush(); err != nil {
 		return nil, err
