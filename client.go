@@ -31,7 +31,7 @@ type Client struct {
 // It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
-	must(len(pools) <= maxServers, "NewClient got %d pools, and takes %d at most", len(pools), maxServers)
+	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
 	c := &Client{config: &defaultConfig, pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {

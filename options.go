@@ -37,7 +37,6 @@ const (
 	minTTL      = 10 * time.Millisecond
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
-	maxServers  = quorum.MaxServers
 )
 
 var defaultConfig = *newConfig(&config{terms: lock.Terms{TTL: defaultTTL, Renew: true}}, nil)

@@ -202,3 +202,32 @@ func TestEveryVerbNamesTLSAtAPortThatHasNone(t *testing.T) {
 		assert.Regexp(t, "TLS handshake:\\s+(there|it)\\s+(is|has)\\s+no\\s+TLS", out+stderr, call)
 	}
 }
+
+// Nobody listens on port 1.
+func TestNoPasswordIsRepeatedWhereverAURLStands(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://:hunter2@127.0.0.1:1/0", "redis://:hunter 2@127.0.0.1:1/0"} {
+		everywhere(t, url)
+	}
+}
+
+func everywhere(t *testing.T, url string) {
+	t.Helper()
+	check := func(args ...string) {
+		status, out, stderr := clitest.Call(args...)
+		assert.NotZero(t, status, args)
+		assert.NotContains(t, out+stderr, "hunter", args)
+	}
+	check(url)
+	check("-" + url)
+	for _, c := range commands() {
+		check(c.Name, url, "job", "another", "--", url)
+		check(c.Name, "-"+url)
+		check(c.Name, "-nope="+url)
+		for _, f := range c.Shown() {
+			check(c.Name, "-"+f.Names[0]+"="+url)
+			check(c.Name, "-"+f.Names[0], url, url, "--", url)
+			check(c.Name, "-"+f.Names[0], url, "job", url)
+		}
+	}
+}

@@ -104,11 +104,11 @@ func (c *Command) withoutDashes(args []string) error {
 // What looks like a password in the arguments of a command: the user part of a URL, and the value after
 // a word such as password=.
 var (
-	urlSecret  = regexp.MustCompile(`://[^\s]*@`)
-	wordSecret = regexp.MustCompile(`(?i)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)[=:])\S+`)
+	urlSecret  = regexp.MustCompile(`(?s)://.*@`)
+	wordSecret = regexp.MustCompile(`(?is)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)[=:]).+`)
 )
 
-// Mask hides what looks like a password.
+// Mask hides what looks like a password in one argument: more than that rather than less.
 func Mask(s string) string {
 	return wordSecret.ReplaceAllString(urlSecret.ReplaceAllString(s, "://***@"), "${1}***")
 }

@@ -84,7 +84,7 @@ func (d *demo) check(in *cli.Input) error {
 	if d.svg != "" {
 		// Better now than after ten seconds.
 		if info, err := os.Stat(filepath.Dir(d.svg)); err != nil || !info.IsDir() {
-			return fmt.Errorf("there is no folder for the picture %s", d.svg)
+			return fmt.Errorf("there is no folder for the picture %s", cli.Mask(d.svg))
 		}
 	}
 	return nil

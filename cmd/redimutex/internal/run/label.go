@@ -37,7 +37,11 @@ func (j *job) label() string {
 	}
 	command := filepath.Base(j.command[0])
 	if j.arguments {
-		command = cli.Mask(strings.Join(j.command, " "))
+		words := make([]string, len(j.command))
+		for i, w := range j.command {
+			words[i] = cli.Mask(w)
+		}
+		command = strings.Join(words, " ")
 	}
 	return shorten(cli.Printable(fmt.Sprintf("%s pid %d: %s", host, os.Getpid(), command)))
 }
