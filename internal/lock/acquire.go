@@ -11,7 +11,8 @@ import (
 // A Call is one call that wants a lock.
 type Call struct {
 	Key      string
-	Hint     *Key // nil, or that of an earlier call for the same key
+	More     []string // further keys of the lock
+	Hint     *Key     // nil, or that of an earlier call for the same keys
 	Terms    *Terms
 	Once     bool                          // a single try, and no waiting
 	MaxTries int                           // 0: no limit
@@ -29,11 +30,12 @@ type Result struct {
 // An acquisition is one call that wants a lock. One goroutine drives it:
 //
 //	inLine ─ turn ─→ trying ─ granted ───────────────────→ held
-//	   │               ↑ └ contended, unavailable → waiting ─ handed over → held
-//	   └ parked grant  └───── timer, wake-up ─────────┘
+//	   │               ↑ └ contended, unavailable → waiting ─ handed off → held
+//	   └ parked, gift  └───── timer, wake-up ─────────┘
 //	     → held            any ─ ctx, Close, refused, tries used up → failed
 //
-// The line is that of this process, for the turn. The queue is that of the servers, for the lock.
+// The line is that of this process, for the turn. The queue is that of the server, for the lock. Kinds that several
+// goroutines may hold pass the turn on when the lock is granted, others when it is released.
 type acquisition struct {
 	Call
 	engine  *Engine
@@ -41,11 +43,13 @@ type acquisition struct {
 	hold    *Hold
 	began   time.Time
 	tries   int
-	fresh   bool    // the turn was free, and nobody has polled: the first try may be a plain SET
-	turn    bool    // we have it
-	token   string  // of the next try
-	arrived int64   // when a server has first seen us, in µs on its clock; 0: not yet
-	ticket  *ticket // our place in the servers' queue; nil without one
+	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
+	turn    bool          // we have it
+	wait    time.Duration // after the try under way
+	votes   *quorum.Votes // of the next try; nil: new ones
+	group   []*quorum.Votes
+	ticket  *ticket // our place in the server's queue; nil without one
+	arrived int64   // when the server has first seen us, in µs on its clock; 0: not yet
 	grant   *Grant
 	result  *Failure
 }
@@ -83,28 +87,44 @@ func (a *acquisition) run(ctx context.Context) {
 		case trying:
 			s = a.try(ctx)
 		case waiting:
-			s = a.wait(ctx)
+			s = a.sleepOrQueue(ctx)
 		case held, failed:
 			return
 		}
 	}
 }
 
-// finish leaves what the acquisition does not need any more: its ticket, and without a grant its turn.
+// finish leaves what the acquisition does not need any more: its ticket, the votes of a lock that it did not get, and the
+// turn, unless the grant keeps it.
 func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
 	if a.ticket != nil {
-		a.ticket.leave(a.grant)
+		a.ticket.waiter.Leave()
 	}
-	if a.grant != nil {
-		return
+	if a.grant == nil {
+		a.drop()
 	}
-	if a.turn {
+	if a.turn && (a.grant == nil || a.Terms.Kind.Shared) {
 		a.key.pass()
 	}
-	a.key.unref()
+	if a.grant == nil {
+		a.key.unref() // else the grant has the reference
+	}
+}
+
+// drop releases the votes of a try that did not get the lock.
+func (a *acquisition) drop() {
+	for _, v := range append(a.group, a.votes) {
+		if v != nil {
+			v.ReleaseLater(time.Time{})
+		}
+	}
+	if a.votes != nil && !a.Terms.Kind.Shared {
+		a.key.follow(a.votes)
+	}
+	a.votes, a.group = nil, nil
 }
 
 // fail ends the acquisition.
@@ -119,7 +139,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	case Over(ctx):
 		a.result = &Failure{Kind: Ended}
 		if a.key != nil {
-			a.result.Servers, a.result.Waited = a.key.failure.Load(), true
+			a.result.Servers, a.result.Waited = a.key.inTheWay(), true
 		}
 	case a.engine.closed.Load():
 		a.result = &Failure{Kind: Closed}
@@ -131,7 +151,7 @@ func (a *acquisition) begin(ctx context.Context) state {
 	if ctx.Err() != nil {
 		return a.fail(&Failure{Kind: Ended})
 	}
-	if a.key = a.engine.ref(a.Key, a.Hint); a.key == nil {
+	if a.key = a.engine.ref(lineOf(a.Terms, a.Key, a.More), a.Hint); a.key == nil {
 		return a.fail(&Failure{Kind: Closed})
 	}
 	return inLine
@@ -149,85 +169,94 @@ func (a *acquisition) try(ctx context.Context) state {
 	if a.tries > 0 || !a.Once && !a.fresh { // we have waited
 		start = time.Now()
 	}
-	if !a.disposed(ctx, start) {
-		return failed
+	a.prepare()
+	if l := a.votes.Lock(); len(l.More) > 0 || l.Kind == server.Writer || l.Kind == server.Reader {
+		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
 	}
 	a.tries++
-	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
-		a.useTicket(a.key.newTicket(a.Terms))
-	}
-	if a.token == "" {
-		a.token = a.Terms.token()
-	}
-	t := a.Terms.try(a.key.name, a.token)
-	if a.Once || a.fresh {
-		t.Start = start
-	}
-	t.Plain = a.tries == 1 && a.fresh && !a.Once && a.MaxTries != 1
-	if a.ticket != nil {
-		a.ticket.present(&t)
-	}
-	won, f := a.engine.quorum.Acquire(ctx, &t, a.key.tail.Load())
+	f := a.votes.Acquire(ctx, a.describe(start), &a.key.before, a.group)
 	if f == nil {
-		return a.won(ctx, won, 0)
+		return a.won(ctx, 0)
 	}
 	return a.notWon(ctx, f)
 }
 
-// useTicket has the tries go on with a ticket.
-func (a *acquisition) useTicket(x *ticket) { a.ticket, a.token = x, x.token() }
+// prepare makes what the next try is about.
+func (a *acquisition) prepare() {
+	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
+		a.drop()
+		a.ticket = a.newTicket()
+	}
+	if a.votes == nil {
+		a.votes = a.newVotes()
+	}
+	if a.Terms.Kind != server.Reader {
+		return
+	}
+	// The readers of this process enter together: one that came alone might have to wait for a writer.
+	for len(a.group) < a.key.fifo.Waiting() {
+		a.group = append(a.group, a.newVotes())
+	}
+}
 
-// disposed waits until what this process gives back in the background is given back, so that it does not
-// stand in our way, but not longer than a try takes.
-func (a *acquisition) disposed(ctx context.Context, start time.Time) bool {
-	done := a.key.disposal.Load()
-	if done == nil {
-		return true
+// newVotes returns the votes of a new token.
+func (a *acquisition) newVotes() *quorum.Votes {
+	l := server.Lock{Terms: &a.Terms.Terms, Key: a.Key, More: a.More, Token: a.Terms.Token()}
+	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
+		l.Waiter = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
 	}
-	timer := time.NewTimer(time.Until(start.Add(a.Terms.NodeTimeout)))
-	defer timer.Stop()
-	select {
-	case <-*done:
-		a.key.disposal.CompareAndSwap(done, nil)
-	case <-timer.C:
-	case <-ctx.Done():
+	return a.engine.quorum.Votes(l)
+}
+
+// describe describes the next try. One that does not wait for the turn starts with the call.
+func (a *acquisition) describe(start time.Time) server.Try {
+	t := server.Try{Plain: a.tries == 1 && a.fresh && !a.Once && a.MaxTries != 1}
+	if a.Once || a.fresh {
+		t.Start = start
 	}
-	return !a.stopped(ctx)
+	if a.Once {
+		return t
+	}
+	a.wait = a.Pause(a.tries)
+	if a.ticket != nil {
+		a.ticket.present(&t)
+	}
+	if a.Terms.Kind.Shows && (a.MaxTries == 0 || a.tries < a.MaxTries) {
+		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
+		if a.Terms.Queue {
+			t.Shows = maxLook + a.Terms.Timeout
+		}
+	}
+	return t
 }
 
 // won makes a grant of what the servers gave, unless it comes too late: cancellation wins ties.
-func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Duration) state {
-	var ticket *server.Ticket
-	if a.ticket != nil && a.engine.Several() {
-		ticket = &a.ticket.place
-	}
-	g := (*Grant)(nil)
-	if !a.stopped(ctx) {
-		g = newGrant(a.key, a.Terms, a.token, ticket, won, handOff, a.hold)
-	}
-	if g == nil {
-		if a.result == nil {
-			a.result = &Failure{Kind: Closed}
-		}
-		r := a.Terms.release(a.key.name, a.token, time.Now(), a.Terms.TTL)
-		if a.result.Kind == Closed { // nothing that works in the background is left
-			a.engine.quorum.Release(context.WithoutCancel(ctx), &r, won)
-		} else {
-			a.engine.quorum.Undo(&r, won)
-		}
+func (a *acquisition) won(ctx context.Context, handOff time.Duration) state {
+	if a.stopped(ctx) {
 		return failed
 	}
+	g := newGrant(a.key, a.Terms, a.votes, handOff, !a.Terms.Kind.Shared, a.hold)
+	if g == nil {
+		return a.fail(&Failure{Kind: Closed})
+	}
 	a.grant = g
+	a.key.give(a.Terms, a.group)
 	a.key.failure.Store(nil)
 	return held
 }
 
 // notWon records a try that has failed, and decides how to go on.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
-	if a.ticket != nil {
-		a.useTicket(a.ticket.failed(f))
-	} else {
-		a.token, a.arrived = "", f.Now // what became of the token may be unknown
+	switch {
+	case a.ticket == nil:
+		a.arrived = max(a.arrived, f.Now)
+		if a.votes.Spent() {
+			a.drop()
+		}
+	case f.Kind == quorum.Contended:
+		a.ticket.contended(f)
+	case f.Kind == quorum.Lapsed, a.ticket.shown:
+		a.renewTicket(f)
 	}
 	if !Over(ctx) || a.key.failure.Load() == nil {
 		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
@@ -252,17 +281,16 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// wait waits until it is time for the next try, unless the lock is handed over without one. It is the only
+// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
 // place that blocks while the caller has the turn, but for the try itself.
-func (a *acquisition) wait(ctx context.Context) state {
+func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.engine.Waiting.Add(1)
 	defer a.engine.Waiting.Add(-1)
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
-	pause := a.Pause(a.tries)
-	a.key.pause = time.Now().Add(pause)
-	if !a.sleep(ctx, pause) {
+	a.key.pause = time.Now().Add(a.wait)
+	if !a.sleep(ctx, a.wait) {
 		return failed
 	}
 	return trying

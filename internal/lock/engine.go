@@ -2,7 +2,7 @@
 // nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
 //
 // The way down is turn.go (the turn in this process), acquire.go (one try after the other, with a wait between
-// them), ticket.go (the wait in the servers' queue), grant.go (one lock on the servers, until it is given back
+// them), ticket.go (the wait in the server's queue), grant.go (one lock on the servers, until it is released
 // or lost) and park.go (what a hold leaves for the next one of this process).
 package lock
 
@@ -25,15 +25,15 @@ type Engine struct {
 	servers []*server.Server
 	quorum  *quorum.Quorum
 	keeper  *keepalive.Keeper
-	hub     func() *wakeup.Hub // made when somebody needs it
+	hub     func() *wakeup.Hub // made when a waiter needs it
 	closing chan struct{}
 	made    time.Time // what cheap readings of the clock count from
 
 	background sync.WaitGroup // releases that no caller waits for
 
 	mu     sync.Mutex
-	keys   map[string]*Key // that somebody holds or waits for
-	closed atomic.Bool     // set under mu
+	keys   map[line]*Key // that a caller holds or waits for
+	closed atomic.Bool   // set under mu
 }
 
 // New returns the Engine over the servers behind pools. It does not connect.
@@ -42,19 +42,22 @@ func New(pools []server.Pool) *Engine {
 		servers: make([]*server.Server, len(pools)),
 		closing: make(chan struct{}),
 		made:    time.Now(),
-		keys:    make(map[string]*Key),
+		keys:    make(map[line]*Key),
 	}
 	for i, p := range pools {
 		e.servers[i] = server.New(p)
 	}
 	e.quorum = quorum.New(e.servers)
 	e.keeper = keepalive.New(e.renew)
-	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers) })
+	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers[0]) })
 	return e
 }
 
 // Several reports whether there is more than one server.
 func (e *Engine) Several() bool { return len(e.servers) > 1 }
+
+// Servers returns the servers.
+func (e *Engine) Servers() []*server.Server { return e.servers }
 
 // Held returns how many grants are alive.
 func (e *Engine) Held() int { return e.keeper.Len() }
@@ -69,9 +72,9 @@ func (e *Engine) Keys() int {
 // Errors returns how many operations have failed on each server.
 func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
 
-// Close makes waiting and later calls fail, gives back what is parked, ends the other grants, and stops what
+// Close makes waiting and later calls fail, releases what is parked, ends the other grants, and stops what
 // runs in the background. It waits for that: for releases and renewals under way as long as their own
-// bounds, and for what follows them, and a last attempt at undoing, d at most.
+// bounds, and for what follows them, and a last attempt at releasing, d at most.
 func (e *Engine) Close(d time.Duration) {
 	following := time.NewTimer(d)
 	defer following.Stop()
@@ -85,7 +88,7 @@ func (e *Engine) Close(d time.Duration) {
 	var disposing sync.WaitGroup
 	for _, k := range keys {
 		k.fifo.Close()
-		disposing.Go(func() { k.clear() })
+		disposing.Go(k.clear)
 	}
 	e.keeper.Close()
 	disposing.Wait()
@@ -96,7 +99,7 @@ func (e *Engine) Close(d time.Duration) {
 	}()
 	select {
 	case <-idle:
-	case <-following.C: // a release that has just failed is being undone, and that is as good as the last attempt
+	case <-following.C: // a release that has just failed goes on in the background, and that is as good as the last attempt
 	}
 	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
@@ -114,14 +117,6 @@ func (e *Engine) spawn(f func()) bool {
 	}
 	e.background.Go(f)
 	return true
-}
-
-// rtt is the round trip to the slowest server, as far as it is known.
-func (e *Engine) rtt() (d time.Duration) {
-	for _, s := range e.servers {
-		d = max(d, s.RTT())
-	}
-	return d
 }
 
 // Counters count what happens to the locks of an Engine.

@@ -19,39 +19,90 @@ import (
 // It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
 // and ends of holds concern one hold; a grant may see many.
 type Grant struct {
-	key    *Key
-	terms  *Terms
-	token  string
-	ticket *server.Ticket // under which several servers may have us in their queues, or nil
-	won    quorum.Grant
-	lease  keepalive.Lease
-	hold   atomic.Pointer[Hold] // the present one; the last one while parked
+	key   *Key
+	terms *Terms
+	votes *quorum.Votes
+	lease keepalive.Lease
 
-	longest  atomic.Int64                       // the longest TTL that was asked for
-	open     atomic.Int64                       // how long after it was won an extension of the holder's may be executed
-	regained atomic.Int64                       // how long after it was won a server may take it again
-	renewal  atomic.Pointer[chan struct{}]      // one that is under way; closed when it is over
-	shorter  atomic.Pointer[quorum.Shortenings] // nil until somebody shortens
+	turn    atomic.Bool            // it has the turn of its line, and passes it on at the end
+	lostKey atomic.Pointer[string] // which of the keys the server has lost; nil: it has not said so
+
+	mu       sync.Mutex
+	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
+	released bool  // and there will be no more
 
 	// For the holds that follow; see park.go.
-	over  atomic.Bool // there is none: the time is over, or somebody has begun to extend the lock
+	over  atomic.Bool // there is none: the time is over, or a holder has begun to extend the lock
 	reuse *reuse      // nil: none from the beginning
 }
 
 // newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
-// given. It returns nil if the Engine is closed.
-func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
-	g := &Grant{key: k, terms: t, token: token, ticket: ticket, won: won}
-	g.longest.Store(int64(t.TTL))
+// given. With turn it keeps the turn of the caller. It returns nil if the Engine is closed.
+func newGrant(k *Key, t *Terms, v *quorum.Votes, handOff time.Duration, turn bool, h *Hold) *Grant {
+	g := &Grant{key: k, terms: t, votes: v, holds: h}
+	g.turn.Store(turn)
 	g.mayPark(handOff)
-	h.grant, h.fence = g, won.Fence
-	g.hold.Store(h)
+	h.grant = g
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
-		Began: won.At, Until: won.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
+		Began: v.At, Until: v.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
 	}) {
 		return nil
 	}
+	k.grant.Store(g)
+	if g.reuse != nil && t.Kind.Shared {
+		k.parked.Store(g)
+	}
 	return g
+}
+
+// Token returns the value of the key.
+func (g *Grant) Token() string { return g.votes.Lock().Token }
+
+// begin makes h a hold of g. A grant that is lost at the same time ends it here or in Lost,
+// which looks for h after the lease has Ended. It reports false if the grant was released.
+func (g *Grant) begin(h *Hold, now time.Time) bool {
+	g.mu.Lock()
+	if g.released {
+		g.mu.Unlock()
+		return false
+	}
+	h.grant, h.after, h.next = g, now.Sub(g.votes.At), g.holds
+	if g.holds != nil {
+		g.holds.prev = h
+	}
+	g.holds = h
+	g.mu.Unlock()
+	if g.lease.Ended() {
+		h.lose(g.lease.Reason())
+	}
+	return true
+}
+
+// remove takes h out of the holds. The caller holds g.mu.
+func (g *Grant) remove(h *Hold) {
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	case g.holds == h:
+		g.holds = h.next
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.next, h.prev = nil, nil
+}
+
+// each calls f with the present holds.
+func (g *Grant) each(f func(*Hold)) {
+	g.mu.Lock()
+	holds := make([]*Hold, 0, 4)
+	for h := g.holds; h != nil; h = h.next {
+		holds = append(holds, h)
+	}
+	g.mu.Unlock()
+	for _, h := range holds {
+		f(h)
+	}
 }
 
 // renew extends the grants that are due. Those whose terms allow it share a round trip.
@@ -62,28 +113,16 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	}
 	groups := make(map[terms][]*quorum.Extension)
 	for _, l := range due {
-		asked := time.Now()
+		asked, ttl := time.Now(), l.TTL()
 		g := l.Holder().(*Grant)
-		ttl := g.shorter.Load().Most(l.TTL())
-		over := make(chan struct{})
-		g.renewal.Store(&over)
 		if l.Reason() != keepalive.Alive { // since it was handed out
-			close(over)
 			l.Renewed(false)
 			continue
 		}
-		x := &quorum.Extension{
-			Extension: g.terms.extension(g.key.name, g.token, ttl),
-			Regain:    g.regain(ttl),
-			Won:       g.won,
-			Unsure:    g.shorter.Load().Unsure(ttl),
-			Done: func(x quorum.Extended) {
-				defer close(over)
-				g.renewed(&x, asked, ttl)
-			},
-		}
-		t := terms{x.Timeout, x.Replicas}
-		groups[t] = append(groups[t], x)
+		t := terms{g.terms.Timeout, g.terms.Replicas}
+		groups[t] = append(groups[t], &quorum.Extension{
+			Votes: g.votes, TTL: ttl, Done: func(x quorum.Extended) { g.renewed(&x, asked, ttl) },
+		})
 	}
 	var all sync.WaitGroup
 	for _, batch := range groups {
@@ -98,14 +137,15 @@ func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) 
 	if x.Failure == nil {
 		g.lease.Extended(asked, x.Until, ttl)
 	}
-	h := g.hold.Load()
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {
 		return
 	}
 	g.count(x.Failure)
-	if h.Observer.Traced() && !h.ended() {
-		h.Observer.Renewed(x.Failure)
-	}
+	g.each(func(h *Hold) {
+		if h.Observer.Traced() && !h.ended() {
+			h.Observer.Renewed(x.Failure)
+		}
+	})
 }
 
 func (g *Grant) count(f *quorum.Failure) {
@@ -132,6 +172,7 @@ func lost(f *quorum.Failure) keepalive.Reason {
 func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
 	if r != keepalive.Alive {
+		g.lostKey.Store(&f.Key)
 		g.lease.Lose(r)
 	}
 	return r != keepalive.Alive
@@ -139,57 +180,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
-	g.hold.Load().lose(r)
+	g.votes.End()
+	g.each(func(h *Hold) { h.lose(r) })
 	g.unpark()
-}
-
-// regain returns how a server that has lost the lock takes it again, after a majority has extended it to ttl. A
-// single server has no majority to join.
-func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
-	if !g.key.engine.Several() {
-		return nil
-	}
-	return func(i int) (*server.Try, int64) {
-		if !g.won.Clean(i) {
-			return nil, 0
-		}
-		now := time.Now()
-		// Before the look at the lease: whoever ends it looks at this after that.
-		raise(&g.regained, now.Add(g.terms.bound()).Sub(g.won.At))
-		if g.lease.Reason() != keepalive.Alive {
-			return nil, 0
-		}
-		t := g.terms.try(g.key.name, g.token)
-		t.Start, t.TTL, t.Regain, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
-		return &t, g.won.Fence
-	}
-}
-
-// awaitRenewal waits until a renewal that was under way is over, so that none runs after the release; but no longer
-// than half of the time that the release has. It reports whether none is.
-func (g *Grant) awaitRenewal(ctx context.Context) bool {
-	renewal := g.renewal.Load()
-	if renewal == nil {
-		return true
-	}
-	select {
-	case <-*renewal:
-		return true
-	default:
-	}
-	timer := time.NewTimer(g.terms.NodeTimeout / 2)
-	defer timer.Stop()
-	select {
-	case <-*renewal:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// raise makes x d at least, whoever else does that now.
-func raise(x *atomic.Int64, d time.Duration) {
-	for old := x.Load(); old < int64(d) && !x.CompareAndSwap(old, int64(d)); old = x.Load() {
-	}
 }

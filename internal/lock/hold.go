@@ -10,14 +10,16 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// A Hold is one hold of a lock, from Lock to Unlock. A grant may see many, one after the other. A Hold with an
-// Observer, and nothing else, is given to Engine.Lock, which fills it in.
+// A Hold is one hold of a lock, from Lock to Unlock. A grant may see many: one after the other, or, of a kind that
+// several may hold, at the same time. A Hold with an Observer, and nothing else, is given to Engine.Lock, which fills it
+// in.
 type Hold struct {
 	Observer Observer
 	grant    *Grant
-	fence    int64
 	after    time.Duration // how long after the lock was won it began
 	watch    atomic.Pointer[watch]
+
+	next, prev *Hold // of the grant; guarded by Grant.mu
 }
 
 // An Observer is told what happens to a call, and to its Hold. Its methods are called on the goroutine to
@@ -36,27 +38,35 @@ type Observer interface {
 type watch struct {
 	mu     sync.Mutex
 	reason keepalive.Reason // Alive until the end has been noticed
-	done   chan struct{}    // made when somebody asks
+	done   chan struct{}    // made when it is asked for
 	after  map[*func()]struct{}
 }
 
 var (
 	alreadyDone = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-	// unlocked is the watch of all holds that Unlock has ended before somebody asked.
+	// unlocked is the watch of all holds that Unlock has ended before they were asked for one.
 	unlocked = &watch{reason: keepalive.Unlocked, done: alreadyDone}
 )
 
 // Token returns the value of the key during the hold.
-func (h *Hold) Token() string { return h.grant.token }
+func (h *Hold) Token() string { return h.grant.Token() }
 
 // Fence returns the fence of the hold, 0 without fencing.
-func (h *Hold) Fence() int64 { return h.fence }
+func (h *Hold) Fence() int64 { return h.grant.votes.Fence }
 
 // Began returns when the hold began.
-func (h *Hold) Began() time.Time { return h.grant.won.At.Add(h.after) }
+func (h *Hold) Began() time.Time { return h.grant.votes.At.Add(h.after) }
 
 // Until returns when the validity ends.
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }
+
+// LostKey returns which of the keys was lost, if the server has said so.
+func (h *Hold) LostKey() string {
+	if k := h.grant.lostKey.Load(); k != nil {
+		return *k
+	}
+	return h.grant.votes.Lock().Key
+}
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {
@@ -113,16 +123,6 @@ func (h *Hold) watched() *watch {
 	}
 	h.watch.CompareAndSwap(nil, new(watch))
 	return h.watch.Load()
-}
-
-// begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost,
-// which looks for h after the lease has Ended.
-func (h *Hold) begin(g *Grant, fence int64) {
-	h.grant, h.fence = g, fence
-	g.hold.Store(h)
-	if g.lease.Ended() {
-		h.lose(g.lease.Reason())
-	}
 }
 
 // end ends the hold, and reports whether it had not ended before.

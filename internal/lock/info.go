@@ -1,52 +1,66 @@
 package lock
 
 import (
+	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An Info is what this process knows of one key, without asking a server.
+// An Info is what this process knows of one line, without asking a server.
 type Info struct {
-	Key     string
-	Held    bool
-	Idle    bool // Held, but parked
+	Keys    []string
+	Kind    *server.Kind // with Holds: of the last grant
+	Holds   int          // grants; 0: it only waits
+	Idle    bool         // held, but parked
 	Owner   string
 	Fence   int64
 	Since   time.Time
 	Until   time.Time
 	TTL     time.Duration
 	Waiting int
-	Failure *quorum.Failure // not Held: why the last try has failed
+	Failure *quorum.Failure // not held: why the last try has failed
 }
 
 // Infos returns what is known of the keys that this process holds or waits for.
-func (e *Engine) Infos() map[string]*Info {
-	all := make(map[string]*Info)
+func (e *Engine) Infos() []*Info {
+	found := make(map[*Key]*Info)
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
-		all[g.key.name] = &Info{
-			Key: g.key.name, Held: true, Owner: g.terms.Owner, Fence: g.won.Fence,
-			Since: g.won.At, Until: l.Until(), TTL: l.TTL(),
+		info := found[g.key]
+		if info == nil {
+			info = &Info{Idle: true}
+			found[g.key] = info
 		}
+		info.Holds++
+		info.Kind, info.Owner, info.Fence = g.terms.Kind, g.terms.Owner, g.votes.Fence
+		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
+		g.mu.Lock()
+		info.Idle = info.Idle && g.holds == nil
+		g.mu.Unlock()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for name, k := range e.keys {
-		info := all[name]
+	for _, k := range e.keys {
+		info := found[k]
 		if info == nil {
-			info = &Info{Key: name}
+			info = new(Info)
 		}
 		taken, waiting := k.fifo.Queued()
 		info.Waiting = waiting
-		info.Idle = info.Held && !taken
-		if f := k.failure.Load(); f != nil && taken && !info.Held {
+		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.line.kind != nil) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}
 		if info.Waiting > 0 {
-			all[name] = info
+			found[k] = info
 		}
+	}
+	all := make([]*Info, 0, len(found))
+	for k, info := range found {
+		info.Keys = strings.Split(k.line.keys, "\x00")
+		all = append(all, info)
 	}
 	return all
 }

@@ -1,40 +1,58 @@
 package lock
 
 import (
+	"context"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Key is one key in this process: its goroutines in order, and what they leave for each other.
+// A line says whose goroutines stand in line for each other: those that exclude each other on the same keys, and those
+// that share one. A Mutex and the writer of an RWMutex are one.
+type line struct {
+	keys string
+	kind *server.Kind // nil: exclusive
+}
+
+// lineOf returns the line of a lock.
+func lineOf(t *Terms, key string, more []string) line {
+	l := line{keys: key}
+	if t.Kind.Shared {
+		l.kind = t.Kind
+	}
+	if len(more) > 0 {
+		l.keys += "\x00" + strings.Join(more, "\x00")
+	}
+	return l
+}
+
+// A Key is one line in this process: its goroutines in order, and what they leave for each other.
 type Key struct {
 	engine *Engine
-	name   string
+	line   line
 	fifo   fifo.Line
-	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
+	refs   atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
 
-	// parked is what the last hold has left. Whoever swaps it out owns it, and has to use it or to dispose
-	// of it.
-	parked   atomic.Pointer[parcel]
-	disposal atomic.Pointer[chan struct{}]  // closed when a release in the background is over
-	tail     atomic.Pointer[quorum.Tail]    // of a release that some servers have not answered
-	failure  atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	// parked is what the last hold has left. Swap transfers ownership: the caller must use the grant or release it. A
+	// shared one stays here while it is used, too.
+	parked  atomic.Pointer[Grant]
+	before  quorum.Before
+	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	grant   atomic.Pointer[Grant]          // that this process has, until its release begins; tells others who holds the lock
 
-	pause time.Time // no waiter tries before this; belongs to the turn
+	// These belong to the turn.
+	pause time.Time // no waiter tries before this
+	gifts []gift    // what a try has won for others in line
 }
 
-// A parcel is what is parked: a grant, or a ticket that the release has queued for the next waiter.
-type parcel struct {
-	grant  *Grant
-	ticket *ticket
-}
-
-// ref returns the Key of that name, for somebody who has to unref it; or nil if the Engine is closed. hint is
+// ref returns the Key of a line, for a caller who has to unref it; or nil if the Engine is closed. hint is
 // nil, or the Key that the caller had the last time.
-func (e *Engine) ref(name string, hint *Key) *Key {
+func (e *Engine) ref(l line, hint *Key) *Key {
 	if hint != nil && !e.closed.Load() && hint.ref() {
 		return hint
 	}
@@ -43,16 +61,16 @@ func (e *Engine) ref(name string, hint *Key) *Key {
 	if e.closed.Load() {
 		return nil
 	}
-	k := e.keys[name]
+	k := e.keys[l]
 	if k == nil {
-		k = &Key{engine: e, name: name}
-		e.keys[name] = k
+		k = &Key{engine: e, line: l}
+		e.keys[l] = k
 	}
 	k.refs.Add(1)
 	return k
 }
 
-// ref refers to a Key to which somebody else does too.
+// ref refers to a Key to which another caller does too.
 func (k *Key) ref() bool {
 	for {
 		n := k.refs.Load()
@@ -65,7 +83,7 @@ func (k *Key) ref() bool {
 	}
 }
 
-// unref forgets the Key when nobody needs it any more.
+// unref forgets the Key when it is not needed any more.
 func (k *Key) unref() {
 	if k.refs.Add(-1) > 0 {
 		return
@@ -73,34 +91,53 @@ func (k *Key) unref() {
 	e := k.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if k.refs.CompareAndSwap(0, math.MinInt32) { // else somebody has come meanwhile
-		delete(e.keys, k.name)
+	if k.refs.CompareAndSwap(0, math.MinInt32) { // else there is a new caller
+		delete(e.keys, k.line)
 	}
 }
 
-// follow keeps what some servers have still to answer to a release, for whoever asks them next. The caller
-// refers to the Key.
-func (k *Key) follow(t *quorum.Tail) {
-	if k.tail.Swap(t) != nil {
-		return // whoever waits for that one goes on with this one
+// inTheWay returns what keeps others of this process from the lock, as far as it is known: the hold of one of them, or
+// what the servers have said to the last try.
+func (k *Key) inTheWay() *quorum.Failure {
+	if g := k.grant.Load(); g != nil {
+		return &quorum.Failure{Kind: quorum.Contended, Holder: g.Token()}
 	}
-	k.refs.Add(1)
-	wait := func() {
-		defer k.unref()
-		for {
-			t := k.tail.Load()
-			if t.Wait(); k.tail.CompareAndSwap(t, nil) {
-				return
-			}
-		}
-	}
-	if !k.engine.spawn(wait) {
+	return k.failure.Load()
+}
+
+// follow keeps what is still being released for the next caller, who waits for it. The caller refers to the Key.
+func (k *Key) follow(v *quorum.Votes) {
+	k.before.Add(v)
+	claims := v.Claims()
+	k.refs.Add(int32(claims))
+	for range claims - v.WhenGone(k.unref) {
 		k.unref()
+	}
+}
+
+// others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
+// It waits until that is done, until due at most.
+func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time.Time) {
+	names := append([]string{l.Key}, l.More...)
+	for _, name := range names {
+		for _, kind := range []*server.Kind{nil, server.Reader} {
+			e.mu.Lock()
+			k := e.keys[line{name, kind}]
+			e.mu.Unlock()
+			if k == nil || k == self {
+				continue
+			}
+			k.clear()
+			k.before.Wait(ctx, due)
+		}
 	}
 }
 
 // pass gives the turn to the next goroutine.
 func (k *Key) pass() {
+	if len(k.gifts) > 0 && k.fifo.Idle() {
+		k.returnGifts()
+	}
 	if !k.fifo.Release() {
 		k.tidy()
 	}
@@ -113,24 +150,16 @@ func (k *Key) cancel(w *fifo.Waiter) {
 	}
 }
 
-// tidy disposes of what must not stay while nobody has the turn: a ticket, and a grant whose time is over.
+// tidy releases what must not stay while no goroutine has the turn: a grant whose time is over.
 func (k *Key) tidy() {
-	if p := k.parked.Load(); p != nil && (p.ticket != nil || p.grant.spent()) && k.parked.CompareAndSwap(p, nil) {
-		p.dispose()
+	if g := k.parked.Load(); g != nil && g.spent() {
+		g.unpark()
 	}
 }
 
-// clear disposes of whatever is parked.
+// clear releases whatever is parked.
 func (k *Key) clear() {
-	if p := k.parked.Swap(nil); p != nil {
-		p.dispose()
-	}
-}
-
-func (p *parcel) dispose() {
-	if p.ticket != nil {
-		p.ticket.withdraw()
-	} else {
-		p.grant.dispose()
+	if g := k.parked.Load(); g != nil {
+		g.expire()
 	}
 }

@@ -2,20 +2,20 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // Parking lets the holds of one process follow each other in one grant, without asking the servers: lock
-// caching, as Lustre and AFS do it.
+// caching, as Lustre and AFS do it. Readers share one grant at the same time, too.
 
 // A reuse is what a grant needs for further holds.
 type reuse struct {
-	until  time.Time   // no further hold after this
-	used   int64       // the last fence; belongs to the turn
-	timer  *time.Timer // disposes of a grant that is parked; belongs to the turn
-	parcel parcel      // the grant, when it is parked
+	until time.Time   // no further hold after this
+	timer *time.Timer // ends the grant when it is parked; guarded by Grant.mu
 }
 
 // mayPark decides until when the grant may be given to further holds.
@@ -25,8 +25,8 @@ func (g *Grant) mayPark(handOff time.Duration) {
 		g.over.Store(true)
 		return
 	}
-	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence, parcel: parcel{grant: g}}
-	if end := g.won.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
+	g.reuse = &reuse{until: g.votes.At.Add(t.Reuse)}
+	if end := g.votes.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
 }
@@ -37,7 +37,7 @@ func (g *Grant) spent() bool {
 }
 
 // inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
-// still while the machine sleeps, and nobody may have noticed yet that the lease is over.
+// still while the machine sleeps, and the keep-alive may not have noticed yet that the lease is over.
 func (g *Grant) inTime(now time.Time) bool {
 	return now.Before(g.reuse.until) && now.Round(0).Before(g.reuse.until.Round(0))
 }
@@ -47,107 +47,154 @@ func (g *Grant) usable(t *Terms, now time.Time) bool {
 	return !g.spent() && g.inTime(now) && (g.terms == t || *g.terms == *t)
 }
 
-// park ends h and leaves the grant to the next hold, if there is time for one. The caller has the turn, which
-// is passed on.
+// park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
+// reports false if the grant has to be released, by the caller.
 func (g *Grant) park(h *Hold, now time.Time) bool {
-	if g.spent() || !g.inTime(now) {
+	if g.reuse == nil {
+		return false
+	}
+	if g.only(h) && (g.spent() || !g.inTime(now)) {
 		return false
 	}
 	if !h.end(keepalive.Unlocked) { // it was lost just now
 		return false
 	}
-	if g.over.Load() { // after the end of the hold: whoever extends it looks at that after this
+	g.mu.Lock()
+	if g.over.Load() { // after the end of the hold: an Extend looks at that after this
+		g.mu.Unlock()
 		return false
+	}
+	g.remove(h)
+	if g.holds != nil {
+		g.mu.Unlock()
+		return true
 	}
 	if u := g.reuse; u.timer == nil {
 		u.timer = time.AfterFunc(u.until.Sub(now), g.expire)
 	}
-	g.key.parked.Store(&g.reuse.parcel)
-	k := g.key
-	k.pass()
+	g.key.parked.Store(g)
+	g.mu.Unlock()
+	if g.turn.Load() {
+		g.key.pass()
+	}
 	if g.spent() { // while it was being parked
-		g.expire()
+		g.unpark()
 	}
 	return true
 }
 
-// expire disposes of a grant that is parked when its time is over. If somebody uses it, it is not parked
-// again.
+// only reports whether h is the only hold.
+func (g *Grant) only(h *Hold) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.holds == h && h.next == nil
+}
+
+// expire ends the time for further holds, and releases the grant if it is parked.
 func (g *Grant) expire() {
 	g.over.Store(true)
 	g.unpark()
 }
 
-// unpark disposes of the grant if it is parked.
+// unpark releases the grant if it is parked: in the background, and the next try waits for that, within its own bound.
 func (g *Grant) unpark() {
-	if g.reuse != nil && g.key.parked.CompareAndSwap(&g.reuse.parcel, nil) {
-		g.dispose()
+	g.mu.Lock()
+	if g.reuse == nil || g.holds != nil || g.released || g.key.parked.Load() != g {
+		g.mu.Unlock()
+		return
 	}
-}
-
-// dispose gives a grant back that was parked and that nobody inherits, in the background. Whoever asks the
-// servers next waits for that, within its own bound.
-func (g *Grant) dispose() {
-	ended := g.lease.End(time.Now())
-	done := make(chan struct{})
+	g.close()
+	g.mu.Unlock()
+	if ended := g.lease.End(time.Now()); ended != keepalive.Unlocked {
+		g.votes.ReleaseLater(time.Time{})
+		g.key.follow(g.votes)
+		g.key.unref()
+		return
+	}
 	release := func() {
 		defer g.key.unref()
-		defer close(done)
-		if ended == keepalive.Unlocked {
-			g.giveBack(context.Background(), time.Now(), false)
-			return
-		}
-		r := g.release(time.Now())
-		g.key.engine.quorum.Undo(&r, g.won)
+		g.votes.Release(context.Background(), time.Now(), time.Time{})
 	}
-	g.key.disposal.Store(&done)
+	g.key.follow(g.votes)
 	if !g.key.engine.spawn(release) {
 		release()
 	}
 }
 
-// adopt begins a hold in a grant that was parked, which the caller has swapped out. It reports false if there is no
-// fence for one.
-func (g *Grant) adopt(h *Hold, now time.Time) bool {
-	fence := int64(0)
-	if g.terms.Fencing {
-		if fence = g.nextFence(now); fence >= g.won.Fence+g.terms.fences() {
-			return false // somebody has stopped us for that long
-		}
-		g.reuse.used = fence
+// close ends the grant for good. The caller holds g.mu, and releases the lock.
+func (g *Grant) close() {
+	g.released = true
+	g.key.parked.CompareAndSwap(g, nil)
+	g.key.grant.CompareAndSwap(g, nil)
+	if g.reuse != nil && g.reuse.timer != nil {
+		g.reuse.timer.Stop()
 	}
-	h.after = now.Sub(g.won.At)
-	h.begin(g, fence)
-	return true
 }
 
-// nextFence returns a fence above that of the last hold: as many microseconds later as the grant is old. So it is in
-// the range that the servers have reserved, as long as there is time for a hold. Our clock is taken to run no more than
-// 2% too fast.
-func (g *Grant) nextFence(now time.Time) int64 {
-	for spins := 0; ; spins++ {
-		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.reuse.used {
-			return fence
-		}
-		if spins > 1000 {
-			time.Sleep(time.Microsecond) // in a bubble of testing/synctest the clock stands still until all sleep
-		}
-		now = time.Now() // two holds within a microsecond
+// adoptParked begins h in a grant that is parked, or that is shared. The caller has the turn, unless it is shared.
+func (k *Key) adoptParked(t *Terms, h *Hold) bool {
+	g := k.parked.Load()
+	if g == nil {
+		return false
 	}
+	now := time.Now()
+	if !g.usable(t, now) {
+		g.unpark()
+		return false
+	}
+	if !t.Kind.Shared && !k.parked.CompareAndSwap(g, nil) {
+		return false // its time was over just now
+	}
+	return g.begin(h, now)
 }
 
 // Parked begins h in a grant that the last hold has left behind, without a look at anything shared but the
 // Key. hint is the Key that the caller had the last time.
 func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
-	if hint == nil || hint.parked.Load() == nil || !hint.fifo.TryAcquire() {
+	if hint == nil || hint.parked.Load() == nil {
 		return false
 	}
-	if p := hint.parked.Swap(nil); p != nil {
-		if now := time.Now(); p.grant != nil && p.grant.usable(t, now) && p.grant.adopt(h, now) {
-			return true // and its reference to the Key is the hold's
-		}
-		p.dispose()
+	if t.Kind.Shared {
+		return hint.adoptParked(t, h)
+	}
+	if !hint.fifo.TryAcquire() {
+		return false
+	}
+	if hint.adoptParked(t, h) {
+		return true // and its reference to the Key is the hold's
 	}
 	hint.pass()
 	return false
+}
+
+// A gift is a lock that a try has won for another goroutine in line.
+type gift struct {
+	terms *Terms
+	votes *quorum.Votes
+}
+
+// give leaves what a try has won for those who come next. The caller has the turn.
+func (k *Key) give(t *Terms, group []*quorum.Votes) {
+	for _, v := range group {
+		k.gifts = append(k.gifts, gift{t, v})
+	}
+}
+
+// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
+func (k *Key) takeGift(t *Terms) *quorum.Votes {
+	for i, g := range k.gifts {
+		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
+			k.gifts = slices.Delete(k.gifts, i, i+1)
+			return g.votes
+		}
+	}
+	return nil
+}
+
+// returnGifts releases the gifts that nobody has taken. The caller has the turn.
+func (k *Key) returnGifts() {
+	for _, g := range k.gifts {
+		g.votes.ReleaseLater(time.Time{})
+	}
+	k.gifts = nil
 }

@@ -6,36 +6,65 @@ import (
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Release ends the hold now. It returns Unlocked, or how the hold had ended before; and the failure of the
-// servers to give the lock back. A grant that may have another hold is parked for that.
+// servers to release the lock. A grant that may have another hold is parked for that.
 func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
 	if g.park(h, now) {
-		return keepalive.Unlocked, nil
+		return h.Reason(), nil
 	}
-	defer g.key.unref()
-	defer g.key.pass()
+	if !g.last(h) {
+		return h.Reason(), nil
+	}
+	defer g.leave()
+	var keep time.Time
+	if end := g.votes.At.Add(g.terms.MinHold); end.After(now) && (g.turn.Load() || !g.terms.Kind.Shows) {
+		keep = end // but not for a writer that has become a reader
+	}
 	if was := g.lease.End(now); was != keepalive.Unlocked {
-		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up. After Close
+		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
 		// there is no background, so that is done here, as far as it can be.
-		if r := g.release(now); was == keepalive.Closed {
-			g.key.engine.quorum.Release(withoutEnd(ctx), &r, g.won)
+		if was == keepalive.Closed {
+			g.votes.Release(withoutEnd(ctx), now, keep)
 		} else {
-			g.key.engine.quorum.Undo(&r, g.won)
+			g.votes.ReleaseLater(keep)
 		}
 		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
-	f := g.giveBack(withoutEnd(ctx), now, true)
+	f := g.votes.Release(withoutEnd(ctx), now, keep)
 	if r := lost(f); r != keepalive.Alive {
+		g.lostKey.Store(&f.Key)
 		h.lose(r)
 		return r, nil
 	}
 	h.end(keepalive.Unlocked)
 	return keepalive.Unlocked, f
+}
+
+// last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
+func (g *Grant) last(h *Hold) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.remove(h)
+	if g.holds != nil || g.released {
+		return false
+	}
+	g.close()
+	return true
+}
+
+// leave gives up what a grant has in this process, after its release.
+func (g *Grant) leave() {
+	if !g.terms.Kind.Shared {
+		g.key.follow(g.votes)
+	}
+	if g.turn.Load() {
+		g.key.pass()
+	}
+	g.key.unref()
 }
 
 // withoutEnd returns ctx, or one that does not end if ctx has ended already.
@@ -44,50 +73,4 @@ func withoutEnd(ctx context.Context) context.Context {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
-}
-
-// giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
-// the next waiter of this process is queued in the same command.
-func (g *Grant) giveBack(ctx context.Context, now time.Time, inherit bool) *quorum.Failure {
-	renewing := !g.awaitRenewal(ctx)
-	r := g.release(now)
-	r.Start = now
-	var next *ticket
-	if inherit && r.Keep == 0 {
-		next = g.prequeue(&r)
-	}
-	released, f := g.key.engine.quorum.Release(ctx, &r, g.won)
-	if released.Tail != nil {
-		g.key.follow(released.Tail)
-	}
-	if next != nil {
-		next.prequeued(released, f)
-	}
-	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
-		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again
-	}
-	if !r.Open.IsZero() && time.Now().Before(r.Open) {
-		g.key.engine.quorum.Undo(&r, g.won)
-	}
-	return f
-}
-
-// release describes the release of the grant.
-func (g *Grant) release(now time.Time) server.Release {
-	r := g.terms.release(g.key.name, g.token, now, time.Duration(g.longest.Load()))
-	if g.terms.MinHold > 0 {
-		if rest := g.terms.MinHold - time.Since(g.won.At); rest > 0 {
-			r.Keep = max(rest, time.Millisecond)
-		}
-	}
-	if n := g.terms.fences(); n > 1 {
-		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
-	}
-	if g.ticket != nil {
-		r.Ticket = *g.ticket
-	}
-	if d := time.Duration(g.regained.Load()); d > 0 {
-		r.Open = g.won.At.Add(d)
-	}
-	return r
 }

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -11,107 +10,75 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// A ticket is a waiter's place in the queue on the servers.
+// A ticket is a waiter's place in the queue of the server. With several servers waiters poll.
 //
 //	new ─ shown in a try → queued ─ message → redeemed, by the message alone or by a try
-//	 │ └ one server: its last try had no answer, or its hand-off lapsed → replaced by another
-//	 └ any → withdrawn, when the acquisition ends
+//	 │ └ its last try had no answer, or its hand-off lapsed → replaced by another
+//	 └ any → left, when the acquisition ends and its votes are released
 //
-// Its name is never used again, so a message that is late is for nobody. With one server the name is also
-// the token of the tries, because the server makes it the value of the lock. With several the tries have
-// tokens of their own, and servers that gave their vote to the name accept them in its place.
+// Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
+// message that is late is for no waiter.
 type ticket struct {
-	engine *Engine
-	key    *Key
-	terms  *Terms
-	place  server.Ticket // how the servers know it
-	waiter *wakeup.Waiter
+	hub     *wakeup.Hub
+	handOff time.Duration
+	waiter  *wakeup.Waiter
+
+	arrived int64 // the server's clock in µs when it came to the queue; 0: not yet
+	rejoins bool  // where it is missing, it goes back to its place
 
 	shown     bool      // the last try had the ticket with it
-	asked     bool      // some try had
-	queued    bool      // a server has said that it is queued
+	queued    bool      // the server has said that it is queued
 	looked    time.Time // just before the last look that found it queued
 	drops     uint64    // of the hub, then
 	presented uint64    // of the hub, when it was last presented
-	open      time.Time // a server may yet queue it until then
-	doubt     bool      // or even later: a release carries no deadline
 
 	every time.Duration // between two looks
 	gap   time.Duration // smoothed: between looks of all waiters together
 }
 
-// splitGap is how long a waiter that was called by one of several servers gives the others to do so.
-const splitGap = 2 * time.Millisecond
-
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
-func (k *Key) newTicket(t *Terms) *ticket {
-	e := k.engine
-	x := &ticket{engine: e, key: k, terms: t, every: minLook}
-	x.place = server.Ticket{
-		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.rtt()), Fences: t.fences(), Rejoin: e.Several(),
-	}
-	x.waiter = e.hub().Join(x.place.Name)
-	return x
+// newTicket begins to wait in the queue, with votes of its own.
+func (a *acquisition) newTicket() *ticket {
+	a.votes = a.newVotes()
+	l, hub := a.votes.Lock(), a.engine.hub()
+	return &ticket{hub: hub, handOff: l.Waiter.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
 
-// token returns the token of the next try, "" for a new one.
-func (x *ticket) token() string {
-	if x.engine.Several() {
-		return ""
+// renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.
+func (a *acquisition) renewTicket(f *quorum.Failure) {
+	old := a.ticket
+	old.waiter.Leave()
+	a.drop()
+	a.ticket = a.newTicket()
+	a.ticket.every, a.ticket.gap = old.every, old.gap
+	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
+		a.ticket.arrived, a.ticket.rejoins = old.arrived, true
 	}
-	return x.place.Name
 }
 
-// serves reports whether the ticket is good for a call with these terms.
-func (x *ticket) serves(t *Terms) bool { return x.terms == t || *x.terms == *t }
-
-// present puts the ticket into a try. Nobody can be woken who does not listen, so it is not queued then.
+// present puts the ticket into a try. A waiter that does not listen can't be woken, so it is not queued then.
 func (x *ticket) present(t *server.Try) {
-	hub := x.engine.hub()
-	if x.shown = hub.Listening(); x.shown {
-		x.asked = true
-		t.Ticket, x.presented = x.place, hub.Drops()
+	if x.shown = x.hub.Listening(); x.shown {
+		t.Queues, t.Arrived, t.Rejoins, x.presented = true, x.arrived, x.rejoins, x.hub.Drops()
 	}
 }
 
-// failed records a try that did not get the lock. It returns the ticket to go on with.
-func (x *ticket) failed(f *quorum.Failure) *ticket {
-	if f.Open.After(x.open) {
-		x.open = f.Open
-	}
-	several := x.engine.Several()
-	switch {
-	case f.Kind == quorum.Contended && !x.shown:
-		x.arrive(f.Now)
-		return x
-	case f.Kind == quorum.Contended:
-		x.arrive(f.Now)
-		x.queued, x.looked, x.drops = true, f.Sent, x.presented
-		x.place.Rejoin = several
+// contended records that another holds the lock.
+func (x *ticket) contended(f *quorum.Failure) {
+	x.arrive(f.Now)
+	if x.shown {
+		x.queued, x.looked, x.drops, x.rejoins = true, f.Sent, x.presented, false
 		x.pace(f.Gap)
-		return x
-	case several:
-		return x
 	}
-	if f.Kind != quorum.Lapsed && (x.queued || x.shown && x.place.Rejoin) {
-		x.undo() // or the lock would be handed to a name that nobody answers to; a first try undoes itself
-	}
-	next := x.key.newTicket(x.terms)
-	next.every, next.gap = x.every, x.gap
-	if f.Kind != quorum.Lapsed || x.drops != x.engine.hub().Drops() { // it could not hear that it was called
-		next.place.Arrived, next.place.Rejoin = x.place.Arrived, true
-	}
-	x.waiter.Leave()
-	return next
 }
 
 // arrive notes that the waiter is there, at that time on the server's clock. If that was set back, it is as if it
 // came now.
 func (x *ticket) arrive(now int64) {
-	if at := x.place.Arrived; now != 0 && (at == 0 || now < at) {
-		x.place.Arrived, x.place.Rejoin = now, true
+	if now != 0 && (x.arrived == 0 || now < x.arrived) {
+		x.arrived, x.rejoins = now, true
 	}
 }
 
@@ -128,13 +95,14 @@ func (x *ticket) pace(gap time.Duration) {
 	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
 }
 
-// waitInQueue waits until the servers hand us the lock, or there is a reason to look again.
+// waitInQueue waits until the server hands us the lock, or there is a reason to look again.
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
-		a.useTicket(a.key.newTicket(a.Terms))
+		a.drop()
+		a.ticket = a.newTicket()
 		a.ticket.arrive(a.arrived)
-		connecting, cancel := context.WithTimeout(ctx, a.Terms.NodeTimeout)
+		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
 		defer cancel()
 		up := hub.Listen(connecting)
 		select {
@@ -152,11 +120,6 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 		switch {
 		case a.stopped(ctx):
 			return failed
-		case wake.Granted && a.engine.Several():
-			// The others are being released just now.
-			if !a.sleep(ctx, splitGap/2+rand.N(splitGap)) {
-				return failed
-			}
 		case wake.Granted:
 			return a.accept(ctx, wake.Fence)
 		}
@@ -170,11 +133,12 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	return failed
 }
 
-// untilLook is how long to wait for a message before we look by ourselves.
+// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated soon, whatever
+// the backoff says: while it is not in the queue, the waiter loses its turn.
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
-		return a.Pause(a.tries)
+		return min(a.Pause(1), maxLook)
 	}
 	wait := a.ticket.every
 	if f.Left > 0 {
@@ -186,65 +150,15 @@ func (a *acquisition) untilLook() time.Duration {
 // accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
 // last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
 // left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
-// to confirm what they are asked for.
+// to confirm what they are asked for. Readers who wait behind us enter with a try.
 func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
-	handOff, now := x.place.HandOff, time.Now()
-	left := quorum.Left(x.looked.Add(handOff-drift(handOff)), now)
-	if !x.queued || a.Terms.Replicas > 0 || left < min(a.Terms.NodeTimeout+keepalive.Patience, a.Terms.TTL/2) {
+	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
+	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
+		a.Terms.Kind == server.Reader && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
 	a.tries++ // that was not the first
-	return a.won(ctx, quorum.Grant{At: now, Valid: left, Fence: fence}, handOff)
-}
-
-// leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken
-// the ticket out of its queue, and several do so at the release.
-func (x *ticket) leave(g *Grant) {
-	x.waiter.Leave()
-	if g == nil && (x.asked || x.queued) {
-		x.undo()
-	}
-}
-
-// withdraw gives up a ticket that nobody has used.
-func (x *ticket) withdraw() { x.leave(nil) }
-
-// undo takes the ticket out of the queues, and gives back what it was given there.
-func (x *ticket) undo() {
-	r := x.terms.release(x.key.name, x.place.Name, time.Now(), x.terms.TTL)
-	r.Ticket, r.Open, r.Doubt = x.place, x.open, x.doubt
-	x.engine.quorum.Undo(&r, quorum.Grant{})
-}
-
-// prequeue puts a ticket for the next waiter of this process into a release, if there is one that would queue
-// on the same terms. So a hold costs the process one request, not two.
-func (g *Grant) prequeue(r *server.Release) *ticket {
-	t, e := g.terms, g.key.engine
-	if !t.Queue || t.Replicas > 0 || e.Several() {
-		return nil
-	}
-	next, _ := g.key.fifo.Next().(*Terms)
-	if next == nil || next != t && *next != *t || !e.hub().Listening() {
-		return nil
-	}
-	x := g.key.newTicket(next)
-	x.looked, x.drops = time.Now(), e.hub().Drops()
-	r.Next = &x.place
-	return x
-}
-
-// prequeued parks the ticket for the next waiter, if the release has queued it.
-func (x *ticket) prequeued(r quorum.Released, f *quorum.Failure) {
-	switch {
-	case f == nil && r.Arrived != 0:
-		x.place.Arrived, x.queued = r.Arrived, true
-		x.key.parked.Store(&parcel{ticket: x})
-	case f == nil:
-		x.waiter.Leave() // there was no room for it
-	default: // it may be in the queue, or be put there yet
-		x.open, x.doubt = time.Now().Add(x.terms.bound()), true
-		x.waiter.Leave()
-		x.undo()
-	}
+	a.votes.Accept(left, fence)
+	return a.won(ctx, x.handOff)
 }

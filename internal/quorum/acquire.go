@@ -7,285 +7,130 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Grant is a lock that a majority has given.
-type Grant struct {
-	At      time.Time     // when it was given
-	Valid   time.Duration // from At
-	Fence   int64         // with fencing: the first of those that were reserved
-	*ballot               // nil with a single server
-}
-
-// Until returns when the validity ends.
-func (g *Grant) Until() time.Time { return g.At.Add(g.Valid) }
-
-// A ballot is what there is to know about the votes of several servers for a Grant.
-type ballot struct {
-	clean clean     // servers that can vote again
-	asked uint64    // servers that were asked for the lock, a bit each
-	after *Tail     // of the release before
-	late  *round    // tries that were still under way when the majority was reached
-	gen   uint64    // of late
-	open  time.Time // when they are certainly over
-}
-
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter
-// is decided, when ctx ends, or when the time of t is over: all of it takes t.Timeout and
-// t.Replicas.Timeout at most, the writing back of the fence included. What a failed try leaves is
-// undone in the background. after is what the release before has returned, or nil.
-func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant, *Failure) {
+// is decided, when ctx ends, or when the time of t is over: all of it takes one node timeout and that of the replicas at
+// most, the writing back of the fence included.
+//
+// What a failed try leaves on several servers is released in the background, because waiters that split the votes must
+// give them back. On one server the try may be repeated until the Votes are Spent; the caller releases them.
+//
+// before are the claims of earlier holds of this process: each server is asked only when the claim there is gone, so that
+// our own release never stands in our way. with are the votes of further tokens, which enter together with this one.
+func (v *Votes) Acquire(ctx context.Context, t server.Try, before *Before, with []*Votes) *Failure {
+	q := v.home
 	q.enter()
 	defer q.leave()
 	if q.closing.Load() { // nothing would wait for what it leaves
-		return Grant{}, unavailable(len(q.nodes), errClosed)
+		return unavailable(len(q.nodes), errClosed)
 	}
-	if n := q.single(); n != nil {
-		if p := after.part(0); p != nil {
-			if t.Start.IsZero() {
-				t.Start = time.Now()
-			}
-			p.waitFor(ctx, time.Until(t.Start.Add(t.Timeout)))
-		}
-		return n.acquire(ctx, t)
+	for _, w := range with {
+		t.With = append(t.With, &w.single)
 	}
-	r := q.newRound(ctx, 1, t.Timeout+t.Replicas.Timeout)
-	r.try, r.after, r.ask, r.ballot = *t, after, (*round).tryAt, newBallot(after)
-	r.try.Plain = false // a vote that comes late must not count
-	if t.Start.IsZero() {
-		r.try.Start = r.began
-	} else {
-		r.bound = max(0, time.Until(t.Start.Add(r.bound)))
+	if v.claims == nil {
+		return v.acquireSingle(ctx, t, before, with)
 	}
-	end := r.began.Add(r.bound)
-	r.start()
-	r.await(ctx)
-	g, until, failure := r.result(t)
-	if failure != nil {
-		return Grant{}, failure
-	}
-	if t.Fences > 0 {
-		failure = q.raise(ctx, t, g.Fence, time.Until(end))
+	until, failure := v.try(ctx, t, before)
+	if failure == nil && v.Lock().Fence == server.NextFence {
+		failure = v.raise(ctx, until.due)
 	}
 	if failure == nil {
-		failure = g.complete(ctx, t, len(q.nodes), until)
+		failure = v.complete(ctx, until.valid)
 	}
-	if failure != nil {
-		failure.Open = g.open
-		q.Undo(undoing(t), g)
-		return Grant{}, failure
+	if failure != nil && t.Old == "" {
+		v.ReleaseLater(time.Time{})
 	}
-	return g, nil
+	return failure
 }
 
-// acquire is Acquire where this is the only server.
-func (n *node) acquire(ctx context.Context, t *server.Try) (Grant, *Failure) {
-	reply := n.Acquire(ctx, *t)
+func (v *Votes) acquireSingle(ctx context.Context, t server.Try, before *Before, with []*Votes) *Failure {
+	if t.Start.IsZero() {
+		t.Start = time.Now()
+	}
+	before.wait(ctx, 0, t.Start.Add(v.single.Timeout))
+	n := v.home.nodes[0]
+	reply := v.single.Try(ctx, t)
 	n.count(ctx, reply)
 	if reply.Verdict != server.Done {
-		return Grant{}, one(reply).refusal()
+		return one(reply).refusal(v.Lock())
 	}
-	g := Grant{Fence: reply.Fence}
-	if failure := g.complete(ctx, t, 1, reply.Sent.Add(t.TTL-Drift(t.TTL))); failure != nil {
-		n.Undo(undoing(t))
-		return Grant{}, failure
+	v.Fence = reply.Fence
+	failure := v.complete(ctx, reply.Sent.Add(v.single.TTL-Drift(v.single.TTL)))
+	for _, w := range with {
+		w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 	}
-	return g, nil
+	return failure
 }
 
-// one is the vote of a single server.
-func one(reply server.Reply) *votes {
-	v := new(votes)
-	v.reset(make([]server.Reply, 1), make([]bool, 1))
-	v.cast(0, reply)
-	return v
+// end is when votes are over: those that were given, and the time for asking.
+type end struct{ valid, due time.Time }
+
+// try has several servers vote.
+func (v *Votes) try(ctx context.Context, t server.Try, before *Before) (end, *Failure) {
+	l := v.Lock()
+	r := v.home.newRound(ctx, 1, t.Start, l.Bound())
+	t.Plain, t.Start = false, r.began // a vote that comes late must not count as one of a lock that nothing can end
+	r.ask = func(i int, _ bool) { r.report(i, v.tryAt(r, i, t, before)) }
+	r.run(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.tallies[0].won() {
+		return end{}, r.tallies[0].refusal(l)
+	}
+	valid, fence := r.tallies[0].lease(l.TTL)
+	v.Fence = fence
+	return end{valid, r.due()}, nil
 }
 
-// complete is where a grant becomes the caller's, which is valid until then. It says when that was. It fails if it is
+// tryAt asks server i for the lock, as soon as the claim before is gone there.
+func (v *Votes) tryAt(r *round, i int, t server.Try, before *Before) server.Reply {
+	n, c := r.home.nodes[i], v.claims[i]
+	if before.pending(i) {
+		gone := false
+		n.ask(r.ctx, func() server.Reply { // those that come behind us skip the server
+			gone = before.wait(r.ctx, i, r.began.Add(c.Timeout))
+			return server.Reply{Err: context.DeadlineExceeded}
+		})
+		if !gone {
+			return server.Reply{Err: errLateRelease}
+		}
+	}
+	reply := n.ask(r.ctx, func() server.Reply { return c.Try(r.ctx, t) })
+	if reply.Verdict == server.Done && !c.Wanted() {
+		return server.Reply{Err: errEnded}
+	}
+	return reply
+}
+
+// complete is where the lock becomes the caller's, which is valid until then. It says when that was. It fails if it is
 // too late: cancellation wins ties, and at least half of the validity has to be left.
-func (g *Grant) complete(ctx context.Context, t *server.Try, size int, until time.Time) *Failure {
-	g.At = time.Now()
-	g.Valid = Left(until, g.At)
+func (v *Votes) complete(ctx context.Context, until time.Time) *Failure {
+	v.At = time.Now()
+	v.Valid = Left(until, v.At)
+	ttl, size := v.Lock().TTL, len(v.home.nodes)
 	switch {
 	case ended(ctx):
 		return unavailable(size, errGivenUp)
-	case g.Valid < (t.TTL-Drift(t.TTL))/2:
+	case v.Valid < (ttl-Drift(ttl))/2:
 		return unavailable(size, errSlow)
 	}
 	return nil
 }
 
-// undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
-// belongs to the waiter, who may go on.
-func undoing(t *server.Try) *server.Release {
-	r := t.Release(time.Now(), t.TTL)
-	return &r
-}
-
-// tryAt asks server i for the lock, as soon as the release before is over there.
-func (r *round) tryAt(i int) {
-	n := r.home.nodes[i]
-	if p := r.after.part(i); p != nil {
-		n.await(p)
-		if !r.timely(i) {
-			r.ballot.clean.set(i) // nothing was sent
-			r.report(i, server.Reply{Err: errLateRelease})
-			return
-		}
-	}
-	began := n.begin()
-	reply := n.Acquire(r.ctx, r.try)
-	n.end(began, !server.TimedOut(reply.Err))
-	n.count(r.ctx, reply)
-	if !reply.Undone && reply.Open.IsZero() {
-		r.ballot.clean.set(i) // before the report: the grant may be there with it
-	}
-	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
-	switch end := r.report(i, reply); {
-	case end == dropped && won:
-		n.Undo(undoing(&r.try))
-	case end == parted && (won || queued):
-		r.mu.Lock()
-		undo, rel := r.seats[i].undo, own(&r.parting)
-		r.mu.Unlock()
-		if undo {
-			<-n.Undo(&rel) // the next try waits for our part
-		}
-	}
-}
-
-// over is when every try of the round is certainly over.
-func (r *round) over() time.Time { return r.try.Start.Add(r.try.Timeout) }
-
-// timely reports whether the try of server i, which had to wait for the release before, still makes sense.
-func (r *round) timely(i int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	wanted := (r.end == open || r.end == kept) && time.Now().Before(r.over())
-	r.seats[i].unsent = !wanted
-	return wanted
-}
-
-// result ends the round of an acquisition: it reads the grant off it, or has what was granted given
-// back.
-func (r *round) result(t *server.Try) (g Grant, until time.Time, failure *Failure) {
-	r.mu.Lock()
-	v := &r.votes[0]
-	if v.won() {
-		r.end = kept
-		until, g.Fence = v.lease(t.TTL)
-		g.ballot = r.ballot
-		if v.out > r.skipped {
-			g.late, g.gen, g.open = r, r.gen, r.over()
-			r.refs++ // given up when the lock is
-		}
-		r.unref()
-		return g, until, nil
-	}
-	failure = v.refusal()
-	r.end = dropped
-	if v.out > r.skipped {
-		failure.Open = r.over()
-	}
-	var undo *server.Release
-	var voted []*node
-	for i, reply := range v.replies {
-		if v.in[i] && reply.Verdict == server.Done {
-			if undo == nil {
-				undo = undoing(t)
-			}
-			voted = append(voted, r.home.nodes[i])
-		}
-	}
-	r.unref()
-	r.home.spread(len(voted), func(k int) { voted[k].Undo(undo) })
-	return Grant{}, time.Time{}, failure
-}
-
-// raise writes the last of the fences of a grant back to a majority, so that whoever is granted the
-// lock next meets it on one server at least. All are told, also where a majority stands there
-// already: a server that had lost its counter counts as well when another loses its own.
-func (q *Quorum) raise(ctx context.Context, t *server.Try, fence int64, left time.Duration) *Failure {
+// raise writes the fence of a lock back to a majority, so that whoever is granted the lock next meets it on one server at
+// least. All are told, also where a majority stands there already: a server that had lost its counter counts as well when
+// another loses its own.
+func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
+	left := time.Until(due)
 	if left <= 0 {
-		return unavailable(len(q.nodes), errSlow)
+		return unavailable(len(v.home.nodes), errSlow)
 	}
-	r := q.newRound(ctx, 1, left)
-	r.lock, r.fence, r.ttl, r.ask = t.Lock, fence+t.Fences-1, t.TTL, (*round).raiseAt
-	r.lock.Timeout = r.bound
-	r.start()
-	r.await(ctx)
-	return r.outcome()
-}
-
-func (r *round) raiseAt(i int) {
-	n := r.home.nodes[i]
-	began := n.begin()
-	reply := n.Raise(r.ctx, r.lock, r.fence, r.ttl)
-	n.end(began, !server.TimedOut(reply.Err))
-	n.count(r.ctx, reply)
-	r.report(i, reply)
-}
-
-// outcome ends a round that leaves nothing.
-func (r *round) outcome() *Failure {
-	r.mu.Lock()
-	failure := r.votes[0].ended()
-	r.end = dropped
-	r.unref()
-	return failure
-}
-
-// part tells the tries that are still under way that their lock is over. It returns what a release
-// has to wait for.
-func (g Grant) part() (pending *Tail) {
-	if g.ballot == nil || g.late == nil {
-		return nil
+	r := v.home.newRound(ctx, 1, time.Time{}, left)
+	r.ask = func(i int, _ bool) {
+		n := r.home.nodes[i]
+		r.report(i, n.ask(r.ctx, func() server.Reply { return n.Raise(r.ctx, v.Lock(), v.Fence, left) }))
 	}
-	r := g.late
-	r.mu.Lock()
-	if r.gen != g.gen { // all have ended since
-		r.mu.Unlock()
-		return nil
-	}
-	pending = r.tail()
-	if r.end == parted {
-		r.mu.Unlock()
-		return pending
-	}
-	r.end = parted
-	r.unref() // the Grant's
-	return pending
-}
-
-// sent reports whether server i was asked for the lock. One that hung already was not.
-func (g Grant) sent(i int) bool { return g.ballot == nil || i >= 64 || g.asked&(1<<uint(i)) != 0 }
-
-// before is what the try had to wait for on server i, or nil.
-func (g Grant) before(i int) *part {
-	if g.ballot == nil {
-		return nil
-	}
-	return g.after.part(i)
-}
-
-// undo has the lock undone on server i: by the try itself, if it is still under way there. It returns what the next
-// try has to wait for.
-func (g Grant) undo(i int, n *node, rel *server.Release) *part {
-	if p := g.leave(i, rel); p != nil {
-		return p
-	}
-	return &part{over: n.Undo(rel)}
-}
-
-// leave leaves the undo to the try, if that is still under way on server i.
-func (g Grant) leave(i int, rel *server.Release) *part {
-	if g.ballot == nil || g.late == nil {
-		return nil
-	}
-	r := g.late
+	r.run(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gen != g.gen || !r.pending(i) {
-		return nil
-	}
-	r.seats[i].undo, r.parting = true, *rel
-	return r.part(i)
+	return r.tallies[0].outcome(v.Lock())
 }

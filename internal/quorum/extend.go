@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,18 +11,10 @@ import (
 
 // An Extension is one lease to extend.
 type Extension struct {
-	server.Extension
+	*Votes
+	TTL  time.Duration
 	Done func(Extended) // called once, as soon as this lease is decided, on any goroutine
-	// Regain is called for each server that has lost the lock, if a majority has extended it; see regain.go. It
-	// may be nil.
-	Regain func(i int) (t *server.Try, fence int64)
-	Won    Grant // as Acquire has returned it; a server that may undo it yet has no vote
-
-	Shortening *Shortening // with Shorten
-	Unsure     []bool      // servers that have no vote, because they may yet execute a Shortening to less; nil: none
 }
-
-func (x *Extension) unsure(i int) bool { return x.Unsure != nil && x.Unsure[i] }
 
 // Extended is what came of an Extension.
 type Extended struct {
@@ -29,7 +22,7 @@ type Extended struct {
 	Until   time.Time // valid until
 }
 
-// Extend extends leases, many in one round trip to each server. A lease is extended when a majority
+// Extend extends leases with the same bound, many in one round trip to each server. A lease is extended when a majority
 // of the servers has extended it, whatever becomes of the others in the batch. Extend returns when all
 // are decided, or when ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
@@ -38,166 +31,165 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	}
 	q.enter()
 	defer q.leave()
-	if n := q.single(); n != nil {
-		n.extend(ctx, batch)
+	if len(q.nodes) == 1 {
+		q.nodes[0].extend(ctx, batch)
 		return
 	}
-	bound := time.Duration(0)
-	for _, x := range batch {
-		bound = max(bound, x.Timeout+x.Replicas.Timeout)
-	}
-	r := q.newRound(ctx, len(batch), bound)
-	r.ask, r.undecided, r.told = (*round).extendAt, len(batch), make(chan struct{})
-	r.batch = append(r.batch, batch...)
-	for _, x := range batch {
-		lease := x.Extension
-		if lease.Deadline.IsZero() {
-			lease.Deadline = r.began.Add(lease.Timeout)
-		}
-		r.leases = append(r.leases, lease)
-	}
-	for k := range r.leases {
-		r.all = append(r.all, &r.leases[k])
-	}
-	r.start()
-	r.await(ctx)
-	r.finish()
+	x := &extending{batch: batch, told: make([]bool, len(batch)), undecided: len(batch), over: make(chan struct{})}
+	x.round = q.newRound(ctx, len(batch), time.Time{}, batch[0].Lock().Bound())
+	x.ask = x.extendAt
+	x.run(ctx)
+	x.finish()
 }
 
 // extend is Extend where this is the only server.
 func (n *node) extend(ctx context.Context, batch []*Extension) {
-	leases := make([]*server.Extension, 0, len(batch))
-	sent := make([]*Extension, 0, len(batch))
-	for _, x := range batch {
-		if x.unsure(0) {
-			x.Shortening.settle(0, false) // it is not sent
-			x.Done(Extended{Failure: unavailable(1, errShortened)})
-			continue
-		}
-		leases, sent = append(leases, &x.Extension), append(sent, x)
+	leases := make([]server.Extension, len(batch))
+	for k, x := range batch {
+		leases[k] = server.Extension{Claim: &x.single, TTL: x.TTL}
 	}
-	if len(sent) == 0 {
-		return
-	}
-	n.Extend(ctx, leases, func(k int, reply server.Reply) {
+	n.Extend(ctx, time.Now(), leases, func(k int, reply server.Reply) {
 		n.count(ctx, reply)
-		x := sent[k]
-		x.Shortening.settle(0, !reply.Open.IsZero())
+		x := batch[k]
 		if reply.Verdict == server.Done {
 			x.Done(Extended{Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
 			return
 		}
-		x.Done(Extended{Failure: one(reply).ended()})
+		x.Done(Extended{Failure: one(reply).outcome(x.Lock())})
 	})
 }
 
+// extending is a round about a batch of leases. Its fields are guarded by the mu of the round.
+type extending struct {
+	*round
+	batch     []*Extension
+	told      []bool        // whose outcome the caller knows
+	undecided int           // leases whose Done has not returned
+	over      chan struct{} // closed when all are decided
+}
+
 // extendAt asks server i for the whole batch, or for what is undecided if it was skipped at first.
-func (r *round) extendAt(i int) {
-	n := r.home.nodes[i]
-	batch, index := r.all, []int(nil)
-	r.mu.Lock()
-	if r.seats[i].state == askedLate {
-		batch = nil
-		for k := range r.votes {
-			if r.votes[k].told {
-				r.batch[k].Shortening.settle(i, false) // it is not sent
-				continue
-			}
-			batch, index = append(batch, r.all[k]), append(index, k)
+func (x *extending) extendAt(i int, late bool) {
+	n := x.home.nodes[i]
+	var leases []server.Extension
+	var index []int
+	x.mu.Lock()
+	for k, e := range x.batch {
+		if !late || !x.told[k] {
+			leases, index = append(leases, server.Extension{Claim: e.claims[i], TTL: e.TTL}), append(index, k)
 		}
 	}
-	r.mu.Unlock()
-	if len(batch) == 0 {
+	x.mu.Unlock()
+	if len(leases) == 0 {
 		return
 	}
 	began := n.begin()
 	var heard atomic.Bool
-	var gone missing
-	n.Extend(r.ctx, batch, func(k int, reply server.Reply) {
-		n.count(r.ctx, reply)
+	var mu sync.Mutex
+	var missing []int
+	n.Extend(x.ctx, x.began, leases, func(j int, reply server.Reply) {
+		k := index[j]
+		n.count(x.ctx, reply)
 		if !server.TimedOut(reply.Err) {
 			heard.Store(true)
 		}
-		if index != nil {
-			k = index[k]
+		switch {
+		case reply.Verdict == server.Missing:
+			mu.Lock()
+			missing = append(missing, k)
+			mu.Unlock()
+		case reply.Verdict == server.Done && !leases[j].Wanted():
+			reply = server.Reply{Err: errEnded}
 		}
-		if reply.Verdict == server.Missing && r.batch[k].Regain != nil {
-			gone.add(k)
-		}
-		r.reportLease(i, k, reply)
+		x.reportLease(i, k, reply)
 	})
 	n.end(began, heard.Load())
-	r.regain(i, gone.leases)
+	x.regain(i, missing)
 }
 
 // reportLease hands in the reply of server i about lease k, and tells its outcome if it is decided now.
-func (r *round) reportLease(i, k int, reply server.Reply) {
-	r.mu.Lock()
-	v, x := &r.votes[k], r.batch[k]
-	x.Shortening.settle(i, !reply.Open.IsZero())
-	if v.told {
-		r.mu.Unlock()
+func (x *extending) reportLease(i, k int, reply server.Reply) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.told[k] {
 		return
 	}
-	if reply.Verdict == server.Done {
-		switch {
-		case x.Won.suspect(i):
-			reply = server.Reply{Err: errUndone}
-		case x.unsure(i):
-			reply = server.Reply{Err: errShortened}
-		}
-	}
-	v.cast(i, reply)
-	if !v.decided() {
-		r.look(v)
-		r.mu.Unlock()
+	t := &x.tallies[k]
+	t.cast(i, reply)
+	if !t.decided() {
+		x.look(t)
 		return
 	}
-	outcome := r.decide(k)
-	r.mu.Unlock()
-	x.Done(outcome)
-	r.mu.Lock()
-	if r.undecided--; r.undecided == 0 {
-		r.signal()
+	x.tell(k)
+	if x.undecided == 0 {
+		x.signal()
 	}
-	r.mu.Unlock()
 }
 
-// decide ends the vote about lease k. The caller holds r.mu.
-func (r *round) decide(k int) Extended {
-	v := &r.votes[k]
-	v.told = true
-	out := Extended{Failure: v.ended()}
+// tell tells the outcome of lease k. The caller holds x.mu, which is free in between.
+func (x *extending) tell(k int) {
+	e, t := x.batch[k], &x.tallies[k]
+	x.told[k] = true
+	out := Extended{Failure: t.outcome(e.Lock())}
 	if out.Failure == nil {
-		out.Until, _ = v.lease(r.leases[k].TTL)
+		out.Until, _ = t.lease(e.TTL)
 	}
-	for i := range r.seats {
-		if r.seats[i].state == skipped { // nor is it sent any more
-			r.batch[k].Shortening.settle(i, false)
-		}
-	}
-	return out
+	x.mu.Unlock()
+	e.Done(out)
+	x.mu.Lock()
+	x.undecided--
 }
 
 // finish tells the outcome of the leases that time has decided, and returns when all are told.
-func (r *round) finish() {
-	r.mu.Lock()
-	r.end = dropped
-	for k := range r.votes {
-		if r.votes[k].told {
+func (x *extending) finish() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for k := range x.told {
+		if !x.told[k] {
+			x.tell(k)
+		}
+	}
+	for x.undecided > 0 { // some server's goroutine is in a Done
+		x.mu.Unlock()
+		<-x.wake
+		x.mu.Lock()
+	}
+	close(x.over)
+}
+
+// A server that restarts without its data, or that expired a lock because it could not be reached, has lost its
+// vote for the lock. After an extension that a majority has confirmed it is asked for its vote again, by a try like
+// any other: with a deadline, behind the restart guard, and for nothing if it has another holder's token. So a lock
+// that is held for long outlives servers that restart one after the other.
+//
+// It is safe because the vote is regained only behind a majority that has confirmed the lock just now: while that
+// lasts, nobody else can have one, with or without this server. The regained vote counts only once a later renewal sees
+// the token there. After a round that was missed another may hold the lock, so nothing is regained.
+//
+// It gives up when the server does not answer, or refuses for a reason that concerns all leases, such as that it is a
+// replica: the next extension is soon, and a thousand leases must not knock a thousand times.
+func (x *extending) regain(i int, leases []int) {
+	if len(leases) == 0 {
+		return
+	}
+	<-x.over
+	for _, k := range leases {
+		if !x.tallies[k].won() {
 			continue
 		}
-		x, outcome := r.batch[k], r.decide(k)
-		r.mu.Unlock()
-		x.Done(outcome)
-		r.mu.Lock()
-		r.undecided--
+		if err := x.home.nodes[i].regain(x.ctx, x.batch[k].Votes, i); err != nil && !server.OfOneLock(err) {
+			return
+		}
 	}
-	for r.undecided > 0 { // somebody is in a Done
-		r.mu.Unlock()
-		<-r.wake
-		r.mu.Lock()
+}
+
+// regain asks n to vote again. It is told the fence first: a vote without that might give the next holder a lower one.
+func (n *node) regain(ctx context.Context, v *Votes, i int) error {
+	c := v.claims[i]
+	if v.Fence > 0 {
+		if reply := n.Raise(ctx, &c.Lock, v.Fence, c.Timeout); reply.Verdict != server.Done {
+			return reply.Err
+		}
 	}
-	close(r.told)
-	r.unref()
+	return n.ask(ctx, func() server.Reply { return c.Try(ctx, server.Try{}) }).Err
 }

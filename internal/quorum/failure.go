@@ -29,12 +29,10 @@ type Failure struct {
 
 	// With Contended and a ticket:
 	Now  int64         // a server's clock in µs
-	Gap  time.Duration // since anybody looked at that server's queue before; the longest of all
-	Sent time.Time     // just before the first of the servers was asked
+	Gap  time.Duration // since anybody looked at that server's queue before
+	Sent time.Time     // just before the server was asked
 
-	// Open is set by a try that some servers have not answered, or whose answer was lost: until then they
-	// may still queue its ticket. A vote that they give late they take back by themselves.
-	Open time.Time
+	Key string // with Missing and Taken: which of the keys it was
 }
 
 // A NodeFailure says why a server did not vote.
@@ -61,26 +59,20 @@ func unavailable(size int, err error) *Failure {
 
 // heard takes in what a server says about the holder.
 func (f *Failure) heard(r server.Reply) {
-	if f.Holder == "" || r.Left > f.Left {
-		f.Holder, f.Left = r.Holder, r.Left
-	}
-	if f.Now == 0 || r.Gap > f.Gap {
-		f.Now, f.Gap = r.Now, r.Gap
-	}
-	if f.Sent.IsZero() || r.Sent.Before(f.Sent) {
-		f.Sent = r.Sent
+	if f.Sent.IsZero() || r.Left > f.Left {
+		f.Holder, f.Left, f.Now, f.Gap, f.Sent = r.Holder, r.Left, r.Now, r.Gap, r.Sent
 	}
 }
 
 var (
 	// errClosed is the failure of a try that came after Close.
 	errClosed = errors.New("closed")
-	// errUndone is the failure of an extension where the try is being undone, because it had no answer in time.
-	errUndone = errors.New("the try had no answer in time, and is being undone")
 	// errSlow is the failure of a majority that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
 	// errGivenUp is the failure of a majority that came when the caller's time was over.
 	errGivenUp = errors.New("granted too late: the caller had given up")
+	// errEnded stands for a vote that came when the lock had ended meanwhile.
+	errEnded = errors.New("the lock has ended meanwhile")
 	// errLateRelease stands for a server that has not answered the release of the hold before.
 	errLateRelease = errors.New("no answer to the release before")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.

@@ -14,7 +14,7 @@ import (
 // hangs is skipped until it answers again: otherwise every operation would leave a goroutine and a
 // connection waiting for it until the node timeout.
 type node struct {
-	voter
+	*server.Server
 	failed atomic.Int64
 
 	mu      sync.Mutex
@@ -62,12 +62,14 @@ func (n *node) end(began time.Time, heard bool) {
 	}
 }
 
-// await waits for what the server has still to answer. It counts as an operation that waits for the server: the next
-// ones skip it.
-func (n *node) await(p *part) {
+// ask runs one operation of the node. An operation without an answer counts as one that waits for it: the next ones
+// skip it.
+func (n *node) ask(ctx context.Context, operation func() server.Reply) server.Reply {
 	began := n.begin()
-	p.wait()
-	n.end(began, false)
+	reply := operation()
+	n.end(began, !server.TimedOut(reply.Err))
+	n.count(ctx, reply)
+	return reply
 }
 
 // silent returns for how long the server has owed us an answer, if that is suspiciously long and

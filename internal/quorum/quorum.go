@@ -13,57 +13,30 @@ import (
 	"github.com/redimutex/redimutex/internal/workers"
 )
 
-// A voter is one of the servers, as the vote sees it: a *server.Server. What it is given belongs to
-// it until it returns, and it only reads it.
-type voter interface {
-	Acquire(ctx context.Context, t server.Try) server.Reply
-	Release(ctx context.Context, r server.Release) server.Reply
-	Undo(r *server.Release) (tried <-chan struct{})
-	Raise(ctx context.Context, l server.Lock, fence int64, ttl time.Duration) server.Reply
-	Extend(ctx context.Context, batch []*server.Extension, report func(int, server.Reply))
-	Close(d time.Duration)
-}
-
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes  []*node
-	calls  workers.Pool
-	rounds sync.Pool // finished rounds, for the next operation; every lock takes two of them
+	nodes []*node
+	calls workers.Pool
 
 	running atomic.Int64  // operations under way
 	closing atomic.Bool   // Close waits for them
 	idle    chan struct{} // tells it that none is left
 }
 
+// MaxServers is how many servers there may be.
+const MaxServers = 64
+
 // New returns the Quorum over servers.
 func New(servers []*server.Server) *Quorum {
-	voters := make([]voter, len(servers))
+	q := &Quorum{nodes: make([]*node, len(servers)), idle: make(chan struct{}, 1)}
 	for i, s := range servers {
-		voters[i] = s
-	}
-	return newQuorum(voters)
-}
-
-func newQuorum(voters []voter) *Quorum {
-	q := &Quorum{nodes: make([]*node, len(voters)), idle: make(chan struct{}, 1)}
-	q.rounds.New = q.freshRound
-	for i, v := range voters {
-		q.nodes[i] = &node{voter: v}
+		q.nodes[i] = &node{Server: s}
 	}
 	return q
 }
 
 // Size is the number of servers.
 func (q *Quorum) Size() int { return len(q.nodes) }
-
-// single returns the server if there is but one. It is asked on the caller's own goroutine: it keeps
-// the bound by itself, and there is nothing to vote about.
-func (q *Quorum) single() *node {
-	if len(q.nodes) == 1 {
-		return q.nodes[0]
-	}
-	return nil
-}
 
 // Failures returns how many operations have failed on each server. Those that were cut short by
 // their caller's ctx do not count.
@@ -85,7 +58,7 @@ func Left(until, now time.Time) time.Duration {
 }
 
 // Close waits until the operations under way are over, also those that nobody waits for any more,
-// and closes the servers, which try once more to undo what is left. All of it takes d at most, and
+// and closes the servers, which try once more to release what is left. All of it takes d at most, and
 // the operations no more than half of that.
 func (q *Quorum) Close(d time.Duration) {
 	end := time.Now().Add(d)

@@ -2,137 +2,39 @@ package quorum
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Released is what came of a release.
-type Released struct {
-	Tail    *Tail // what some servers have not answered; nil: all have
-	Arrived int64 // of the ticket that was queued for the next waiter of this process; 0: it was not
-}
-
-// Release gives the lock back on all servers and returns when a majority has. What remains goes on
-// in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The Failure is Missing or
-// Taken when the lock was not ours any more, Unavailable when too few servers answered.
-func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Released, *Failure) {
+// Release releases the lock on all servers, and returns when a majority has answered; with keep it is left to expire
+// then. What remains goes on in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The
+// Failure is Missing or Taken when the lock was not ours any more, Unavailable when too few servers answered.
+func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
+	q := v.home
 	q.enter()
 	defer q.leave()
 	if q.closing.Load() { // a Close that comes after this waits for us, and gives what we leave another try
 		ctx = context.WithoutCancel(ctx)
 	}
-	if n := q.single(); n != nil {
-		reply := n.Release(ctx, *rel)
-		n.count(ctx, reply)
+	if v.claims == nil {
+		reply := v.single.Release(ctx, start, keep)
+		q.nodes[0].count(ctx, reply)
 		if reply.Verdict == server.Done {
-			return Released{Arrived: reply.Arrived}, nil
+			return nil
 		}
-		var done Released
-		if reply.Undoing != nil {
-			done.Tail = done.Tail.add(0, 1, &part{over: reply.Undoing})
-		}
-		return done, one(reply).ended()
+		return one(reply).outcome(v.Lock())
 	}
-	r := q.newRound(ctx, 1, rel.Timeout)
-	r.release, r.ask = own(rel), (*round).releaseAt
-	if rel.Start.IsZero() {
-		r.release.Start = r.began
-	} else {
-		r.bound = max(0, time.Until(rel.Start.Add(r.bound)))
+	r := q.newRound(ctx, 1, start, v.Lock().Timeout)
+	r.ask = func(i int, _ bool) {
+		r.report(i, r.home.nodes[i].ask(r.ctx, func() server.Reply { return v.claims[i].Release(r.ctx, r.began, keep) }))
 	}
-	r.after = g.part()
-	r.start()
-	r.await(ctx)
-	return r.released(rel, g)
-}
-
-// own returns a copy of rel that its caller has no hand in.
-func own(rel *server.Release) server.Release {
-	copied := *rel
-	if rel.Next != nil {
-		next := *rel.Next
-		copied.Next = &next
-	}
-	return copied
-}
-
-// releaseAt releases the lock on server i, as soon as the try is over there.
-func (r *round) releaseAt(i int) {
-	n, rel := r.home.nodes[i], &r.release
-	if p := r.after.part(i); p != nil {
-		n.await(p)
-		late := own(rel)
-		if p.unsent { // the lock is not there, and only the hold before may have queued the ticket
-			if late.Ticket.Name != "" {
-				n.Undo(&late)
-			}
-			r.report(i, server.Reply{Verdict: server.Missing})
-			return
-		}
-		late.Start = time.Time{}
-		rel = &late
-	}
-	began := n.begin()
-	reply := n.Release(r.ctx, *rel)
-	n.end(began, !server.TimedOut(reply.Err))
-	n.count(r.ctx, reply)
-	r.report(i, reply)
-	if reply.Undoing != nil {
-		<-reply.Undoing
-	}
-}
-
-// released ends the round of a release. Where it was not even tried it goes on in the background.
-func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
+	r.run(ctx)
 	r.mu.Lock()
-	failure := r.votes[0].ended()
-	done := Released{Tail: r.tail(), Arrived: r.votes[0].arrived()}
-	var silent []int
-	for i := range r.seats {
-		if r.seats[i].state == skipped {
-			silent = append(silent, i)
-		}
+	failure, skipped := r.tallies[0].outcome(v.Lock()), r.skipped > 0
+	r.mu.Unlock()
+	if skipped { // those that were released already do not mind
+		v.ReleaseLater(keep)
 	}
-	r.end = dropped
-	r.unref()
-	if silent == nil {
-		return done, failure
-	}
-	background, parts := own(rel), make([]*part, len(silent))
-	r.home.spread(len(silent), func(k int) { parts[k] = g.undo(silent[k], r.home.nodes[silent[k]], &background) })
-	for k, i := range silent {
-		switch p := g.before(i); {
-		case p != nil && !p.ended(): // so ours was not sent
-			done.Tail = done.Tail.add(i, len(r.home.nodes), p)
-		case g.sent(i):
-			done.Tail = done.Tail.add(i, len(r.home.nodes), parts[k])
-		}
-	}
-	return done, failure
-}
-
-// Undo releases the lock everywhere, in the background. A try that has failed needs it only to have
-// its ticket leave the queues; rel.Open is then the Failure's.
-func (q *Quorum) Undo(rel *server.Release, g Grant) {
-	g.part()
-	background := own(rel)
-	q.spread(len(q.nodes), func(i int) { g.undo(i, q.nodes[i], &background) })
-}
-
-// spread calls undo n times. In the background an undo takes no time; after Close there is none, and each takes up to a
-// node timeout, so they go at the same time.
-func (q *Quorum) spread(n int, undo func(k int)) {
-	if !q.closing.Load() {
-		for k := range n {
-			undo(k)
-		}
-		return
-	}
-	var all sync.WaitGroup
-	for k := range n {
-		all.Go(func() { undo(k) })
-	}
-	all.Wait()
+	return failure
 }

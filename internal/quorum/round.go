@@ -10,241 +10,135 @@ import (
 
 // A round asks all servers at once about one lock, or about each lock of a batch. A server that is
 // asked has a goroutine, which reports; the caller waits until the reports decide the matter, and no
-// longer. What reports after that counts for nothing, and cleans up after itself.
+// longer. What reports after that counts for nothing: the claims know what it has done.
 //
 // A server that was silent lately is skipped, while those that are asked can still decide without
 // it. It is asked as soon as they can't.
-//
-// Rounds stay with their Quorum: shared by all, a timer or channel made in a testing/synctest bubble
-// could turn up outside of it.
 type round struct {
 	home  *Quorum
-	timer *time.Timer
+	ctx   context.Context // of the operations; it does not end with the caller's
+	began time.Time
+	bound time.Duration // of each operation
 	wake  chan struct{} // the matter is decided
 	calls []call        // calls[i] asks server i
 
-	// These are set before the first server is asked, and do not change after that.
-	ctx       context.Context // of the operations; it does not end with the caller's
-	began     time.Time
-	bound     time.Duration     // of each operation
-	ask       func(*round, int) // one of tryAt, raiseAt, releaseAt, extendAt
-	lock      server.Lock       // raise
-	fence     int64
-	ttl       time.Duration
-	try       server.Try
-	ballot    *ballot // try
-	after     *Tail   // try, release: each server is asked after its part of this
-	release   server.Release
-	batch     []*Extension // extend
-	leases    []server.Extension
-	all       []*server.Extension // into leases
-	told      chan struct{}       // closed when all are decided
-	undecided int                 // leases whose Done has not returned; guarded by mu, as what follows
+	ask func(i int, late bool) // late: the server had been skipped
 
 	mu      sync.Mutex
-	gen     uint64 // counts the operations that this round was used for
-	refs    int    // who still uses it: the caller, each server's goroutine, the Grant
-	end     end
-	parting server.Release // how a late winner takes its vote back, if its seat says so
-	seats   []seat
+	over    bool // the caller has left
 	skipped int
-	votes   []votes // one for each lock
-	replies []server.Reply
-	in      []bool
+	tallies []tally // one for each lock
 }
 
-// An end is what has become of a round; for a try it decides over late winners:
-//
-//	open ─ decided, won ─→ kept ─ Release, Undo ─→ parted
-//	   └─ decided otherwise; ctx, timer ─→ dropped
-type end int8
-
-const (
-	open    end = iota // the caller waits for reports
-	kept               // the lock is held, and a late winner belongs to it
-	dropped            // a late winner takes its vote back
-	parted             // a late winner does so where its seat says so; else the release waits for it
-)
-
-// A seat is one server in one round.
-type seat struct {
-	state  seatState
-	undo   bool          // with parted: who comes late takes its vote, and its place in the queue, back
-	unsent bool          // its try was not sent
-	part   *part         // over with the goroutine; made by whoever wants to wait for it
-	end    chan struct{} // closed then
+// A call is what the goroutine of one server does.
+type call struct {
+	*round
+	i             int
+	skipped, late bool
 }
 
-type seatState int8
-
-const (
-	asked     seatState = iota // has a goroutine
-	skipped                    // may still be asked
-	askedLate                  // has a goroutine, after it had been skipped
-	over                       // its goroutine has ended
-)
-
-// freshRound makes a round when none is left of earlier operations.
-func (q *Quorum) freshRound() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	r := &round{home: q, timer: t, wake: make(chan struct{}, 1), seats: make([]seat, len(q.nodes))}
-	for i := range q.nodes {
-		r.calls = append(r.calls, call{r, i})
+// newRound returns a round about n locks, in which each operation takes no longer than bound from start on; zero: now.
+func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
+	if start.IsZero() {
+		start = time.Now()
+	}
+	r := &round{home: q, ctx: detached(ctx), began: start, bound: bound, wake: make(chan struct{}, 1)}
+	r.calls, r.tallies = make([]call, len(q.nodes)), make([]tally, n)
+	for i := range r.calls {
+		r.calls[i] = call{round: r, i: i}
+	}
+	for k := range r.tallies {
+		r.tallies[k] = newTally(len(q.nodes))
 	}
 	return r
 }
 
-// newRound returns a round about n locks, in which each operation takes no longer than bound.
-func (q *Quorum) newRound(ctx context.Context, n int, bound time.Duration) *round {
-	r := q.rounds.Get().(*round)
-	r.ctx, r.began, r.bound = detached(ctx), time.Now(), bound
-	r.refs, r.end, r.skipped = 1, open, 0
-	clear(r.seats)
-	size := len(q.nodes)
-	if cap(r.replies) < n*size {
-		r.replies, r.in = make([]server.Reply, n*size), make([]bool, n*size)
-	}
-	if cap(r.votes) < n {
-		r.votes = make([]votes, n)
-	}
-	r.votes = r.votes[:n]
-	for k := range r.votes {
-		from, to := k*size, (k+1)*size
-		r.votes[k].reset(r.replies[from:to:to], r.in[from:to:to])
-	}
-	select {
-	case <-r.wake:
-	default:
-	}
-	return r
-}
+// due is when the operations of the round are over.
+func (r *round) due() time.Time { return r.began.Add(r.bound) }
 
-// unref gives up a reference to the round. What nobody uses is kept for the next operation. The
-// caller holds r.mu, which is free after that.
-func (r *round) unref() {
-	r.refs--
-	if r.refs > 0 {
-		r.mu.Unlock()
-		return
-	}
-	r.gen++
-	r.ctx, r.ask, r.after, r.ballot = nil, nil, nil, nil
-	r.try, r.release, r.parting = server.Try{}, server.Release{}, server.Release{}
-	clear(r.batch)
-	clear(r.leases)
-	r.batch, r.leases, r.all = r.batch[:0], r.leases[:0], r.all[:0]
+// run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
+// time.
+func (r *round) run(ctx context.Context) {
+	r.start()
+	r.await(ctx)
+	r.mu.Lock()
+	r.over = true
 	r.mu.Unlock()
-	r.home.rounds.Put(r)
 }
 
 // start asks the servers, but for those that are silent, while a majority can do without them.
 func (r *round) start() {
 	now := time.Now()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i, n := range r.home.nodes {
 		if d := n.silent(now); d > 0 {
-			r.seats[i].state = skipped
+			r.calls[i].skipped = true
 			r.skipped++
-			for k := range r.votes {
-				r.votes[k].replies[i].Err = silentError(d)
+			for k := range r.tallies {
+				r.tallies[k].replies[i].Err = silentError(d)
 			}
 		}
 	}
-	if r.votes[0].stuck(r.skipped) {
-		r.admit(asked)
-	}
-	for i := range r.seats {
-		if r.seats[i].state == asked {
+	for i := range r.calls {
+		if !r.calls[i].skipped {
 			r.dispatch(i)
 		}
 	}
-	r.mu.Unlock()
-}
-
-// admit puts those that were skipped into another state. The caller holds r.mu, and dispatches them.
-func (r *round) admit(to seatState) {
-	for i := range r.seats {
-		if r.seats[i].state != skipped {
-			continue
-		}
-		r.seats[i].state = to
-		for k := range r.votes {
-			if !r.votes[k].told {
-				r.votes[k].replies[i].Err = nil
-			}
-		}
+	if r.tallies[0].stuck(r.skipped) {
+		r.askSkipped()
 	}
-	r.skipped = 0
 }
 
 // askSkipped asks those that were skipped, if the caller still waits. The caller holds r.mu.
 func (r *round) askSkipped() {
-	if r.skipped == 0 || r.end != open {
+	if r.skipped == 0 || r.over {
 		return
 	}
-	var late []int
-	for i := range r.seats {
-		if r.seats[i].state == skipped {
-			late = append(late, i)
+	r.skipped = 0
+	for i := range r.calls {
+		if !r.calls[i].skipped {
+			continue
 		}
-	}
-	r.admit(askedLate)
-	for _, i := range late {
+		r.calls[i].skipped, r.calls[i].late = false, true
+		for k := range r.tallies {
+			if !r.tallies[k].in[i] {
+				r.tallies[k].replies[i].Err = nil
+			}
+		}
 		r.dispatch(i)
 	}
 }
 
 // dispatch has a goroutine ask server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
-	r.refs++
-	if r.ballot != nil {
-		r.ballot.clean.clear(i)
-		r.ballot.asked |= 1 << uint(i)
-	}
 	r.home.enter()
 	r.home.calls.Run(&r.calls[i])
 }
 
-// A call is what the goroutine of server i does.
-type call struct {
-	*round
-	i int
-}
+func (c *call) Run() { c.ask(c.i, c.late) }
 
-func (c *call) Run() { c.ask(c.round, c.i) }
+// Finish ends the work of the goroutine.
+func (c *call) Finish() { c.home.leave() }
 
-// Finish gives up the goroutine's reference to the round.
-func (c *call) Finish() {
-	r, i, q := c.round, c.i, c.home
-	r.mu.Lock()
-	r.seats[i].state = over
-	if p := r.seats[i].part; p != nil {
-		p.unsent = r.seats[i].unsent
-		close(r.seats[i].end)
-	}
-	r.unref()
-	q.leave()
-}
-
-// report hands in the reply of server i, of a round about one lock. It returns what has become of it.
-func (r *round) report(i int, reply server.Reply) end {
+// report hands in the reply of server i, of a round about one lock.
+func (r *round) report(i int, reply server.Reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := &r.votes[0]
-	v.cast(i, reply)
-	if r.end == open {
-		r.look(v)
-		if v.decided() {
-			r.signal()
-		}
+	if r.over {
+		return
 	}
-	return r.end
+	t := &r.tallies[0]
+	t.cast(i, reply)
+	r.look(t)
+	if t.decided() {
+		r.signal()
+	}
 }
 
 // look asks those that were skipped, if the vote needs them now. The caller holds r.mu.
-func (r *round) look(v *votes) {
-	if r.skipped > 0 && v.stuck(r.skipped) {
+func (r *round) look(t *tally) {
+	if r.skipped > 0 && t.stuck(r.skipped) {
 		r.askSkipped()
 	}
 }
@@ -260,7 +154,7 @@ func (r *round) signal() {
 // await returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.
 func (r *round) await(ctx context.Context) {
-	limit := r.bound + r.bound/8
+	limit := max(0, time.Until(r.due())+r.bound/8)
 	r.mu.Lock()
 	patient := r.skipped > 0
 	r.mu.Unlock()
@@ -280,12 +174,12 @@ func (r *round) await(ctx context.Context) {
 
 // wait reports whether d has passed and neither was the round decided nor did ctx end.
 func (r *round) wait(ctx context.Context, d time.Duration) bool {
-	r.timer.Reset(d)
-	defer r.timer.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-r.wake:
 	case <-ctx.Done():
-	case <-r.timer.C:
+	case <-timer.C:
 		return true
 	}
 	return false

@@ -6,143 +6,100 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Votes are the replies of the servers about one lock, as far as they are in. Here stands what a
-// majority is, and what follows from it.
-type votes struct {
-	replies []server.Reply
-	in      []bool // who has voted; guards the element of replies
-	need    int    // a majority: any two of them have a server in common
+// Votes are what the servers give for one lock: a claim on each.
+type Votes struct {
+	At    time.Time     // when the lock was given
+	Valid time.Duration // from At
+	Fence int64         // 0: none
 
-	done, held, lapsed, missing, taken, failed, permanent int
-
-	out  int  // how many have not voted yet
-	told bool // extension: the caller knows the outcome, and what comes now counts for nothing
+	home   *Quorum
+	single server.Claim    // of the only server
+	claims []*server.Claim // of several
 }
 
-// reset starts a new vote among the servers that replies and in have room for.
-func (v *votes) reset(replies []server.Reply, in []bool) {
-	clear(replies)
-	clear(in)
-	n := len(replies)
-	*v = votes{replies: replies, in: in, out: n, need: n/2 + 1}
+// Votes returns the Votes for a lock that is to be taken.
+func (q *Quorum) Votes(l server.Lock) *Votes {
+	v := &Votes{home: q}
+	if len(q.nodes) == 1 {
+		q.nodes[0].Claim(&v.single, l)
+		return v
+	}
+	v.claims = make([]*server.Claim, len(q.nodes))
+	for i, n := range q.nodes {
+		v.claims[i] = new(server.Claim)
+		n.Claim(v.claims[i], l)
+	}
+	return v
 }
 
-// cast counts the reply of server i.
-func (v *votes) cast(i int, reply server.Reply) {
-	v.replies[i], v.in[i] = reply, true
-	v.out--
-	switch reply.Verdict {
-	case server.Done:
-		v.done++
-	case server.Held:
-		v.held++
-	case server.Lapsed:
-		v.lapsed++
-	case server.Missing:
-		v.missing++
-	case server.Taken:
-		v.taken++
-	case server.Failed:
-		v.failed++
-		if server.Permanent(reply.Err) {
-			v.permanent++
+// claim returns the claim on server i.
+func (v *Votes) claim(i int) *server.Claim {
+	if v.claims == nil {
+		return &v.single
+	}
+	return v.claims[i]
+}
+
+func (v *Votes) all(f func(*server.Claim)) {
+	if v.claims == nil {
+		f(&v.single)
+		return
+	}
+	for _, c := range v.claims {
+		f(c)
+	}
+}
+
+// Claims is the number of claims.
+func (v *Votes) Claims() int { return max(len(v.claims), 1) }
+
+// Lock returns what the Votes are for.
+func (v *Votes) Lock() *server.Lock { return &v.claim(0).Lock }
+
+// Until returns when the validity ends.
+func (v *Votes) Until() time.Time { return v.At.Add(v.Valid) }
+
+// Spent reports whether the token must not be tried again.
+func (v *Votes) Spent() bool {
+	spent := false
+	v.all(func(c *server.Claim) { spent = spent || c.Spent() })
+	return spent
+}
+
+// Accept makes the votes those of a lock that the server has handed to its token, for so long.
+func (v *Votes) Accept(valid time.Duration, fence int64) {
+	v.At, v.Valid, v.Fence = time.Now(), valid, fence
+	v.single.Entered()
+}
+
+// End has nothing more sent for the lock but its release.
+func (v *Votes) End() { v.all((*server.Claim).End) }
+
+// ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
+// background, and each server is asked once before this returns, all at the same time.
+func (v *Votes) ReleaseLater(keep time.Time) {
+	if v.claims == nil || !v.home.closing.Load() {
+		v.all(func(c *server.Claim) { c.ReleaseLater(keep) })
+		return
+	}
+	done := make(chan struct{})
+	for _, c := range v.claims {
+		go func() {
+			c.ReleaseLater(keep)
+			done <- struct{}{}
+		}()
+	}
+	for range v.claims {
+		<-done
+	}
+}
+
+// WhenGone calls f as often as more claims are gone. It returns how many are not yet.
+func (v *Votes) WhenGone(f func()) (left int) {
+	v.all(func(c *server.Claim) {
+		if c.WhenGone(f) {
+			left++
 		}
-	}
-}
-
-// won reports whether a majority has done as asked.
-func (v *votes) won() bool { return v.done >= v.need }
-
-// decided reports whether a majority has done as asked; or no longer can, and it is known why: that
-// a server is down is known at once, and must not hide what the others are about to say.
-func (v *votes) decided() bool {
-	if v.won() || v.done+v.out >= v.need {
-		return v.won()
-	}
-	rest := len(v.replies) - v.need
-	if v.failed > rest { // whether for good has to be known too
-		return v.permanent > rest || v.permanent+v.out <= rest
-	}
-	return v.failed+v.out <= rest
-}
-
-// stuck reports whether those that were asked can't decide any more without those that were
-// skipped: too many have failed, or all have answered and are not agreed.
-func (v *votes) stuck(skipped int) bool {
-	working := len(v.replies) - skipped - v.failed
-	return !v.decided() && (working < v.need || v.out == skipped)
-}
-
-// lease reads the end of the validity, and the fence, off the votes that were won.
-func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
-	var sent time.Time
-	for i, reply := range v.replies {
-		if !v.in[i] || reply.Verdict != server.Done {
-			continue
-		}
-		if sent.IsZero() || reply.Sent.Before(sent) {
-			sent = reply.Sent
-		}
-		fence = max(fence, reply.Fence)
-	}
-	return sent.Add(ttl - Drift(ttl)), fence
-}
-
-// arrived is when the ticket that a release has queued did so: the earliest, on the servers' clocks.
-func (v *votes) arrived() (at int64) {
-	for i, reply := range v.replies {
-		if v.in[i] && reply.Arrived != 0 && (at == 0 || reply.Arrived < at) {
-			at = reply.Arrived
-		}
-	}
-	return at
-}
-
-// ended is the outcome of an extension, a release or a raise: nil if it was won.
-func (v *votes) ended() *Failure {
-	n := len(v.replies)
-	switch {
-	case v.won():
-		return nil
-	case n-v.missing-v.taken >= v.need && n-v.permanent < v.need:
-		return v.failure(Refused)
-	case n-v.missing-v.taken >= v.need:
-		return v.failure(Unavailable)
-	case v.taken > 0:
-		return &Failure{Kind: Taken}
-	}
-	return &Failure{Kind: Missing}
-}
-
-// refusal is the outcome of a try that was not won.
-func (v *votes) refusal() *Failure {
-	n := len(v.replies)
-	switch {
-	case n-v.permanent < v.need:
-		return v.failure(Refused)
-	case v.lapsed >= v.need:
-		return v.failure(Lapsed)
-	case n-v.failed-v.out < v.need && v.held+v.lapsed < v.need:
-		return v.failure(Unavailable)
-	}
-	return v.failure(Contended)
-}
-
-// failure collects what the servers said.
-func (v *votes) failure(kind Kind) *Failure {
-	f := &Failure{Kind: kind}
-	for i, reply := range v.replies {
-		if v.in[i] && reply.Open.After(f.Open) {
-			f.Open = reply.Open
-		}
-		switch {
-		case !v.in[i] && reply.Err == nil:
-			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})
-		case !v.in[i] || reply.Verdict == server.Failed:
-			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
-		case reply.Verdict == server.Held:
-			f.heard(reply)
-		}
-	}
-	return f
+	})
+	return left
 }

@@ -1,9 +1,6 @@
 package server
 
-import (
-	"strconv"
-	"time"
-)
+import "time"
 
 // fenceTTL is how long a fence counter outlives the last acquisition. A counter that expired
 // restarts from the server's clock, which is ahead of it unless the clock was set back.
@@ -15,17 +12,17 @@ const queueTTL = 30 * time.Second
 // guardKey marks a server that has kept its data.
 const guardKey = reserved + "guard"
 
-// Arguments that are put into interfaces once.
-var (
-	counterTTL any = fenceTTL.Milliseconds()
-	waitersTTL any = queueTTL.Milliseconds()
-)
+// waitersTTL is queueTTL as an argument.
+var waitersTTL any = queueTTL.Milliseconds()
+
+// counterFor is the TTL of the fence counter of a lock that lives for ttl.
+func counterFor(ttl time.Duration) int64 { return (ttl + fenceTTL).Milliseconds() }
 
 // arguments lays out the arguments of a command. It is used again and again, and remembers the
 // values of the last time: the same key, token or TTL need not be put into an interface again,
 // which would allocate. The first place of what goes to session.eval is left for the script.
 type arguments struct {
-	list            [20]any
+	list            []any
 	key, token, ttl any
 	back            any // a []any: see undo
 }
@@ -42,94 +39,129 @@ func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	if ms, _ := a.ttl.(int64); ttl > 0 && ms != ttl.Milliseconds() {
 		a.ttl = ttl.Milliseconds()
 	}
+	if a.list == nil {
+		a.list = make([]any, 0, 28)
+	}
 }
 
 // plain is what follows SET in the command.
-func (a *arguments) plain(t *Try) []any {
-	a.remember(&t.Lock, t.TTL)
+func (a *arguments) plain(l *Lock) []any {
+	a.remember(l, l.TTL)
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
 // undoPlain puts the whole command that takes back what plain has laid out into list.
 func undoPlain(list []any, key, token any) []any {
-	return append(list[:0], "EVAL", releaseScript.source, 1, key, token, "0")
+	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token, "0", "0", 1, "0", "m", "0", "", "", "")
 }
 
 // undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
 func (a *arguments) undo() any {
 	list, _ := a.back.([]any)
-	if list == nil {
-		list = make([]any, 6)
-		a.back = list
-	}
-	undoPlain(list, a.key, a.token)
+	a.back = undoPlain(list, a.key, a.token)
 	return a.back
 }
 
-// counterFor is the TTL of the fence counter of a lock that lives for ttl.
-func counterFor(ttl time.Duration) int64 { return (ttl + fenceTTL).Milliseconds() }
-
-// acquire is for acquire.lua.
-func (a *arguments) acquire(t *Try, due int64) []any {
-	a.remember(&t.Lock, t.TTL)
+// head begins the arguments of the scripts of a lock; head.lua says how. counters says whether they get the fence
+// counters.
+func (a *arguments) head(l *Lock, ms any, due int64, counters, queue, guard bool) []any {
 	list := append(a.list[:0], nil, nil, a.key)
-	fences, guard := any("0"), any("0")
-	if t.Fences > 0 {
-		list, fences = append(list, FenceKey(t.Key)), t.Fences
+	for _, k := range l.More {
+		list = append(list, k)
 	}
-	if t.Guard {
-		list, guard = append(list, guardKey), "1"
+	if counters {
+		list = append(list, FenceKey(l.Key))
+		for _, k := range l.More {
+			list = append(list, FenceKey(k))
+		}
 	}
-	list[1] = len(list) - 2
-	return append(list, a.token, a.ttl, due, fences, counterFor(t.TTL), guard)
-}
-
-// acquireQueued is for acquire_queued.lua.
-func (a *arguments) acquireQueued(t *Try, due int64, cluster bool) []any {
-	a.remember(&t.Lock, t.TTL)
-	list := append(a.list[:0], nil, 3, a.key, QueueKey(t.Key), FenceKey(t.Key))
-	if t.Guard {
-		list[1] = 4
+	for _, kind := range l.Kind.keys {
+		list = append(list, sibling(kind, l.Key))
+	}
+	if queue {
+		list = append(list, QueueKey(l.Key))
+	}
+	if guard {
 		list = append(list, guardKey)
 	}
-	return append(list, a.token, a.ttl, due, t.Fences, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
-		t.Ticket.Arrived, t.Ticket.Rejoin, waitersTTL, cluster)
+	list[1] = len(list) - 2
+	counter := any("0")
+	if counters {
+		counter = counterFor(l.TTL)
+	}
+	return append(list, a.token, ms, due, 1+len(l.More), counter, l.Want)
 }
 
-// release is for release.lua or release_queued.lua.
-func (a *arguments) release(r *Release, cluster bool) (script, []any) {
-	a.remember(&r.Lock, 0)
-	keep := any("0")
-	if r.Keep > 0 {
-		keep = max(r.Keep.Milliseconds(), 1)
+// acquire is for acquire.lua.
+func (a *arguments) acquire(c *Claim, t *Try, due int64, cluster bool) (script, []any) {
+	l := &c.Lock
+	a.remember(l, l.TTL)
+	list := a.head(l, a.ttl, due, l.fenced(), l.Queue, l.Guard)
+	mark, member := "", ""
+	if t.Shows > 0 {
+		mark = l.mark()
 	}
-	reserved, used := any("0"), any("0")
-	if r.Fencing && r.Used > 0 && r.Used < r.Reserved {
-		reserved, used = r.Reserved, r.Used
+	if t.Queues {
+		member = l.member()
 	}
-	if r.Queue {
-		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
-		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, r.Next.member(), cluster)
+	list = append(list, string(l.Fence), flag(l.Guard), mark, max(t.Shows.Milliseconds(), 1))
+	if l.Queue || len(t.With) > 0 {
+		list = append(list, member, t.Arrived, flag(t.Rejoins), waitersTTL, flag(cluster))
 	}
-	if reserved == any("0") {
-		return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
+	for _, other := range t.With {
+		list = append(list, other.Token)
 	}
-	return releaseScript, append(a.list[:0], nil, 2, a.key, FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
+	return l.Kind.scripts().acquire[queued(l.Queue)], list
+}
+
+func flag(b bool) any {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// release is for release.lua. keep is for how long the lock stays locked. waits: the waiter leaves the queue, or is seen
+// to wait no more.
+func (a *arguments) release(l *Lock, keep time.Duration, waits, cluster bool) (script, []any) {
+	a.remember(l, 0)
+	ms := any("0")
+	if keep > 0 {
+		ms = max((keep+time.Millisecond-1).Milliseconds(), 1)
+	}
+	list := a.head(l, ms, 0, l.Queue, l.Queue, false)
+	mark, member := "", ""
+	if waits {
+		mark, member = l.mark(), l.member()
+	}
+	return l.Kind.scripts().release[queued(l.Queue)], append(list, "0", mark, member, flag(cluster))
 }
 
 // extend is for extend.lua.
-func (a *arguments) extend(e *Extension, due int64) []any {
-	a.remember(&e.Lock, e.TTL)
-	if e.Fences {
-		return append(a.list[:0], nil, 2, a.key, FenceKey(e.Key), a.token, a.ttl, due, e.Shorten, counterFor(e.TTL))
-	}
-	return append(a.list[:0], nil, 1, a.key, a.token, a.ttl, due, e.Shorten)
+func (a *arguments) extend(l *Lock, ttl time.Duration, due int64) (script, []any) {
+	a.remember(l, ttl)
+	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0")
 }
 
-// member is what stands for a waiter in the queue; handover.lua takes it apart.
-func (t *Ticket) member() string {
-	if t == nil || t.Name == "" {
-		return ""
+// downgrade is for downgrade.lua.
+func (a *arguments) downgrade(l *Lock, due int64, cluster bool) (script, []any) {
+	a.remember(l, l.TTL)
+	list := a.head(l, a.ttl, due, l.fenced(), l.Queue, false)
+	return l.Kind.scripts().downgrade[queued(l.Queue)], append(list, "0", flag(cluster))
+}
+
+// swap is for swap.lua.
+func (a *arguments) swap(l *Lock, old string, due int64) (script, []any) {
+	a.remember(l, l.TTL)
+	list := a.head(l, a.ttl, due, l.Fence != NoFence, false, l.Guard)
+	return swapScript, append(list, string(l.Fence), flag(l.Guard), old)
+}
+
+// raise is for raise.lua.
+func (a *arguments) raise(l *Lock, fence int64) (script, []any) {
+	list := append(a.list[:0], nil, 1+len(l.More), FenceKey(l.Key))
+	for _, k := range l.More {
+		list = append(list, FenceKey(k))
 	}
-	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.HandOff.Milliseconds(), 1), 10) + " " + t.Name
+	return raiseScript, append(list, fence, counterFor(l.TTL))
 }

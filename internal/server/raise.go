@@ -5,28 +5,24 @@ import (
 	"time"
 )
 
-// Raise lifts the fence counter of a lock to fence, if it is lower. ttl is that of the lock.
-func (s *Server) Raise(ctx context.Context, l Lock, fence int64, ttl time.Duration) Reply {
-	op := s.begin(ctx, &l, time.Time{}, 0)
-	op.raise = raise{l.Key, fence, ttl}
-	return s.bounded(op, raising{})
+// Raise lifts the fence counters of a lock to fence where they are lower, within d.
+func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
+	op := s.begin(ctx, l, time.Time{}, d-l.Timeout)
+	op.due = op.end
+	return s.bounded(op, raising{l, fence})
 }
 
-type raise struct {
-	key   string
+type raising struct {
+	lock  *Lock
 	fence int64
-	ttl   time.Duration
 }
 
-type raising struct{}
-
-func (raising) do(op *operation) Reply {
-	r := &op.raise
-	ses, err := op.open(r.key)
+func (r raising) do(op *operation) Reply {
+	ses, err := op.open(op.key)
 	if err != nil {
 		return Reply{Err: err}
 	}
-	_, err = ses.run(raiseScript, []any{nil, 1, FenceKey(r.key), r.fence, counterFor(r.ttl)})
+	_, err = ses.run(op.args.raise(r.lock, r.fence))
 	ses.close()
 	if err != nil {
 		return Reply{Err: err, Sent: ses.sent}
@@ -34,5 +30,4 @@ func (raising) do(op *operation) Reply {
 	return Reply{Verdict: Done, Sent: ses.sent}
 }
 
-func (raising) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (raising) late(*operation)                               {}
+func (raising) skip(*operation, Reply) {}

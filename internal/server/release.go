@@ -2,81 +2,116 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
-// Release gives the lock back. Where the pool's connection turns out to be broken, it is sent again over a new one. If
-// the server does not answer, or ctx ends first, it goes on in the background for as long as the key may live.
-func (s *Server) Release(ctx context.Context, r Release) Reply {
-	op := s.begin(ctx, &r.Lock, r.Start, 0)
-	op.release = r
-	if r.Next != nil {
-		op.next = *r.Next
-		op.release.Next = &op.next
+// Release releases the claim, and waits for the answer within its bound. With keep the lock is left to expire then. What
+// the server does not answer goes on in the background. Missing is also the answer where nothing was sent that could have
+// taken the lock.
+func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
+	if !c.release(ctx, keep, start.Add(c.Timeout/2)) {
+		return Reply{Verdict: Missing}
 	}
-	return s.bounded(op, releasing{})
+	op := c.server.begin(ctx, &c.Lock, start, 0)
+	op.claim = c
+	return c.server.bounded(op, releasing{})
 }
 
 type releasing struct{}
 
 func (releasing) do(op *operation) Reply {
-	r := &op.release
-	ses, err := op.open(r.Key)
+	reply := op.release()
+	op.claim.answered(&reply)
+	return reply
+}
+
+func (releasing) skip(op *operation, r Reply) { op.claim.answered(&r) }
+
+func (op *operation) release() Reply {
+	ses, err := op.open(op.key)
 	if err != nil {
-		return Reply{Err: err, Undoing: op.server.later(r)}
+		return Reply{Err: err}
 	}
 	op.sending()
-	reply := ses.release(r)
+	reply := ses.release(op.claim)
 	if ses.severed(reply.Err) && ses.redial() == nil {
 		// Only a yes counts: a lock that is gone by now may be one that the first command has released.
-		if again := ses.release(r); again.Verdict == Done {
+		if again := ses.release(op.claim); again.Verdict == Done {
 			reply = again
 		}
-	}
-	if reply.Verdict == Failed && !Permanent(reply.Err) {
-		reply.Undoing = op.server.later(r)
 	}
 	ses.close()
 	return reply
 }
 
 // release sends one release. To do so twice does no harm, because tokens are never used again.
-func (ses *session) release(r *Release) Reply {
-	script, args := ses.op.args.release(r, ses.pinned)
+func (ses *session) release(c *Claim) Reply {
+	keep, waits := c.rest()
+	script, args := ses.op.args.release(&c.Lock, keep, waits, ses.pinned)
 	raw, err := ses.run(script, args)
 	return parseEnd(raw, err, ses.sent)
 }
 
-func (releasing) abandon(op *operation, err error, mayRun bool) Reply {
-	reply := Reply{Err: err, Undoing: op.server.later(&op.release)}
-	if mayRun {
-		reply.Sent, reply.Open = op.start, op.due
+// releaseAll releases claims of one node in one round trip. It reports whether the node answered.
+func (s *Server) releaseAll(ctx context.Context, batch []*Claim) bool {
+	l := batch[0].Lock
+	terms := *l.Terms
+	for _, c := range batch {
+		terms.Timeout = max(terms.Timeout, c.Timeout)
 	}
-	return reply
+	l.Terms = &terms
+	op := s.begin(ctx, &l, time.Time{}, 0)
+	return s.bounded(op, releasingAll(batch)).Verdict == Done
 }
 
-func (releasing) late(*operation) {}
+type releasingAll []*Claim
 
-// parseEnd reads the reply of release.lua, release_queued.lua and extend.lua.
-func parseEnd(raw any, err error, sent time.Time) Reply {
-	if e, ok := raw.(error); ok {
-		err = e
+func (batch releasingAll) do(op *operation) Reply {
+	replies, err := batch.send(op)
+	for i, c := range batch {
+		if err != nil {
+			c.answered(&Reply{Err: err})
+			continue
+		}
+		c.answered(&replies[i])
 	}
 	if err != nil {
-		return Reply{Err: err, Sent: sent}
+		return Reply{Err: err}
 	}
-	switch v, ok := raw.(int64); {
-	case !ok:
-		return Reply{Err: fmt.Errorf("unexpected reply %T to a script", raw), Sent: sent}
-	case v == 1:
-		return Reply{Verdict: Done, Sent: sent}
-	case v > 1: // with somebody who queues
-		return Reply{Verdict: Done, Sent: sent, Arrived: v, Now: v}
-	case v == 0:
-		return Reply{Verdict: Missing, Sent: sent}
-	case v == -1:
-		return Reply{Verdict: Taken, Sent: sent}
+	return Reply{Verdict: Done}
+}
+
+func (batch releasingAll) skip(_ *operation, r Reply) {
+	for _, c := range batch {
+		c.answered(&r)
 	}
-	return Reply{Err: errLate, Sent: sent}
+}
+
+func (batch releasingAll) send(op *operation) ([]Reply, error) {
+	ses, err := op.open(op.key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { ses.close() }()
+	op.sending()
+	replies := make([]Reply, len(batch))
+	lay := func(i int) (script, []any) {
+		keep, waits := batch[i].rest()
+		return op.args.release(&batch[i].Lock, keep, waits, ses.pinned)
+	}
+	err = ses.evalAll(len(batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
+	if err != nil {
+		return nil, err
+	}
+	for i := range replies {
+		// What the first round trip could not settle goes to where it has to.
+		if err := replies[i].Err; noScript(err) || moved(err) {
+			if err := ses.moveTo(batch[i].Key); err != nil {
+				replies[i] = Reply{Err: err}
+				continue
+			}
+			replies[i] = ses.release(batch[i])
+		}
+	}
+	return replies, nil
 }

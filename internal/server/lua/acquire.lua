@@ -1,57 +1,118 @@
--- One try for a lock; behind holder.lua, fence.lua and guard.lua.
+-- One try for a lock; behind head.lua, holder.lua, the kind, demoted.lua, fence.lua, guard.lua and, with a queue,
+-- queue.lua.
 --
--- KEYS[1]  the lock
--- KEYS[2]  its fence counter           (only with fencing)
--- KEYS[#]  the server's restart guard  (only with a guard, always last)
--- ARGV[1]  the token
--- ARGV[2]  TTL of the lock, in ms
--- ARGV[3]  deadline of this try, in µs on this server's clock
--- ARGV[4]  how many fences to reserve; '0' without fencing
--- ARGV[5]  TTL of the fence counter, in ms
--- ARGV[6]  '1' with a guard
+-- ARGV[8]   '1': the last key is the server's restart guard
+-- ARGV[9]   the mark under which the caller is seen to wait; '' if it does not wait
+-- ARGV[10]  for how long, in ms
+-- ARGV[11]  the member of the queue that stands for this waiter; '' for a try that does not wait
+-- ARGV[12]  when the waiter first arrived, in µs on this server's clock; '0': now
+-- ARGV[13]  '1': a waiter who is missing in the queue goes back to its place
+-- ARGV[14]  TTL of the queue, in ms
+-- ARGV[15]  '1' in a cluster
+-- ARGV[16]  and those behind it: further tokens, which enter together with the first
 --
 -- Replies
---   now             granted; now is this server's clock, in µs
---   {now, fence}    granted, with fencing: the first of the reserved fences
---   {holder, ms}    held by another token for ms more (-1: it has no TTL)
---   -now            too late, nothing was done
---   error GUARD     this server lost its data less than one TTL ago
+--   {now, fence}            granted; now is this server's clock in µs, and fence 0 without fencing
+--   {holder, ms, now, gap}  held, for ms more (-1: it has no TTL); gap µs ago a waiter looked at the queue (0: none has)
+--   0                       the waiter was called and let its hand-off lapse, or was passed over; nothing was done
+--   -now                    too late, nothing was done
+--   error GUARD             this server lost its data less than one TTL ago
 --
--- Atomic, so that nothing comes between looking at the lock and taking it, and the deadline is
--- compared on the same clock and at the same moment as the lock is taken: a try that the server
--- executes after its caller gave up takes nothing. The lock is written first, so that a server that has
--- become a replica says so, whatever it knows of the lock.
+-- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
+-- past somebody who waits for it. The deadline is compared on the same clock and at the same moment as the lock is
+-- taken: a try that the server executes after its caller gave up takes nothing, and shows no waiter. Whoever comes by and
+-- finds the lock free serves the first waiter, so that no hand-off depends on the one before.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then
   return -now
 end
 
-if ARGV[6] == '1' then
-  local abstention = abstain(KEYS[#KEYS], now, ARGV[2])
+if ARGV[8] == '1' then
+  local abstention = abstain(KEYS[#KEYS], now, ms)
   if abstention then
     return abstention
   end
 end
 
-local written = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-if not written or written.err and not string.find(written.err, 'READONLY', 1, true) then
-  local holder, wrong = peek(KEYS[1], 0)
-  if holder then -- a server that is full, for one, refuses the SET whoever holds the lock
-    return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+local mark, member = ARGV[9], ARGV[11] or ''
+
+local function granted(ours)
+  local fence, failure = fenceOf(ARGV[7])
+  if not fence then
+    return failure
   end
-  return wrong or written
+  if ours then -- only raised, so that a try which is executed late takes nothing back
+    keep(token, ms, want)
+  else
+    failure = take(token, ms, want, mark)
+  end
+  for i = 16, #ARGV do
+    failure = failure or take(ARGV[i], ms, want, mark)
+  end
+  if failure then
+    return failure
+  end
+  if member ~= '' then
+    leave(member)
+  end
+  if queue and want ~= 'm' then -- there may be room for more
+    serve('', ARGV[15])
+  end
+  return {now, fence}
 end
-if written.err then
-  return written
+
+local holder, left = look(token, want, mark)
+if type(holder) == 'table' then
+  return holder
 end
-if ARGV[4] == '0' then
-  return now
+if holder == token then
+  return granted(true) -- the reply was lost; or it was handed to us, and the message was lost
 end
-local fence, failure = reserve(KEYS[2], ARGV[4], now, ARGV[5])
-if not fence then
-  redis.pcall('DEL', KEYS[1])
-  return failure
+if not holder and not (queue and head()) then
+  return granted()
 end
-return {now, fence}
+
+local gap = 0
+if member ~= '' then
+  local arrived = tonumber(redis.call('ZSCORE', queue, member) or nil)
+  if not arrived then
+    arrived = tonumber(ARGV[12])
+    if arrived == 0 then
+      arrived = now
+    elseif ARGV[13] ~= '1' then
+      return 0
+    end
+    redis.call('ZADD', queue, us(math.min(arrived, now)), member)
+  elseif arrived > now then
+    -- Whoever came before the clock was set back is not put behind all who come after it.
+    redis.call('ZADD', queue, us(now), member)
+  end
+  local at = redis.call('ZSCORE', queue, looked)
+  if at then
+    gap = math.max(now - (tonumber(at) - marked), 1)
+  end
+  redis.call('ZADD', queue, us(now + marked), looked)
+  redis.call('PEXPIRE', queue, ARGV[14])
+end
+if show and mark ~= '' then
+  show(mark, tonumber(ARGV[10]), want, holder)
+elseif member == '' and holder then
+  local refused = demoted(lock, token, true)
+  if refused then
+    return refused
+  end
+end
+if not holder then
+  -- Those in front who are gone are passed over, until it may be our turn after all.
+  if serve(member, ARGV[15]) then
+    return granted()
+  end
+  holder, left = look(token, want, mark)
+  if type(holder) == 'table' then
+    return holder
+  end
+  if not holder and not head() then
+    return granted()
+  end
+end
+return {string.sub(holder or '', 1, shown), left or 0, now, gap}

@@ -1,30 +1,33 @@
--- Shared by the scripts that give fences, or take some back.
+-- Shared by the scripts that give fences; behind head.lua. A counter holds the last fence.
 
--- Reserves n fences. Returns the first; or nil and the error, if the counter is no counter or there is no room for it.
+-- Returns a fence for the caller: 0, one above all counters, or the last; or nil and the error, if a counter is no
+-- counter or there is no room for it.
 --
--- counter  the fence counter; it holds the last fence that was reserved
--- now      this server's clock, in µs: what a counter starts from that expired or was lost
--- ttl      TTL of the counter, in ms
-local function reserve(counter, n, now, ttl)
-  local last = redis.pcall('GET', counter)
-  if type(last) == 'table' then
-    return nil, last
+-- A counter that expired or was lost starts from this server's clock.
+local function fenceOf(wanted)
+  if wanted == '0' then
+    return 0
   end
-  last = tonumber(last or 0)
-  if not last then
-    return nil, redis.error_reply('ERR the fence counter is not a number')
+  local fence, last = now, nil
+  for i = locks + 1, 2 * locks do
+    last = redis.pcall('GET', KEYS[i])
+    if type(last) == 'table' then
+      return nil, last
+    end
+    if last and not tonumber(last) then
+      return nil, redis.error_reply('ERR the fence counter is not a number')
+    end
+    fence = math.max(fence, tonumber(last or 0) + 1)
   end
-  local first = math.max(last + 1, now)
-  local written = redis.pcall('SET', counter, string.format('%.0f', first + n - 1), 'PX', ttl)
-  if written.err then
-    return nil, written
+  if wanted == 'last' and last then
+    redis.pcall('PEXPIRE', KEYS[locks + 1], ARGV[5])
+    return tonumber(last)
   end
-  return first
-end
-
--- Gives the fences after used back, if nobody has reserved others since. The caller holds the lock.
-local function giveBack(counter, reserved, used, ttl)
-  if redis.pcall('GET', counter) == reserved then
-    redis.pcall('SET', counter, used, 'PX', ttl)
+  for i = locks + 1, 2 * locks do
+    local written = redis.pcall('SET', KEYS[i], us(fence), 'PX', ARGV[5])
+    if written.err then
+      return nil, written
+    end
   end
+  return fence
 end

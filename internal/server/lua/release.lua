@@ -1,32 +1,33 @@
--- Give a lock back; behind simple.lua, holder.lua, demoted.lua and fence.lua.
+-- Give a lock back, or leave the queue, or both; behind head.lua, holder.lua, the kind, demoted.lua and, with a queue,
+-- fence.lua and queue.lua.
 --
--- KEYS[1]  the lock
--- KEYS[2]  its fence counter (only if fences are given back)
--- ARGV[1]  the token
--- ARGV[2]  '0', or for how long the lock stays locked, in ms
--- ARGV[3]  the last fence that was reserved
--- ARGV[4]  the last fence that was used
--- ARGV[5]  TTL of the fence counter, in ms
+-- ARGV[2]   '0', or for how long the lock stays locked, in ms
+-- ARGV[8]   the mark under which the caller was seen to wait, and does so no more; or ''
+-- ARGV[9]   the member of the queue that stands for this waiter, or ''
+-- ARGV[10]  '1' in a cluster
 --
 -- Replies
---   1   released, or left to expire
---   0   the lock was gone already
---   -1  another token holds it
---   an error, such as READONLY
+--   1        released, and handed to the waiters for whom there is room; or left to expire
+--   {0, i}   lock i was gone already; the others are released
+--   {-1, i}  another holds lock i
+--   an error, such as READONLY, where there is nothing to release, or the queue can't be left
 --
--- Atomic, so that a lock which expired and was taken by another holder between the comparison and
--- the deletion is never deleted, nor its TTL touched.
+-- Atomic, so that a lock which expired and was taken by another holder between the comparison and the deletion is never
+-- deleted, nor its TTL touched; so that a waiter who leaves just when it is given the lock passes it on; and so that
+-- nobody can take the lock between the release and the hand-off.
 
-local lock, token = KEYS[1], ARGV[1]
-local holder, wrong = peek(lock, #token)
-if holder ~= token then
-  local there = holder or wrong
-  return demoted(lock, token, there) or there and -1 or 0
+local mark, member = ARGV[8], ARGV[9]
+local stays = member ~= '' and leave(member)
+if hide and mark ~= '' then
+  hide(mark)
 end
-if KEYS[2] then
-  giveBack(KEYS[2], ARGV[3], ARGV[4], ARGV[5])
+local dropped, which = drop(token, ms)
+if queue and ms == 0 and (dropped == 1 or mark ~= '') then
+  serve('', ARGV[10])
+elseif queue then
+  leave('') -- the mark of the last look, if it is alone there
 end
-if ARGV[2] ~= '0' then
-  return redis.call('PEXPIRE', lock, ARGV[2])
+if dropped ~= 1 then
+  return stays or demoted(lock, token, dropped == -1) or {dropped, which}
 end
-return redis.call('DEL', lock)
+return 1

@@ -1,0 +1,103 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Given is a hold that was handed over: what the servers have in its place.
+type Given struct {
+	from, to *quorum.Votes
+}
+
+// HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Nil: the hold had ended
+// before, and Reason says how.
+func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (*Given, keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	g.over.Store(true)
+	if !g.last(h) {
+		return nil, h.Reason(), nil
+	}
+	defer g.leave()
+	if was := g.lease.End(time.Now()); was != keepalive.Unlocked {
+		g.votes.ReleaseLater(time.Time{})
+		h.lose(was)
+		return nil, was, nil
+	}
+	l := *g.votes.Lock()
+	terms := *l.Terms
+	terms.TTL, terms.Fence, l.Terms, l.Token = within, server.NoFence, &terms, token
+	given := &Given{from: g.votes, to: g.key.engine.quorum.Votes(l)}
+	f := given.Repeat(ctx)
+	if r := lost(f); r != keepalive.Alive {
+		h.lose(r)
+		return nil, r, nil
+	}
+	h.end(keepalive.Unlocked)
+	return given, keepalive.Unlocked, f
+}
+
+// Repeat does it once more, where the outcome is unknown.
+func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
+	return g.from.Give(withoutEnd(ctx), g.to)
+}
+
+// A Taker takes over what another process has handed over. It may be asked again until it has an answer.
+type Taker struct {
+	votes *quorum.Votes
+}
+
+// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. t is nil, or the Taker of the
+// try before, whose outcome is unknown. It takes no turn: those who wait in line wait for the one whose hold it was.
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, t *Taker, h *Hold) (*Taker, *Failure) {
+	if ctx.Err() != nil {
+		return t, &Failure{Kind: Ended}
+	}
+	k := e.ref(lineOf(c.Terms, c.Key, c.More), c.Hint)
+	if k == nil {
+		return t, &Failure{Kind: Closed}
+	}
+	if t == nil || t.votes.Spent() {
+		l := server.Lock{Terms: &c.Terms.Terms, Key: c.Key, Token: c.Terms.Token()}
+		t = &Taker{votes: e.quorum.Votes(l)}
+	}
+	f := t.votes.Take(ctx, old)
+	if f == nil && newGrant(k, c.Terms, t.votes, 0, false, h) != nil {
+		return nil, nil
+	}
+	k.unref()
+	if f == nil {
+		return t, &Failure{Kind: Closed}
+	}
+	if lost(f) != keepalive.Alive {
+		t = nil
+	}
+	failure := &Failure{Kind: Servers, Servers: f}
+	if Over(ctx) && t != nil {
+		failure.Kind = Ended
+	}
+	return t, failure
+}
+
+// Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done: what follows finds the token in
+// either place. It returns how the hold has ended, if it has.
+func (h *Hold) Downgrade(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	g.over.Store(true)
+	if r := h.Reason(); r != keepalive.Alive {
+		return r, nil
+	}
+	f := g.votes.Downgrade(ctx)
+	if g.lose(f) {
+		return h.Reason(), f
+	}
+	if g.turn.Swap(false) {
+		g.key.grant.CompareAndSwap(g, nil)
+		g.key.pass()
+	}
+	return h.Reason(), f
+}

@@ -1,0 +1,150 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A tally counts the votes of the servers about one lock, as far as they are in. Here stands what a
+// majority is, and what follows from it.
+type tally struct {
+	replies []server.Reply
+	in      []bool // who has voted; guards the element of replies
+	need    int    // a majority: any two of them have a server in common
+
+	done, held, lapsed, missing, taken, failed, permanent int
+
+	out int // how many have not voted yet
+}
+
+func newTally(n int) tally {
+	return tally{replies: make([]server.Reply, n), in: make([]bool, n), out: n, need: n/2 + 1}
+}
+
+// one is the tally of a single server.
+func one(reply server.Reply) *tally {
+	t := newTally(1)
+	t.cast(0, reply)
+	return &t
+}
+
+// cast counts the reply of server i.
+func (t *tally) cast(i int, reply server.Reply) {
+	t.replies[i], t.in[i] = reply, true
+	t.out--
+	switch reply.Verdict {
+	case server.Done:
+		t.done++
+	case server.Held:
+		t.held++
+	case server.Lapsed:
+		t.lapsed++
+	case server.Missing:
+		t.missing++
+	case server.Taken:
+		t.taken++
+	case server.Failed:
+		t.failed++
+		if server.Permanent(reply.Err) {
+			t.permanent++
+		}
+	}
+}
+
+// won reports whether a majority has done as asked.
+func (t *tally) won() bool { return t.done >= t.need }
+
+// decided reports whether a majority has done as asked; or no longer can, and it is known why: that
+// a server is down is known at once, and must not hide what the others are about to say.
+func (t *tally) decided() bool {
+	if t.won() || t.done+t.out >= t.need {
+		return t.won()
+	}
+	rest := len(t.replies) - t.need
+	if t.failed > rest { // whether for good has to be known too
+		return t.permanent > rest || t.permanent+t.out <= rest
+	}
+	return t.failed+t.out <= rest
+}
+
+// stuck reports whether those that were asked can't decide any more without those that were
+// skipped: too many have failed, or all have answered and are not agreed.
+func (t *tally) stuck(skipped int) bool {
+	working := len(t.replies) - skipped - t.failed
+	return !t.decided() && (working < t.need || t.out == skipped)
+}
+
+// lease reads the end of the validity, and the fence, off the votes that were won.
+func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
+	var sent time.Time
+	for i, reply := range t.replies {
+		if !t.in[i] || reply.Verdict != server.Done {
+			continue
+		}
+		if sent.IsZero() || reply.Sent.Before(sent) {
+			sent = reply.Sent
+		}
+		fence = max(fence, reply.Fence)
+	}
+	return sent.Add(ttl - Drift(ttl)), fence
+}
+
+// outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.
+func (t *tally) outcome(l *server.Lock) *Failure {
+	n := len(t.replies)
+	switch {
+	case t.won():
+		return nil
+	case n-t.missing-t.taken >= t.need && n-t.permanent < t.need:
+		return t.failure(Refused)
+	case n-t.missing-t.taken >= t.need:
+		return t.failure(Unavailable)
+	}
+	f := &Failure{Kind: Missing, Key: l.Key}
+	for i, reply := range t.replies {
+		if !t.in[i] || reply.Verdict != server.Missing && reply.Verdict != server.Taken {
+			continue
+		}
+		if reply.Which > 0 && reply.Which <= len(l.More) {
+			f.Key = l.More[reply.Which-1]
+		}
+		if reply.Verdict == server.Taken {
+			f.Kind = Taken
+			break
+		}
+	}
+	return f
+}
+
+// refusal is the outcome of a try that was not won.
+func (t *tally) refusal(l *server.Lock) *Failure {
+	n := len(t.replies)
+	switch {
+	case n-t.permanent < t.need:
+		return t.failure(Refused)
+	case t.missing+t.taken > n-t.need: // of a token whose place it was to take
+		return t.outcome(l)
+	case t.lapsed >= t.need:
+		return t.failure(Lapsed)
+	case n-t.failed-t.out < t.need && t.held+t.lapsed < t.need:
+		return t.failure(Unavailable)
+	}
+	return t.failure(Contended)
+}
+
+// failure collects what the servers said.
+func (t *tally) failure(kind Kind) *Failure {
+	f := &Failure{Kind: kind}
+	for i, reply := range t.replies {
+		switch {
+		case !t.in[i] && reply.Err == nil:
+			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})
+		case !t.in[i] || reply.Verdict == server.Failed:
+			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
+		case reply.Verdict == server.Held:
+			f.heard(reply)
+		}
+	}
+	return f
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"strconv"
+	"time"
+)
+
+// Terms are what a lock asks of the servers. They are not changed.
+type Terms struct {
+	Kind     *Kind
+	Want     string // see the kind
+	TTL      time.Duration
+	Timeout  time.Duration // bound on every operation of a server
+	Fence    Fence
+	Guard    bool // a server without data does not vote for one TTL
+	Queue    bool // the lock has a queue
+	Replicas Replicas
+}
+
+// A Fence says which fencing token a hold gets.
+type Fence string
+
+// The fences: none, one above all before, and that of the last writer.
+const (
+	NoFence   Fence = "0"
+	NextFence Fence = "next"
+	LastFence Fence = "last"
+)
+
+// Replicas says how many replicas must have what was written before it counts.
+type Replicas struct {
+	N       int           // 0: none
+	Timeout time.Duration // how long to wait for them, on top of the Timeout of an operation
+}
+
+// Bound is how long an operation may take.
+func (t *Terms) Bound() time.Duration { return t.Timeout + t.Replicas.Timeout }
+
+// A Lock says what a token may have on a server. It is all that a release has to know, and is not changed.
+type Lock struct {
+	*Terms
+	Key    string
+	More   []string // further keys: all are locked, or none
+	Token  string
+	Waiter *Waiter // nil: it does not wait in the queue, and does not show that it waits
+}
+
+// A Waiter is how a server knows one who waits.
+type Waiter struct {
+	Channel string        // where its process listens
+	HandOff time.Duration // how long a hand-off gives the lock to it
+}
+
+// fences is how many counters the scripts of the lock get.
+func (l *Lock) fenced() bool { return l.Fence != NoFence || l.Queue }
+
+// member is what stands for the token in the queue; queue.lua takes it apart.
+func (l *Lock) member() string {
+	if l.Waiter == nil || !l.Queue {
+		return ""
+	}
+	return l.Waiter.Channel + " " + l.Want + " " + string(l.Fence) + " " +
+		strconv.FormatInt(max(l.Waiter.HandOff.Milliseconds(), 1), 10) + " " + l.Token
+}
+
+// mark is what is seen of a waiter by the others.
+func (l *Lock) mark() string {
+	if l.Waiter == nil || !l.Kind.Shows {
+		return ""
+	}
+	return l.Waiter.Channel
+}

@@ -1,0 +1,31 @@
+-- A writer becomes a reader; behind head.lua, holder.lua, rwmutex.lua, demoted.lua and, with a queue, fence.lua and
+-- queue.lua.
+--
+-- ARGV[8]  '1' in a cluster
+--
+-- Replies
+--   {now, 0}  done, or done before; now is this server's clock, in µs
+--   {0, i}    the lock is gone
+--   {-1, i}   another holds it
+--   -now      too late, nothing was done
+--
+-- Atomic, so that no writer comes between; and the readers that wait come in with it.
+
+if now > tonumber(ARGV[3]) then
+  return -now
+end
+if peek(lock, #token) == token then
+  redis.call('DEL', readers)
+  redis.call('ZADD', readers, us(now + ms * 1000), token)
+  follow()
+  entitle()
+  if queue then
+    serve('', ARGV[8])
+  end
+  return {now, 0}
+end
+local kept, detail = keep(token, ms, 'r')
+if kept ~= 1 then
+  return demoted(lock, token, kept == -1) or {kept, detail}
+end
+return {now, 0}

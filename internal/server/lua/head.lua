@@ -1,0 +1,38 @@
+-- In front of all scripts of a lock: what they have in common.
+--
+-- KEYS  the locks; their fence counters, if ARGV[5] is not '0'; the keys of the kind; the queue; the restart guard.
+--       Only rwmutex.lua has keys of its own. Queue and guard are there if the script is told so.
+-- ARGV[1]  the token
+-- ARGV[2]  a TTL in ms
+-- ARGV[3]  deadline of the command, in µs on this server's clock
+-- ARGV[4]  how many locks there are; more than one are held together, all or none
+-- ARGV[5]  TTL of the fence counters, in ms; '0': there are none among the keys
+-- ARGV[6]  what the caller wants: see the kind
+-- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer
+--
+-- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served.
+--
+--   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
+--                                long in ms (-1: for ever). An error is a table.
+--   take(token, ms, want, mark)  token enters; it returns nil, or the error
+--   keep(token, ms, want)        token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
+--                                locks it is; or whether anything was written
+--   drop(token, ms)              token leaves, in ms: 1, 0 or -1 as keep
+--
+-- Kinds of which waiters are seen by the others have two more: show(mark, ms, want, holder) and hide(mark).
+
+local token, ms, locks, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[6]
+local lock = KEYS[1]
+local own = locks + (ARGV[5] == '0' and 0 or locks) -- the keys of the kind come after these
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- Writes a time in µs as a score.
+local function us(t)
+  return string.format('%.0f', t)
+end
+
+-- Returns how long it is until t, in ms.
+local function msUntil(t)
+  return math.max(math.ceil((t - now) / 1000), 1)
+end

@@ -1,0 +1,67 @@
+-- A Mutex, behind head.lua and holder.lua: each of its locks holds the token.
+
+local keys = 0
+
+local function look(token)
+  local ours = 0
+  for i = 1, locks do
+    local holder, wrong = peek(KEYS[i], #token)
+    if wrong then
+      return wrong
+    end
+    if holder == token then
+      ours = ours + 1
+    elseif holder then
+      return holder, redis.call('PTTL', KEYS[i])
+    end
+  end
+  if ours == locks then
+    return token
+  end
+end
+
+local function take(token, ms)
+  for i = 1, locks do
+    local written = redis.pcall('SET', KEYS[i], token, 'PX', ms)
+    if written.err then
+      for k = 1, i - 1 do
+        redis.pcall('DEL', KEYS[k])
+      end
+      return written
+    end
+  end
+end
+
+local function keep(token, ms)
+  for i = 1, locks do
+    local holder, wrong = peek(KEYS[i], #token)
+    if holder ~= token then
+      return (holder or wrong) and -1 or 0, i
+    end
+  end
+  local written = false
+  for i = 1, locks do
+    if redis.call('PTTL', KEYS[i]) < ms then
+      redis.call('PEXPIRE', KEYS[i], ms)
+      written = true
+    end
+  end
+  return 1, written
+end
+
+local function drop(token, ms)
+  local dropped, which = 1, nil
+  for i = 1, locks do
+    local holder, wrong = peek(KEYS[i], #token)
+    if holder == token and ms > 0 then
+      redis.call('PEXPIRE', KEYS[i], ms)
+    elseif holder == token then
+      redis.call('DEL', KEYS[i])
+    elseif dropped == 1 then
+      dropped, which = (holder or wrong) and -1 or 0, i
+    end
+  end
+  return dropped, which
+end
+
+local show, hide, preferred

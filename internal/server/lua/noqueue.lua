@@ -1,0 +1,3 @@
+-- In the place of queue.lua, for locks without a queue.
+
+local queue, head, leave, serve

@@ -1,0 +1,88 @@
+-- Shared by the scripts of a lock with a queue; behind head.lua, the kind and fence.lua.
+--
+-- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is
+-- "channel want fence lease name": where its process listens, what it wants and which fence, for how long it is given the
+-- lock, in ms, and the token that it gets. The lease is the waiter's, because it has to know how long the lock is its
+-- own before it has extended it. The channel is its mark too, where waiters show themselves.
+--
+-- The last member is a mark: its score tells when a waiter last looked at the queue.
+
+local queue = KEYS[own + keys + 1]
+local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
+
+-- Returns the waiter who is served next, or nil.
+local function head()
+  local wanted = preferred and preferred()
+  if wanted then
+    for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+      if string.match(member, '^%S+ (%S+)') == wanted then
+        return member
+      end
+    end
+  end
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  if first ~= looked then
+    return first
+  end
+end
+
+-- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
+local function leave(member)
+  local gone = redis.pcall('ZREM', queue, member)
+  if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
+    return gone
+  end
+  local left = redis.pcall('ZRANGE', queue, 0, 0)
+  if left[1] == looked then
+    redis.pcall('DEL', queue)
+  end
+end
+
+-- Hands the lock to those who wait, in order, as long as the kind lets them in.
+--
+-- mine            the member of the caller, who needs no message; or ''
+-- countsElsewhere  '1': the number of receivers that PUBLISH returns says nothing (cluster)
+--
+-- Returns true when it is the turn of mine, which stays in the queue.
+--
+-- The message is "fence name". Whoever does not listen on its channel is gone, and is passed over. A waiter that listens
+-- but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
+--
+-- Whoever was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
+-- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
+-- so that nobody is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
+-- the waiters find it when they look.
+local function serve(mine, countsElsewhere)
+  while true do
+    local first = head()
+    if not first then
+      leave('')
+      return false
+    end
+    local channel, wants, fenced, lease, name = string.match(first, '^(%S+) (%S+) (%S+) (%d+) (.+)$')
+    if channel and look(name, wants, channel) then
+      return false
+    end
+    if first == mine then
+      return true
+    end
+    if type(redis.pcall('ZREM', queue, first)) == 'table' then
+      return false
+    end
+    if channel then
+      local fence = fenceOf(fenced)
+      if not fence or take(name, tonumber(lease), wants, channel) then
+        return false
+      end
+      redis.set_repl(redis.REPL_NONE)
+      local heard = redis.pcall('PUBLISH', channel, us(fence) .. ' ' .. name)
+      redis.set_repl(redis.REPL_ALL)
+      if type(heard) == 'table' or heard == 0 and countsElsewhere ~= '1' then
+        drop(name, 0)
+      end
+      if type(heard) == 'table' then
+        return false
+      end
+    end
+  end
+end

@@ -1,0 +1,172 @@
+-- Readers and writers, phase-fair, behind head.lua and holder.lua. want is 'r' or 'w'.
+--
+-- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
+-- whoever takes the key for a plain Mutex is kept out, and keeps out readers and writers.
+--
+-- readers   the tokens of the readers by the end of their leases. It counts only while the lock is '*'.
+-- writers   the marks of waiting writers, by their end: while there is one, new readers wait
+-- waiting   the marks of waiting readers
+-- entitled  the marks of those that have waited for a writer: while there is one, writers wait
+--
+-- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock.
+
+local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
+local keys = 4
+
+-- Returns who has the lock: '*', a token, or nil; or nil and the error.
+local function current(n)
+  local holder, wrong = peek(lock, n)
+  if holder == '*' then
+    local gone = redis.pcall('ZREMRANGEBYSCORE', readers, '-inf', us(now))
+    if type(gone) == 'table' then
+      return nil, gone
+    end
+    if redis.call('EXISTS', readers) == 0 then
+      redis.call('DEL', lock)
+      return nil
+    end
+  end
+  return holder, wrong
+end
+
+-- Has the lock live as long as the last reader.
+local function follow()
+  local last = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
+  if not last then
+    redis.call('DEL', lock)
+    return
+  end
+  redis.call('SET', lock, '*', 'PX', msUntil(last))
+  redis.call('PEXPIRE', readers, msUntil(last))
+end
+
+-- Reports whether a mark of the set lives.
+local function any(set)
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
+  return redis.call('EXISTS', set) == 1
+end
+
+-- Sets the end of a mark.
+local function put(set, mark, ms)
+  redis.call('ZADD', set, us(now + ms * 1000), mark)
+  redis.call('PEXPIRE', set, msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]))
+end
+
+-- Makes entitled readers of those that wait.
+local function entitle()
+  if any(waiting) then
+    redis.call('ZUNIONSTORE', entitled, 2, entitled, waiting, 'AGGREGATE', 'MAX')
+    redis.call('PEXPIRE', entitled, msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2]))
+    redis.call('DEL', waiting)
+  end
+end
+
+local function look(token, want, mark)
+  local holder, wrong = current(#token)
+  if wrong then
+    return wrong
+  end
+  if holder == token or holder == '*' and redis.call('ZSCORE', readers, token) then
+    return token
+  end
+  if want == 'w' then
+    if holder then
+      return holder, redis.call('PTTL', lock)
+    end
+    if any(entitled) then
+      return '*', msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2])
+    end
+    return
+  end
+  if holder and holder ~= '*' then
+    return holder, redis.call('PTTL', lock)
+  end
+  if any(writers) and not (any(entitled) and redis.call('ZSCORE', entitled, mark)) then
+    return '*', msUntil(redis.call('ZRANGE', writers, 0, 0, 'WITHSCORES')[2])
+  end
+end
+
+local function hide(mark)
+  redis.call('ZREM', writers, mark)
+  redis.call('ZREM', waiting, mark)
+  redis.call('ZREM', entitled, mark)
+end
+
+local function take(token, ms, want, mark)
+  if want == 'w' then
+    local written = redis.pcall('SET', lock, token, 'PX', ms)
+    if written.err then
+      return written
+    end
+    redis.call('DEL', readers)
+    redis.call('ZREM', writers, mark)
+    entitle()
+    return
+  end
+  if peek(lock, 1) ~= '*' then
+    redis.call('DEL', readers)
+  end
+  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
+  if type(written) == 'table' then
+    return written
+  end
+  follow()
+  redis.call('ZREM', waiting, mark)
+  redis.call('ZREM', entitled, mark)
+end
+
+local function keep(token, ms, want)
+  local holder, wrong = current(#token)
+  if holder == token then
+    if redis.call('PTTL', lock) < ms then
+      redis.call('PEXPIRE', lock, ms)
+      return 1, true
+    end
+    return 1, false
+  end
+  local ends = holder == '*' and redis.call('ZSCORE', readers, token)
+  if not ends then
+    return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
+  end
+  if tonumber(ends) < now + ms * 1000 then
+    redis.call('ZADD', readers, us(now + ms * 1000), token)
+    follow()
+  end
+  return 1, true
+end
+
+local function drop(token, ms)
+  local holder, wrong = current(#token)
+  if holder == token then
+    if ms > 0 then
+      redis.call('PEXPIRE', lock, ms)
+    else
+      redis.call('DEL', lock)
+    end
+    return 1
+  end
+  if holder == '*' and redis.call('ZREM', readers, token) == 1 then
+    follow()
+    return 1
+  end
+  return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
+end
+
+-- Shows that a caller waits, so that the others let it have its turn.
+local function show(mark, ms, want, holder)
+  if want == 'w' then
+    put(writers, mark, ms)
+  elseif holder and holder ~= '*' or redis.call('ZSCORE', entitled, mark) then
+    redis.call('ZREM', waiting, mark)
+    put(entitled, mark, ms)
+  else
+    put(waiting, mark, ms)
+  end
+end
+
+-- Returns what those want who are served before all others, or nil.
+local function preferred()
+  if any(entitled) then
+    return 'r'
+  end
+end

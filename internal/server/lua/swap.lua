@@ -1,0 +1,35 @@
+-- Put another token into the place of one's own: to hand a lock over to another process, and to take it over there;
+-- behind head.lua, holder.lua, demoted.lua, fence.lua and guard.lua.
+--
+-- ARGV[8]  '1': the last key is the server's restart guard
+-- ARGV[9]  the token that is there now
+--
+-- Replies
+--   {now, fence}  done, or done before
+--   {0, 1}        the lock is gone
+--   {-1, 1}       another token holds it
+--   -now          too late, nothing was done; now is this server's clock, in µs
+--   error GUARD   this server lost its data less than one TTL ago
+--
+-- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one.
+
+if now > tonumber(ARGV[3]) then
+  return -now
+end
+if ARGV[8] == '1' then
+  local abstention = abstain(KEYS[#KEYS], now, ms)
+  if abstention then
+    return abstention
+  end
+end
+local holder, wrong = peek(lock, math.max(#token, #ARGV[9]))
+if holder ~= token and holder ~= ARGV[9] then
+  local there = holder or wrong
+  return demoted(lock, token, there) or {there and -1 or 0, 1}
+end
+local fence, failure = fenceOf(ARGV[7])
+if not fence then
+  return failure
+end
+redis.call('SET', lock, token, 'PX', ms)
+return {now, fence}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A Try is one try for a lock.
+type Try struct {
+	Start   time.Time     // when the bound begins; zero: now
+	Plain   bool          // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
+	Queues  bool          // the caller waits in the queue
+	Arrived int64         // the server's clock in µs when it came there; 0: not yet
+	Rejoins bool          // where it is missing, it goes back to its place; else missing means Lapsed
+	Shows   time.Duration // > 0: the others see for so long that it waits
+	With    []*Claim      // tokens that enter together with this one
+	Old     string        // not "": take the place of this token
+	Reads   bool          // a writer becomes a reader; the claim is that of the reader
+}
+
+// Try tries once to take the lock. It may be repeated until the token is Spent: a repeat that finds the token has the
+// lock.
+func (c *Claim) Try(ctx context.Context, t Try) Reply {
+	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
+	op.claim, op.try = c, t
+	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && c.server.scripted.Load()
+	until := op.end.Add(c.TTL)
+	if !c.begin(true, until) {
+		op.free()
+		return Reply{Err: errEnded}
+	}
+	for _, other := range t.With {
+		other.begin(true, until)
+	}
+	return c.server.bounded(op, trying{})
+}
+
+// errEnded is the failure of what was asked for a claim that has ended.
+var errEnded = errors.New("the lock has ended meanwhile")
+
+type trying struct{}
+
+func (trying) do(op *operation) Reply {
+	reply := op.tryOnce()
+	waits := op.try.Queues || op.try.Shows > 0
+	op.claim.tried(&reply, op.due, op.plain, waits)
+	for _, other := range op.try.With {
+		other.tried(&reply, op.due, false, false)
+	}
+	return reply
+}
+
+// skip takes in that the try was not sent.
+func (trying) skip(op *operation, r Reply) {
+	op.claim.tried(&r, time.Time{}, false, false)
+	for _, other := range op.try.With {
+		other.tried(&r, time.Time{}, false, false)
+	}
+}
+
+func (op *operation) tryOnce() Reply {
+	ses, err := op.open(op.key)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	reply := ses.acquire()
+	ses.close()
+	if ses.pinned && reply.Verdict != Failed {
+		op.server.nodes.learn(op.key)
+	}
+	return reply
+}
+
+func (ses *session) acquire() Reply {
+	op := ses.op
+	c := op.claim
+	ses.within(op.due)
+	var reply Reply
+	if op.plain {
+		reply = ses.acquirePlain(&c.Lock)
+	}
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	if !op.plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") {
+		reply = ses.acquireScripted()
+	}
+	if reply.Verdict == Failed {
+		reply.Unknown = !refused(reply.Err)
+	}
+	if reply.Verdict == Done && c.Replicas.N > 0 {
+		if err := ses.waitReplicas(c.Replicas); err != nil {
+			return Reply{Err: err, Sent: reply.Sent, There: true}
+		}
+	}
+	return reply
+}
+
+// acquireScripted is a try that carries its own deadline, for which we have to know the server's clock. It is repeated
+// if our idea of that was off, if another node of the cluster has the lock now, or if the connection was broken already:
+// a repeat finds what the first one did.
+func (ses *session) acquireScripted() Reply {
+	op := ses.op
+	for again := false; ; again = true {
+		clock := op.server.nodes.clock(ses.pinned, op.key)
+		due, known := clock.at(op.due)
+		if !known {
+			if err := ses.askTime(clock); err != nil {
+				return Reply{Err: untried{err}}
+			}
+			due, _ = clock.at(op.due)
+		}
+		if !op.sending() {
+			return Reply{Err: untried{errTimeout}}
+		}
+		raw, err := ses.acquireOnce(due)
+		if err != nil {
+			if !refused(err) {
+				clock.forget() // who answers next may be another server, after a failover, with another clock
+			}
+			if !again && ses.follow(err) {
+				clock.forget()
+				continue
+			}
+			return Reply{Err: err, Sent: ses.sent}
+		}
+		op.server.scripted.Store(true)
+		reply, now := parseAcquire(raw)
+		if now != 0 {
+			clock.learn(max(now, -now), ses.sent, ses.received)
+		}
+		if now < 0 && !again && time.Now().Before(op.due) {
+			continue
+		}
+		reply.Sent = ses.sent
+		return reply
+	}
+}
+
+func (ses *session) acquireOnce(due int64) (any, error) {
+	op := ses.op
+	switch l := &op.claim.Lock; {
+	case op.try.Old != "":
+		return ses.eval(op.args.swap(l, op.try.Old, due))
+	case op.try.Reads:
+		return ses.eval(op.args.downgrade(l, due, ses.pinned))
+	}
+	return ses.eval(op.args.acquire(op.claim, &op.try, due, ses.pinned))
+}
+
+// errLate is what a command gets that the server executed only after its deadline, and so not at all.
+var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
+
+// untried is an error that came before the try was sent.
+type untried struct{ error }
+
+func (u untried) Unwrap() error { return u.error }
+
+// refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
+// server said no, and the scripts leave no lock behind then.
+func refused(err error) bool {
+	var e redis.Error
+	var u untried
+	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
+}
+
+// replicaError says that too few replicas have what was written.
+type replicaError struct {
+	got  int
+	want Replicas
+}
+
+func (e replicaError) Error() string {
+	return fmt.Sprintf("%d of the %d wanted replicas confirmed within %v", e.got, e.want.N, e.want.Timeout)
+}
