@@ -27,11 +27,10 @@ type Grant struct {
 	lease  keepalive.Lease
 	hold   atomic.Pointer[Hold] // the present one; the last one while parked
 
-	longest  atomic.Int64                       // the longest TTL that was asked for
-	open     atomic.Int64                       // how long after it was won an extension of the holder's may be executed
-	regained atomic.Int64                       // how long after it was won a server may take it again
-	renewal  atomic.Pointer[chan struct{}]      // one that is under way; closed when it is over
-	shorter  atomic.Pointer[quorum.Shortenings] // nil until somebody shortens
+	longest  atomic.Int64                  // the longest TTL that was asked for
+	open     atomic.Int64                  // how long after it was won an extension of the holder's may be executed
+	regained atomic.Int64                  // how long after it was won a server may take it again
+	renewal  atomic.Pointer[chan struct{}] // one that is under way; closed when it is over
 
 	// For the holds that follow; see park.go.
 	over  atomic.Bool // there is none: the time is over, or somebody has begun to extend the lock
@@ -62,9 +61,8 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	}
 	groups := make(map[terms][]*quorum.Extension)
 	for _, l := range due {
-		asked := time.Now()
 		g := l.Holder().(*Grant)
-		ttl := g.shorter.Load().Most(l.TTL())
+		ttl := l.TTL()
 		over := make(chan struct{})
 		g.renewal.Store(&over)
 		if l.Reason() != keepalive.Alive { // since it was handed out
@@ -76,10 +74,9 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 			Extension: g.terms.extension(g.key.name, g.token, ttl),
 			Regain:    g.regain(ttl),
 			Won:       g.won,
-			Unsure:    g.shorter.Load().Unsure(ttl),
 			Done: func(x quorum.Extended) {
 				defer close(over)
-				g.renewed(&x, asked, ttl)
+				g.renewed(&x, ttl)
 			},
 		}
 		t := terms{x.Timeout, x.Replicas}
@@ -93,10 +90,10 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 }
 
 // renewed records the outcome of a renewal.
-func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) {
+func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
 	defer g.lease.Renewed(x.Failure == nil)
 	if x.Failure == nil {
-		g.lease.Extended(asked, x.Until, ttl)
+		g.lease.Extended(x.Until, ttl)
 	}
 	h := g.hold.Load()
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {

@@ -16,12 +16,7 @@ type Extension struct {
 	// may be nil.
 	Regain func(i int) (t *server.Try, fence int64)
 	Won    Grant // as Acquire has returned it; a server that may undo it yet has no vote
-
-	Shortening *Shortening // with Shorten
-	Unsure     []bool      // servers that have no vote, because they may yet execute a Shortening to less; nil: none
 }
-
-func (x *Extension) unsure(i int) bool { return x.Unsure != nil && x.Unsure[i] }
 
 // Extended is what came of an Extension.
 type Extended struct {
@@ -51,9 +46,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	r.batch = append(r.batch, batch...)
 	for _, x := range batch {
 		lease := x.Extension
-		if lease.Deadline.IsZero() {
-			lease.Deadline = r.began.Add(lease.Timeout)
-		}
+		lease.Start = r.began
 		r.leases = append(r.leases, lease)
 	}
 	for k := range r.leases {
@@ -66,23 +59,13 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 
 // extend is Extend where this is the only server.
 func (n *node) extend(ctx context.Context, batch []*Extension) {
-	leases := make([]*server.Extension, 0, len(batch))
-	sent := make([]*Extension, 0, len(batch))
-	for _, x := range batch {
-		if x.unsure(0) {
-			x.Shortening.settle(0, false) // it is not sent
-			x.Done(Extended{Failure: unavailable(1, errShortened)})
-			continue
-		}
-		leases, sent = append(leases, &x.Extension), append(sent, x)
-	}
-	if len(sent) == 0 {
-		return
+	leases := make([]*server.Extension, len(batch))
+	for k, x := range batch {
+		leases[k] = &x.Extension
 	}
 	n.Extend(ctx, leases, func(k int, reply server.Reply) {
 		n.count(ctx, reply)
-		x := sent[k]
-		x.Shortening.settle(0, !reply.Open.IsZero())
+		x := batch[k]
 		if reply.Verdict == server.Done {
 			x.Done(Extended{Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
 			return
@@ -100,7 +83,6 @@ func (r *round) extendAt(i int) {
 		batch = nil
 		for k := range r.votes {
 			if r.votes[k].told {
-				r.batch[k].Shortening.settle(i, false) // it is not sent
 				continue
 			}
 			batch, index = append(batch, r.all[k]), append(index, k)
@@ -134,18 +116,12 @@ func (r *round) extendAt(i int) {
 func (r *round) reportLease(i, k int, reply server.Reply) {
 	r.mu.Lock()
 	v, x := &r.votes[k], r.batch[k]
-	x.Shortening.settle(i, !reply.Open.IsZero())
 	if v.told {
 		r.mu.Unlock()
 		return
 	}
-	if reply.Verdict == server.Done {
-		switch {
-		case x.Won.suspect(i):
-			reply = server.Reply{Err: errUndone}
-		case x.unsure(i):
-			reply = server.Reply{Err: errShortened}
-		}
+	if reply.Verdict == server.Done && x.Won.suspect(i) {
+		reply = server.Reply{Err: errUndone}
 	}
 	v.cast(i, reply)
 	if !v.decided() {
@@ -170,11 +146,6 @@ func (r *round) decide(k int) Extended {
 	out := Extended{Failure: v.ended()}
 	if out.Failure == nil {
 		out.Until, _ = v.lease(r.leases[k].TTL)
-	}
-	for i := range r.seats {
-		if r.seats[i].state == skipped { // nor is it sent any more
-			r.batch[k].Shortening.settle(i, false)
-		}
 	}
 	return out
 }

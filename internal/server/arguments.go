@@ -121,9 +121,9 @@ func (a *arguments) release(r *Release, cluster bool) (script, []any) {
 func (a *arguments) extend(e *Extension, due int64) []any {
 	a.remember(&e.Lock, e.TTL)
 	if e.Fences {
-		return append(a.list[:0], nil, 2, a.key, FenceKey(e.Key), a.token, a.ttl, due, e.Shorten, counterFor(e.TTL))
+		return append(a.list[:0], nil, 2, a.key, FenceKey(e.Key), a.token, a.ttl, due, counterFor(e.TTL))
 	}
-	return append(a.list[:0], nil, 1, a.key, a.token, a.ttl, due, e.Shorten)
+	return append(a.list[:0], nil, 1, a.key, a.token, a.ttl, due)
 }
 
 // member is what stands for a waiter in the queue; handover.lua takes it apart.

@@ -49,26 +49,14 @@ func (s *Server) group(batch []*Extension, report func(int, Reply)) (groups []*e
 		last.index = append(last.index, i)
 	}
 	for _, g := range groups {
-		g.executed, g.known = make([]bool, len(g.batch)), make([]bool, len(g.batch))
+		g.known = make([]bool, len(g.batch))
 	}
 	return groups
 }
 
 func (s *Server) extend(ctx context.Context, g *extending) {
 	first := &g.batch[0]
-	op := s.begin(ctx, &first.Lock, time.Time{}, first.Replicas.Timeout)
-	limit, limited := ctx.Deadline()
-	for i := range g.batch {
-		due := g.batch[i].Deadline
-		if due.IsZero() {
-			due = op.due
-		}
-		if limited && limit.Before(due) {
-			due = limit
-		}
-		g.due = append(g.due, due)
-	}
-	g.start = op.start
+	op := s.begin(ctx, &first.Lock, first.Start, first.Replicas.Timeout)
 	reply := s.bounded(op, g)
 	for i := range g.batch {
 		g.tell(i, reply) // unless it was told already
@@ -79,20 +67,10 @@ func (s *Server) extend(ctx context.Context, g *extending) {
 type extending struct {
 	batch []Extension
 	index []int // in the batch of the caller
-	start time.Time
-	due   []time.Time // when they must not be executed any more
 
-	mu       sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
-	executed []bool     // the server has said so
-	known    []bool
-	report   func(i int, r Reply)
-}
-
-// heard notes that a lease is extended on the server, so its extension can't be executed later.
-func (g *extending) heard(i int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.executed[i] = true
+	mu     sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
+	known  []bool
+	report func(i int, r Reply)
 }
 
 // tell reports a lease, once.
@@ -103,28 +81,11 @@ func (g *extending) tell(i int, r Reply) {
 		return
 	}
 	g.known[i] = true
-	switch {
-	case g.executed[i]:
-		r.Open = time.Time{}
-	case !r.Open.IsZero():
-		r.Open = g.due[i]
-	}
 	g.report(g.index[i], r)
 }
 
-// unheard is the reply for leases whose extension has none from the server.
-func (g *extending) unheard(err error, mayRun bool) Reply {
-	r := Reply{Err: err}
-	if mayRun && !refused(err) {
-		r.Sent, r.Open = g.start, g.start
-	}
-	return r
-}
-
-func (g *extending) abandon(_ *operation, err error, mayRun bool) Reply {
-	return g.unheard(err, mayRun)
-}
-func (*extending) late(*operation) {}
+func (*extending) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
+func (*extending) late(*operation)                               {}
 
 func (g *extending) do(op *operation) Reply {
 	ses, err := op.open(g.batch[0].Key)
@@ -147,7 +108,7 @@ func (g *extending) do(op *operation) Reply {
 		err = r.confirm()
 	}
 	if err != nil {
-		return g.unheard(err, op.state.Load() != begun)
+		return Reply{Err: err}
 	}
 	for _, i := range r.elsewhere {
 		reply := r.alone(i)

@@ -27,7 +27,7 @@ func (r *extendRound) run(again bool) error {
 	return r.evalAll(len(todo), lay, func(n int, raw any) { r.take(todo[n], raw, again) })
 }
 
-// dues translates the deadlines of what is to do to the clocks of the servers, and asks for those that are not known.
+// dues translates the deadline to the clocks of the servers, and asks for those that are not known.
 func (r *extendRound) dues() ([]int64, error) {
 	dues := make([]int64, len(r.todo))
 	var unknown []*clock
@@ -35,7 +35,7 @@ func (r *extendRound) dues() ([]int64, error) {
 		for n, i := range r.todo {
 			c := r.clockOf(i)
 			var known bool
-			if dues[n], known = c.at(r.due[i]); !known {
+			if dues[n], known = c.at(r.op.due); !known {
 				unknown = append(unknown, c)
 			}
 		}
@@ -60,7 +60,7 @@ func (r *extendRound) take(i int, raw any, again bool) {
 	}
 	if now, ok := raw.(int64); ok && now < -1 {
 		r.clockOf(i).learn(-now, r.sent, r.received)
-		if !again && r.received.Before(r.due[i]) {
+		if !again && r.received.Before(r.op.due) {
 			r.todo = append(r.todo, i)
 			return
 		}
@@ -69,7 +69,6 @@ func (r *extendRound) take(i int, raw any, again bool) {
 	if reply.Verdict == Done {
 		r.op.server.scripted.Store(true)
 		if r.batch[i].Replicas.N > 0 {
-			r.heard(i)
 			r.extended, r.replies = append(r.extended, i), append(r.replies, reply)
 			return
 		}
@@ -93,18 +92,18 @@ func (r *extendRound) confirm() error {
 
 // alone extends one lease by itself, at the node that serves it now.
 func (r *extendRound) alone(i int) Reply {
-	e, at := &r.batch[i], r.due[i]
+	e := &r.batch[i]
 	if err := r.moveTo(e.Key); err != nil {
 		return Reply{Err: err}
 	}
 	clock := r.op.server.nodes.clock(r.pinned, e.Key)
 	for again := false; ; again = true {
-		due, known := clock.at(at)
+		due, known := clock.at(r.op.due)
 		if !known || r.pinned && !again { // it may be another node's clock
 			if err := r.askTime(clock); err != nil {
 				return Reply{Err: err}
 			}
-			due, _ = clock.at(at)
+			due, _ = clock.at(r.op.due)
 		}
 		raw, err := r.eval(extendScript, r.op.args.extend(e, due))
 		if !again && r.follow(err) {
@@ -112,11 +111,7 @@ func (r *extendRound) alone(i int) Reply {
 			continue
 		}
 		reply := parseEnd(raw, err, r.sent)
-		if reply.Verdict == Failed && !refused(reply.Err) {
-			reply.Open = at
-		}
 		if reply.Verdict == Done && e.Replicas.N > 0 {
-			r.heard(i)
 			if err := r.waitReplicas(e.Replicas); err != nil {
 				reply = Reply{Err: err, Sent: r.sent}
 			}

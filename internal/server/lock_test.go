@@ -130,13 +130,10 @@ func TestEveryReplyToAnExtension(t *testing.T) {
 	q.TTL = 20 * time.Second
 	done(t, one(s, q))
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Minute, "an extension took back what an earlier one gave")
-	q.Shorten = true
-	done(t, one(s, q))
-	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "an extension may be shorter")
 
 	other := request("k")
 	assert.Equal(t, server.Taken, one(s, other).Verdict)
-	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "the TTL of another holder's lock was moved")
+	assert.Greater(t, pttl(t, r, "k"), 30*time.Minute, "the TTL of another holder's lock was moved")
 }
 
 func TestABatchGetsAReplyForEachLease(t *testing.T) {

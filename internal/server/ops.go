@@ -51,8 +51,7 @@ func (t *Try) Release(now time.Time, ttl time.Duration) Release {
 type Extension struct {
 	Lock
 	TTL      time.Duration
-	Shorten  bool      // set the expiry even if the present one is later; else it is only raised
-	Deadline time.Time // it is not executed after this; zero: Timeout from now
+	Start    time.Time // as Try.Start
 	Fences   bool      // keep the fence counter alive too
 	Replicas Replicas
 }

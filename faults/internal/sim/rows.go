@@ -33,7 +33,7 @@ func Rows() []evidence.Row {
 		},
 		{
 			ID: 24, Name: "sim-mixed",
-			Fault: "simulation: extensions (longer, shorter, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
+			Fault: "simulation: extensions (longer, shorter than what is left, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
 			Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute, Run: disorder,
 		},
 		{

@@ -5,8 +5,7 @@
 -- ARGV[1]  the token
 -- ARGV[2]  the new TTL, in ms
 -- ARGV[3]  deadline of this command, in µs on this server's clock
--- ARGV[4]  '1': the lock may also be shortened
--- ARGV[5]  TTL of the fence counter, in ms
+-- ARGV[4]  TTL of the fence counter, in ms
 --
 -- Replies
 --   1     extended
@@ -31,9 +30,9 @@ if holder ~= token then
   return demoted(lock, token, there) or there and -1 or 0
 end
 if KEYS[2] then
-  redis.pcall('PEXPIRE', KEYS[2], ARGV[5]) -- whatever the fence is held against, it outlives the hold
+  redis.pcall('PEXPIRE', KEYS[2], ARGV[4]) -- whatever the fence is held against, it outlives the hold
 end
-if ARGV[4] == '1' or redis.call('PTTL', lock) < tonumber(ARGV[2]) then
+if redis.call('PTTL', lock) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', lock, ARGV[2])
   return 1
 end
