@@ -194,10 +194,14 @@ func (l *Lease) Renewed(ok bool) {
 	}
 	now := time.Now()
 	if at, _ := l.renewAt(); !ok || at <= l.keeper.at(now) {
-		l.retry = l.keeper.at(now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond)))
+		l.retry = l.keeper.at(now.Add(min(max(l.pace()/20, 5*time.Millisecond), 500*time.Millisecond)))
 	}
 	l.schedule()
 }
+
+// pace is the TTL that decides when renewals and the end of l are due: that of the present validity, or what renewals ask
+// for, if that is less. The caller holds keeper.mu.
+func (l *Lease) pace() time.Duration { return min(l.span, l.ttl) }
 
 // margin is how long before the end of the validity the loss is told, so that the timers of a busy
 // machine do not make it late.
@@ -213,7 +217,7 @@ func (l *Lease) renewAt() (at instant, ok bool) {
 	case l.handOff:
 		return l.retry, true
 	}
-	at = l.keeper.at(l.until.Add(-min(l.span, l.ttl) * 2 / 3)) // for less than what is left it would bring nothing
+	at = l.keeper.at(l.until.Add(-l.pace() * 2 / 3)) // for less than what is left it would bring nothing
 	at = max(at, l.retry)
 	return at, at < l.last
 }
@@ -223,13 +227,13 @@ func (l *Lease) early() time.Duration {
 	if l.handOff {
 		return 0 // it waits to see whether it is needed at all
 	}
-	return min(early, l.span/20)
+	return min(early, l.pace()/20)
 }
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) schedule() {
-	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.span))), false
+	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.pace()))), false
 	if at, ok := l.renewAt(); ok && at < l.next {
 		l.next, l.due = at, true
 	}

@@ -108,7 +108,6 @@ func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
 				defer mu.Unlock()
 				if hung[i] {
 					assert.Equal(t, server.Failed, r.Verdict)
-					assert.False(t, r.Open.IsZero(), "it may still be executed")
 					return
 				}
 				assert.Equal(t, server.Done, r.Verdict, "%v", r.Err)
