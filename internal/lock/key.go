@@ -16,20 +16,14 @@ type Key struct {
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 
-	// parked is what the last hold has left. Whoever swaps it out owns it, and has to use it or to dispose
+	// parked is the grant that the last hold has left. Swap transfers ownership: the caller must use the grant or dispose
 	// of it.
-	parked   atomic.Pointer[parcel]
+	parked   atomic.Pointer[Grant]
 	disposal atomic.Pointer[chan struct{}]  // closed when a release in the background is over
 	tail     atomic.Pointer[quorum.Tail]    // of a release that some servers have not answered
 	failure  atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	pause time.Time // no waiter tries before this; belongs to the turn
-}
-
-// A parcel is what is parked: a grant, or a ticket that the release has queued for the next waiter.
-type parcel struct {
-	grant  *Grant
-	ticket *ticket
 }
 
 // ref returns the Key of that name, for somebody who has to unref it; or nil if the Engine is closed. hint is
@@ -113,24 +107,16 @@ func (k *Key) cancel(w *fifo.Waiter) {
 	}
 }
 
-// tidy disposes of what must not stay while nobody has the turn: a ticket, and a grant whose time is over.
+// tidy disposes of a parked grant whose time is over.
 func (k *Key) tidy() {
-	if p := k.parked.Load(); p != nil && (p.ticket != nil || p.grant.spent()) && k.parked.CompareAndSwap(p, nil) {
-		p.dispose()
+	if g := k.parked.Load(); g != nil && g.spent() && k.parked.CompareAndSwap(g, nil) {
+		g.dispose()
 	}
 }
 
-// clear disposes of whatever is parked.
+// clear disposes of a grant that is parked.
 func (k *Key) clear() {
-	if p := k.parked.Swap(nil); p != nil {
-		p.dispose()
-	}
-}
-
-func (p *parcel) dispose() {
-	if p.ticket != nil {
-		p.ticket.withdraw()
-	} else {
-		p.grant.dispose()
+	if g := k.parked.Swap(nil); g != nil {
+		g.dispose()
 	}
 }

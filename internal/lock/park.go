@@ -12,10 +12,9 @@ import (
 
 // A reuse is what a grant needs for further holds.
 type reuse struct {
-	until  time.Time   // no further hold after this
-	used   int64       // the last fence; belongs to the turn
-	timer  *time.Timer // disposes of a grant that is parked; belongs to the turn
-	parcel parcel      // the grant, when it is parked
+	until time.Time   // no further hold after this
+	used  int64       // the last fence; belongs to the turn
+	timer *time.Timer // disposes of a grant that is parked; belongs to the turn
 }
 
 // mayPark decides until when the grant may be given to further holds.
@@ -25,7 +24,7 @@ func (g *Grant) mayPark(handOff time.Duration) {
 		g.over.Store(true)
 		return
 	}
-	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence, parcel: parcel{grant: g}}
+	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence}
 	if end := g.won.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
@@ -62,7 +61,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	if u := g.reuse; u.timer == nil {
 		u.timer = time.AfterFunc(u.until.Sub(now), g.expire)
 	}
-	g.key.parked.Store(&g.reuse.parcel)
+	g.key.parked.Store(g)
 	k := g.key
 	k.pass()
 	if g.spent() { // while it was being parked
@@ -80,7 +79,7 @@ func (g *Grant) expire() {
 
 // unpark disposes of the grant if it is parked.
 func (g *Grant) unpark() {
-	if g.reuse != nil && g.key.parked.CompareAndSwap(&g.reuse.parcel, nil) {
+	if g.key.parked.CompareAndSwap(g, nil) {
 		g.dispose()
 	}
 }
@@ -94,7 +93,7 @@ func (g *Grant) dispose() {
 		defer g.key.unref()
 		defer close(done)
 		if ended == keepalive.Unlocked {
-			g.giveBack(context.Background(), time.Now(), false)
+			g.giveBack(context.Background(), time.Now())
 			return
 		}
 		r := g.release(time.Now())
@@ -142,11 +141,11 @@ func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
 	if hint == nil || hint.parked.Load() == nil || !hint.fifo.TryAcquire() {
 		return false
 	}
-	if p := hint.parked.Swap(nil); p != nil {
-		if now := time.Now(); p.grant != nil && p.grant.usable(t, now) && p.grant.adopt(h, now) {
+	if g := hint.parked.Swap(nil); g != nil {
+		if now := time.Now(); g.usable(t, now) && g.adopt(h, now) {
 			return true // and its reference to the Key is the hold's
 		}
-		p.dispose()
+		g.dispose()
 	}
 	hint.pass()
 	return false

@@ -29,7 +29,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
-	f := g.giveBack(withoutEnd(ctx), now, true)
+	f := g.giveBack(withoutEnd(ctx), now)
 	if r := lost(f); r != keepalive.Alive {
 		h.lose(r)
 		return r, nil
@@ -46,22 +46,14 @@ func withoutEnd(ctx context.Context) context.Context {
 	return ctx
 }
 
-// giveBack releases the lock on the servers. The lease has ended. With inherit the caller has the turn, and
-// the next waiter of this process is queued in the same command.
-func (g *Grant) giveBack(ctx context.Context, now time.Time, inherit bool) *quorum.Failure {
+// giveBack releases the lock on the servers. The lease has ended.
+func (g *Grant) giveBack(ctx context.Context, now time.Time) *quorum.Failure {
 	renewing := !g.awaitRenewal(ctx)
 	r := g.release(now)
 	r.Start = now
-	var next *ticket
-	if inherit && r.Keep == 0 {
-		next = g.prequeue(&r)
-	}
-	released, f := g.key.engine.quorum.Release(ctx, &r, g.won)
-	if released.Tail != nil {
-		g.key.follow(released.Tail)
-	}
-	if next != nil {
-		next.prequeued(released, f)
+	tail, f := g.key.engine.quorum.Release(ctx, &r, g.won)
+	if tail != nil {
+		g.key.follow(tail)
 	}
 	if open := g.won.At.Add(time.Duration(g.open.Load())); r.Keep > 0 && (renewing || time.Now().Before(open)) {
 		r.Open = time.Now().Add(g.terms.bound()) // until then an extension may raise the expiry again

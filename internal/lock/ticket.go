@@ -34,7 +34,6 @@ type ticket struct {
 	drops     uint64    // of the hub, then
 	presented uint64    // of the hub, when it was last presented
 	open      time.Time // a server may yet queue it until then
-	doubt     bool      // or even later: a release carries no deadline
 
 	every time.Duration // between two looks
 	gap   time.Duration // smoothed: between looks of all waiters together
@@ -63,9 +62,6 @@ func (x *ticket) token() string {
 	}
 	return x.place.Name
 }
-
-// serves reports whether the ticket is good for a call with these terms.
-func (x *ticket) serves(t *Terms) bool { return x.terms == t || *x.terms == *t }
 
 // present puts the ticket into a try. Nobody can be woken who does not listen, so it is not queued then.
 func (x *ticket) present(t *server.Try) {
@@ -207,44 +203,9 @@ func (x *ticket) leave(g *Grant) {
 	}
 }
 
-// withdraw gives up a ticket that nobody has used.
-func (x *ticket) withdraw() { x.leave(nil) }
-
 // undo takes the ticket out of the queues, and gives back what it was given there.
 func (x *ticket) undo() {
 	r := x.terms.release(x.key.name, x.place.Name, time.Now(), x.terms.TTL)
-	r.Ticket, r.Open, r.Doubt = x.place, x.open, x.doubt
+	r.Ticket, r.Open = x.place, x.open
 	x.engine.quorum.Undo(&r, quorum.Grant{})
-}
-
-// prequeue puts a ticket for the next waiter of this process into a release, if there is one that would queue
-// on the same terms. So a hold costs the process one request, not two.
-func (g *Grant) prequeue(r *server.Release) *ticket {
-	t, e := g.terms, g.key.engine
-	if !t.Queue || t.Replicas > 0 || e.Several() {
-		return nil
-	}
-	next, _ := g.key.fifo.Next().(*Terms)
-	if next == nil || next != t && *next != *t || !e.hub().Listening() {
-		return nil
-	}
-	x := g.key.newTicket(next)
-	x.looked, x.drops = time.Now(), e.hub().Drops()
-	r.Next = &x.place
-	return x
-}
-
-// prequeued parks the ticket for the next waiter, if the release has queued it.
-func (x *ticket) prequeued(r quorum.Released, f *quorum.Failure) {
-	switch {
-	case f == nil && r.Arrived != 0:
-		x.place.Arrived, x.queued = r.Arrived, true
-		x.key.parked.Store(&parcel{ticket: x})
-	case f == nil:
-		x.waiter.Leave() // there was no room for it
-	default: // it may be in the queue, or be put there yet
-		x.open, x.doubt = time.Now().Add(x.terms.bound()), true
-		x.waiter.Leave()
-		x.undo()
-	}
 }

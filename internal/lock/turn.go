@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/fifo"
-	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // line waits for the turn among the goroutines of this process.
@@ -24,12 +23,8 @@ func (a *acquisition) line(ctx context.Context) state {
 
 // join waits in line, and reports whether the turn has come.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
-	var prequeue any // on which terms a release may queue us on the server
-	if a.Terms.Queue && a.MaxTries == 0 {
-		prequeue = a.Terms
-	}
 	a.began = a.engine.made.Add(time.Since(a.engine.made)) // the monotonic clock alone, in half of the time
-	w := a.key.fifo.Join(prequeue)
+	w := a.key.fifo.Join()
 	a.engine.Waiting.Add(1)
 	defer func() {
 		a.engine.Waiting.Add(-1)
@@ -82,29 +77,19 @@ func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 
 // inherit begins with what the last hold has left, if it is of use.
 func (a *acquisition) inherit(ctx context.Context) state {
-	p := a.key.parked.Swap(nil)
-	if p == nil {
+	g := a.key.parked.Swap(nil)
+	if g == nil {
 		return trying
 	}
 	if a.stopped(ctx) {
-		p.dispose()
+		g.dispose()
 		return failed
 	}
-	switch now := time.Now(); {
-	case p.grant != nil && p.grant.usable(a.Terms, now) && p.grant.adopt(a.hold, now):
-		a.grant = p.grant
+	if now := time.Now(); g.usable(a.Terms, now) && g.adopt(a.hold, now) {
+		a.grant = g
 		a.key.unref() // the grant has a reference of its own
 		return held
-	case p.ticket != nil && !a.Once && a.MaxTries == 0 && p.ticket.serves(a.Terms):
-		a.useTicket(p.ticket)
-		a.tries = 1
-		a.key.failure.Store(unasked)
-		return waiting
-	default:
-		p.dispose()
 	}
+	g.dispose()
 	return trying
 }
-
-// unasked stands for the answer that a pre-queued ticket would have got, had it asked.
-var unasked = &quorum.Failure{Kind: quorum.Contended}

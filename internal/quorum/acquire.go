@@ -144,7 +144,7 @@ func (r *round) tryAt(i int) {
 		n.Undo(undoing(&r.try))
 	case end == parted && (won || queued):
 		r.mu.Lock()
-		undo, rel := r.seats[i].undo, own(&r.parting)
+		undo, rel := r.seats[i].undo, r.parting
 		r.mu.Unlock()
 		if undo {
 			<-n.Undo(&rel) // the next try waits for our part

@@ -385,7 +385,7 @@ func TestASingleServerIsAskedOnTheCallersGoroutine(t *testing.T) {
 		failed(t, failure, quorum.Taken)
 		released, failure := c.q.Release(ctx, releaseOf(k), g)
 		won(t, failure)
-		assert.Nil(t, released.Tail)
+		assert.Nil(t, released)
 		_, failure = c.q.Release(ctx, releaseOf(k), g)
 		failed(t, failure, quorum.Missing)
 		assert.Equal(t, 5, asked)

@@ -225,13 +225,8 @@ func (f *fake) released(r *server.Release) server.Reply {
 	case "":
 		return server.Reply{Verdict: server.Missing}
 	case r.Token:
-		reply := server.Reply{Verdict: server.Done}
-		if r.Next != nil {
-			f.queue[r.Next.Name] = true
-			reply.Arrived = time.Now().UnixMicro()
-		}
 		delete(f.locks, r.Key)
-		return reply
+		return server.Reply{Verdict: server.Done}
 	}
 	return server.Reply{Verdict: server.Taken}
 }

@@ -8,16 +8,10 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Released is what came of a release.
-type Released struct {
-	Tail    *Tail // what some servers have not answered; nil: all have
-	Arrived int64 // of the ticket that was queued for the next waiter of this process; 0: it was not
-}
-
 // Release gives the lock back on all servers and returns when a majority has. What remains goes on
-// in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The Failure is Missing or
+// in the background, even if ctx ends, and the Tail is what some servers have not answered (nil: all have). After Close nothing can, and so ctx does not count. The Failure is Missing or
 // Taken when the lock was not ours any more, Unavailable when too few servers answered.
-func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Released, *Failure) {
+func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (*Tail, *Failure) {
 	q.enter()
 	defer q.leave()
 	if q.closing.Load() { // a Close that comes after this waits for us, and gives what we leave another try
@@ -27,16 +21,16 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 		reply := n.Release(ctx, *rel)
 		n.count(ctx, reply)
 		if reply.Verdict == server.Done {
-			return Released{Arrived: reply.Arrived}, nil
+			return nil, nil
 		}
-		var done Released
+		var tail *Tail
 		if reply.Undoing != nil {
-			done.Tail = done.Tail.add(0, 1, &part{over: reply.Undoing})
+			tail = tail.add(0, 1, &part{over: reply.Undoing})
 		}
-		return done, one(reply).ended()
+		return tail, one(reply).ended()
 	}
 	r := q.newRound(ctx, 1, rel.Timeout)
-	r.release, r.ask = own(rel), (*round).releaseAt
+	r.release, r.ask = *rel, (*round).releaseAt
 	if rel.Start.IsZero() {
 		r.release.Start = r.began
 	} else {
@@ -48,22 +42,12 @@ func (q *Quorum) Release(ctx context.Context, rel *server.Release, g Grant) (Rel
 	return r.released(rel, g)
 }
 
-// own returns a copy of rel that its caller has no hand in.
-func own(rel *server.Release) server.Release {
-	copied := *rel
-	if rel.Next != nil {
-		next := *rel.Next
-		copied.Next = &next
-	}
-	return copied
-}
-
 // releaseAt releases the lock on server i, as soon as the try is over there.
 func (r *round) releaseAt(i int) {
 	n, rel := r.home.nodes[i], &r.release
 	if p := r.after.part(i); p != nil {
 		n.await(p)
-		late := own(rel)
+		late := *rel
 		if p.unsent { // the lock is not there, and only the hold before may have queued the ticket
 			if late.Ticket.Name != "" {
 				n.Undo(&late)
@@ -85,10 +69,10 @@ func (r *round) releaseAt(i int) {
 }
 
 // released ends the round of a release. Where it was not even tried it goes on in the background.
-func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
+func (r *round) released(rel *server.Release, g Grant) (*Tail, *Failure) {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
-	done := Released{Tail: r.tail(), Arrived: r.votes[0].arrived()}
+	tail := r.tail()
 	var silent []int
 	for i := range r.seats {
 		if r.seats[i].state == skipped {
@@ -98,26 +82,26 @@ func (r *round) released(rel *server.Release, g Grant) (Released, *Failure) {
 	r.end = dropped
 	r.unref()
 	if silent == nil {
-		return done, failure
+		return tail, failure
 	}
-	background, parts := own(rel), make([]*part, len(silent))
+	background, parts := *rel, make([]*part, len(silent))
 	r.home.spread(len(silent), func(k int) { parts[k] = g.undo(silent[k], r.home.nodes[silent[k]], &background) })
 	for k, i := range silent {
 		switch p := g.before(i); {
 		case p != nil && !p.ended(): // so ours was not sent
-			done.Tail = done.Tail.add(i, len(r.home.nodes), p)
+			tail = tail.add(i, len(r.home.nodes), p)
 		case g.sent(i):
-			done.Tail = done.Tail.add(i, len(r.home.nodes), parts[k])
+			tail = tail.add(i, len(r.home.nodes), parts[k])
 		}
 	}
-	return done, failure
+	return tail, failure
 }
 
 // Undo releases the lock everywhere, in the background. A try that has failed needs it only to have
 // its ticket leave the queues; rel.Open is then the Failure's.
 func (q *Quorum) Undo(rel *server.Release, g Grant) {
 	g.part()
-	background := own(rel)
+	background := *rel
 	q.spread(len(q.nodes), func(i int) { g.undo(i, q.nodes[i], &background) })
 }
 

@@ -88,16 +88,6 @@ func (v *votes) lease(ttl time.Duration) (until time.Time, fence int64) {
 	return sent.Add(ttl - Drift(ttl)), fence
 }
 
-// arrived is when the ticket that a release has queued did so: the earliest, on the servers' clocks.
-func (v *votes) arrived() (at int64) {
-	for i, reply := range v.replies {
-		if v.in[i] && reply.Arrived != 0 && (at == 0 || reply.Arrived < at) {
-			at = reply.Arrived
-		}
-	}
-	return at
-}
-
 // ended is the outcome of an extension, a release or a raise: nil if it was won.
 func (v *votes) ended() *Failure {
 	n := len(v.replies)

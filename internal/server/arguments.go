@@ -109,7 +109,7 @@ func (a *arguments) release(r *Release, cluster bool) (script, []any) {
 	}
 	if r.Queue {
 		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
-		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, r.Next.member(), cluster)
+		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, cluster)
 	}
 	if reserved == any("0") {
 		return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
@@ -128,7 +128,7 @@ func (a *arguments) extend(e *Extension, due int64) []any {
 
 // member is what stands for a waiter in the queue; handover.lua takes it apart.
 func (t *Ticket) member() string {
-	if t == nil || t.Name == "" {
+	if t.Name == "" {
 		return ""
 	}
 	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.HandOff.Milliseconds(), 1), 10) + " " + t.Name

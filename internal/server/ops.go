@@ -66,7 +66,6 @@ type Release struct {
 	Used     int64         // the last one that was used; while we hold the lock, the counter goes back from Reserved to it
 	Queue    bool          // the lock has a queue
 	Ticket   Ticket        // Name != "": leave the queue as well; a lock whose value is Ticket.Name is ours too
-	Next     *Ticket       // queue this waiter of the same process before the hand-off; see Reply.Arrived
 
 	// For the background, where a release goes on that could not be delivered.
 	Until time.Time // the key may live until then; zero: for a minute
@@ -99,5 +98,4 @@ type Reply struct {
 	Now     int64           // the server's clock in µs, where the script tells it
 	Gap     time.Duration   // with Held and a ticket: since anybody looked at the queue before; 0: nobody has
 	Undoing <-chan struct{} // release, with Failed: closed after an attempt in the background; nil: there is none
-	Arrived int64           // release with Next: when it was queued, on the server's clock in µs; 0: it was not
 }

@@ -11,10 +11,6 @@ import (
 func (s *Server) Release(ctx context.Context, r Release) Reply {
 	op := s.begin(ctx, &r.Lock, r.Start, 0)
 	op.release = r
-	if r.Next != nil {
-		op.next = *r.Next
-		op.release.Next = &op.next
-	}
 	return s.bounded(op, releasing{})
 }
 
@@ -71,8 +67,6 @@ func parseEnd(raw any, err error, sent time.Time) Reply {
 		return Reply{Err: fmt.Errorf("unexpected reply %T to a script", raw), Sent: sent}
 	case v == 1:
 		return Reply{Verdict: Done, Sent: sent}
-	case v > 1: // with somebody who queues
-		return Reply{Verdict: Done, Sent: sent, Arrived: v, Now: v}
 	case v == 0:
 		return Reply{Verdict: Missing, Sent: sent}
 	case v == -1:

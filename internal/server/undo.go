@@ -90,7 +90,6 @@ func (s *Server) later(r *Release) (tried <-chan struct{}) {
 // undoLater hands r to the background. It returns what it is too late for.
 func (s *Server) undoLater(r *Release, tried ...chan struct{}) (*undoer, *undo) {
 	u := &undo{Release: *r, next: time.Now(), tried: tried}
-	u.Next = nil // it does not wait for so long
 	if u.Until.IsZero() {
 		u.Until = u.next.Add(defaultUndo)
 	}

@@ -10,12 +10,10 @@
 -- ARGV[5]  TTL of the fence counter, in ms
 -- ARGV[6]  the member of the queue that stands for this waiter, or ''
 -- ARGV[7]  the waiter's name: a lock that was handed to it is ours too; or ''
--- ARGV[8]  the member of one who is to wait from now on, or ''
--- ARGV[9]  '1' in a cluster
+-- ARGV[8]  '1' in a cluster
 --
 -- Replies
 --   1   released, and handed to the first live waiter, if there is one; or left to expire
---   µs  the same on this server's clock, and the new one waits or has been handed the lock
 --   0   the lock was gone already
 --   -1  another token holds it
 --   an error, such as READONLY, where there is nothing to release, or the queue can't be left
@@ -25,7 +23,7 @@
 -- the lock is released.
 
 local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
-local token, member, name, new = ARGV[1], ARGV[6], ARGV[7], ARGV[8]
+local token, member, name = ARGV[1], ARGV[6], ARGV[7]
 local stays = member ~= '' and leave(queue, member)
 local holder, wrong = peek(lock, math.max(#token, #name))
 if not holder then
@@ -43,13 +41,5 @@ if ARGV[2] ~= '0' then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local reply = 1
-if new ~= '' then
-  -- A queue that is there has a TTL, and one that this makes is gone when the only one in it is called.
-  -- A server that is full has no room for it, and the lock is released all the same.
-  if type(redis.pcall('ZADD', queue, string.format('%.0f', now), new)) == 'number' then
-    reply = now
-  end
-end
-handover(lock, queue, counter, now, ARGV[5], ARGV[9] == '1', '')
-return reply
+handover(lock, queue, counter, now, ARGV[5], ARGV[8] == '1', '')
+return 1
