@@ -187,7 +187,7 @@ func WithMaxAttempts(n int) Option {
 
 // WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling: Unlock hands the
 // lock to the process that has waited longest and wakes it, by pub/sub. A process has one place in the line for each
-// key, however many of its goroutines wait. Each Client keeps one more connection to each server while somebody waits,
+// key, however many of its goroutines wait. Each Client keeps one more connection to the server while a goroutine waits,
 // outside the limit of the pool; a Pool of your own make without a method Dial() (redis.Conn, error) lends it.
 //
 // A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
@@ -197,8 +197,8 @@ func WithMaxAttempts(n int) Option {
 // than that, and asks for its TTL after 10 ms: until then Lease.Until is near, and a longer pause or stall ends it.
 //
 // Clients that do not queue share the lock safely, and may overtake. A client that may not subscribe polls, and comes
-// after those who wait in line. With several servers no order is promised: each hands its vote to the one that has
-// waited longest there.
+// after those who wait in line. It is for a single server: with several it panics, because waiters of several servers
+// poll.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
 // Safety.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A Call is one call that wants a lock.
@@ -175,7 +174,7 @@ func (a *acquisition) try(ctx context.Context) state {
 }
 
 // useTicket has the tries go on with a ticket.
-func (a *acquisition) useTicket(x *ticket) { a.ticket, a.token = x, x.token() }
+func (a *acquisition) useTicket(x *ticket) { a.ticket, a.token = x, x.place.Name }
 
 // disposed waits until what this process gives back in the background is given back, so that it does not
 // stand in our way, but not longer than a try takes.
@@ -197,13 +196,9 @@ func (a *acquisition) disposed(ctx context.Context, start time.Time) bool {
 
 // won makes a grant of what the servers gave, unless it comes too late: cancellation wins ties.
 func (a *acquisition) won(ctx context.Context, won quorum.Grant, handOff time.Duration) state {
-	var ticket *server.Ticket
-	if a.ticket != nil && a.engine.Several() {
-		ticket = &a.ticket.place
-	}
 	g := (*Grant)(nil)
 	if !a.stopped(ctx) {
-		g = newGrant(a.key, a.Terms, a.token, ticket, won, handOff, a.hold)
+		g = newGrant(a.key, a.Terms, a.token, won, handOff, a.hold)
 	}
 	if g == nil {
 		if a.result == nil {

@@ -25,7 +25,7 @@ type Engine struct {
 	servers []*server.Server
 	quorum  *quorum.Quorum
 	keeper  *keepalive.Keeper
-	hub     func() *wakeup.Hub // made when somebody needs it
+	hub     func() *wakeup.Hub // of the only server, with WithQueue; made when it is needed
 	closing chan struct{}
 	made    time.Time // what cheap readings of the clock count from
 
@@ -49,7 +49,7 @@ func New(pools []server.Pool) *Engine {
 	}
 	e.quorum = quorum.New(e.servers)
 	e.keeper = keepalive.New(e.renew)
-	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers) })
+	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers[0]) })
 	return e
 }
 
@@ -114,14 +114,6 @@ func (e *Engine) spawn(f func()) bool {
 	}
 	e.background.Go(f)
 	return true
-}
-
-// rtt is the round trip to the slowest server, as far as it is known.
-func (e *Engine) rtt() (d time.Duration) {
-	for _, s := range e.servers {
-		d = max(d, s.RTT())
-	}
-	return d
 }
 
 // Counters count what happens to the locks of an Engine.

@@ -19,13 +19,12 @@ import (
 // It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
 // and ends of holds concern one hold; a grant may see many.
 type Grant struct {
-	key    *Key
-	terms  *Terms
-	token  string
-	ticket *server.Ticket // under which several servers may have us in their queues, or nil
-	won    quorum.Grant
-	lease  keepalive.Lease
-	hold   atomic.Pointer[Hold] // the present one; the last one while parked
+	key   *Key
+	terms *Terms
+	token string
+	won   quorum.Grant
+	lease keepalive.Lease
+	hold  atomic.Pointer[Hold] // the present one; the last one while parked
 
 	longest  atomic.Int64                  // the longest TTL that was asked for
 	open     atomic.Int64                  // how long after it was won an extension of the holder's may be executed
@@ -39,8 +38,8 @@ type Grant struct {
 
 // newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
 // given. It returns nil if the Engine is closed.
-func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
-	g := &Grant{key: k, terms: t, token: token, ticket: ticket, won: won}
+func newGrant(k *Key, t *Terms, token string, won quorum.Grant, handOff time.Duration, h *Hold) *Grant {
+	g := &Grant{key: k, terms: t, token: token, won: won}
 	g.longest.Store(int64(t.TTL))
 	g.mayPark(handOff)
 	h.grant, h.fence = g, won.Fence

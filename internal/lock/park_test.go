@@ -27,7 +27,7 @@ func slept(t *testing.T, e *Engine, terms *Terms, h *Hold) *Grant {
 	k := e.ref("k", nil)
 	require.True(t, k.fifo.TryAcquire())
 	now := time.Now()
-	g := newGrant(k, terms, "token", nil, quorum.Grant{At: earlier(now, time.Minute), Valid: time.Minute + 9*time.Second}, 0, h)
+	g := newGrant(k, terms, "token", quorum.Grant{At: earlier(now, time.Minute), Valid: time.Minute + 9*time.Second}, 0, h)
 	require.NotNil(t, g)
 	return g
 }

@@ -75,9 +75,6 @@ func (g *Grant) release(now time.Time) server.Release {
 	if n := g.terms.fences(); n > 1 {
 		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
 	}
-	if g.ticket != nil {
-		r.Ticket = *g.ticket
-	}
 	if d := time.Duration(g.regained.Load()); d > 0 {
 		r.Open = g.won.At.Add(d)
 	}

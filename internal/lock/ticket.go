@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -11,15 +10,14 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// A ticket is a waiter's place in the queue on the servers.
+// A ticket is a waiter's place in the queue of the server. With several servers waiters poll.
 //
 //	new ─ shown in a try → queued ─ message → redeemed, by the message alone or by a try
-//	 │ └ one server: its last try had no answer, or its hand-off lapsed → replaced by another
+//	 │ └ its last try had no answer, or its hand-off lapsed → replaced by another
 //	 └ any → withdrawn, when the acquisition ends
 //
-// Its name is never used again, so a message that is late is for nobody. With one server the name is also
-// the token of the tries, because the server makes it the value of the lock. With several the tries have
-// tokens of their own, and servers that gave their vote to the name accept them in its place.
+// Its name is never used again, so a message that is late is for nobody. The name is also the token of the tries,
+// because the server makes it the value of the lock.
 type ticket struct {
 	engine *Engine
 	key    *Key
@@ -39,9 +37,6 @@ type ticket struct {
 	gap   time.Duration // smoothed: between looks of all waiters together
 }
 
-// splitGap is how long a waiter that was called by one of several servers gives the others to do so.
-const splitGap = 2 * time.Millisecond
-
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
@@ -49,18 +44,10 @@ func (k *Key) newTicket(t *Terms) *ticket {
 	e := k.engine
 	x := &ticket{engine: e, key: k, terms: t, every: minLook}
 	x.place = server.Ticket{
-		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.rtt()), Fences: t.fences(), Rejoin: e.Several(),
+		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.servers[0].RTT()), Fences: t.fences(),
 	}
 	x.waiter = e.hub().Join(x.place.Name)
 	return x
-}
-
-// token returns the token of the next try, "" for a new one.
-func (x *ticket) token() string {
-	if x.engine.Several() {
-		return ""
-	}
-	return x.place.Name
 }
 
 // present puts the ticket into a try. Nobody can be woken who does not listen, so it is not queued then.
@@ -77,7 +64,6 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	if f.Open.After(x.open) {
 		x.open = f.Open
 	}
-	several := x.engine.Several()
 	switch {
 	case f.Kind == quorum.Contended && !x.shown:
 		x.arrive(f.Now)
@@ -85,10 +71,8 @@ func (x *ticket) failed(f *quorum.Failure) *ticket {
 	case f.Kind == quorum.Contended:
 		x.arrive(f.Now)
 		x.queued, x.looked, x.drops = true, f.Sent, x.presented
-		x.place.Rejoin = several
+		x.place.Rejoin = false
 		x.pace(f.Gap)
-		return x
-	case several:
 		return x
 	}
 	if f.Kind != quorum.Lapsed && (x.queued || x.shown && x.place.Rejoin) {
@@ -124,7 +108,7 @@ func (x *ticket) pace(gap time.Duration) {
 	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
 }
 
-// waitInQueue waits until the servers hand us the lock, or there is a reason to look again.
+// waitInQueue waits until the server hands us the lock, or there is a reason to look again.
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
@@ -148,11 +132,6 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 		switch {
 		case a.stopped(ctx):
 			return failed
-		case wake.Granted && a.engine.Several():
-			// The others are being released just now.
-			if !a.sleep(ctx, splitGap/2+rand.N(splitGap)) {
-				return failed
-			}
 		case wake.Granted:
 			return a.accept(ctx, wake.Fence)
 		}
@@ -194,8 +173,8 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	return a.won(ctx, quorum.Grant{At: now, Valid: left, Fence: fence}, handOff)
 }
 
-// leave gives the ticket up. g is nil, or the grant that was won: a single server that gave it to us has taken
-// the ticket out of its queue, and several do so at the release.
+// leave gives the ticket up. g is nil, or the grant that was won: the server that gave it to us has taken the ticket out
+// of its queue.
 func (x *ticket) leave(g *Grant) {
 	x.waiter.Leave()
 	if g == nil && (x.asked || x.queued) {
@@ -203,7 +182,7 @@ func (x *ticket) leave(g *Grant) {
 	}
 }
 
-// undo takes the ticket out of the queues, and gives back what it was given there.
+// undo takes the ticket out of the queue, and gives back what it was given there.
 func (x *ticket) undo() {
 	r := x.terms.release(x.key.name, x.place.Name, time.Now(), x.terms.TTL)
 	r.Ticket, r.Open = x.place, x.open

@@ -113,8 +113,8 @@ func (g *Grant) complete(ctx context.Context, t *server.Try, size int, until tim
 	return nil
 }
 
-// undoing is how a vote for t is taken back, by whom nobody waits for. The ticket stays in the queue: it
-// belongs to the waiter, who may go on.
+// undoing is how a vote for t is taken back in the background. A ticket stays in the queue: it belongs to the waiter,
+// which may go on.
 func undoing(t *server.Try) *server.Release {
 	r := t.Release(time.Now(), t.TTL)
 	return &r
@@ -138,11 +138,11 @@ func (r *round) tryAt(i int) {
 	if !reply.Undone && reply.Open.IsZero() {
 		r.ballot.clean.set(i) // before the report: the grant may be there with it
 	}
-	won, queued := reply.Verdict == server.Done, reply.Verdict == server.Held && r.try.Ticket.Name != ""
+	won := reply.Verdict == server.Done
 	switch end := r.report(i, reply); {
 	case end == dropped && won:
 		n.Undo(undoing(&r.try))
-	case end == parted && (won || queued):
+	case end == parted && won:
 		r.mu.Lock()
 		undo, rel := r.seats[i].undo, r.parting
 		r.mu.Unlock()

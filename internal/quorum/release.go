@@ -47,14 +47,11 @@ func (r *round) releaseAt(i int) {
 	n, rel := r.home.nodes[i], &r.release
 	if p := r.after.part(i); p != nil {
 		n.await(p)
-		late := *rel
-		if p.unsent { // the lock is not there, and only the hold before may have queued the ticket
-			if late.Ticket.Name != "" {
-				n.Undo(&late)
-			}
+		if p.unsent { // the lock is not there
 			r.report(i, server.Reply{Verdict: server.Missing})
 			return
 		}
+		late := *rel
 		late.Start = time.Time{}
 		rel = &late
 	}
@@ -98,7 +95,7 @@ func (r *round) released(rel *server.Release, g Grant) (*Tail, *Failure) {
 }
 
 // Undo releases the lock everywhere, in the background. A try that has failed needs it only to have
-// its ticket leave the queues; rel.Open is then the Failure's.
+// its ticket leave the queue; rel.Open is then the Failure's.
 func (q *Quorum) Undo(rel *server.Release, g Grant) {
 	g.part()
 	background := *rel

@@ -69,7 +69,7 @@ const (
 // A seat is one server in one round.
 type seat struct {
 	state  seatState
-	undo   bool          // with parted: who comes late takes its vote, and its place in the queue, back
+	undo   bool          // with parted: a try that comes late takes its vote back
 	unsent bool          // its try was not sent
 	part   *part         // over with the goroutine; made by whoever wants to wait for it
 	end    chan struct{} // closed then

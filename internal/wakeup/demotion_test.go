@@ -40,7 +40,7 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	pool, primary := follow(t, a.Addr())
 	s := server.New(pool)
 	defer s.Close(time.Minute)
-	h := wakeup.NewHub([]*server.Server{s})
+	h := wakeup.NewHub(s)
 	defer h.Close(time.Minute)
 	w := h.Join("w")
 	defer w.Leave()

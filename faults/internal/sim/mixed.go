@@ -92,7 +92,6 @@ func unrulies() []Config {
 		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true},
 		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
 		{Name: "redimutex, 1 server, queue, listeners at a replica", Servers: 1, Renew: true, Queue: true, Astray: true},
-		{Name: "redimutex, 3 servers, queue", Servers: 3, Renew: true, Queue: true},
 		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
 	}
 	for i := range all {

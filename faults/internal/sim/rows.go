@@ -152,7 +152,6 @@ func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
 		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
 		{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
-		{Name: "redimutex, 5 servers, queue", Servers: 5, Renew: true, Queue: true},
 		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
 		{Name: "redsync, 5 servers", Library: "redsync", Servers: 5},
 	}
