@@ -52,8 +52,8 @@ func (c *Client) configured(opts []Option) *config {
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	c.mustOwnConns(changed)
-	if t := &changed.terms; t.Fencing && len(c.pools) > 1 {
-		t.Reuse = 0 // each hold needs a fence from all servers
+	if t := &changed.terms; t.Fencing {
+		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
 	return changed
 }

@@ -235,14 +235,13 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
 // lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
-// with its own fence, and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
+// and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
 // processes want the lock as well: one that polls seldom asks in the moment between.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
-// the TTL even if nobody held it. Holds take their fences from a range that the server has reserved; with several
-// servers and fencing they do not follow each other like this. Nor does a hold follow one that was extended. d has to be
-// less than half the TTL.
+// the TTL even if nobody held it. [WithFencing] turns it off: each hold has a fence of its own, which the server gives.
+// Nor does a hold follow one that was extended. d has to be less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }

@@ -42,7 +42,7 @@ func newGrant(k *Key, t *Terms, token string, won quorum.Grant, handOff time.Dur
 	g := &Grant{key: k, terms: t, token: token, won: won}
 	g.longest.Store(int64(t.TTL))
 	g.mayPark(handOff)
-	h.grant, h.fence = g, won.Fence
+	h.grant = g
 	g.hold.Store(h)
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
 		Began: won.At, Until: won.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
@@ -156,7 +156,7 @@ func (g *Grant) regain(ttl time.Duration) func(i int) (*server.Try, int64) {
 			return nil, 0
 		}
 		t := g.terms.try(g.key.name, g.token)
-		t.Start, t.TTL, t.Regain, t.Queue, t.Fences = now, ttl, true, false, min(t.Fences, 1)
+		t.Start, t.TTL, t.Regain = now, ttl, true
 		return &t, g.won.Fence
 	}
 }

@@ -15,7 +15,6 @@ import (
 type Hold struct {
 	Observer Observer
 	grant    *Grant
-	fence    int64
 	after    time.Duration // how long after the lock was won it began
 	watch    atomic.Pointer[watch]
 }
@@ -50,7 +49,7 @@ var (
 func (h *Hold) Token() string { return h.grant.token }
 
 // Fence returns the fence of the hold, 0 without fencing.
-func (h *Hold) Fence() int64 { return h.fence }
+func (h *Hold) Fence() int64 { return h.grant.won.Fence }
 
 // Began returns when the hold began.
 func (h *Hold) Began() time.Time { return h.grant.won.At.Add(h.after) }
@@ -117,8 +116,8 @@ func (h *Hold) watched() *watch {
 
 // begin makes h the hold of g. A grant that is lost at the same time ends it here or in Grant.Lost,
 // which looks for h after the lease has Ended.
-func (h *Hold) begin(g *Grant, fence int64) {
-	h.grant, h.fence = g, fence
+func (h *Hold) begin(g *Grant) {
+	h.grant = g
 	g.hold.Store(h)
 	if g.lease.Ended() {
 		h.lose(g.lease.Reason())

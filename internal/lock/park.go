@@ -13,7 +13,6 @@ import (
 // A reuse is what a grant needs for further holds.
 type reuse struct {
 	until time.Time   // no further hold after this
-	used  int64       // the last fence; belongs to the turn
 	timer *time.Timer // disposes of a grant that is parked; belongs to the turn
 }
 
@@ -24,7 +23,7 @@ func (g *Grant) mayPark(handOff time.Duration) {
 		g.over.Store(true)
 		return
 	}
-	g.reuse = &reuse{until: g.won.At.Add(t.Reuse), used: g.won.Fence}
+	g.reuse = &reuse{until: g.won.At.Add(t.Reuse)}
 	if end := g.won.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
@@ -105,34 +104,10 @@ func (g *Grant) dispose() {
 	}
 }
 
-// adopt begins a hold in a grant that was parked, which the caller has swapped out. It reports false if there is no
-// fence for one.
-func (g *Grant) adopt(h *Hold, now time.Time) bool {
-	fence := int64(0)
-	if g.terms.Fencing {
-		if fence = g.nextFence(now); fence >= g.won.Fence+g.terms.fences() {
-			return false // somebody has stopped us for that long
-		}
-		g.reuse.used = fence
-	}
+// adopt begins a hold in a grant that was parked, which the caller has swapped out.
+func (g *Grant) adopt(h *Hold, now time.Time) {
 	h.after = now.Sub(g.won.At)
-	h.begin(g, fence)
-	return true
-}
-
-// nextFence returns a fence above that of the last hold: as many microseconds later as the grant is old. So it is in
-// the range that the servers have reserved, as long as there is time for a hold. Our clock is taken to run no more than
-// 2% too fast.
-func (g *Grant) nextFence(now time.Time) int64 {
-	for spins := 0; ; spins++ {
-		if fence := g.won.Fence + now.Sub(g.won.At).Microseconds()*49/50; fence > g.reuse.used {
-			return fence
-		}
-		if spins > 1000 {
-			time.Sleep(time.Microsecond) // in a bubble of testing/synctest the clock stands still until all sleep
-		}
-		now = time.Now() // two holds within a microsecond
-	}
+	h.begin(g)
 }
 
 // Parked begins h in a grant that the last hold has left behind, without a look at anything shared but the
@@ -142,7 +117,8 @@ func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
 		return false
 	}
 	if g := hint.parked.Swap(nil); g != nil {
-		if now := time.Now(); g.usable(t, now) && g.adopt(h, now) {
+		if now := time.Now(); g.usable(t, now) {
+			g.adopt(h, now)
 			return true // and its reference to the Key is the hold's
 		}
 		g.dispose()

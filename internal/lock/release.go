@@ -72,9 +72,6 @@ func (g *Grant) release(now time.Time) server.Release {
 			r.Keep = max(rest, time.Millisecond)
 		}
 	}
-	if n := g.terms.fences(); n > 1 {
-		r.Reserved, r.Used = g.won.Fence+n-1, g.reuse.used
-	}
 	if d := time.Duration(g.regained.Load()); d > 0 {
 		r.Open = g.won.At.Add(d)
 	}

@@ -46,22 +46,10 @@ func (t *Terms) lock(key, token string) server.Lock {
 	return server.Lock{Key: key, Token: token, Timeout: t.NodeTimeout}
 }
 
-// fences is how many fences a grant reserves: one for each microsecond in which holds of this process may
-// follow each other.
-func (t *Terms) fences() int64 {
-	switch {
-	case !t.Fencing:
-		return 0
-	case t.Reuse > 0:
-		return max(t.Reuse.Microseconds(), 1)
-	}
-	return 1
-}
-
 // try describes a try for the lock.
 func (t *Terms) try(key, token string) server.Try {
 	return server.Try{
-		Lock: t.lock(key, token), TTL: t.TTL, Fences: t.fences(), Guard: t.Guard,
+		Lock: t.lock(key, token), TTL: t.TTL, Fencing: t.Fencing, Guard: t.Guard,
 		Replicas: t.replicas(), Queue: t.Queue,
 	}
 }
@@ -72,7 +60,7 @@ func (t *Terms) replicas() server.Replicas {
 
 // extension describes an extension to ttl.
 func (t *Terms) extension(key, token string, ttl time.Duration) server.Extension {
-	return server.Extension{Lock: t.lock(key, token), TTL: ttl, Fences: t.Fencing, Replicas: t.replicas()}
+	return server.Extension{Lock: t.lock(key, token), TTL: ttl, Fencing: t.Fencing, Replicas: t.replicas()}
 }
 
 // release describes a release of what may live for ttl from now on.

@@ -44,7 +44,7 @@ func (k *Key) newTicket(t *Terms) *ticket {
 	e := k.engine
 	x := &ticket{engine: e, key: k, terms: t, every: minLook}
 	x.place = server.Ticket{
-		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.servers[0].RTT()), Fences: t.fences(),
+		Name: t.token(), Channel: e.hub().Channel(), HandOff: t.handOff(e.servers[0].RTT()), Fencing: t.Fencing,
 	}
 	x.waiter = e.hub().Join(x.place.Name)
 	return x

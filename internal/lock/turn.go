@@ -85,7 +85,8 @@ func (a *acquisition) inherit(ctx context.Context) state {
 		g.dispose()
 		return failed
 	}
-	if now := time.Now(); g.usable(a.Terms, now) && g.adopt(a.hold, now) {
+	if now := time.Now(); g.usable(a.Terms, now) {
+		g.adopt(a.hold, now)
 		a.grant = g
 		a.key.unref() // the grant has a reference of its own
 		return held

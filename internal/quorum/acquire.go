@@ -11,7 +11,7 @@ import (
 type Grant struct {
 	At      time.Time     // when it was given
 	Valid   time.Duration // from At
-	Fence   int64         // with fencing: the first of those that were reserved
+	Fence   int64         // 0 without fencing
 	*ballot               // nil with a single server
 }
 
@@ -62,7 +62,7 @@ func (q *Quorum) Acquire(ctx context.Context, t *server.Try, after *Tail) (Grant
 	if failure != nil {
 		return Grant{}, failure
 	}
-	if t.Fences > 0 {
+	if t.Fencing {
 		failure = q.raise(ctx, t, g.Fence, time.Until(end))
 	}
 	if failure == nil {
@@ -200,7 +200,7 @@ func (r *round) result(t *server.Try) (g Grant, until time.Time, failure *Failur
 	return Grant{}, time.Time{}, failure
 }
 
-// raise writes the last of the fences of a grant back to a majority, so that whoever is granted the
+// raise writes the fence of a grant back to a majority, so that whoever is granted the
 // lock next meets it on one server at least. All are told, also where a majority stands there
 // already: a server that had lost its counter counts as well when another loses its own.
 func (q *Quorum) raise(ctx context.Context, t *server.Try, fence int64, left time.Duration) *Failure {
@@ -208,7 +208,7 @@ func (q *Quorum) raise(ctx context.Context, t *server.Try, fence int64, left tim
 		return unavailable(len(q.nodes), errSlow)
 	}
 	r := q.newRound(ctx, 1, left)
-	r.lock, r.fence, r.ttl, r.ask = t.Lock, fence+t.Fences-1, t.TTL, (*round).raiseAt
+	r.lock, r.fence, r.ttl, r.ask = t.Lock, fence, t.TTL, (*round).raiseAt
 	r.lock.Timeout = r.bound
 	r.start()
 	r.await(ctx)

@@ -15,7 +15,7 @@ import (
 func (s *Server) Acquire(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, &t.Lock, t.Start, t.Replicas.Timeout)
 	op.try = t
-	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load()
+	op.plain = t.Plain && !t.Fencing && !t.Guard && !t.Queue && s.scripted.Load()
 	return s.bounded(op, acquiring{})
 }
 

@@ -73,15 +73,15 @@ func counterFor(ttl time.Duration) int64 { return (ttl + fenceTTL).Milliseconds(
 func (a *arguments) acquire(t *Try, due int64) []any {
 	a.remember(&t.Lock, t.TTL)
 	list := append(a.list[:0], nil, nil, a.key)
-	fences, guard := any("0"), any("0")
-	if t.Fences > 0 {
-		list, fences = append(list, FenceKey(t.Key)), t.Fences
+	guard := any("0")
+	if t.Fencing {
+		list = append(list, FenceKey(t.Key))
 	}
 	if t.Guard {
 		list, guard = append(list, guardKey), "1"
 	}
 	list[1] = len(list) - 2
-	return append(list, a.token, a.ttl, due, fences, counterFor(t.TTL), guard)
+	return append(list, a.token, a.ttl, due, t.Fencing, counterFor(t.TTL), guard)
 }
 
 // acquireQueued is for acquire_queued.lua.
@@ -92,7 +92,7 @@ func (a *arguments) acquireQueued(t *Try, due int64, cluster bool) []any {
 		list[1] = 4
 		list = append(list, guardKey)
 	}
-	return append(list, a.token, a.ttl, due, t.Fences, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
+	return append(list, a.token, a.ttl, due, t.Fencing, counterFor(t.TTL), t.Ticket.member(), t.Ticket.Name,
 		t.Ticket.Arrived, t.Ticket.Rejoin, waitersTTL, cluster)
 }
 
@@ -103,24 +103,17 @@ func (a *arguments) release(r *Release, cluster bool) (script, []any) {
 	if r.Keep > 0 {
 		keep = max(r.Keep.Milliseconds(), 1)
 	}
-	reserved, used := any("0"), any("0")
-	if r.Fencing && r.Used > 0 && r.Used < r.Reserved {
-		reserved, used = r.Reserved, r.Used
-	}
 	if r.Queue {
-		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
+		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, counterTTL)
 		return releaseQueuedScript, append(list, r.Ticket.member(), r.Ticket.Name, cluster)
 	}
-	if reserved == any("0") {
-		return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
-	}
-	return releaseScript, append(a.list[:0], nil, 2, a.key, FenceKey(r.Key), a.token, keep, reserved, used, counterTTL)
+	return releaseScript, append(a.list[:0], nil, 1, a.key, a.token, keep)
 }
 
 // extend is for extend.lua.
 func (a *arguments) extend(e *Extension, due int64) []any {
 	a.remember(&e.Lock, e.TTL)
-	if e.Fences {
+	if e.Fencing {
 		return append(a.list[:0], nil, 2, a.key, FenceKey(e.Key), a.token, a.ttl, due, counterFor(e.TTL))
 	}
 	return append(a.list[:0], nil, 1, a.key, a.token, a.ttl, due)
@@ -131,5 +124,9 @@ func (t *Ticket) member() string {
 	if t.Name == "" {
 		return ""
 	}
-	return t.Channel + " " + strconv.FormatInt(t.Fences, 10) + " " + strconv.FormatInt(max(t.HandOff.Milliseconds(), 1), 10) + " " + t.Name
+	fencing := "0"
+	if t.Fencing {
+		fencing = "1"
+	}
+	return t.Channel + " " + fencing + " " + strconv.FormatInt(max(t.HandOff.Milliseconds(), 1), 10) + " " + t.Name
 }

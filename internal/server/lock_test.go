@@ -166,9 +166,9 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 	r, s := start(t)
 	r.Do("RPUSH", "list", "element")
 	q := request("list")
-	for _, fences := range []int64{0, 1} {
+	for _, fencing := range []bool{false, true} {
 		for _, queue := range []bool{false, true} {
-			q.Fences, q.Queue = fences, queue
+			q.Fencing, q.Queue = fencing, queue
 			reply := acquire(s, q)
 			failed(t, reply)
 			require.ErrorContains(t, reply.Err, "WRONGTYPE")
@@ -212,7 +212,7 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	forget()
 	done(t, release(s, batch[0]))
 	fenced := request("fenced")
-	fenced.Fences = 1
+	fenced.Fencing = true
 	forget()
 	done(t, raise(s, fenced, 7))
 	forget()
@@ -227,7 +227,7 @@ func TestKeysAndTokensAreBinarySafe(t *testing.T) {
 	r, s := start(t)
 	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
 		q := request(key)
-		q.Fences = 1
+		q.Fencing = true
 		q.Token = "\x00 \r\n" + key
 		done(t, acquire(s, q))
 		assert.Equal(t, q.Token, r.Get(key), "%q", key)

@@ -20,7 +20,7 @@ type Ticket struct {
 	Name    string        // unique for ever; the value of the lock when it is handed over
 	Channel string        // where its process listens
 	HandOff time.Duration // how long a hand-off gives the lock to it
-	Fences  int64         // as Try.Fences, for a hand-off
+	Fencing bool          // a hand-off comes with a fence
 	Arrived int64         // the server's clock in µs when it queued; 0: not yet
 	Rejoin  bool          // where it is missing, queue again with Arrived; else missing means Lapsed
 }
@@ -30,7 +30,7 @@ type Try struct {
 	Lock
 	TTL      time.Duration
 	Start    time.Time // when the bound begins; zero: now
-	Fences   int64     // how many fences to reserve: 0 no fencing, 1, or more where local holds follow
+	Fencing  bool      // the lock comes with a fence
 	Guard    bool      // a server without data does not vote for one TTL
 	Replicas Replicas
 	Plain    bool   // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
@@ -42,7 +42,7 @@ type Try struct {
 // Release describes the release of what the try has won, where the lock may live for ttl from now on.
 func (t *Try) Release(now time.Time, ttl time.Duration) Release {
 	return Release{
-		Lock: t.Lock, Fencing: t.Fences > 0, Queue: t.Queue,
+		Lock: t.Lock, Queue: t.Queue,
 		Until: now.Add(ttl + t.Timeout + t.Replicas.Timeout),
 	}
 }
@@ -52,20 +52,17 @@ type Extension struct {
 	Lock
 	TTL      time.Duration
 	Start    time.Time // as Try.Start
-	Fences   bool      // keep the fence counter alive too
+	Fencing  bool      // keep the fence counter alive too
 	Replicas Replicas
 }
 
 // A Release gives a lock back.
 type Release struct {
 	Lock
-	Start    time.Time     // as Try.Start
-	Keep     time.Duration // > 0: leave the lock to expire after so long
-	Fencing  bool          // the lock has a fence counter
-	Reserved int64         // > 0: the last fence that was reserved at the grant
-	Used     int64         // the last one that was used; while we hold the lock, the counter goes back from Reserved to it
-	Queue    bool          // the lock has a queue
-	Ticket   Ticket        // Name != "": leave the queue as well; a lock whose value is Ticket.Name is ours too
+	Start  time.Time     // as Try.Start
+	Keep   time.Duration // > 0: leave the lock to expire after so long
+	Queue  bool          // the lock has a queue
+	Ticket Ticket        // Name != "": leave the queue as well; a lock whose value is Ticket.Name is ours too
 
 	// For the background, where a release goes on that could not be delivered.
 	Until time.Time // the key may live until then; zero: for a minute
@@ -92,7 +89,7 @@ type Reply struct {
 	Sent    time.Time       // just before the command was sent
 	Open    time.Time       // with Failed: the operation may still be executed until then; zero: certainly not
 	Undone  bool            // acquire, with Failed: what it may have done is being undone
-	Fence   int64           // with Done: the first of the reserved fences
+	Fence   int64           // with Done: that of the hold; 0 without fencing
 	Holder  string          // with Held: the value of the lock, 320 bytes at most
 	Left    time.Duration   // with Held: what is left of the holder's TTL; negative without a TTL
 	Now     int64           // the server's clock in µs, where the script tells it

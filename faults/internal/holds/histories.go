@@ -28,7 +28,7 @@ func histories() evidence.Row {
 			{Library: "redimutex", Queue: true},
 			{Library: "redimutex", Reuse: 20 * time.Millisecond},
 			{Library: "redimutex", Fencing: true},
-			{Library: "redimutex", Fencing: true, Queue: true, Reuse: 20 * time.Millisecond},
+			{Library: "redimutex", Queue: true, Reuse: 20 * time.Millisecond},
 			{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
 			{Library: "redimutex", Addrs: make([]string, 3)},
 		}

@@ -47,26 +47,6 @@ func TestCheckerFindsReplicatedMessages(t *testing.T) {
 	t.Log(r.Overlaps, r.First)
 }
 
-func TestCheckerFindsBugsInExtensionsAndReuse(t *testing.T) {
-	for name, bug := range map[string]struct {
-		file, from, to string
-		found          func(*Report) int
-	}{
-		"fences of reuse that no server has reserved": {
-			"lock/terms.go", "Fences: t.fences(), Guard", "Fences: min(t.fences(), 1), Guard",
-			func(r *Report) int { return r.Inverted },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			program := mutant(t, "../../../internal/"+bug.file, bug.from, bug.to)
-			r, err := Run(t.Context(), program, disorderly(Config{Servers: 1, Want: 6000, Renew: true, Fencing: true}), nil)
-			require.NoError(t, err)
-			assert.NotZero(t, bug.found(r))
-			t.Log(bug.found(r), r.First)
-		})
-	}
-}
-
 // An Extend that waits behind another one is checked when it is called, and not again when its turn comes. By then its
 // hold may be over, and the next one of the process in the same lease.
 func TestCheckerFindsExtendThatConcernsTheNextHold(t *testing.T) {

@@ -6,13 +6,13 @@
 -- ARGV[1]  the token
 -- ARGV[2]  TTL of the lock, in ms
 -- ARGV[3]  deadline of this try, in µs on this server's clock
--- ARGV[4]  how many fences to reserve; '0' without fencing
+-- ARGV[4]  '1' with fencing, else '0'
 -- ARGV[5]  TTL of the fence counter, in ms
 -- ARGV[6]  '1' with a guard
 --
 -- Replies
 --   now             granted; now is this server's clock, in µs
---   {now, fence}    granted, with fencing: the first of the reserved fences
+--   {now, fence}    granted, with fencing
 --   {holder, ms}    held by another token for ms more (-1: it has no TTL)
 --   -now            too late, nothing was done
 --   error GUARD     this server lost its data less than one TTL ago
@@ -49,7 +49,7 @@ end
 if ARGV[4] == '0' then
   return now
 end
-local fence, failure = reserve(KEYS[2], ARGV[4], now, ARGV[5])
+local fence, failure = newFence(KEYS[2], now, ARGV[5])
 if not fence then
   redis.pcall('DEL', KEYS[1])
   return failure

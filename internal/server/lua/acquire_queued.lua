@@ -7,7 +7,7 @@
 -- ARGV[1]  the token
 -- ARGV[2]  TTL of the lock, in ms
 -- ARGV[3]  deadline of this try, in µs on this server's clock
--- ARGV[4]  how many fences to reserve; '0' without fencing
+-- ARGV[4]  '1' with fencing, else '0'
 -- ARGV[5]  TTL of the fence counter, in ms
 -- ARGV[6]  the member of the queue that stands for this waiter; '' for a try that does not wait
 -- ARGV[7]  the waiter's name; ''
@@ -17,7 +17,7 @@
 -- ARGV[11] '1' in a cluster
 --
 -- Replies
---   {now, fence}              granted; fence is 0 without fencing, else the first of those reserved
+--   {now, fence}              granted; fence is 0 without fencing
 --   {holder, ms, now, gap}    held, for ms more; gap µs ago a waiter looked at the queue (0: nobody has)
 --   0                         the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --   -now                      too late, nothing was done
@@ -44,7 +44,7 @@ end
 local function granted()
   local fence, failure = 0, nil
   if ARGV[4] ~= '0' then
-    fence, failure = reserve(counter, ARGV[4], now, ARGV[5])
+    fence, failure = newFence(counter, now, ARGV[5])
     if not fence then
       return failure
     end

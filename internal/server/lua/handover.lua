@@ -1,7 +1,7 @@
 -- Shared by the scripts of the queue; behind fence.lua.
 --
--- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is "channel fences
--- lease name": where its process listens, how many fences it wants, for how long it is given the lock, in ms,
+-- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is "channel fencing
+-- lease name": where its process listens, whether it wants a fence (1 or 0), for how long it is given the lock, in ms,
 -- and the value that the lock gets. The lease is the waiter's, because it has to know how long the lock is
 -- its own before it has extended it.
 --
@@ -54,11 +54,11 @@ local function handover(lock, queue, counter, now, ttl, ignoreReceivers, own)
     if not first or first == mark then
       break
     end
-    local channel, fences, lease, name = string.match(first, '^(%S+) (%d+) (%d+) (.+)$')
+    local channel, fencing, lease, name = string.match(first, '^(%S+) (%d+) (%d+) (.+)$')
     if channel then
       local fence = 0
-      if fences ~= '0' then
-        fence = reserve(counter, fences, now, ttl)
+      if fencing ~= '0' then
+        fence = newFence(counter, now, ttl)
       end
       if not fence or redis.pcall('SET', lock, name, 'PX', lease).err then
         break

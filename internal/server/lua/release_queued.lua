@@ -5,12 +5,10 @@
 -- KEYS[3]  its fence counter
 -- ARGV[1]  the token
 -- ARGV[2]  '0', or for how long the lock stays locked, in ms
--- ARGV[3]  the last fence that was reserved; '0': none is given back
--- ARGV[4]  the last fence that was used
--- ARGV[5]  TTL of the fence counter, in ms
--- ARGV[6]  the member of the queue that stands for this waiter, or ''
--- ARGV[7]  the waiter's name: a lock that was handed to it is ours too; or ''
--- ARGV[8]  '1' in a cluster
+-- ARGV[3]  TTL of the fence counter, in ms
+-- ARGV[4]  the member of the queue that stands for this waiter, or ''
+-- ARGV[5]  the waiter's name: a lock that was handed to it is ours too; or ''
+-- ARGV[6]  '1' in a cluster
 --
 -- Replies
 --   1   released, and handed to the first live waiter, if there is one; or left to expire
@@ -23,7 +21,7 @@
 -- the lock is released.
 
 local lock, queue, counter = KEYS[1], KEYS[2], KEYS[3]
-local token, member, name = ARGV[1], ARGV[6], ARGV[7]
+local token, member, name = ARGV[1], ARGV[4], ARGV[5]
 local stays = member ~= '' and leave(queue, member)
 local holder, wrong = peek(lock, math.max(#token, #name))
 if not holder then
@@ -32,14 +30,11 @@ end
 if holder ~= token and (name == '' or holder ~= name) then
   return stays or demoted(lock, token, true) or -1
 end
-if ARGV[3] ~= '0' then
-  giveBack(counter, ARGV[3], ARGV[4], ARGV[5])
-end
 if ARGV[2] ~= '0' then
   leave(queue, member) -- the mark, if it is alone there
   return redis.call('PEXPIRE', lock, ARGV[2])
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-handover(lock, queue, counter, now, ARGV[5], ARGV[8] == '1', '')
+handover(lock, queue, counter, now, ARGV[3], ARGV[6] == '1', '')
 return 1
