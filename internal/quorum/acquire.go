@@ -24,7 +24,6 @@ type ballot struct {
 	asked uint64    // servers that were asked for the lock, a bit each
 	after *Tail     // of the release before
 	late  *round    // tries that were still under way when the majority was reached
-	gen   uint64    // of late
 	open  time.Time // when they are certainly over
 }
 
@@ -174,10 +173,9 @@ func (r *round) result(t *server.Try) (g Grant, until time.Time, failure *Failur
 		until, g.Fence = v.lease(t.TTL)
 		g.ballot = r.ballot
 		if v.out > r.skipped {
-			g.late, g.gen, g.open = r, r.gen, r.over()
-			r.refs++ // given up when the lock is
+			g.late, g.open = r, r.over()
 		}
-		r.unref()
+		r.mu.Unlock()
 		return g, until, nil
 	}
 	failure = v.refusal()
@@ -195,7 +193,7 @@ func (r *round) result(t *server.Try) (g Grant, until time.Time, failure *Failur
 			voted = append(voted, r.home.nodes[i])
 		}
 	}
-	r.unref()
+	r.mu.Unlock()
 	r.home.spread(len(voted), func(k int) { voted[k].Undo(undo) })
 	return Grant{}, time.Time{}, failure
 }
@@ -229,7 +227,7 @@ func (r *round) outcome() *Failure {
 	r.mu.Lock()
 	failure := r.votes[0].ended()
 	r.end = dropped
-	r.unref()
+	r.mu.Unlock()
 	return failure
 }
 
@@ -241,18 +239,9 @@ func (g Grant) part() (pending *Tail) {
 	}
 	r := g.late
 	r.mu.Lock()
-	if r.gen != g.gen { // all have ended since
-		r.mu.Unlock()
-		return nil
-	}
-	pending = r.tail()
-	if r.end == parted {
-		r.mu.Unlock()
-		return pending
-	}
+	defer r.mu.Unlock()
 	r.end = parted
-	r.unref() // the Grant's
-	return pending
+	return r.tail()
 }
 
 // sent reports whether server i was asked for the lock. One that hung already was not.
@@ -283,7 +272,7 @@ func (g Grant) leave(i int, rel *server.Release) *part {
 	r := g.late
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gen != g.gen || !r.pending(i) {
+	if !r.pending(i) {
 		return nil
 	}
 	r.seats[i].undo, r.parting = true, *rel

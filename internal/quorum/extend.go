@@ -170,5 +170,5 @@ func (r *round) finish() {
 		r.mu.Lock()
 	}
 	close(r.told)
-	r.unref()
+	r.mu.Unlock()
 }

@@ -26,9 +26,8 @@ type voter interface {
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes  []*node
-	calls  workers.Pool
-	rounds sync.Pool // finished rounds, for the next operation; every lock takes two of them
+	nodes []*node
+	calls workers.Pool
 
 	running atomic.Int64  // operations under way
 	closing atomic.Bool   // Close waits for them
@@ -46,7 +45,6 @@ func New(servers []*server.Server) *Quorum {
 
 func newQuorum(voters []voter) *Quorum {
 	q := &Quorum{nodes: make([]*node, len(voters)), idle: make(chan struct{}, 1)}
-	q.rounds.New = q.freshRound
 	for i, v := range voters {
 		q.nodes[i] = &node{voter: v}
 	}

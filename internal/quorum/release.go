@@ -77,7 +77,7 @@ func (r *round) released(rel *server.Release, g Grant) (*Tail, *Failure) {
 		}
 	}
 	r.end = dropped
-	r.unref()
+	r.mu.Unlock()
 	if silent == nil {
 		return tail, failure
 	}

@@ -14,12 +14,8 @@ import (
 //
 // A server that was silent lately is skipped, while those that are asked can still decide without
 // it. It is asked as soon as they can't.
-//
-// Rounds stay with their Quorum: shared by all, a timer or channel made in a testing/synctest bubble
-// could turn up outside of it.
 type round struct {
 	home  *Quorum
-	timer *time.Timer
 	wake  chan struct{} // the matter is decided
 	calls []call        // calls[i] asks server i
 
@@ -42,15 +38,11 @@ type round struct {
 	undecided int                 // leases whose Done has not returned; guarded by mu, as what follows
 
 	mu      sync.Mutex
-	gen     uint64 // counts the operations that this round was used for
-	refs    int    // who still uses it: the caller, each server's goroutine, the Grant
 	end     end
 	parting server.Release // how a late winner takes its vote back, if its seat says so
 	seats   []seat
 	skipped int
 	votes   []votes // one for each lock
-	replies []server.Reply
-	in      []bool
 }
 
 // An end is what has become of a round; for a try it decides over late winners:
@@ -84,58 +76,23 @@ const (
 	over                       // its goroutine has ended
 )
 
-// freshRound makes a round when none is left of earlier operations.
-func (q *Quorum) freshRound() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	r := &round{home: q, timer: t, wake: make(chan struct{}, 1), seats: make([]seat, len(q.nodes))}
-	for i := range q.nodes {
-		r.calls = append(r.calls, call{r, i})
-	}
-	return r
-}
-
 // newRound returns a round about n locks, in which each operation takes no longer than bound.
 func (q *Quorum) newRound(ctx context.Context, n int, bound time.Duration) *round {
-	r := q.rounds.Get().(*round)
-	r.ctx, r.began, r.bound = detached(ctx), time.Now(), bound
-	r.refs, r.end, r.skipped = 1, open, 0
-	clear(r.seats)
 	size := len(q.nodes)
-	if cap(r.replies) < n*size {
-		r.replies, r.in = make([]server.Reply, n*size), make([]bool, n*size)
+	r := &round{
+		home: q, wake: make(chan struct{}, 1), calls: make([]call, size),
+		ctx: detached(ctx), began: time.Now(), bound: bound,
+		seats: make([]seat, size), votes: make([]votes, n),
 	}
-	if cap(r.votes) < n {
-		r.votes = make([]votes, n)
+	for i := range r.calls {
+		r.calls[i] = call{r, i}
 	}
-	r.votes = r.votes[:n]
+	replies, in := make([]server.Reply, n*size), make([]bool, n*size)
 	for k := range r.votes {
 		from, to := k*size, (k+1)*size
-		r.votes[k].reset(r.replies[from:to:to], r.in[from:to:to])
-	}
-	select {
-	case <-r.wake:
-	default:
+		r.votes[k].reset(replies[from:to:to], in[from:to:to])
 	}
 	return r
-}
-
-// unref gives up a reference to the round. What nobody uses is kept for the next operation. The
-// caller holds r.mu, which is free after that.
-func (r *round) unref() {
-	r.refs--
-	if r.refs > 0 {
-		r.mu.Unlock()
-		return
-	}
-	r.gen++
-	r.ctx, r.ask, r.after, r.ballot = nil, nil, nil, nil
-	r.try, r.release, r.parting = server.Try{}, server.Release{}, server.Release{}
-	clear(r.batch)
-	clear(r.leases)
-	r.batch, r.leases, r.all = r.batch[:0], r.leases[:0], r.all[:0]
-	r.mu.Unlock()
-	r.home.rounds.Put(r)
 }
 
 // start asks the servers, but for those that are silent, while a majority can do without them.
@@ -197,7 +154,6 @@ func (r *round) askSkipped() {
 
 // dispatch has a goroutine ask server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
-	r.refs++
 	if r.ballot != nil {
 		r.ballot.clean.clear(i)
 		r.ballot.asked |= 1 << uint(i)
@@ -214,7 +170,7 @@ type call struct {
 
 func (c *call) Run() { c.ask(c.round, c.i) }
 
-// Finish gives up the goroutine's reference to the round.
+// Finish notes that the goroutine has ended.
 func (c *call) Finish() {
 	r, i, q := c.round, c.i, c.home
 	r.mu.Lock()
@@ -223,7 +179,7 @@ func (c *call) Finish() {
 		p.unsent = r.seats[i].unsent
 		close(r.seats[i].end)
 	}
-	r.unref()
+	r.mu.Unlock()
 	q.leave()
 }
 
@@ -280,12 +236,12 @@ func (r *round) await(ctx context.Context) {
 
 // wait reports whether d has passed and neither was the round decided nor did ctx end.
 func (r *round) wait(ctx context.Context, d time.Duration) bool {
-	r.timer.Reset(d)
-	defer r.timer.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-r.wake:
 	case <-ctx.Done():
-	case <-r.timer.C:
+	case <-timer.C:
 		return true
 	}
 	return false
