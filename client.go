@@ -49,9 +49,11 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 // configured returns the options of c changed by opts, for the servers of c.
 func (c *Client) configured(opts []Option) *config {
 	changed := newConfig(c.config, opts)
+	must(!changed.terms.Queue || len(c.pools) == 1,
+		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	c.mustOwnConns(changed)
-	if t := &changed.terms; t.Fencing && len(c.pools) > 1 {
-		t.Reuse = 0 // each hold needs a fence from all servers
+	if t := &changed.terms; t.Fencing {
+		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
 	return changed
 }

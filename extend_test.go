@@ -21,7 +21,7 @@ func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
 		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second))
 		m.Lock()
 		l := m.Lease()
-		for _, ttl := range []time.Duration{time.Hour, 100 * time.Second, time.Second, 10 * time.Second} {
+		for _, ttl := range []time.Duration{10 * time.Second, 100 * time.Second, time.Hour} {
 			require.NoError(t, l.Extend(t.Context(), ttl))
 			assert.Equal(t, time.Now().Add(ttl-ttl/100-2*time.Millisecond), l.Until())
 			assert.Equal(t, ttl, server.TTL("k"))
@@ -30,6 +30,24 @@ func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
 			assert.Greater(t, server.TTL("k"), ttl/2)
 			assert.LessOrEqual(t, server.TTL("k"), ttl)
 		}
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+func TestExtendNeverBringsTheEndNearer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour))
+		m.Lock()
+		l := m.Lease()
+		until := l.Until()
+		require.NoError(t, l.Extend(t.Context(), 10*time.Second))
+		assert.Equal(t, until, l.Until())
+		assert.Equal(t, time.Hour, server.TTL("k"))
+		time.Sleep(2 * time.Hour)
+		require.NoError(t, l.Err(), "renewed")
+		assert.LessOrEqual(t, time.Until(l.Until()), 10*time.Second, "renewals ask for what Extend asked for")
+		assert.LessOrEqual(t, server.TTL("k"), 10*time.Second)
 		assert.NoError(t, m.UnlockContext(t.Context()))
 	})
 }
@@ -147,25 +165,6 @@ func TestExtendFindsALoss(t *testing.T) {
 		}
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	}
-}
-
-func TestShorteningOfUnknownOutcomeCounts(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := redistest.NewBetween(s.Pool())
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
-	m.Lock()
-	l := m.Lease()
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		_, err := run()
-		return nil, errors.Join(err, redistest.ErrCut)
-	})
-	err := l.Extend(t.Context(), 5*time.Second)
-	pool.Set(nil)
-	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	left := s.PTTL("k")
-	assert.LessOrEqual(t, time.Until(l.Until()), left)
-	assert.NoError(t, m.UnlockContext(t.Context()))
 }
 
 func TestExtendReportsThatNobodyAnswersAndTheLeaseGoesOn(t *testing.T) {

@@ -89,16 +89,14 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
-// Extend makes the lease valid for ttl from now, longer or shorter than it was, and has renewals, if
-// there are any, ask for ttl from now on. It concerns this hold alone: with [WithLeaseReuse] the lock is given
-// back after it.
+// Extend makes the lease valid for ttl from now at least, and has renewals, if there are any, ask for ttl from now
+// on. It never brings the end nearer: a ttl below what is left is no error, and leaves the end where it is. Extend
+// concerns this hold alone: with [WithLeaseReuse] the lock is released after it.
 //
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable]
-// when too few servers answered, and the cause of ctx when that ended; with the latter two the lease
-// goes on as it was, but, until it is renewed, no longer than ttl, and some servers may keep it longer. After
-// such an error for a shorter ttl the lease may stay that short until Unlock: a server that has not answered may
-// execute the Extend at any time, so one to more is ErrUnavailable where too few others are left. A ttl below
-// 10 ms or above 100 years is an error, and changes nothing.
+// when too few servers answered, and the cause of ctx when that ended. With the latter two the lease
+// goes on as it was, and some servers may keep it longer. A ttl below 10 ms or above 100 years is an error, and
+// changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	m := l.mutex
 	switch {

@@ -112,8 +112,6 @@ func TestUnlockAfterTheShortestHoldDeletesTheKey(t *testing.T) {
 }
 
 // A renewal is under way and does not end: Extend waits for it, until its ctx or the hold ends.
-// The server has executed an extension that shortens the lease, and the reply was lost. Who
-// believed in the old end would overlap with the next holder.
 // A key that is deleted or taken while it is held is noticed by the next renewal.
 // A renewal hangs while the validity ends: the loss is told before, whatever the renewal does.
 func TestContextOfALeaseEndsWithItsParent(t *testing.T) {

@@ -187,7 +187,7 @@ func WithMaxAttempts(n int) Option {
 
 // WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling: Unlock hands the
 // lock to the process that has waited longest and wakes it, by pub/sub. A process has one place in the line for each
-// key, however many of its goroutines wait. Each Client keeps one more connection to each server while somebody waits,
+// key, however many of its goroutines wait. Each Client keeps one more connection to the server while a goroutine waits,
 // outside the limit of the pool; a Pool of your own make without a method Dial() (redis.Conn, error) lends it.
 //
 // A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
@@ -197,8 +197,8 @@ func WithMaxAttempts(n int) Option {
 // than that, and asks for its TTL after 10 ms: until then Lease.Until is near, and a longer pause or stall ends it.
 //
 // Clients that do not queue share the lock safely, and may overtake. A client that may not subscribe polls, and comes
-// after those who wait in line. With several servers no order is promised: each hands its vote to the one that has
-// waited longest there.
+// after those who wait in line. It is for a single server: with several it panics, because waiters of several servers
+// poll.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
 // Safety.
@@ -235,14 +235,13 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
 // lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
-// with its own fence, and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
+// and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
 // processes want the lock as well: one that polls seldom asks in the moment between.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
-// the TTL even if nobody held it. Holds take their fences from a range that the server has reserved; with several
-// servers and fencing they do not follow each other like this. Nor does a hold follow one that was extended. d has to be
-// less than half the TTL.
+// the TTL even if nobody held it. [WithFencing] turns it off: each hold has a fence of its own, which the server gives.
+// Nor does a hold follow one that was extended. d has to be less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }

@@ -75,6 +75,14 @@ func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithPollInterval(1s)")
 }
 
+func TestAQueueOverSeveralServersPanics(t *testing.T) {
+	t.Parallel()
+	pools := []redimutex.Pool{&redis.Pool{}, &redis.Pool{}, &redis.Pool{}}
+	assert.ErrorContains(t, panicOf(func() { redimutex.NewClient(pools, redimutex.WithQueue()) }), "waiters poll")
+	client := newClient(t, pools)
+	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithQueue()) }), "WithPollInterval")
+}
+
 func TestSmallestTTLWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)

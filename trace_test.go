@@ -266,8 +266,8 @@ func TestARenewalIsToldWithTheEndOfTheLease(t *testing.T) {
 			<-answer
 			return run()
 		})
-		shortened := make(chan error)
-		go func() { shortened <- l.Extend(t.Context(), 6*time.Second) }()
+		extended := make(chan error)
+		go func() { extended <- l.Extend(t.Context(), 6*time.Second) }()
 		synctest.Wait() // it is under way
 		slow.Set(nil)
 		told.take()
@@ -277,7 +277,7 @@ func TestARenewalIsToldWithTheEndOfTheLease(t *testing.T) {
 		require.Equal(t, []string{"renewed k"}, steps)
 		assert.Equal(t, l.Until(), events[0].Until)
 		close(answer)
-		assert.NoError(t, <-shortened)
+		assert.NoError(t, <-extended)
 		m.Unlock()
 	})
 }

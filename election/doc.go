@@ -16,8 +16,8 @@
 //   - The lead is not given away before f has returned.
 //   - f is called when this process leads, and at no other time. Nothing is called when it stops.
 //   - Whoever has lost the lead stands again, as soon as f has returned.
-//   - Candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and who
-//     resigns goes to the end of the line.
+//   - With one server, candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and
+//     who resigns goes to the end of the line. With several servers they poll, and no order is promised.
 //   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of
 //     a change within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout, 85 ms
 //     and twice its round trip; so let the candidates of one process share a Client, which has one place in line.

@@ -28,14 +28,17 @@ type Election struct {
 
 // New returns an Election over key, which is the key of the lock as well. name is what [Leader.Owner]
 // tells of this candidate; an observer needs none. The options are those of the lock, above all
-// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing and WithQueue are
-// always on. All candidates of one process can share a Client, or have their own.
+// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing is
+// always on, and so is WithQueue, unless the Client has several servers. All candidates of one process can share a Client, or have their own.
 //
 // Leave WithLeaseReuse out, here and at the Client: with it, whoever resigns may keep the lock and lead again, before
 // those in line. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
-	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithOwner(name))
+	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithOwner(name))
+	if len(client.Pools()) == 1 {
+		opts = append(opts, redimutex.WithQueue())
+	}
 	e := &Election{client: client, mutex: client.Mutex(key, opts...)}
 	for _, p := range client.Pools() {
 		e.servers = append(e.servers, server.New(p))

@@ -28,6 +28,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"there is no --; write redimutex":                    {"run", "-redis", "redis://:hunter2@h", "job", "true"},
 		"there is no command after --":                       {"run", "job", "--"},
 		"there are 2 words":                                  {"run", "job", "another", "--", "true"},
+		"-queue is for one server":                           {"run", "-queue", "-redis", "redis://127.0.0.1:1", "-redis", "redis://127.0.0.1:2", "job", "--", "true"},
 		"-n and -w exclude each other":                       {"run", "-n", "-w", "5", "job", "--", "true"},
 		"-nope":                                              {"run", "-nope", "job", "--", "true"},
 		"\"soon\" for flag -w: write seconds":                {"run", "-w", "soon", "job", "--", "true"},

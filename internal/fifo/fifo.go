@@ -36,18 +36,16 @@ const maxSpares = 64
 type Waiter struct {
 	queue      *Line
 	turn       chan struct{} // holds one
-	terms      any
-	given      bool // the turn has come
-	closed     bool // and it never will
+	given      bool          // the turn has come
+	closed     bool          // and it never will
 	next, prev *Waiter
 }
 
 // TryAcquire takes the turn if it is free.
 func (q *Line) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
 
-// Join takes a place at the end. The caller has to wait for Granted, or to Cancel. What it waits for, in
-// its own terms, is there for whoever has the turn to see; see Next.
-func (q *Line) Join(terms any) *Waiter {
+// Join takes a place at the end. The caller has to wait for Granted, or to Cancel.
+func (q *Line) Join() *Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.spare
@@ -57,7 +55,6 @@ func (q *Line) Join(terms any) *Waiter {
 		q.spare, w.next = w.next, nil
 		q.spares--
 	}
-	w.terms = terms
 	if q.closed {
 		w.closed = true
 		w.turn <- struct{}{}
@@ -77,16 +74,6 @@ func (q *Line) Join(terms any) *Waiter {
 	}
 	q.last = w
 	return w
-}
-
-// Next returns the terms of the first waiter, or nil if nobody waits.
-func (q *Line) Next() any {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.first == nil {
-		return nil
-	}
-	return q.first.terms
 }
 
 // Queued reports whether somebody has the turn, and how many wait for it.
@@ -196,7 +183,7 @@ func (q *Line) recycle(w *Waiter) {
 	case <-w.turn: // who quits may not have received it
 	default:
 	}
-	w.terms, w.given, w.closed = nil, false, false
+	w.given, w.closed = false, false
 	w.next, q.spare = q.spare, w
 	q.spares++
 }

@@ -28,7 +28,7 @@ func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
 	require.True(t, q.TryAcquire())
 	assert.False(t, q.TryAcquire(), "the turn was given twice")
 	q.Release()
-	w := q.Join(nil)
+	w := q.Join()
 	require.True(t, has(w))
 	assert.False(t, q.TryAcquire())
 	q.Release()
@@ -40,7 +40,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 	require.True(t, q.TryAcquire())
 	waiters := make([]*fifo.Waiter, 100)
 	for i := range waiters {
-		waiters[i] = q.Join(nil)
+		waiters[i] = q.Join()
 	}
 	for i, w := range waiters {
 		require.True(t, q.Waiting())
@@ -62,7 +62,7 @@ func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 		require.True(t, q.TryAcquire())
 		var waiters []*fifo.Waiter
 		for range 5 {
-			waiters = append(waiters, q.Join(nil))
+			waiters = append(waiters, q.Join())
 		}
 		waiters[quitter].Cancel()
 		for i, w := range waiters {
@@ -81,7 +81,7 @@ func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
 func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
-	quitter, next := q.Join(nil), q.Join(nil)
+	quitter, next := q.Join(), q.Join()
 	q.Release()
 	require.True(t, has(quitter))
 	quitter.Cancel()
@@ -93,7 +93,7 @@ func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 func TestTheLastWaiterThatQuitsWithTheTurnFreesTheLine(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
-	w := q.Join(nil)
+	w := q.Join()
 	q.Release()
 	w.Cancel()
 	assert.True(t, q.TryAcquire())
@@ -102,9 +102,9 @@ func TestTheLastWaiterThatQuitsWithTheTurnFreesTheLine(t *testing.T) {
 func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
-	waiting, another, quitter := q.Join(nil), q.Join(nil), q.Join(nil)
+	waiting, another, quitter := q.Join(), q.Join(), q.Join()
 	q.Close()
-	late := q.Join(nil)
+	late := q.Join()
 	for _, w := range []*fifo.Waiter{waiting, another, late} {
 		require.True(t, has(w))
 		assert.True(t, w.Closed())
@@ -116,38 +116,20 @@ func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
 	assert.True(t, q.TryAcquire())
 }
 
-func TestNextTellsWhatTheFirstWaitsFor(t *testing.T) {
-	var q fifo.Line
-	assert.Nil(t, q.Next())
-	require.True(t, q.TryAcquire())
-	assert.Nil(t, q.Next(), "who has the turn does not wait")
-	first := q.Join("first")
-	q.Join("second")
-	assert.Equal(t, "first", q.Next())
-	first.Cancel()
-	assert.Equal(t, "second", q.Next())
-	taken, waiting := q.Queued()
-	assert.True(t, taken)
-	assert.Equal(t, 1, waiting)
-	assert.True(t, q.Release())
-	assert.Nil(t, q.Next())
-}
-
 // The waiter before, and what it waited for, is forgotten.
 func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
 	var q fifo.Line
 	for range 3 {
 		require.True(t, q.TryAcquire())
-		quitter, served := q.Join("a"), q.Join("b")
+		quitter, served := q.Join(), q.Join()
 		q.Release()
 		quitter.Cancel() // without having received its turn
 		require.True(t, has(served))
 		assert.False(t, has(served), "the turn is received once")
 		q.Release()
 		require.True(t, q.TryAcquire())
-		other := q.Join(nil)
+		other := q.Join()
 		assert.False(t, has(other), "a turn of before was left")
-		assert.Nil(t, q.Next())
 		other.Cancel()
 		q.Release()
 	}
@@ -157,13 +139,13 @@ func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
 func TestNoPlaceIsGivenToTwo(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
-	w := q.Join(nil)
+	w := q.Join()
 	q.Release()
 	require.True(t, w.Cancel(), "nobody else had the turn")
 	require.True(t, q.TryAcquire())
 	q.Release()
 	require.True(t, q.TryAcquire())
-	assert.NotSame(t, q.Join(nil), q.Join(nil))
+	assert.NotSame(t, q.Join(), q.Join())
 }
 
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
@@ -177,7 +159,7 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		all.Go(func() {
 			for range rounds {
-				w := q.Join(nil)
+				w := q.Join()
 				patience := make(chan struct{})
 				if rnd.IntN(2) == 0 {
 					go func() {
@@ -220,7 +202,7 @@ func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
 		require.True(t, q.TryAcquire())
 		var order []int
 		for i := range 10 {
-			w := q.Join(nil)
+			w := q.Join()
 			go func() {
 				<-w.Granted()
 				order = append(order, i)
@@ -243,7 +225,7 @@ func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	before := heap()
 	for i := range waiters {
-		waiters[i] = q.Join(nil)
+		waiters[i] = q.Join()
 	}
 	each := (heap() - before) / n
 	assert.Less(t, each, int64(400), "bytes for each waiter")

@@ -205,7 +205,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		switch {
-		case !now.Before(l.until.Add(-margin(l.span))), l.over(now):
+		case !now.Before(l.until.Add(-margin(l.pace()))), l.over(now):
 			l.end(Expired)
 			lost = append(lost, l)
 			continue

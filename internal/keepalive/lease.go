@@ -25,8 +25,7 @@ const (
 //	     any of these → ended
 //
 // Invariants: the end is told before the validity is over, whatever a renewal is doing; no renewal
-// is handed out after the end; the first end is the only one; and while an extension that shortens is under
-// way, the validity counts the least that it may leave.
+// is handed out after the end; and the first end is the only one.
 type Lease struct {
 	keeper *Keeper
 	holder Holder
@@ -37,7 +36,6 @@ type Lease struct {
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
-	limit    *limit        // nil until somebody shortens
 	retry    instant       // no renewal before then, because the last one brought nothing
 	next     instant       // when the keeper has to look at the lease
 	index    int32         // place in the keeper's heap, -1 outside
@@ -159,30 +157,20 @@ func (l *Lease) end(r Reason) bool {
 	return true
 }
 
-// Extended moves the end of the validity, after the servers have confirmed an extension to ttl that was asked
-// for at that moment, before it was sent. It never brings the end nearer: only Shorten does. It reports whether
-// the extension counts in full: an extension to less may have been under way.
-func (l *Lease) Extended(asked, until time.Time, ttl time.Duration) (full bool) {
+// Extended moves the end of the validity, after the servers have confirmed an extension to ttl. It never brings the end
+// nearer.
+func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
 	if l.reason != Alive || l.over(now) {
-		return false
+		return
 	}
-	given := until
-	if l.limit != nil {
-		ok := false
-		if until, ttl, ok = l.limit.allow(asked, until, ttl); !ok {
-			return false
-		}
-	}
-	full = until.Equal(given)
 	l.handOff = false
 	if until = nearer(until, now); until.After(l.until) {
 		l.until, l.span = until, ttl
 	}
 	l.schedule()
-	return full
 }
 
 // Ask has renewals ask for ttl from now on.
@@ -193,31 +181,6 @@ func (l *Lease) Ask(ttl time.Duration) {
 	if l.reason == Alive {
 		l.schedule()
 	}
-}
-
-// Shorten says that an extension to ttl is about to be sent, which leaves the lease valid until then, or
-// longer if it is executed late. It has to be followed by Shortened. What is asked for in between counts for no
-// more than the extension would leave behind it.
-func (l *Lease) Shorten(until time.Time, ttl time.Duration) {
-	l.keeper.mu.Lock()
-	defer l.keeper.mu.Unlock()
-	now := time.Now()
-	if l.limit == nil {
-		l.limit = new(limit)
-	}
-	l.limit.begin(now, until, ttl)
-	if l.reason == Alive && until.Before(l.until) {
-		l.until, l.span = until, ttl
-		l.schedule()
-	}
-}
-
-// Shortened says that the extension is over. Where it may be executed yet, the caller sees to it that what is asked
-// for from now on is no longer than what it would leave.
-func (l *Lease) Shortened() {
-	l.keeper.mu.Lock()
-	defer l.keeper.mu.Unlock()
-	l.limit.end(time.Now())
 }
 
 // Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated after a
@@ -231,10 +194,14 @@ func (l *Lease) Renewed(ok bool) {
 	}
 	now := time.Now()
 	if at, _ := l.renewAt(); !ok || at <= l.keeper.at(now) {
-		l.retry = l.keeper.at(now.Add(min(max(l.span/20, 5*time.Millisecond), 500*time.Millisecond)))
+		l.retry = l.keeper.at(now.Add(min(max(l.pace()/20, 5*time.Millisecond), 500*time.Millisecond)))
 	}
 	l.schedule()
 }
+
+// pace is the TTL that decides when renewals and the end of l are due: that of the present validity, or what renewals ask
+// for, if that is less. The caller holds keeper.mu.
+func (l *Lease) pace() time.Duration { return min(l.span, l.ttl) }
 
 // margin is how long before the end of the validity the loss is told, so that the timers of a busy
 // machine do not make it late.
@@ -250,7 +217,7 @@ func (l *Lease) renewAt() (at instant, ok bool) {
 	case l.handOff:
 		return l.retry, true
 	}
-	at = l.keeper.at(l.until.Add(-min(l.span, l.ttl) * 2 / 3)) // for less than what is left it would bring nothing
+	at = l.keeper.at(l.until.Add(-l.pace() * 2 / 3)) // for less than what is left it would bring nothing
 	at = max(at, l.retry)
 	return at, at < l.last
 }
@@ -260,13 +227,13 @@ func (l *Lease) early() time.Duration {
 	if l.handOff {
 		return 0 // it waits to see whether it is needed at all
 	}
-	return min(early, l.span/20)
+	return min(early, l.pace()/20)
 }
 
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) schedule() {
-	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.span))), false
+	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.pace()))), false
 	if at, ok := l.renewAt(); ok && at < l.next {
 		l.next, l.due = at, true
 	}

@@ -60,7 +60,7 @@ func lasting(d time.Duration) func(*keepalive.Terms) {
 // extend is what a server does that answers at once.
 func extend(l *keepalive.Lease, d time.Duration) {
 	now := time.Now()
-	l.Extended(now, now.Add(d), d)
+	l.Extended(now.Add(d), d)
 }
 
 // succeed is a renewal that succeeds at once.
@@ -216,10 +216,8 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 		} {
 			l, _ := start(t, k, nil)
 			end(l)
-			l.Shorten(time.Now().Add(time.Second), time.Second)
 			extend(l, ttl)
 			l.Ask(time.Minute)
-			l.Shortened()
 			l.Renewed(false)
 			assert.NotEqual(t, keepalive.Alive, l.Reason())
 			assert.Zero(t, k.Len())
@@ -244,7 +242,6 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		all.Go(func() { l.Lose(keepalive.Taken) })
 		all.Go(func() { k.Close() })
 		all.Go(func() { extend(l, ttl) })
-		all.Go(func() { l.Shorten(time.Now().Add(ttl/2), ttl/2); l.Shortened() })
 		all.Wait()
 		require.Equal(t, was, l.Reason())
 		if was > keepalive.Unlocked {

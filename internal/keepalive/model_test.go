@@ -2,7 +2,6 @@ package keepalive_test
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +36,6 @@ type hold struct {
 	lost     int
 	reason   keepalive.Reason
 	renewing bool
-	open     []time.Duration // shortenings of unknown outcome
 }
 
 func newModel(t *testing.T, seed uint64, healthy bool) *model {
@@ -79,22 +77,21 @@ func (m *model) start(renew bool) *hold {
 }
 
 // execute is what the server does, and reports whether the key was there.
-func (h *hold) execute(ttl time.Duration, shorten bool) bool {
+func (h *hold) execute(ttl time.Duration) bool {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
 	now := time.Now()
 	if !now.Before(h.expires) {
 		return false
 	}
-	if at := now.Add(ttl); shorten || at.After(h.expires) {
+	if at := now.Add(ttl); at.After(h.expires) {
 		h.expires = at
 	}
 	return true
 }
 
-// extend sends an extension, and waits for the answer until open. One that raises is not executed after that; one that
-// shortens may be, because the server's clock may be set back. What it would take back must not be asked for.
-func (h *hold) extend(ttl time.Duration, shorten bool, open time.Time) (ok bool) {
+// extend sends an extension, and waits for the answer until open. It is not executed after that.
+func (h *hold) extend(ttl time.Duration, open time.Time) (ok bool) {
 	m := h.m
 	there, back := m.random(time.Millisecond), m.random(time.Millisecond)
 	if !m.healthy {
@@ -106,26 +103,23 @@ func (h *hold) extend(ttl time.Duration, shorten bool, open time.Time) (ok bool)
 		}
 	}
 	sent := time.Now()
-	if h.most(ttl) < ttl {
-		return false
-	}
 	answer := make(chan bool, 1)
 	go func() {
 		time.Sleep(there)
 		m.mu.Lock()
 		down := time.Now().Before(m.down)
 		m.mu.Unlock()
-		if down || time.Now().After(open) && !shorten {
+		if down || time.Now().After(open) {
 			return
 		}
-		found := h.execute(ttl, shorten)
+		found := h.execute(ttl)
 		time.Sleep(back)
 		answer <- found
 	}()
 	select {
 	case found := <-answer:
 		if found {
-			h.lease.Extended(sent, sent.Add(ttl), ttl)
+			h.lease.Extended(sent.Add(ttl), ttl)
 		} else {
 			h.lease.Lose(keepalive.Deleted)
 		}
@@ -152,7 +146,7 @@ func (m *model) renew(due []*keepalive.Lease) {
 		h.renewing = true
 		m.mu.Unlock()
 		all.Go(func() {
-			ok := h.extend(h.most(l.TTL()), false, time.Now().Add(300*time.Millisecond))
+			ok := h.extend(l.TTL(), time.Now().Add(300*time.Millisecond))
 			m.mu.Lock()
 			h.renewing = false
 			m.mu.Unlock()
@@ -206,30 +200,6 @@ func (h *hold) unlock() {
 	}
 }
 
-// shorten is an extension that shortens; its caller may give up before the server does.
-func (h *hold) shorten(ttl time.Duration) {
-	now := time.Now()
-	open := now.Add(h.m.random(500 * time.Millisecond))
-	if h.m.healthy {
-		open = now.Add(time.Second)
-	}
-	h.lease.Shorten(now.Add(ttl), ttl)
-	if !h.extend(ttl, true, open) {
-		h.m.mu.Lock()
-		h.open = append(h.open, ttl)
-		h.m.mu.Unlock()
-	}
-	h.lease.Ask(ttl)
-	h.lease.Shortened()
-}
-
-// most is the longest TTL, ttl at most, that no shortening of unknown outcome takes back.
-func (h *hold) most(ttl time.Duration) time.Duration {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	return slices.Min(append(h.open, ttl))
-}
-
 // drive does what callers do, in random order, side by side. After a lease that has ended they begin another.
 func (h *hold) drive(steps int) {
 	var all sync.WaitGroup
@@ -250,16 +220,10 @@ func (h *hold) drive(steps int) {
 
 func (h *hold) step(all *sync.WaitGroup) {
 	switch m := h.m; m.random(16) {
-	case 1, 2:
-		ttl := 400*time.Millisecond + m.random(2*time.Second)
-		if m.oneIn(20) {
-			ttl = 45 * time.Millisecond
-		}
-		all.Go(func() { h.shorten(ttl) })
-	case 3, 4, 5, 6:
+	case 1, 2, 3, 4, 5, 6:
 		ttl, patience := 100*time.Millisecond+m.random(6*time.Second), m.random(500*time.Millisecond)
 		all.Go(func() {
-			if h.extend(ttl, false, time.Now().Add(patience)) {
+			if h.extend(ttl, time.Now().Add(patience)) {
 				h.lease.Ask(ttl)
 			}
 		})

@@ -105,60 +105,6 @@ func TestCallThatEndsAnywhereLeavesNoKey(t *testing.T) {
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }
 
-// A release that queues the next waiter may find that it has gone by the time it has the answer.
-func TestPlaceThatNobodyInheritsIsGivenUp(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	e := newEngine(t, s)
-	terms := terms
-	terms.Queue = true
-	e.hub().Join("keeps it up")
-	require.True(t, e.hub().Listen(t.Context()))
-	h, r := lock(t, e, call(terms))
-	w := r.Key.fifo.Join(&terms)
-	g := h.grant
-	rel := g.release(time.Now())
-	x := g.prequeue(&rel)
-	require.NotNil(t, x)
-	released, f := e.quorum.Release(t.Context(), &rel, g.won)
-	require.Nil(t, f)
-	require.NotZero(t, released.Arrived)
-	g.lease.End(time.Now())
-	x.prequeued(released, f)
-	require.NotNil(t, r.Key.parked.Load())
-	r.Key.pass()
-	<-w.Granted()
-	r.Key.cancel(w) // it has the turn, and does not want it
-	assert.Nil(t, r.Key.parked.Load())
-	r.Key.unref()
-	forgotten(t, e)
-	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
-}
-
-func TestTryThatDoesNotWaitDoesNotInheritAPlace(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	e := newEngine(t, s)
-	terms := terms
-	terms.Queue = true
-	k := e.ref("k", nil)
-	x := k.newTicket(&terms)
-	x.queued = true
-	s.Do("ZADD", server.QueueKey("k"), 1, x.place.Channel+" 0 1000 "+x.place.Name)
-	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
-	k.parked.Store(&parcel{ticket: x})
-	c := call(terms)
-	c.Once = true
-	h := &Hold{Observer: quiet{}}
-	if e.Lock(t.Context(), c, h).Failure == nil {
-		h.Release(t.Context(), time.Now())
-	}
-	assert.Nil(t, k.parked.Load())
-	k.unref()
-	forgotten(t, e)
-	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
-}
-
 func TestLockAfterCloseFailsAlsoOnAKeyThatWasKnown(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, redistest.Start(t))

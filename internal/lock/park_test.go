@@ -27,7 +27,7 @@ func slept(t *testing.T, e *Engine, terms *Terms, h *Hold) *Grant {
 	k := e.ref("k", nil)
 	require.True(t, k.fifo.TryAcquire())
 	now := time.Now()
-	g := newGrant(k, terms, "token", nil, quorum.Grant{At: earlier(now, time.Minute), Valid: time.Minute + 9*time.Second}, 0, h)
+	g := newGrant(k, terms, "token", quorum.Grant{At: earlier(now, time.Minute), Valid: time.Minute + 9*time.Second}, 0, h)
 	require.NotNil(t, g)
 	return g
 }
@@ -54,7 +54,7 @@ func TestAHoldOfAGrantThatIsLostMeanwhileHasEnded(t *testing.T) {
 	require.Nil(t, f.Failure)
 	first.grant.lease.Lose(keepalive.Deleted)
 	next := &Hold{Observer: quiet{}}
-	next.begin(first.grant, 0)
+	next.begin(first.grant)
 	assert.True(t, next.ended(), "nobody else will tell it")
 	first.Release(t.Context(), time.Now())
 	forgotten(t, e)
@@ -113,18 +113,5 @@ func TestAGrantIsNotParkedWhereItsHoldHasEnded(t *testing.T) {
 	h.end(keepalive.Deleted)
 	assert.False(t, h.grant.park(h, time.Now()))
 	h.Release(t.Context(), time.Now())
-	forgotten(t, e)
-}
-
-// Whoever is stopped between the look at the clock and the choice of the fence may come too late for one.
-func TestALocalHoldHasNoFenceBeyondThoseReserved(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, redistest.Start(t))
-	h := reusable(t, e)
-	next := &Hold{Observer: quiet{}}
-	assert.True(t, h.grant.adopt(next, time.Now()))
-	assert.Greater(t, next.Fence(), h.Fence())
-	assert.False(t, h.grant.adopt(&Hold{Observer: quiet{}}, h.grant.won.At.Add(2*time.Second)))
-	next.Release(t.Context(), time.Now())
 	forgotten(t, e)
 }

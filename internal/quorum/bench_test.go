@@ -58,7 +58,7 @@ func BenchmarkAcquireAndRelease(b *testing.B) {
 				if failure != nil {
 					b.Fatal(failure)
 				}
-				tail = released.Tail
+				tail = released
 			}
 			q.Close(time.Second)
 		})

@@ -198,9 +198,9 @@ func (f *fake) Acquire(ctx context.Context, t server.Try) server.Reply {
 		delete(f.queue, t.Ticket.Name)
 		f.locks[t.Key] = hold{t.Token, time.Now().Add(t.TTL)}
 		reply := server.Reply{Verdict: server.Done}
-		if t.Fences > 0 {
+		if t.Fencing {
 			reply.Fence = max(f.fences[t.Key]+1, time.Now().UnixMicro())
-			f.fences[t.Key] = reply.Fence + t.Fences - 1
+			f.fences[t.Key] = reply.Fence
 		}
 		return reply
 	})
@@ -225,13 +225,8 @@ func (f *fake) released(r *server.Release) server.Reply {
 	case "":
 		return server.Reply{Verdict: server.Missing}
 	case r.Token:
-		reply := server.Reply{Verdict: server.Done}
-		if r.Next != nil {
-			f.queue[r.Next.Name] = true
-			reply.Arrived = time.Now().UnixMicro()
-		}
 		delete(f.locks, r.Key)
-		return reply
+		return server.Reply{Verdict: server.Done}
 	}
 	return server.Reply{Verdict: server.Taken}
 }

@@ -2,7 +2,6 @@ package quorum_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 const (
@@ -162,25 +160,4 @@ func TestDeadServerDoesNotHideWhatTheMajoritySays(t *testing.T) {
 		failed(t, failure, quorum.Contended)
 		c.on(nil, 0)
 	})
-}
-
-func TestTheReleaseTellsWhenTheNextTicketWasQueued(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		virtual(t, n, func(t *testing.T, c *cluster) {
-			k := try("k")
-			k.Queue = true
-			g := c.take(k)
-			synctest.Wait()
-			rel := releaseOf(k)
-			rel.Next = &server.Ticket{Name: "next"}
-			began := time.Now()
-			released, failure := c.q.Release(t.Context(), rel, g)
-			won(t, failure)
-			assert.Equal(t, began.UnixMicro(), released.Arrived)
-			synctest.Wait()
-			for _, f := range c.nodes {
-				assert.True(t, f.waits("next"))
-			}
-		})
-	}
 }

@@ -87,7 +87,7 @@ func TestRealServersThatPauseInTurnNeverMakeOurOwnReleaseStandInOurWay(t *testin
 		hang.Resume()
 		released, failure := q.Release(t.Context(), releaseOf(k), g)
 		won(t, failure)
-		tail = released.Tail
+		tail = released
 	}
 	noKeys(t, servers)
 }

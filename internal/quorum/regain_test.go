@@ -177,7 +177,7 @@ func TestAServerThatWasNotSentTheTryCanVoteAgain(t *testing.T) {
 		c.on(hung, 2)
 		released, failure := c.q.Release(t.Context(), releaseOf(before), g)
 		won(t, failure)
-		g, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		g, failure = c.q.Acquire(t.Context(), try("k"), released)
 		won(t, failure)
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, c.nodes[2].times("acquire"))

@@ -25,9 +25,9 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 			c.on(only("release", slow(10*time.Millisecond)), 3, 4)
 			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
 			won(t, failure)
-			require.NotNil(t, released.Tail)
+			require.NotNil(t, released)
 			c.on(cut, 0, 1)
-			tail := released.Tail
+			tail := released
 			if !waits {
 				tail = nil
 			}
@@ -56,7 +56,7 @@ func TestAReleaseThatAllHaveAnsweredHasNoTail(t *testing.T) {
 		won(t, failure)
 		// All answer at one moment; who is not in yet is a matter of luck, and over at once.
 		synctest.Wait()
-		_, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		_, failure = c.q.Acquire(t.Context(), try("k"), released)
 		won(t, failure)
 
 		c.on(cut, 2)
@@ -70,7 +70,7 @@ func TestAReleaseThatAllHaveAnsweredHasNoTail(t *testing.T) {
 		c.on(slow(time.Millisecond), 1)
 		released, failure = c.q.Release(t.Context(), releaseOf(j), quorum.Grant{})
 		won(t, failure)
-		assert.Nil(t, released.Tail)
+		assert.Nil(t, released)
 		c.on(nil, 0, 1)
 	})
 }
@@ -86,7 +86,7 @@ func TestTheNextTryWaitsForALateWinnerOfTheHoldBefore(t *testing.T) {
 		require.Equal(t, 2, c.holders(k.Lock))
 		c.on(hung, 0, 1)
 		next := try("k")
-		g, failure := c.q.Acquire(t.Context(), next, released.Tail)
+		g, failure := c.q.Acquire(t.Context(), next, released)
 		won(t, failure)
 		c.on(nil, 0, 1, 3, 4)
 		c.q.Undo(releaseOf(next), g)
@@ -113,7 +113,7 @@ func TestTheNextTryWaitsForAReleaseThatHasFailed(t *testing.T) {
 			failed(t, failure, quorum.Unavailable)
 			began := time.Now()
 			next := try("k")
-			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			g, failure = c.q.Acquire(t.Context(), next, released)
 			won(t, failure)
 			assert.Equal(t, 20*time.Millisecond, time.Since(began))
 			c.on(nil, all...)
@@ -131,7 +131,7 @@ func TestATryWaitsForAReleaseNoLongerThanItMay(t *testing.T) {
 		released, failure := c.q.Release(t.Context(), releaseOf(k), g)
 		failed(t, failure, quorum.Unavailable)
 		began := time.Now()
-		_, failure = c.q.Acquire(t.Context(), try("k"), released.Tail)
+		_, failure = c.q.Acquire(t.Context(), try("k"), released)
 		failed(t, failure, quorum.Unavailable)
 		assert.LessOrEqual(t, time.Since(began), timeout)
 		c.on(nil, 0)
@@ -154,7 +154,7 @@ func TestTheNextTryWaitsForAReleaseInTheBackground(t *testing.T) {
 			won(t, failure)
 			c.on(cut, 0)
 			next := try("k")
-			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			g, failure = c.q.Acquire(t.Context(), next, released)
 			require.Nil(t, failure, name)
 			c.on(nil, 0, 2)
 			c.q.Undo(releaseOf(next), g)
@@ -183,7 +183,7 @@ func TestThoseThatWaitForAReleaseInTheBackgroundAreFew(t *testing.T) {
 		c.on(slow(time.Millisecond), 0, 1)
 		for range 40 {
 			next := try("k")
-			g, failure := c.q.Acquire(t.Context(), next, released.Tail)
+			g, failure := c.q.Acquire(t.Context(), next, released)
 			won(t, failure)
 			released, failure = c.q.Release(t.Context(), releaseOf(next), g)
 			won(t, failure)
@@ -204,12 +204,12 @@ func TestAHungReleaseDoesNotHoldTheNextTryBack(t *testing.T) {
 		won(t, failure)
 		began := time.Now()
 		next := try("k")
-		_, failure = c.q.Acquire(t.Context(), next, released.Tail)
+		_, failure = c.q.Acquire(t.Context(), next, released)
 		won(t, failure)
 		assert.Zero(t, time.Since(began))
 
 		c.on(hung, 1)
-		_, failure = c.q.Acquire(t.Context(), try("j"), released.Tail)
+		_, failure = c.q.Acquire(t.Context(), try("j"), released)
 		failed(t, failure, quorum.Unavailable)
 		assert.LessOrEqual(t, time.Since(began), timeout*9/8)
 		c.on(nil, 1, 2)
@@ -231,7 +231,7 @@ func TestAWaitForTheReleaseBeforeEndsWithTheContext(t *testing.T) {
 		defer cancel()
 		next := try("k")
 		began := time.Now()
-		_, failure = c.q.Acquire(ctx, next, released.Tail)
+		_, failure = c.q.Acquire(ctx, next, released)
 		failed(t, failure, quorum.Unavailable)
 		assert.Equal(t, 10*time.Millisecond, time.Since(began))
 		time.Sleep(time.Second)
@@ -251,17 +251,17 @@ func TestATailIsHandedOnByWhoNeverAskedTheServer(t *testing.T) {
 		won(t, failure)
 		for range 60 {
 			next := try("k")
-			g, failure = c.q.Acquire(t.Context(), next, released.Tail)
+			g, failure = c.q.Acquire(t.Context(), next, released)
 			won(t, failure)
 			released, failure = c.q.Release(t.Context(), releaseOf(next), g)
 			won(t, failure)
-			require.NotNil(t, released.Tail)
+			require.NotNil(t, released)
 			time.Sleep(time.Millisecond)
 		}
 		assert.Less(t, c.nodes[2].times("acquire"), 3)
 		c.on(hung, 0)
 		last := try("k")
-		g, failure = c.q.Acquire(t.Context(), last, released.Tail)
+		g, failure = c.q.Acquire(t.Context(), last, released)
 		won(t, failure)
 		c.on(nil, 0, 2)
 		c.q.Undo(releaseOf(last), g)
@@ -298,39 +298,12 @@ func TestAFarServerIsNotAskedForHoldsThatAreOver(t *testing.T) {
 			won(t, failure)
 			released, failure := c.q.Release(t.Context(), releaseOf(k), g)
 			won(t, failure)
-			tail = released.Tail
+			tail = released
 			most = max(most, runtime.NumGoroutine())
 		}
 		assert.Less(t, c.nodes[2].times("acquire"), 100)
 		assert.Less(t, most, 300, "goroutines pile up")
 		time.Sleep(time.Second)
 		assert.Empty(t, c.nodes[2].get("k"))
-	})
-}
-
-// The release before has queued the ticket there; the try that it was for was never sent.
-func TestATicketLeavesTheQueueOfAServerThatWasNeverAsked(t *testing.T) {
-	virtual(t, 3, func(t *testing.T, c *cluster) {
-		k := try("k")
-		k.Queue = true
-		g := c.take(k)
-		synctest.Wait()
-		c.on(only("release", slow(10*time.Millisecond)), 2)
-		rel := releaseOf(k)
-		rel.Next = &server.Ticket{Name: "next"}
-		released, failure := c.q.Release(t.Context(), rel, g)
-		won(t, failure)
-		next := try("k")
-		next.Queue, next.Ticket = true, *rel.Next
-		g, failure = c.q.Acquire(t.Context(), next, released.Tail)
-		won(t, failure)
-		_, failure = c.q.Release(t.Context(), releaseOf(next), g)
-		won(t, failure)
-		time.Sleep(7 * time.Millisecond)
-		assert.True(t, c.nodes[2].waits("next"))
-		time.Sleep(time.Second)
-		for _, f := range c.nodes {
-			assert.False(t, f.waits("next"))
-		}
 	})
 }

@@ -28,7 +28,6 @@ type operation struct {
 	try     Try
 	plain   bool // the try is a plain SET: it is enough for the caller, and what it takes can be renewed and released
 	release Release
-	next    Ticket
 	raise   raise
 
 	session session

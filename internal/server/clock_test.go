@@ -72,7 +72,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			for _, fencing := range []bool{false, true} {
 				q := request("k")
 				if fencing {
-					q.Fences = 1
+					q.Fencing = true
 				}
 				done(t, acquire(s, q))
 				done(t, release(s, q))

@@ -13,25 +13,24 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An extension by Shorten that is late on its connection comes after one that was sent later.
+// An extension that is late on its connection comes after one that was sent later.
 func TestALateExtensionTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
 		done(t, one(s, q))
-		for _, shorten := range []bool{false, true} {
-			late := &server.Extension{Lock: q.Lock, TTL: time.Second, Shorten: shorten, Deadline: time.Now().Add(20 * time.Millisecond)}
-			holdUp(b, 30*time.Millisecond)
-			over := make(chan server.Reply, 1)
-			go s.Extend(context.Background(), []*server.Extension{late}, func(_ int, r server.Reply) { over <- r })
-			time.Sleep(time.Millisecond)
-			long := *q
-			long.TTL = time.Hour
-			done(t, one(s, &long))
-			failed(t, <-over)
-			assert.Greater(t, m.TTL("k"), 30*time.Minute, "shorten %v", shorten)
-		}
+		late := *q
+		late.TTL = time.Second
+		holdUp(b, 30*time.Millisecond)
+		over := make(chan server.Reply, 1)
+		go func() { over <- one(s, &late) }()
+		time.Sleep(time.Millisecond)
+		long := *q
+		long.TTL = time.Hour
+		done(t, one(s, &long))
+		done(t, <-over)
+		assert.Greater(t, m.TTL("k"), 30*time.Minute)
 	})
 }
 
@@ -59,23 +58,6 @@ func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
 		}
 	})
 	assert.Equal(t, []string{"quick"}, order)
-}
-
-func TestAnExtensionOfUnknownOutcomeSaysUntilWhenItMayBeExecuted(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		q := request("k")
-		done(t, acquire(s, q))
-		done(t, one(s, q))
-		deadline := time.Now().Add(time.Second)
-		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		s.Extend(context.Background(), []*server.Extension{{Lock: q.Lock, TTL: time.Hour, Deadline: deadline}}, func(_ int, r server.Reply) {
-			failed(t, r)
-			assert.Equal(t, deadline, r.Open)
-		})
-		b.Set(nil)
-		undo(s, q)
-	})
 }
 
 func TestTheRoundTripIsKnown(t *testing.T) {

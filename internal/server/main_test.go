@@ -20,12 +20,12 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // A hold is what a test asks for of one lock.
 type hold struct {
 	server.Lock
-	TTL, Keep      time.Duration
-	Fences         int64
-	Guard, Plain   bool
-	Replicas       server.Replicas
-	Shorten, Queue bool
-	Ticket         server.Ticket
+	TTL, Keep    time.Duration
+	Fencing      bool
+	Guard, Plain bool
+	Replicas     server.Replicas
+	Queue        bool
+	Ticket       server.Ticket
 }
 
 // request is about key, with a token of its own and more time than a slow machine needs.
@@ -35,14 +35,14 @@ func request(key string) *hold {
 
 func (q *hold) try() server.Try {
 	return server.Try{
-		Lock: q.Lock, TTL: q.TTL, Fences: q.Fences, Guard: q.Guard, Plain: q.Plain, Replicas: q.Replicas,
+		Lock: q.Lock, TTL: q.TTL, Fencing: q.Fencing, Guard: q.Guard, Plain: q.Plain, Replicas: q.Replicas,
 		Queue: q.Queue, Ticket: q.Ticket,
 	}
 }
 
 func (q *hold) ending() server.Release {
 	return server.Release{
-		Lock: q.Lock, Keep: q.Keep, Fencing: q.Fences > 0, Queue: q.Queue, Ticket: q.Ticket,
+		Lock: q.Lock, Keep: q.Keep, Queue: q.Queue, Ticket: q.Ticket,
 		Until: time.Now().Add(max(q.TTL, q.Keep) + q.Timeout),
 	}
 }
@@ -70,7 +70,7 @@ func raise(s *server.Server, q *hold, fence int64) server.Reply {
 func extend(s *server.Server, batch []*hold) []server.Reply {
 	extensions := make([]*server.Extension, len(batch))
 	for i, q := range batch {
-		extensions[i] = &server.Extension{Lock: q.Lock, TTL: q.TTL, Shorten: q.Shorten, Fences: q.Fences > 0, Replicas: q.Replicas}
+		extensions[i] = &server.Extension{Lock: q.Lock, TTL: q.TTL, Fencing: q.Fencing, Replicas: q.Replicas}
 	}
 	var mu sync.Mutex
 	replies, times := make([]server.Reply, len(batch)), make([]int, len(batch))

@@ -76,7 +76,7 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 	done(t, acquire(s, holder))
 	gone, first, second := waiting("k", "gone", "nowhere"), waiting("k", "first", "here"), waiting("k", "second", "here")
 	for _, q := range []*hold{gone, first, second} {
-		q.Ticket.Fences = 3
+		q.Ticket.Fencing = true
 		wait(t, s, q)
 	}
 	done(t, release(s, holder))
@@ -85,7 +85,7 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 	assert.Equal(t, fence+" first", fmt.Sprint(fence, " first"))
 	reserved, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
 	require.NoError(t, err)
-	assert.Equal(t, fmt.Sprint(reserved-2), fence, "three fences are reserved")
+	assert.Equal(t, fmt.Sprint(reserved), fence, "it is the last one")
 	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
 	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute, "it is given for as long as its hand-off lease")
 
@@ -180,30 +180,6 @@ func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
 	assert.Zero(t, acquire(s, queued("k")).Gap, "who has no ticket does not count")
 }
 
-func TestAReleaseQueuesTheNextOfItsProcess(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	heard := listen(t, r, "here")
-	holder := queued("k")
-	done(t, acquire(s, holder))
-	other := waiting("k", "other", "here")
-	wait(t, s, other)
-	end := holder.ending()
-	end.Next = &server.Ticket{Name: "next", Channel: "here", HandOff: time.Minute}
-	got := s.Release(context.Background(), end)
-	done(t, got)
-	assert.Greater(t, got.Arrived, other.Ticket.Arrived)
-	assert.Equal(t, "other", r.Get("k"))
-	done(t, release(s, other))
-	assert.Equal(t, "next", r.Get("k"))
-	assert.Equal(t, []string{"0 other", "0 next"}, heard())
-
-	end.Token = "somebody else"
-	got = s.Release(context.Background(), end)
-	assert.Equal(t, server.Taken, got.Verdict)
-	assert.Zero(t, got.Arrived, "nobody queues at a release that was none")
-}
-
 func TestAReleaseThatKeepsTheLockLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -223,7 +199,7 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 	r, s := start(t)
 	for _, queue := range []bool{false, true} {
 		q := request("k")
-		q.Queue, q.Fences = queue, 4
+		q.Queue, q.Fencing = queue, true
 		got := acquire(s, q)
 		done(t, got)
 		for _, sibling := range []string{server.QueueKey("k"), server.FenceKey("k")} {
@@ -232,7 +208,6 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 		}
 		done(t, one(s, q))
 		end := q.ending()
-		end.Reserved, end.Used = got.Fence+3, got.Fence
 		end.Ticket = server.Ticket{Name: "n", Channel: "c", HandOff: time.Second}
 		done(t, s.Release(context.Background(), end))
 		assert.False(t, exists(t, r, "k"))
@@ -241,26 +216,24 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 }
 
 // A script that fails halfway would leave the lock locked, or the waiter called and without it.
-func TestAFullServerReleasesALockThoughTheNextWaiterFindsNoRoom(t *testing.T) {
+func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 	t.Parallel()
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	listen(t, r, "here")
-	for _, fences := range []int64{0, 1} {
+	for _, fencing := range []bool{false, true} {
 		for _, others := range []bool{false, true} {
 			holder, other := queued("k"), waiting("k", "other", "here")
-			holder.Fences, other.Fences, other.Ticket.Fences = fences, fences, fences
+			holder.Fencing, other.Fencing, other.Ticket.Fencing = fencing, fencing, fencing
 			done(t, acquire(s, holder))
 			if others {
 				wait(t, s, other)
 			}
 			end := holder.ending()
-			end.Next = &server.Ticket{Name: "next", Channel: "here", HandOff: time.Minute}
 			r.Do("CONFIG", "SET", "maxmemory", "1")
 			got := s.Release(context.Background(), end)
 			r.Do("CONFIG", "SET", "maxmemory", "0")
 			done(t, got)
-			assert.Zero(t, got.Arrived, "there was no room")
 			if others {
 				assert.Equal(t, "other", r.Get("k"), "the lock is the first waiter's")
 				done(t, release(s, other))

@@ -16,7 +16,7 @@ var lua embed.FS
 var (
 	acquireScript = newScript("holder", "fence", "guard", "acquire")
 	extendScript  = newScript("holder", "demoted", "extend")
-	releaseScript = newScript("simple", "holder", "demoted", "fence", "release")
+	releaseScript = newScript("simple", "holder", "demoted", "release")
 	raiseScript   = newScript("raise")
 
 	acquireQueuedScript = newScript("holder", "demoted", "fence", "guard", "handover", "acquire_queued")
@@ -34,9 +34,6 @@ func newScript(files ...string) script {
 		source.WriteString(read(name))
 	}
 	text := source.String()
-	if narrow {
-		text = narrowed(text)
-	}
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 	return script{hash: hex.EncodeToString(sum[:]), source: text}
 }

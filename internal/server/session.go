@@ -200,24 +200,17 @@ func (ses *session) eval(s script, args []any) (any, error) {
 	case err == nil:
 		ses.op.server.heard(ses.received.Sub(ses.sent))
 	}
-	if narrow {
-		reply = widen(reply)
-	}
 	return reply, err
 }
 
 // evalAll runs n scripts in one round trip; errors of the server stand in the replies. lay gives the i-th script and its
 // arguments, as eval takes them.
 func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i int, raw any)) error {
-	take := got
-	if narrow {
-		take = func(i int, raw any) { got(i, widen(raw)) }
-	}
 	return ses.pipeline(n, func(i int) (string, []any) {
 		s, args := lay(i)
 		args[0] = s.hash
 		return "EVALSHA", args
-	}, take)
+	}, got)
 }
 
 // moveTo goes to the node of another key.

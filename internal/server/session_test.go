@@ -57,7 +57,7 @@ func everything(t *testing.T, s *server.Server) {
 	done(t, acquire(s, plain))
 	done(t, release(s, plain))
 	fenced := request("fenced")
-	fenced.Fences = 1
+	fenced.Fencing = true
 	done(t, raise(s, fenced, 1))
 	redistest.Wait(t, "the rest is undone", func() bool {
 		for _, q := range batch {

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 func take(t *testing.T, s *server.Server, key string) int64 {
 	t.Helper()
 	q := request(key)
-	q.Fences = 1
+	q.Fencing = true
 	got := acquire(s, q)
 	done(t, got)
 	require.Positive(t, got.Fence)
@@ -74,7 +73,7 @@ func TestAHeldLockGivesNoFence(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
 	first, second := request("k"), request("k")
-	first.Fences, second.Fences = 1, 1
+	first.Fencing, second.Fencing = true, true
 	done(t, acquire(s, first))
 	counter := r.Get(server.FenceKey("k"))
 	got := acquire(s, second)
@@ -100,7 +99,7 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	r, s := start(t)
 	r.Do("SET", server.FenceKey("k"), "rubbish")
 	q := request("k")
-	q.Fences = 1
+	q.Fencing = true
 	failed(t, acquire(s, q))
 	assert.False(t, exists(t, r, "k"))
 }
@@ -137,7 +136,7 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		q := request("k")
-		q.Guard, q.Fences = true, 1
+		q.Guard, q.Fencing = true, true
 		s := open(t, pool)
 		failed(t, acquire(s, q))
 		time.Sleep(q.TTL - time.Second)
@@ -199,49 +198,6 @@ func TestALockThatAReplicaHasCounts(t *testing.T) {
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, primary, "other") })
 }
 
-// Local holds take their fences from a range that the server has reserved, and what they leave is given back.
-func TestAGrantReservesFencesAndGivesTheRestBack(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	counter := func() int64 {
-		n, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
-		require.NoError(t, err)
-		return n
-	}
-	for _, queue := range []bool{false, true} {
-		q := request("k")
-		q.Fences, q.Queue = 1000, queue
-		got := acquire(s, q)
-		done(t, got)
-		last := got.Fence + 999
-		require.Equal(t, last, counter(), "the counter holds the last fence of the range")
-		end := q.ending()
-		end.Reserved, end.Used = last, got.Fence+2
-		done(t, s.Release(context.Background(), end))
-		assert.Equal(t, got.Fence+2, counter())
-		assert.Greater(t, pttl(t, r, server.FenceKey("k")), 30*time.Minute)
-
-		// Nothing is given back that somebody has raised since.
-		done(t, acquire(s, q))
-		done(t, raise(s, q, last+1e9))
-		end.Reserved, end.Used = last, last-1
-		done(t, s.Release(context.Background(), end))
-		assert.Equal(t, last+1e9, counter())
-
-		// What another holder has reserved stays, and so does what it needs of ours.
-		done(t, acquire(s, q))
-		r.Do("DEL", "k")
-		other := request("k")
-		other.Fences = 1
-		theirs := acquire(s, other)
-		done(t, theirs)
-		end.Reserved, end.Used = theirs.Fence, got.Fence
-		assert.Equal(t, server.Taken, s.Release(context.Background(), end).Verdict)
-		assert.Equal(t, theirs.Fence, counter())
-		done(t, release(s, other))
-	}
-}
-
 func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -282,7 +238,7 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))
 	for _, queue := range []bool{false, true} {
 		q := request("k")
-		q.Queue, q.Fences = queue, 1
+		q.Queue, q.Fencing = queue, true
 		assert.Equal(t, server.Missing, release(s, q).Verdict)
 		done(t, acquire(s, q))
 		assert.Equal(t, server.Held, acquire(s, request("k")).Verdict)

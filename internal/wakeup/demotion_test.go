@@ -40,7 +40,7 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	pool, primary := follow(t, a.Addr())
 	s := server.New(pool)
 	defer s.Close(time.Minute)
-	h := wakeup.NewHub([]*server.Server{s})
+	h := wakeup.NewHub(s)
 	defer h.Close(time.Minute)
 	w := h.Join("w")
 	defer w.Leave()
@@ -53,7 +53,7 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	replicaOf(t, a, b)
 	address := b.Addr()
 	primary.Store(&address)
-	lock := &server.Try{Lock: rel.Lock, TTL: time.Minute, Fences: 1}
+	lock := &server.Try{Lock: rel.Lock, TTL: time.Minute, Fencing: true}
 	redistest.Wait(t, "a command meets the demoted server, and the listener moves", func() bool {
 		s.Acquire(t.Context(), *lock)
 		return listeners(t, b, h) == 1 && listeners(t, a, h) == 0

@@ -1,5 +1,5 @@
-// Package wakeup is this process's end of the queues on the servers: who waits, and the connections
-// over which the servers wake them.
+// Package wakeup is this process's end of the queues on the server: who waits, and the connection over which the server
+// wakes them.
 package wakeup
 
 import (
@@ -20,16 +20,16 @@ type Wake struct {
 	Granted bool  // false: nothing was given, but something may have been missed, so look again
 }
 
-// A Hub passes the messages of all servers on to the waiters of one Client. It listens while
-// somebody waits, and a little longer, over one connection for each server.
+// A Hub passes the messages of the server on to the waiters of one Client. It listens while one of them
+// waits, and a little longer, over one connection.
 type Hub struct {
-	channel   string
-	listeners []*listener
+	channel  string
+	listener *listener
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
 	idle    *time.Timer        // ends the listening when nobody has waited for a while
-	changed chan struct{}      // closed when a listener is in another state
+	changed chan struct{}      // closed when the listener is in another state
 	drops   uint64
 	closed  bool
 }
@@ -45,22 +45,19 @@ type Waiter struct {
 // waiters again and again.
 const linger = 5 * time.Second
 
-// NewHub returns a Hub for the servers. It does not connect.
-func NewHub(servers []*server.Server) *Hub {
+// NewHub returns a Hub for the server. It does not connect.
+func NewHub(s *server.Server) *Hub {
 	h := &Hub{
 		channel: "redimutex:" + uuid.NewString(),
 		waiters: make(map[string]*Waiter),
 		changed: make(chan struct{}),
 	}
-	for _, s := range servers {
-		l := &listener{hub: h, server: s, state: down}
-		h.listeners = append(h.listeners, l)
-		s.OnDemotion(l.demoted)
-	}
+	h.listener = &listener{hub: h, server: s, state: down}
+	s.OnDemotion(h.listener.demoted)
 	return h
 }
 
-// Channel is where the Hub listens, on every server.
+// Channel is where the Hub listens.
 func (h *Hub) Channel() string { return h.channel }
 
 // Join makes the Hub pass on messages for the ticket of that name. It starts listening.
@@ -76,9 +73,7 @@ func (h *Hub) Join(name string) *Waiter {
 		h.idle.Stop()
 		h.idle = nil
 	}
-	for _, l := range h.listeners {
-		l.start()
-	}
+	h.listener.start()
 	return w
 }
 
@@ -102,17 +97,15 @@ func (h *Hub) rest() {
 	defer h.mu.Unlock()
 	h.idle = nil
 	if len(h.waiters) == 0 {
-		for _, l := range h.listeners {
-			l.stop()
-		}
+		h.listener.stop()
 	}
 }
 
-// Listening reports whether the Hub hears a majority of the servers.
+// Listening reports whether the Hub hears the server.
 func (h *Hub) Listening() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.count(up) > len(h.listeners)/2
+	return h.listener.state == up
 }
 
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
@@ -123,27 +116,14 @@ func (h *Hub) Drops() uint64 {
 	return h.drops
 }
 
-// count counts the listeners in a state. The caller holds h.mu.
-func (h *Hub) count(s state) int {
-	n := 0
-	for _, l := range h.listeners {
-		if l.state == s {
-			n++
-		}
-	}
-	return n
-}
-
-// Listen waits until the Hub hears a majority of the servers, or it is known that it can't just now,
-// but not longer than ctx.
+// Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
 func (h *Hub) Listen(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
-		heard, dialling, changed := h.count(up), h.count(dialling), h.changed
+		state, changed := h.listener.state, h.changed
 		h.mu.Unlock()
-		most := len(h.listeners) / 2
-		if heard > most || heard+dialling <= most {
-			return heard > most
+		if state != dialling {
+			return state == up
 		}
 		select {
 		case <-changed:
@@ -161,25 +141,17 @@ func (h *Hub) Close(d time.Duration) {
 		h.idle.Stop()
 		h.idle = nil
 	}
-	var running []<-chan struct{}
-	for _, l := range h.listeners {
-		l.stop()
-		if l.done != nil {
-			running = append(running, l.done)
-		}
-	}
+	h.listener.stop()
+	done := h.listener.done
 	h.mu.Unlock()
-	if len(running) == 0 {
+	if done == nil {
 		return
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for _, done := range running {
-		select {
-		case <-done:
-		case <-timer.C:
-			return
-		}
+	select {
+	case <-done:
+	case <-timer.C:
 	}
 }
 

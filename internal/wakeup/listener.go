@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A listener is the subscriber connection to one server. It has a goroutine while it is started,
+// A listener is the subscriber connection to the server. It has a goroutine while it is started,
 // which connects again and again when the connection breaks.
 //
 //	down ─ start ─→ dialling ─ subscribed ─→ up

@@ -230,14 +230,3 @@ func TestWriteBackRaisesAndNeverLowers(t *testing.T) {
 		assert.LessOrEqual(t, third.TTL(key), time.Hour+10*time.Second)
 	}
 }
-
-// With several servers no hold follows another without asking them, so nothing has to be reserved for one: counters that run
-// ahead of the clocks would fall back to them where they are lost.
-func TestCountersOfSeveralServersStayWithTheirClocksWhereALeaseCouldBeReused(t *testing.T) {
-	t.Parallel()
-	c := locktest.Start(t, 3)
-	m := c.Client(t, redimutex.WithFencing(), redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(25*time.Second)).Mutex("k")
-	for range 20 {
-		assert.Less(t, fence(t, m), time.Now().Add(20*time.Second).UnixMicro())
-	}
-}

@@ -89,10 +89,7 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 		later func(t *testing.T, c *redimutex.Client, l *redimutex.Lease) error
 	}{
 		"extended": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
-			if err := l.Extend(t.Context(), ttl); !errors.Is(err, redimutex.ErrLost) {
-				assert.ErrorIs(t, err, redimutex.ErrUnavailable, "what is late could take it back")
-			}
-			return nil
+			return l.Extend(t.Context(), ttl)
 		}},
 		"renewed": {nil, func(t *testing.T, c *redimutex.Client, _ *redimutex.Lease) error {
 			before := c.Stats().Renewed
@@ -133,7 +130,6 @@ func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) 
 	for name, scene := range map[string]struct {
 		opts  []redimutex.Option
 		first func(t *testing.T, c *redimutex.Client, l *redimutex.Lease) error // decided by servers 0 and 1
-		want  error                                                             // of the later one
 	}{
 		"a renewal": {nil, func(_ *testing.T, c *redimutex.Client, l *redimutex.Lease) error {
 			before := c.Stats().Renewed
@@ -141,13 +137,10 @@ func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) 
 				time.Sleep(time.Millisecond)
 			}
 			return l.Err()
-		}, nil},
+		}},
 		"an extension": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
 			return l.Extend(t.Context(), ttl)
-		}, nil},
-		"a shortening": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
-			return l.Extend(t.Context(), short)
-		}, redimutex.ErrUnavailable},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,74 +179,13 @@ func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) 
 				proxies[1].Cut()
 				err := l.Extend(t.Context(), wanted) // by servers 0 and 2
 				proxies[1].Mend()
-				if errors.Is(err, redimutex.ErrLost) || !inTime(began) || scene.want == nil && err != nil {
+				if err != nil || !inTime(began) {
 					return false
 				}
-				assert.ErrorIs(t, err, scene.want)
 				late.Release()
 				watch(t, l, other, ttl+ttl/2)
 				return true
 			})
 		})
 	}
-}
-
-// A deadline is told by the server's clock, which may be set back: a shortening of unknown outcome may be executed at any
-// time. So nobody counts on more than it leaves, neither a renewal nor who wants to extend the lease further.
-func TestAShorteningOfUnknownOutcomeLimitsTheHold(t *testing.T) {
-	t.Parallel()
-	s, clock := redistest.Clocked(t)
-	p := s.Proxy()
-	const long, less = time.Minute, 2 * time.Second // which a slow machine keeps too
-	c := newClient(t, []redimutex.Pool{p.Pool()}, redimutex.WithTTL(long), redimutex.WithNodeTimeout(nodeTimeout))
-	m := c.Mutex("k")
-	warm(t, m)
-	redistest.Repeat(t, "a lease that outlives a packet which is an hour late", func() bool {
-		require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
-		defer m.UnlockContext(t.Context()) //nolint:errcheck // it may be lost
-		l := m.Lease()
-		late, ok := lateExtension(t, p, l, less)
-		defer late.Release()
-		if !ok {
-			return false
-		}
-		clock.Set(-time.Hour)
-		defer clock.Set(0)
-		err := l.Extend(t.Context(), long)
-		if l.Err() != nil {
-			return false
-		}
-		require.ErrorIs(t, err, redimutex.ErrUnavailable)
-		assert.ErrorContains(t, err, "Extend to less")
-		late.Release()
-		redistest.Wait(t, "it is executed", func() bool { return s.PTTL("k") <= less })
-		renewed := c.Stats().Renewed
-		for c.Stats().Renewed < renewed+3 {
-			if l.Err() != nil {
-				return false
-			}
-			require.LessOrEqual(t, time.Until(l.Until()), less)
-			time.Sleep(time.Millisecond)
-		}
-		return assert.ErrorIs(t, l.Extend(t.Context(), long), redimutex.ErrUnavailable, "nobody has heard that it was executed")
-	})
-}
-
-// The server has said that it is extended, and only the replicas lack it.
-func TestAShorteningThatReplicasLackDoesNotLimitTheHold(t *testing.T) {
-	t.Parallel()
-	s, replicas := redistest.Replicas(t, 1)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, 500*time.Millisecond))
-	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
-	defer m.Unlock()
-	l := m.Lease()
-	replicas[0].Pause()
-	err := l.Extend(t.Context(), 20*time.Second)
-	replicas[0].Resume()
-	require.ErrorIs(t, err, redimutex.ErrUnavailable)
-	redistest.Wait(t, "the replica is back", func() bool {
-		err = l.Extend(t.Context(), time.Minute)
-		return err == nil
-	})
-	assert.Greater(t, time.Until(l.Until()), 30*time.Second)
 }

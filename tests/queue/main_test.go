@@ -26,12 +26,7 @@ const slow = 5 * time.Second
 // newMutex returns a Mutex of a Client of its own with a queue, as another process would have it.
 func newMutex(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
-	return newRedlock(t, []redimutex.Pool{pool}, opts...)
-}
-
-func newRedlock(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Mutex {
-	t.Helper()
-	return locktest.Client(t, pools, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
+	return locktest.Client(t, []redimutex.Pool{pool}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
 }
 
 // startWaiting has m wait for the lock, and returns when it is the nth in the queue of the server.

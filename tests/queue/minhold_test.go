@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -15,36 +14,17 @@ import (
 // minimal hold makes no release of the lock.
 func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 3} {
-		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
-			t.Parallel()
-			var servers []*redistest.Server
-			var pools []redimutex.Pool
-			for range n {
-				s := redistest.Real(t)
-				s.Do("SET", key, "a foreign client", "PX", 600_000)
-				servers, pools = append(servers, s), append(pools, s.Pool())
-			}
-			m := newRedlock(t, pools, redimutex.WithMinHold(time.Minute))
-			got := startWaiting(t, servers[0], m, 1)
-			for _, s := range servers {
-				waitQueued(t, s, key, 1)
-			}
-			for _, s := range servers[:n/2+1] {
-				s.Do("DEL", key)
-			}
-			require.NoError(t, <-got)
-			for _, s := range servers {
-				for _, name := range queues(t, s) {
-					s.Do("PERSIST", name) // or they would be gone by themselves in the end
-				}
-			}
-			unlock(t, m)
-			for _, s := range servers {
-				waitQueued(t, s, key, 0)
-			}
-		})
+	s := redistest.Real(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	m := newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
+	got := startWaiting(t, s, m, 1)
+	s.Do("DEL", key)
+	require.NoError(t, <-got)
+	for _, name := range queues(t, s) {
+		s.Do("PERSIST", name) // or it would be gone by itself in the end
 	}
+	unlock(t, m)
+	waitQueued(t, s, key, 0)
 }
 
 func TestQueueIsGoneWithTheLastHoldAlsoWhereThatIsLeftToExpire(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // A release that some servers have not executed yet is on its way when Unlock returns. The next try of the same Client goes
 // to those servers too, and over other connections: it must not find its own lock there.
 func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
-	for name, opts := range map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}} {
+	for name, opts := range map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers, fronts, client := behindFronts(t, 5, opts...)

@@ -87,7 +87,7 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 		"many": func() []redimutex.Option {
 			return []redimutex.Option{
 				redimutex.WithLeaseReuse(2 * time.Second), redimutex.WithTTL(8 * time.Second), redimutex.WithOwner("me"),
-				redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second), redimutex.WithMaxHold(time.Minute),
+				redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second), redimutex.WithMaxHold(time.Minute),
 				redimutex.WithPollInterval(10 * time.Millisecond),
 			}
 		},

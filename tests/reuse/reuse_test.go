@@ -81,39 +81,20 @@ func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 	assert.Equal(t, "somebody else", s.Get("k"))
 }
 
-func TestFencesRiseThroughTheHoldsOfAGrantAndBeyond(t *testing.T) {
+func TestWithFencingEachHoldHasAFenceOfItsOwnFromTheServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	fencing := redimutex.WithFencing()
-	m := newClient(t, s.Pool(), fencing, redimutex.WithLeaseReuse(5*time.Millisecond)).Mutex("k")
-	other := newClient(t, s.Pool(), fencing, redimutex.WithPollInterval(time.Millisecond)).Mutex("k")
-	var highest atomic.Int64
-	var reused atomic.Int64
-	hold := func(m *redimutex.Mutex) string {
+	m := newClient(t, s.Pool(), redimutex.WithFencing(), redimutex.WithTTL(3*long), redimutex.WithLeaseReuse(long)).Mutex("k")
+	last, token := int64(0), ""
+	for range 20 {
 		m.Lock()
-		defer m.Unlock()
-		fence := m.Lease().Fence()
-		assert.Greater(t, fence, highest.Swap(fence))
-		return m.Lease().Token()
+		l := m.Lease()
+		assert.Greater(t, l.Fence(), last)
+		assert.NotEqual(t, token, l.Token(), "the lease of the hold before")
+		last, token = l.Fence(), l.Token()
+		m.Unlock()
+		assert.False(t, s.Exists("k"))
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		last := ""
-		for range 3000 {
-			if token := hold(m); token == last {
-				reused.Add(1)
-			} else {
-				last = token
-			}
-		}
-	})
-	all.Go(func() {
-		for range 20 {
-			hold(other)
-		}
-	})
-	all.Wait()
-	assert.Positive(t, reused.Load())
 }
 
 func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {

@@ -25,7 +25,7 @@ func flapping() evidence.Row {
 	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
 		return flapAll(t, row, s, []kit{
 			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 1)},
-			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 3)},
+			{Library: "redimutex", TTL: flapTTL, Addrs: addrs(t, 3)},
 		})
 	})
 }

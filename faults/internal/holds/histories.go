@@ -28,9 +28,9 @@ func histories() evidence.Row {
 			{Library: "redimutex", Queue: true},
 			{Library: "redimutex", Reuse: 20 * time.Millisecond},
 			{Library: "redimutex", Fencing: true},
-			{Library: "redimutex", Fencing: true, Queue: true, Reuse: 20 * time.Millisecond},
+			{Library: "redimutex", Queue: true, Reuse: 20 * time.Millisecond},
 			{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
-			{Library: "redimutex", Queue: true, Addrs: make([]string, 3)},
+			{Library: "redimutex", Addrs: make([]string, 3)},
 		}
 		if s.Long {
 			kits = append(kits, kit{Library: "redsync"}, kit{Library: "redislock"})

@@ -35,8 +35,8 @@ func ways() []way {
 		{"queue", false, []redimutex.Option{queue}},
 		{"fences", true, []redimutex.Option{fencing}},
 		{"queue, fences", true, []redimutex.Option{queue, fencing}},
-		{"reuse, fences", true, []redimutex.Option{reusing, fencing}},
-		{"queue, reuse, fences", true, []redimutex.Option{queue, reusing, fencing}},
+		{"reuse", false, []redimutex.Option{reusing}},
+		{"queue, reuse", false, []redimutex.Option{queue, reusing}},
 	}
 }
 

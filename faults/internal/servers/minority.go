@@ -34,7 +34,6 @@ const minorityTTL = time.Minute
 var fives = []feature{
 	{name: "plain", servers: 5, options: none},
 	{name: "fencing", servers: 5, options: fencing},
-	{name: "queue", servers: 5, options: queued},
 	{name: "Multiplex", servers: 5, options: none, shared: true},
 }
 

@@ -18,7 +18,6 @@ type Config struct {
 
 	Foreign   bool // the pools are none that the library knows to keep deadlines
 	Mixed     bool // Mutexes of several options share the key, and leases are extended; see mixed.go
-	Shorten   bool // and shortened
 	Strangers bool // two of the workers use no library; one server
 	Astray    bool // some listeners sit at a replica, and can't know it
 
@@ -57,7 +56,7 @@ type Plant struct{ From, To string }
 type Report struct {
 	Episodes, Acquired, Renewed, Lost int
 	Overlaps, Revived, Inverted       int // what must not be; Inverted: a fence is not higher than an earlier one
-	Cut                               int // leases that came to end sooner although nobody shortened them; must not be either
+	Cut                               int // leases that came to end sooner; must not be either
 	Prolonged                         int // leases that were renewed although another had got the lock; of one server must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse

@@ -24,24 +24,22 @@ type judge struct {
 
 // A hold is one hold of the lock, as its holder sees it.
 type hold struct {
-	worker    int
-	token     string
-	fence     int64
-	fenced    bool
-	began     time.Duration // when it was asked for
-	wanted    time.Duration // when a server was first asked for its token, or later: when it was asked for
-	granted   time.Duration
-	dead      bool // was seen to be invalid
-	died      time.Duration
-	clash     bool // another lease was valid when it began
-	valid     func() bool
-	until     func() time.Time // nil where leases are not renewed
-	longest   time.Duration    // the longest TTL that it was extended to; 0: it never is
-	shortened bool             // somebody has asked for less
-	lasts     func() time.Time // nil where leases are not extended
-	seen      time.Time        // what that was
-	rival     time.Duration    // when another got the lock that asked for it after this one had it; 0: nobody did
-	gone      map[int]bool     // servers on which its key has expired
+	worker  int
+	token   string
+	fence   int64
+	fenced  bool
+	began   time.Duration // when it was asked for
+	wanted  time.Duration // when a server was first asked for its token, or later: when it was asked for
+	granted time.Duration
+	dead    bool // was seen to be invalid
+	died    time.Duration
+	clash   bool // another lease was valid when it began
+	valid   func() bool
+	until   func() time.Time // nil where leases are not renewed
+	lasts   func() time.Time // nil where leases are not extended
+	seen    time.Time        // what that was
+	rival   time.Duration    // when another got the lock that asked for it after this one had it; 0: nobody did
+	gone    map[int]bool     // servers on which its key has expired
 }
 
 type granted struct {
@@ -140,8 +138,8 @@ func (j *judge) look() {
 		}
 		if h.lasts != nil && valid {
 			until := h.lasts()
-			if until.Before(h.seen) && !h.shortened && h.valid() {
-				j.wrong(&j.report.Cut, "the lease of worker %d came to end %v sooner, and nobody had shortened it", h.worker, h.seen.Sub(until))
+			if until.Before(h.seen) && h.valid() {
+				j.wrong(&j.report.Cut, "the lease of worker %d came to end %v sooner", h.worker, h.seen.Sub(until))
 			}
 			h.seen = until
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
-// Here workers do what else the library lets them do with a lock: they extend leases, to more and to less, give up
+// Here workers do what else the library lets them do with a lock: they extend leases, give up
 // waiting for that, and unlock while it is under way; and they use Mutexes with other options for the same key.
 
 // mixed is a locker that uses one of several Mutexes of a Client each time.
@@ -17,15 +17,12 @@ type mixed struct {
 	ours
 	random  *rand.Rand
 	mutexes []*redimutex.Mutex
-	terms   []time.Duration // their TTLs
-	term    time.Duration   // of the present hold
 }
 
 func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
 	m := &mixed{ours: ours{world: w}, random: w.stream("mixed", worker)}
 	add := func(ttl time.Duration, opts ...redimutex.Option) {
 		m.mutexes = append(m.mutexes, client.Mutex(key, append(opts, redimutex.WithTTL(ttl))...))
-		m.terms = append(m.terms, ttl)
 	}
 	add(ttl)
 	add(ttl, redimutex.WithLeaseReuse(ttl/3))
@@ -38,14 +35,13 @@ func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
 
 func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
 	if m.mutex == nil || m.random.IntN(2) == 0 { // else it comes again, and may find what it has left behind
-		i := m.random.IntN(len(m.mutexes))
-		m.mutex, m.term = m.mutexes[i], m.terms[i]
+		m.mutex = m.mutexes[m.random.IntN(len(m.mutexes))]
 	}
 	h := m.ours.lock(ctx, blocking)
 	if h == nil {
 		return nil
 	}
-	h.until, h.lasts, h.longest = nil, m.lease.Until, m.term
+	h.until, h.lasts = nil, m.lease.Until
 	return h
 }
 
@@ -65,18 +61,18 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 		patience := exponential(random, nodeTimeout/5)
 		switch random.IntN(3) {
 		case 0:
-			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // what is lost the judge sees
+			_ = lease.Extend(ctx, to) //nolint:errcheck // what is lost the judge sees
 			cancel()
 		case 1:
 			m.world.at(m.world.now()+patience, cancel)
-			_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
+			_ = lease.Extend(ctx, to) //nolint:errcheck // the same
 		default:
 			delay := between(random, 1, ttl/10) // perhaps when the next hold has begun
 			if random.IntN(2) == 0 {
 				delay = between(random, 1, d+1) // perhaps just before this one ends
 			}
 			m.world.at(m.world.now()+delay, func() {
-				_ = lease.Extend(ctx, m.world.judge.extends(h, to)) //nolint:errcheck // the same
+				_ = lease.Extend(ctx, to) //nolint:errcheck // the same
 				cancel()
 			})
 		}
@@ -86,29 +82,16 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 	}
 }
 
-// extends takes in that the lease of h is about to be extended, and returns to what.
-func (j *judge) extends(h *hold, to time.Duration) time.Duration {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.world.Shorten {
-		to = max(to, h.longest)
-	}
-	h.shortened = h.shortened || to < h.longest
-	h.longest = max(h.longest, to)
-	return to
-}
-
 // unrulies are the Configs of row 24.
 func unrulies() []Config {
 	all := []Config{
-		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true, Shorten: true},
-		{Name: "redimutex, 1 server, fixed lease", Servers: 1, Shorten: true},
-		{Name: "redimutex, 1 server, foreign clients", Servers: 1, Renew: true, Shorten: true, Strangers: true},
-		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Fencing: true, Shorten: true, Foreign: true},
-		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true, Shorten: true},
+		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true},
+		{Name: "redimutex, 1 server, fixed lease", Servers: 1},
+		{Name: "redimutex, 1 server, foreign clients", Servers: 1, Renew: true, Strangers: true},
+		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Fencing: true, Foreign: true},
+		{Name: "redimutex, 3 servers, fences", Servers: 3, Renew: true, Fencing: true},
 		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
 		{Name: "redimutex, 1 server, queue, listeners at a replica", Servers: 1, Renew: true, Queue: true, Astray: true},
-		{Name: "redimutex, 3 servers, queue", Servers: 3, Renew: true, Queue: true},
 		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
 	}
 	for i := range all {
@@ -129,7 +112,7 @@ func disorder(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
 		f = alsoBroken(f, r.Revived, "leases revived")
 		f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
-		f = alsoBroken(f, r.Cut, "leases cut short although nobody shortened them")
+		f = alsoBroken(f, r.Cut, "leases cut short")
 		res.Figures = append(res.Figures, f)
 	}
 	return res, nil

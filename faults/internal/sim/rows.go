@@ -33,7 +33,7 @@ func Rows() []evidence.Row {
 		},
 		{
 			ID: 24, Name: "sim-mixed",
-			Fault: "simulation: extensions (longer, shorter, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
+			Fault: "simulation: extensions (longer, shorter than what is left, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
 			Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute, Run: disorder,
 		},
 		{
@@ -152,7 +152,6 @@ func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
 		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
 		{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
-		{Name: "redimutex, 5 servers, queue", Servers: 5, Renew: true, Queue: true},
 		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
 		{Name: "redsync, 5 servers", Library: "redsync", Servers: 5},
 	}

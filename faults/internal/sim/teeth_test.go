@@ -67,8 +67,8 @@ func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 1000, Servers: 1, Renew: true, Weather: rough,
 		Plant: Plant{
-			From: "if holder ~= token then\nlocal there = holder or wrong\nreturn demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\ngiveBack",
-			To:   "if not holder then\nreturn 0\nend\nif KEYS[2] then\ngiveBack",
+			From: "if holder ~= token then\nlocal there = holder or wrong\nreturn demoted(lock, token, there) or there and -1 or 0\nend\nif ARGV[2] ~= '0' then\nreturn redis.call('PEXPIRE'",
+			To:   "if not holder then\nreturn 0\nend\nif ARGV[2] ~= '0' then\nreturn redis.call('PEXPIRE'",
 		},
 	})
 	assert.NotZero(t, r.Overlaps)

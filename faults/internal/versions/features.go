@@ -187,7 +187,7 @@ func useQueue(t testing.TB, b redistest.Build) error {
 
 func useReuse(t testing.TB, b redistest.Build) error {
 	s := one(t, b)
-	m := mutex(t, s, redimutex.WithLeaseReuse(ttl/4), redimutex.WithFencing())
+	m := mutex(t, s, redimutex.WithLeaseReuse(ttl/4))
 	const holds = 100
 	before := commands(s[0])
 	for range holds {

@@ -112,9 +112,9 @@ func Verbs() []Verb {
 		renewing(held("UnlockContext, ended before, a renewal hangs", nodeTimeout, func(p *party) error {
 			return p.mutex.UnlockContext(ended())
 		}, redimutex.WithTTL(3*nodeTimeout))),
-		waiting(),
+		alone(waiting()),
 		try("LockContext, timeout", late, func(p *party) error { return p.mutex.LockContext(background(), late) }),
-		try("LockContext, cancelled, WithQueue", late, func(p *party) error { return p.mutex.LockContext(after(late), 0) }, redimutex.WithQueue()),
+		alone(try("LockContext, cancelled, WithQueue", late, func(p *party) error { return p.mutex.LockContext(after(late), 0) }, redimutex.WithQueue())),
 		try("TryLockContext, WithFencing", nodeTimeout, func(p *party) error { return p.mutex.TryLockContext(background()) }, redimutex.WithFencing()),
 		alone(try("TryLockContext, WithReplicas", nodeTimeout+replicas, func(p *party) error {
 			return p.mutex.TryLockContext(background())

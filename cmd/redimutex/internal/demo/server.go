@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ func (e *serverError) Error() string { return e.words }
 func openDemoServer(ctx context.Context, given servers.URLs) (*demoServer, error) {
 	s := &demoServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
 	if len(given) == 0 {
+		if strconv.IntSize == 32 {
+			return nil, &serverError{"on a system of 32 bits the demo needs a real server, because the embedded one cuts times to 32 bits: give -redis URL"}
+		}
 		s.embedded = miniredis.NewMiniRedis()
 		s.embedded.ClockTTL(true) // else nothing expires
 		if err := s.embedded.StartAddr("127.0.0.1:0"); err != nil {

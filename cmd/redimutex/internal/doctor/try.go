@@ -236,12 +236,12 @@ func (t *trial) lock() error {
 func (t *trial) fence() error {
 	t.fresh()
 	r := t.lockTry()
-	r.Fences = 1
+	r.Fencing = true
 	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
 	return first(
 		t.acquires(r, server.Done),
 		func() error { return must(server.Done, t.server.Raise(context.Background(), r.Lock, 1, trialTTL)) },
-		t.releases(server.Release{Lock: r.Lock, Fencing: true}),
+		t.releases(server.Release{Lock: r.Lock}),
 	)
 }
 

@@ -64,7 +64,7 @@ func Command() *cli.Command {
 				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`,
 			},
 			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
-				use this flag, instead of asking again and again.`},
+				use this flag, instead of asking again and again. For one server only.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
 				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
 			grace,
@@ -114,6 +114,9 @@ func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
 	}
 	j.owner = j.label()
 	j.servers, err = servers.Find(j.urls, servers.NodeTimeout(j.ttl))
+	if err == nil && j.queue && len(j.servers) > 1 {
+		return cli.Usagef("-queue is for one server, and %d are given: leave it out, and waiters ask again and again", len(j.servers))
+	}
 	return err
 }
 

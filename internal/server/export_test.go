@@ -1,6 +1,0 @@
-package server
-
-var (
-	Narrowed = narrowed
-	Widen    = widen
-)
