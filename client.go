@@ -119,23 +119,23 @@ func (m *Mutex) lastFailure(f *quorum.Failure) error {
 	if f != nil {
 		return m.serversError(f)
 	}
-	return LockedError{Key: m.key, Owner: m.config.terms.Owner}
+	return &LockedError{Key: m.key, Owner: m.config.terms.Owner}
 }
 
 // serversError turns what the servers say into the error that the caller gets.
 func (m *Mutex) serversError(f *quorum.Failure) error {
 	switch f.Kind {
 	case quorum.Contended, quorum.Lapsed:
-		return LockedError{Key: m.key, Owner: server.Owner(f.Holder), Left: f.Left}
+		return &LockedError{Key: m.key, Owner: server.Owner(f.Holder), Left: f.Left}
 	case quorum.Missing:
-		return LostError{m.key, Deleted}
+		return &LostError{m.key, Deleted}
 	case quorum.Taken:
-		return LostError{m.key, Taken}
+		return &LostError{m.key, Taken}
 	case quorum.Unavailable, quorum.Refused:
 	}
 	e := &serversError{key: m.key, refused: f.Kind == quorum.Refused}
 	for _, n := range f.Nodes {
-		e.nodes = append(e.nodes, NodeError{n.Node, n.Err})
+		e.nodes = append(e.nodes, &NodeError{n.Node, n.Err})
 	}
 	return e
 }

@@ -56,12 +56,12 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 			unlock = l.release(context.WithoutCancel(ctx), false)
 		}
 		stop()
-		var lost, told LostError
+		var lost, told *LostError
 		switch {
 		case unlock == nil:
 		case !errors.As(unlock, &lost):
 			m.config.log().Warn("redimutex: Do", "key", m.key, "err", unlock)
-		case !errors.As(err, &told) || told != lost: // else f has returned the cause of its ctx
+		case !errors.As(err, &told) || *told != *lost: // else f has returned the cause of its ctx
 			err = errors.Join(err, unlock)
 		}
 	}()

@@ -54,14 +54,14 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
 	case keepalive.Deleted:
-		return LostError{key, Deleted}
+		return &LostError{key, Deleted}
 	case keepalive.Taken:
-		return LostError{key, Taken}
+		return &LostError{key, Taken}
 	case keepalive.Closed:
-		return LostError{key, Closed}
+		return &LostError{key, Closed}
 	case keepalive.Expired:
 	}
-	return LostError{key, Expired}
+	return &LostError{key, Expired}
 }
 
 // Context returns a context that is cancelled when parent is and when the hold ends; then its

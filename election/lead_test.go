@@ -210,7 +210,7 @@ func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	s.Do("HSET", key, "no", "lock")
 	e := election.New(newClient(t, one(s)), key, "a")
 	err := e.Run(t.Context(), func(context.Context) error { return nil })
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
 	_, err = e.Leader(t.Context())
