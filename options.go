@@ -3,6 +3,7 @@ package redimutex
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func Linear(step time.Duration) func(attempt int) time.Duration {
 		if d := step * time.Duration(attempt); d/step == time.Duration(attempt) {
 			return d
 		}
-		return 1<<63 - 1
+		return math.MaxInt64
 	}
 }
 
@@ -164,7 +165,7 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 }
 
 // Jittered varies the waits of another backoff at random, by half of them up and down, so that
-// waiters that collided once do not go on colliding.
+// waiters that collided once do not go on colliding. No wait is longer than the longest [time.Duration].
 func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
 	must(wait != nil, "Jittered: the function is nil")
 	return func(attempt int) time.Duration { return jitter(wait(attempt)) }
@@ -174,7 +175,11 @@ func jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d
 	}
-	return d/2 + rand.N(d)
+	half := d / 2
+	if more := rand.N(d); more <= math.MaxInt64-half {
+		return half + more
+	}
+	return math.MaxInt64
 }
 
 // WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process holds
