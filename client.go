@@ -113,13 +113,13 @@ func (m *Mutex) toError(f *lock.Failure, end ending) error {
 	return closedError(m.key)
 }
 
-// lastFailure is the error of what stands in the way: the last word of the servers, or another goroutine of
-// this process.
+// lastFailure is the error of what stands in the way: another goroutine of this process, or the last word of the
+// servers.
 func (m *Mutex) lastFailure(f *quorum.Failure) error {
 	if f != nil {
 		return m.serversError(f)
 	}
-	return &LockedError{Key: m.key, Owner: m.config.terms.Owner}
+	return &LockedError{Key: m.key}
 }
 
 // serversError turns what the servers say into the error that the caller gets.

@@ -36,7 +36,7 @@ var (
 // A LockedError says who holds a lock. It matches [ErrLocked].
 type LockedError struct {
 	Key   string
-	Owner string        // the holder's label, if it has one; see [WithOwner]
+	Owner string        // the holder's label, if it has one and it is known; see [WithOwner]
 	Left  time.Duration // what is left of the holder's TTL; negative if the key has none, 0 if unknown
 }
 

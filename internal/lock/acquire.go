@@ -119,7 +119,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	case Over(ctx):
 		a.result = &Failure{Kind: Ended}
 		if a.key != nil {
-			a.result.Servers, a.result.Waited = a.key.failure.Load(), true
+			a.result.Servers, a.result.Waited = a.key.inTheWay(), true
 		}
 	case a.engine.closed.Load():
 		a.result = &Failure{Kind: Closed}

@@ -51,6 +51,7 @@ func newGrant(k *Key, t *Terms, token string, ticket *server.Ticket, won quorum.
 	}) {
 		return nil
 	}
+	k.grant.Store(g)
 	return g
 }
 

@@ -22,6 +22,7 @@ type Key struct {
 	disposal atomic.Pointer[chan struct{}]  // closed when a release in the background is over
 	tail     atomic.Pointer[quorum.Tail]    // of a release that some servers have not answered
 	failure  atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	grant    atomic.Pointer[Grant]          // that this process has, until its release begins; tells others who holds the lock
 
 	pause time.Time // no waiter tries before this; belongs to the turn
 }
@@ -76,6 +77,15 @@ func (k *Key) unref() {
 	if k.refs.CompareAndSwap(0, math.MinInt32) { // else somebody has come meanwhile
 		delete(e.keys, k.name)
 	}
+}
+
+// inTheWay returns what keeps others of this process from the lock, as far as it is known: the hold of one of them, or
+// what the servers have said to the last try.
+func (k *Key) inTheWay() *quorum.Failure {
+	if g := k.grant.Load(); g != nil {
+		return &quorum.Failure{Kind: quorum.Contended, Holder: g.token}
+	}
+	return k.failure.Load()
 }
 
 // follow keeps what some servers have still to answer to a release, for whoever asks them next. The caller

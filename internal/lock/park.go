@@ -88,6 +88,7 @@ func (g *Grant) unpark() {
 // dispose gives a grant back that was parked and that nobody inherits, in the background. Whoever asks the
 // servers next waits for that, within its own bound.
 func (g *Grant) dispose() {
+	g.key.grant.CompareAndSwap(g, nil)
 	ended := g.lease.End(time.Now())
 	done := make(chan struct{})
 	release := func() {

@@ -14,7 +14,7 @@ func (a *acquisition) line(ctx context.Context) state {
 	case a.key.fifo.TryAcquire():
 		a.began, a.fresh = time.Now(), a.key.pause.IsZero()
 	case a.Once:
-		return a.fail(&Failure{Kind: Busy, Servers: a.key.failure.Load()})
+		return a.fail(&Failure{Kind: Busy, Servers: a.key.inTheWay()})
 	case !a.join(ctx):
 		return failed
 	}
@@ -72,7 +72,7 @@ func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 			return !a.stopped(ctx)
 		case <-passed:
 			if a.tries++; a.tries >= a.MaxTries {
-				a.result = &Failure{Kind: Busy, Servers: a.key.failure.Load()}
+				a.result = &Failure{Kind: Busy, Servers: a.key.inTheWay()}
 				return false
 			}
 			timer.Reset(a.Pause(a.tries + 1))
