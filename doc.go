@@ -75,7 +75,8 @@
 // they queue on the server, in order of arrival, and a release hands over to the first and wakes it.
 //
 // A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.
-// Like a sync.Mutex it is not reentrant, unless [WithReentrancy] is used, with contexts.
+// Like a sync.Mutex it is not reentrant: a call that would wait for the Do whose ctx it has is an error at once. With
+// [WithReentrancy], Do and TryDo nest.
 //
 // # Other clients
 //

@@ -44,10 +44,6 @@ func TestPagesHaveLinesOf120ColumnsOutsideTablesAndCode(t *testing.T) {
 	}
 }
 
-func TestReadmeIsShort(t *testing.T) {
-	assert.LessOrEqual(t, len(strings.Fields(read(t, "README.md"))), 1500, "words")
-}
-
 // anchors returns what the headings of a page are called in links to them.
 func anchors(t *testing.T, page string) (names []string) {
 	for _, line := range prose(read(t, page)) {

@@ -161,5 +161,10 @@ func (e *endedError) Unwrap() []error {
 	return []error{e.cause, e.ctx}
 }
 
+// unlockedError is the error of a verb that needed a hold.
+func unlockedError(key, verb string) error {
+	return fmt.Errorf("redimutex: %q: %s: %w", key, verb, ErrUnlocked)
+}
+
 // closedError is the error of what a closed Client is asked to do.
 func closedError(key string) error { return fmt.Errorf("redimutex: %q: %w", key, ErrClosed) }

@@ -259,7 +259,8 @@ func WithLeaseReuse(d time.Duration) Option {
 // gave, they run inside its hold. The outermost releases, when all that run inside have returned.
 //
 // The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
-// Without this option a nested Do waits for the outer one, for ever, as sync.Mutex does.
+// Without this option a nested call would wait for the outer one for ever. It is an error at once, which matches
+// [ErrLocked]; so is, with or without the option, every other method that would wait with that ctx for the same key.
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
 // Seeing.
