@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// A Lease is one hold of a Mutex, from Lock to Unlock. It stays what it was when the Mutex is
+// A Lease is one hold of a Mutex, from Lock to Unlock or [Lease.Release]. It stays what it was when the Mutex is
 // locked again: code that keeps its Lease never mistakes another hold for its own.
 //
 // It is valid from the moment just before the lock was asked for, for one TTL less the drift that

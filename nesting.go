@@ -22,6 +22,16 @@ func innermost(ctx context.Context) *doing {
 	return d
 }
 
+// LeaseFrom returns the hold of the innermost [Mutex.Do] or [Mutex.TryDo] that gave ctx, or from whose ctx it is
+// derived; nil if there is none. A Do that runs inside the hold of another one ([WithReentrancy]) has that one's. After
+// Do has returned it is a Lease that has ended.
+func LeaseFrom(ctx context.Context) *Lease {
+	if d := innermost(ctx); d != nil {
+		return d.lease
+	}
+	return nil
+}
+
 // around returns the Do of the same Client and key that has given ctx and still holds the lock, or nil.
 func (o *object) around(ctx context.Context) *doing {
 	for d := innermost(ctx); d != nil; d = d.outer {

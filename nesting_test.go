@@ -19,6 +19,8 @@ func waits(m *redimutex.Mutex) map[string]func(ctx context.Context) error {
 		"LockContext":              func(ctx context.Context) error { return m.LockContext(ctx, 0) },
 		"LockContext with timeout": func(ctx context.Context) error { return m.LockContext(ctx, time.Hour) },
 		"TryLockContext":           m.TryLockContext,
+		"Acquire":                  func(ctx context.Context) error { _, err := m.Acquire(ctx); return err },
+		"TryAcquire":               func(ctx context.Context) error { _, err := m.TryAcquire(ctx); return err },
 		"Do":                       func(ctx context.Context) error { return m.Do(ctx, never) },
 		"TryDo":                    func(ctx context.Context) error { return m.TryDo(ctx, never) },
 	}
