@@ -8,8 +8,8 @@ import (
 // Do locks m, runs f and unlocks m, also when f panics. The ctx that f gets ends when ctx does, and
 // when the lease is lost, with an error that matches [ErrLost] as its cause: f should then stop, and
 // not write any more. [LeaseFrom] returns the hold. Do returns the error of LockContext(ctx, 0), or else that
-// of f, joined with ErrLost if the lease was lost before f returned. If only the release failed, and so the key has to
-// expire, that is logged.
+// of f, joined with ErrLost if the lease was lost before f returned; with [WithLeaseReuse], if that is known by then.
+// If only the release failed, and so the key has to expire, that is logged.
 //
 // A Do of the same key inside f, with the ctx that f got, runs inside this hold if the Client or the Mutex has
 // [WithReentrancy]. Without it, it would wait for itself: it is an error at once, which matches [ErrLocked]. So it is

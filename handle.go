@@ -25,7 +25,8 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Lease, error) { return m.tryLo
 //   - [ErrUnlocked] when the hold was ended before, by Release or by Unlock. Of those that are called at the same time,
 //     one ends it, and the others get this error;
 //   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's.
-//     Release is needed all the same, for the next Lock of this process, and says so once;
+//     Release is needed all the same, for the next Lock of this process, and says so once. With [WithLeaseReuse] see
+//     [Mutex.UnlockContext];
 //   - [ErrUnavailable] when too few servers answered: the lock is released in the background, or expires; and the cause
 //     of ctx, if that ended the wait.
 func (l *Lease) Release(ctx context.Context) error {

@@ -162,3 +162,9 @@ func (o *observer) Lost(r keepalive.Reason) {
 	l := (*Lease)(o)
 	o.of.emit(kindLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
 }
+
+func (o *observer) LostIdle(r keepalive.Reason) {
+	l := (*Lease)(o)
+	l.of.config.log().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
+		"key", l.of.key, "err", l.reason(r))
+}

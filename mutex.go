@@ -56,7 +56,8 @@ func (m *Mutex) Lock() {
 }
 
 // LockContext locks m, and gives up when timeout is over, if that is more than 0, or when ctx ends.
-// A timeout below 0 tries once, as [Mutex.TryLockContext] does; 0 leaves the end to ctx.
+// A timeout below 0 tries once, as [Mutex.TryLockContext] does; 0 leaves the end to ctx, and waits for ever if ctx has
+// none. Mind the command line: there "redimutex run -w 0" tries once, as flock(1) does.
 //
 // The error matches
 //   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock,
@@ -109,7 +110,8 @@ func (m *Mutex) Unlock() {
 // The error matches
 //   - [ErrUnlocked] when m was not locked;
 //   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with
-//     another holder's;
+//     another holder's. With [WithLeaseReuse] an Unlock that keeps the lock asks no server, and so does not report
+//     a key that is gone since the last renewal; that is reported when the lock is released for good;
 //   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
 func (m *Mutex) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()

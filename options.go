@@ -240,9 +240,14 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
 // lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
-// with its own fence, and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
+// with its own fence, and learns of a loss that is found while it lasts. When d is over, or the Client is closed, the lock is given back. It is worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
 // processes want the lock as well: one that polls seldom asks in the moment between.
+//
+// An Unlock that keeps the lock does not ask the servers. So neither [Mutex.UnlockContext] nor [Lease.Release] nor
+// [Mutex.Do] reports that the key was deleted or taken since the last renewal, a third of the TTL ago at most. It is
+// reported when the lock is released for good: as the error of the Unlock that does so after d, or, where that happens
+// in the background, in the log and in [Stats]. A loss that was known before Unlock is reported as ever.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
 // the TTL even if nobody held it. Holds take their fences from a range that the server has reserved; with several

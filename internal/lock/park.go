@@ -95,11 +95,15 @@ func (g *Grant) dispose() {
 		defer g.key.unref()
 		defer close(done)
 		if ended == keepalive.Unlocked {
-			g.giveBack(context.Background(), time.Now(), false)
-			return
+			ended = lost(g.giveBack(context.Background(), time.Now(), false))
+		} else {
+			r := g.release(time.Now())
+			g.key.engine.quorum.Undo(&r, g.won)
 		}
-		r := g.release(time.Now())
-		g.key.engine.quorum.Undo(&r, g.won)
+		if ended == keepalive.Deleted || ended == keepalive.Taken {
+			g.key.engine.lost(ended)
+			g.hold.Load().Observer.LostIdle(ended)
+		}
 	}
 	g.key.disposal.Store(&done)
 	if !g.key.engine.spawn(release) {
