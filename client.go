@@ -78,11 +78,8 @@ func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	must(key != "", "the key of a Mutex is empty")
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
-	m := &Mutex{client: c, key: key, config: c.config}
-	m.pace = m.pause
-	if len(opts) > 0 {
-		m.config = c.configured(opts)
-	}
+	m := new(Mutex)
+	m.init(c, key, opts)
 	return m
 }
 
@@ -96,50 +93,6 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.NodeTimeout)
 	return nil
-}
-
-// toError turns what the engine says into the error that the caller gets.
-func (m *Mutex) toError(f *lock.Failure, end ending) error {
-	switch f.Kind {
-	case lock.Servers:
-		return m.serversError(f.Servers)
-	case lock.Busy:
-		return m.lastFailure(f.Servers)
-	case lock.Ended:
-		if !f.Waited {
-			return end.error(m.key, nil)
-		}
-		return end.error(m.key, m.lastFailure(f.Servers))
-	case lock.Closed:
-	}
-	return closedError(m.key)
-}
-
-// lastFailure is the error of what stands in the way: the last word of the servers, or another goroutine of
-// this process.
-func (m *Mutex) lastFailure(f *quorum.Failure) error {
-	if f != nil {
-		return m.serversError(f)
-	}
-	return LockedError{Key: m.key, Owner: m.config.terms.Owner}
-}
-
-// serversError turns what the servers say into the error that the caller gets.
-func (m *Mutex) serversError(f *quorum.Failure) error {
-	switch f.Kind {
-	case quorum.Contended, quorum.Lapsed:
-		return LockedError{Key: m.key, Owner: server.Owner(f.Holder), Left: f.Left}
-	case quorum.Missing:
-		return LostError{m.key, Deleted}
-	case quorum.Taken:
-		return LostError{m.key, Taken}
-	case quorum.Unavailable, quorum.Refused:
-	}
-	e := &serversError{key: m.key, refused: f.Kind == quorum.Refused}
-	for _, n := range f.Nodes {
-		e.nodes = append(e.nodes, NodeError{n.Node, n.Err})
-	}
-	return e
 }
 
 // A throttle lets through, for each key, what is to be logged: once in a second at most, and once in two

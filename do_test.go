@@ -62,7 +62,7 @@ func TestDoTellsALossByContextAndError(t *testing.T) {
 		return wanted
 	})
 	assert.ErrorIs(t, err, wanted)
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	require.ErrorAs(t, err, &lost)
 	assert.Equal(t, redimutex.Deleted, lost.Reason)
 }

@@ -67,7 +67,9 @@
 //
 // # Goroutines
 //
-// One [Mutex] is shared by many goroutines, as a sync.Mutex is; any of them may unlock it. All
+// One [Mutex] is shared by many goroutines, as a sync.Mutex is; any of them may unlock it. Where Lock and Unlock are far
+// from each other, [Mutex.Acquire] returns the hold itself: [Lease.Release] ends that one, and never a later one.
+// Inside [Mutex.Do], [LeaseFrom] finds it in the ctx. All
 // Mutexes of a [Client] with the same key share one queue in the process: first come, first served,
 // and only the first of the queue asks the servers, so ten thousand goroutines that wait for one key
 // cost as many requests as one. Between processes there is no order: waiters ask every 50 ms (see
@@ -75,7 +77,8 @@
 // they queue on the server, in order of arrival, and a release hands over to the first and wakes it.
 //
 // A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.
-// Like a sync.Mutex it is not reentrant, unless [WithReentrancy] is used, with contexts.
+// Like a sync.Mutex it is not reentrant: a call that would wait for the Do whose ctx it has is an error at once. With
+// [WithReentrancy], Do and TryDo nest.
 //
 // # Other clients
 //

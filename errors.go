@@ -9,7 +9,10 @@ import (
 )
 
 // There is one error for each thing that a caller would do differently; test for them by
-// [errors.Is], and get the details by [errors.As].
+// [errors.Is]. The details are in *[LockedError], *[LostError] and *[NodeError]; get them by [errors.As]:
+//
+//	var locked *redimutex.LockedError
+//	if errors.As(err, &locked) { ... }
 var (
 	// ErrLocked says that somebody else holds the lock. [LockedError] says who, where that is known.
 	ErrLocked = errors.New("locked by another holder")
@@ -33,11 +36,11 @@ var (
 // A LockedError says who holds a lock. It matches [ErrLocked].
 type LockedError struct {
 	Key   string
-	Owner string        // the holder's label, if it has one; see [WithOwner]
+	Owner string        // the holder's label, if it has one and it is known; see [WithOwner]
 	Left  time.Duration // what is left of the holder's TTL; negative if the key has none, 0 if unknown
 }
 
-func (e LockedError) Error() string {
+func (e *LockedError) Error() string {
 	s := fmt.Sprintf("redimutex: %q: %v", e.Key, ErrLocked)
 	switch {
 	case e.Owner != "" && e.Left > 0:
@@ -53,7 +56,7 @@ func (e LockedError) Error() string {
 }
 
 // Is reports whether target is [ErrLocked].
-func (e LockedError) Is(target error) bool { return target == ErrLocked }
+func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
 // A Reason says how a lease was lost.
 type Reason string
@@ -71,12 +74,12 @@ type LostError struct {
 	Reason Reason
 }
 
-func (e LostError) Error() string {
+func (e *LostError) Error() string {
 	return fmt.Sprintf("redimutex: %q: %v: %s", e.Key, ErrLost, e.Reason)
 }
 
 // Is reports whether target is [ErrLost], or [ErrClosed] when that was the reason.
-func (e LostError) Is(target error) bool {
+func (e *LostError) Is(target error) bool {
 	return target == ErrLost || target == ErrClosed && e.Reason == Closed
 }
 
@@ -86,17 +89,17 @@ type NodeError struct {
 	Err  error // the server's own words, or what happened to the connection
 }
 
-func (e NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node, e.Err) }
+func (e *NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node, e.Err) }
 
 // Unwrap returns Err.
-func (e NodeError) Unwrap() error { return e.Err }
+func (e *NodeError) Unwrap() error { return e.Err }
 
 // serversError is a failure of the servers. It matches ErrUnavailable unless they refused for good,
 // and each of its NodeErrors.
 type serversError struct {
 	key     string
 	refused bool
-	nodes   []NodeError
+	nodes   []*NodeError
 }
 
 func (e *serversError) Error() string {
@@ -156,6 +159,11 @@ func (e *endedError) Unwrap() []error {
 		return []error{e.why, e.cause, e.ctx}
 	}
 	return []error{e.cause, e.ctx}
+}
+
+// unlockedError is the error of a verb that needed a hold.
+func unlockedError(key, verb string) error {
+	return fmt.Errorf("redimutex: %q: %s: %w", key, verb, ErrUnlocked)
 }
 
 // closedError is the error of what a closed Client is asked to do.

@@ -24,7 +24,7 @@ func ExampleLease_Done() {
 	<-lease.Done() // nobody renews it
 	fmt.Println(lease.Err())
 
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	if err := mu.UnlockContext(context.Background()); errors.As(err, &lost) {
 		fmt.Println("reason:", lost.Reason)
 	}
@@ -165,7 +165,7 @@ func ExampleWithOwner() {
 	holder.Lock()
 	defer holder.Unlock()
 
-	var locked redimutex.LockedError
+	var locked *redimutex.LockedError
 	err := redimutex.New(pool, "invoices").TryLockContext(context.Background())
 	if errors.As(err, &locked) {
 		fmt.Println(locked.Owner)

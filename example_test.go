@@ -89,8 +89,8 @@ func Example_errors() {
 	mu := redimutex.New(pool, "invoices")
 	err := mu.LockContext(context.Background(), 300*time.Millisecond)
 
-	var locked redimutex.LockedError
-	var node redimutex.NodeError
+	var locked *redimutex.LockedError
+	var node *redimutex.NodeError
 	switch {
 	case errors.As(err, &locked): // matches ErrLocked as well
 		fmt.Println("held by", locked.Owner)

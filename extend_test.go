@@ -155,9 +155,9 @@ func TestExtendFindsALoss(t *testing.T) {
 		for range 2 {
 			err := l.Extend(t.Context(), time.Minute)
 			assert.ErrorIs(t, err, redimutex.ErrLost)
-			var value redimutex.LostError
+			var value *redimutex.LostError
 			require.ErrorAs(t, err, &value)
-			assert.Equal(t, redimutex.LostError{Key: "k", Reason: reason}, value)
+			assert.Equal(t, &redimutex.LostError{Key: "k", Reason: reason}, value)
 		}
 		assert.True(t, ended(l.Done()))
 		if reason == redimutex.Taken {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -11,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// A Lease is one hold of a Mutex, from Lock to Unlock. It stays what it was when the Mutex is
+// A Lease is one hold of a Mutex, from Lock to Unlock or [Lease.Release]. It stays what it was when the Mutex is
 // locked again: code that keeps its Lease never mistakes another hold for its own.
 //
 // It is valid from the moment just before the lock was asked for, for one TTL less the drift that
@@ -20,8 +21,10 @@ import (
 // lease also counts as over when its end has passed on the wall clock: a machine that was suspended wakes up
 // without it. Setting the wall clock forward may cost a lease, and setting it back changes nothing.
 type Lease struct {
-	mutex *Mutex
-	hold  lock.Hold
+	of      *object
+	current *atomic.Pointer[Lease] // where the object keeps its one hold; nil: it may have many
+	hold    lock.Hold
+	claimed atomic.Bool // by the one call that releases it
 }
 
 // Token returns the random value that the key has on the server during this hold. Whoever has it can
@@ -47,21 +50,21 @@ func (l *Lease) Err() error { return l.reason(l.hold.Reason()) }
 
 // reason is the error of how a hold has ended.
 func (l *Lease) reason(r keepalive.Reason) error {
-	key := l.mutex.key
+	key := l.of.key
 	switch r {
 	case keepalive.Alive:
 		return nil
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
 	case keepalive.Deleted:
-		return LostError{key, Deleted}
+		return &LostError{key, Deleted}
 	case keepalive.Taken:
-		return LostError{key, Taken}
+		return &LostError{key, Taken}
 	case keepalive.Closed:
-		return LostError{key, Closed}
+		return &LostError{key, Closed}
 	case keepalive.Expired:
 	}
-	return LostError{key, Expired}
+	return &LostError{key, Expired}
 }
 
 // Context returns a context that is cancelled when parent is and when the hold ends; then its
@@ -98,18 +101,18 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 // goes on as it was, and some servers may keep it longer. A ttl below 10 ms or above 100 years is an error, and
 // changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	m := l.mutex
+	o := l.of
 	switch {
 	case ttl < minTTL:
-		return fmt.Errorf("redimutex: %q: Extend(%v): a lease has to last %v at least", m.key, ttl, minTTL)
+		return fmt.Errorf("redimutex: %q: Extend(%v): a lease has to last %v at least", o.key, ttl, minTTL)
 	case ttl > maxTTL:
-		return fmt.Errorf("redimutex: %q: Extend(%v): a lease can last %v at most", m.key, ttl, maxTTL)
+		return fmt.Errorf("redimutex: %q: Extend(%v): a lease can last %v at most", o.key, ttl, maxTTL)
 	}
 	if err := l.Err(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		return ending{ctx}.error(m.key, nil)
+		return ending{ctx}.error(o.key, nil)
 	}
 	r, f := l.hold.Extend(ctx, ttl)
 	if r != keepalive.Alive {
@@ -118,9 +121,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if f == nil {
 		return nil
 	}
-	err := m.serversError(f)
+	err := o.serversError(f)
 	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
-		return ending{ctx}.error(m.key, err)
+		return ending{ctx}.error(o.key, err)
 	}
 	return err
 }
@@ -128,32 +131,38 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // An observer tells what the engine says of a call and its hold to those who trace it.
 type observer Lease
 
-func (o *observer) Traced() bool { return o.mutex.traced() }
+func (o *observer) Traced() bool { return o.of.traced() }
 
-func (o *observer) Waiting(ctx context.Context) { o.mutex.emit(kindWaiting, Event{Context: ctx}) }
+func (o *observer) Waiting(ctx context.Context) { o.of.emit(kindWaiting, Event{Context: ctx}) }
 
 func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *lock.Failure) {
-	o.mutex.emit(kindAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.mutex.toError(f, ending{ctx})})
+	o.of.emit(kindAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(f, ending{ctx})})
 }
 
 func (o *observer) Unavailable(f *quorum.Failure) {
-	if m := o.mutex; m.client.warned.pass(m.key) {
-		m.config.log().Warn("redimutex: can't lock yet", "key", m.key, "err", m.serversError(f))
+	if l := o.of; l.client.warned.pass(l.key) {
+		l.config.log().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
 	}
 }
 
 func (o *observer) Renewed(f *quorum.Failure) {
 	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: o.hold.Until()}
 	if f != nil {
-		e.Err = o.mutex.serversError(f)
+		e.Err = o.of.serversError(f)
 	}
-	o.mutex.emit(kindRenewed, e)
+	o.of.emit(kindRenewed, e)
 }
 
 func (o *observer) Lost(r keepalive.Reason) {
-	if !o.mutex.traced() {
+	if !o.of.traced() {
 		return
 	}
 	l := (*Lease)(o)
-	o.mutex.emit(kindLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
+	o.of.emit(kindLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
+}
+
+func (o *observer) LostIdle(r keepalive.Reason) {
+	l := (*Lease)(o)
+	l.of.config.log().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
+		"key", l.of.key, "err", l.reason(r))
 }

@@ -74,7 +74,7 @@ func TestLessThanHalfOfTheValidityIsNoSuccess(t *testing.T) {
 			})
 			err := m.TryLockContext(t.Context())
 			assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-			var node redimutex.NodeError
+			var node *redimutex.NodeError
 			assert.ErrorAs(t, err, &node)
 			assert.Nil(t, m.Lease())
 			synctest.Wait()
@@ -145,7 +145,7 @@ func TestHolderLearnsThatSomethingElseIsInThePlaceOfItsLock(t *testing.T) {
 	s.Do("LPUSH", "k", "not a lock")
 	err := l.Extend(t.Context(), time.Hour)
 	assert.ErrorIs(t, err, redimutex.ErrLost)
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	require.ErrorAs(t, err, &lost)
 	assert.Equal(t, redimutex.Taken, lost.Reason)
 	<-l.Done()

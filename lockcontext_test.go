@@ -41,7 +41,7 @@ func TestLockContextGivesUpWhenTheTimeoutIsOver(t *testing.T) {
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
 			assert.Nil(t, m.Lease())
-			var value redimutex.LockedError
+			var value *redimutex.LockedError
 			assert.ErrorAs(t, err, &value)
 		})
 	}

@@ -3,13 +3,9 @@ package redimutex
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redimutex/redimutex/internal/keepalive"
-	"github.com/redimutex/redimutex/internal/lock"
 )
 
 // A Mutex is a [sync.Mutex] that every process sharing a Redis agrees on.
@@ -26,12 +22,8 @@ import (
 // lock, perhaps without noticing until it looks. [Lease.Done] and the context of [Mutex.Do] tell as
 // early as can be told; see the package documentation for what that means.
 type Mutex struct {
-	client *Client
-	config *config
-	key    string
-	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
-	hold   atomic.Pointer[Lease]
-	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
+	object
+	hold atomic.Pointer[Lease] // the current one; nil while unlocked
 }
 
 var _ sync.Locker = (*Mutex)(nil)
@@ -64,11 +56,13 @@ func (m *Mutex) Lock() {
 }
 
 // LockContext locks m, and gives up when timeout is over, if that is more than 0, or when ctx ends.
-// A timeout below 0 tries once, as [Mutex.TryLockContext] does; 0 leaves the end to ctx.
+// A timeout below 0 tries once, as [Mutex.TryLockContext] does; 0 leaves the end to ctx, and waits for ever if ctx has
+// none. Mind the command line: there "redimutex run -w 0" tries once, as flock(1) does.
 //
 // The error matches
 //   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock,
-//     and ErrLocked alone when [WithMaxAttempts] is used up;
+//     and ErrLocked alone when [WithMaxAttempts] is used up, and, at once, when ctx is that of a [Mutex.Do] which
+//     holds the same key of the same Client: its wait would never end;
 //   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
 //   - [ErrUnavailable], with a [NodeError] for each server that failed, when time ran out while too
 //     few servers answered;
@@ -90,75 +84,9 @@ func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
 	return err
 }
 
-func (m *Mutex) lock(ctx context.Context) (*Lease, error)    { return m.acquire(ctx, false) }
-func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true) }
+func (m *Mutex) lock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false, &m.hold) }
 
-// acquire gets the lock, with a single try or as long as ctx lasts.
-func (m *Mutex) acquire(ctx context.Context, once bool) (*Lease, error) {
-	m.mustBeMade()
-	c := m.client
-	l := &Lease{mutex: m}
-	l.hold.Observer = (*observer)(l)
-	terms := &m.config.terms
-	hint := m.last.Load()
-	if terms.Reuse > 0 && !once && ctx.Err() == nil && c.engine.Parked(hint, terms, &l.hold) {
-		m.acquired(ctx, l, lock.Result{})
-		return l, nil
-	}
-	r := c.engine.Lock(ctx, &lock.Call{
-		Key: m.key, Hint: hint, Terms: terms, Once: once, MaxTries: m.config.maxAttempts, Pause: m.pace,
-	}, &l.hold)
-	if r.Failure != nil {
-		c.counters.failed.Add(1)
-		err := m.toError(r.Failure, ending{ctx})
-		if m.traced() {
-			m.emit(kindGaveUp, Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: err})
-		}
-		return nil, err
-	}
-	if terms.Reuse > 0 {
-		m.last.Store(r.Key)
-	}
-	m.acquired(ctx, l, r)
-	return l, nil
-}
-
-// acquired makes l the hold of m.
-func (m *Mutex) acquired(ctx context.Context, l *Lease, r lock.Result) {
-	m.hold.Store(l)
-	n := &m.client.counters
-	n.acquired.Add(1)
-	if r.Wait > 0 {
-		n.waitTime.Add(int64(r.Wait))
-	}
-	if r.Tries > 1 {
-		n.contended.Add(1)
-	}
-	if !m.traced() {
-		return
-	}
-	told := false
-	defer func() {
-		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
-		if !told && m.hold.CompareAndSwap(l, nil) {
-			_ = l.release(context.Background(), false)
-		}
-	}()
-	m.emit(kindAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
-	told = true
-}
-
-// pause returns the wait after so many tries.
-func (m *Mutex) pause(tries int) time.Duration {
-	switch {
-	case m.config.backoff != nil:
-		return max(m.config.backoff(tries), 0)
-	case m.client.engine.Several():
-		// Waiters that split the votes would do so again if they kept step.
-		return jitter(m.config.poll)
-	}
-	return m.config.poll
-}
+func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true, &m.hold) }
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs what
 // [Mutex.UnlockContext] would return.
@@ -182,41 +110,17 @@ func (m *Mutex) Unlock() {
 // The error matches
 //   - [ErrUnlocked] when m was not locked;
 //   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with
-//     another holder's;
+//     another holder's. With [WithLeaseReuse] an Unlock that keeps the lock asks no server, and so does not report
+//     a key that is gone since the last renewal; that is reported when the lock is released for good;
 //   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
 func (m *Mutex) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
 	l := m.hold.Load()
-	if l == nil || !m.hold.CompareAndSwap(l, nil) {
-		return fmt.Errorf("redimutex: %q: Unlock: %w", m.key, ErrUnlocked)
+	if l == nil || !l.claim() {
+		return unlockedError(m.key, "Unlock")
 	}
 	return l.release(ctx, ended)
-}
-
-// release ends the hold, and gives the lock back unless it is parked for the next hold. ended says that ctx had ended
-// before.
-func (l *Lease) release(ctx context.Context, ended bool) error {
-	m, n := l.mutex, &l.mutex.client.counters
-	now := time.Now()
-	r, f := l.hold.Release(ctx, now)
-	var err error
-	switch {
-	case r != keepalive.Unlocked:
-		err = l.reason(r)
-	case f != nil:
-		err = m.serversError(f)
-		if !ended && lock.Over(ctx) {
-			err = ending{ctx}.error(m.key, err)
-		}
-	}
-	held := now.Sub(l.hold.Began())
-	n.released.Add(1)
-	n.holdTime.Add(int64(held))
-	if m.traced() {
-		m.emit(kindReleased, Event{Lease: l, Held: held, Err: err})
-	}
-	return err
 }
 
 // Key returns the key of m on the server.
@@ -227,7 +131,3 @@ func (m *Mutex) Client() *Client { return m.client }
 
 // Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
 func (m *Mutex) Lease() *Lease { return m.hold.Load() }
-
-func (m *Mutex) mustBeMade() {
-	must(m.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
-}

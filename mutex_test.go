@@ -113,7 +113,7 @@ func TestOwnersLabelIsInTheToken(t *testing.T) {
 	assert.Equal(t, "host-1 pid 7", label)
 
 	err := newMutex(t, s.Pool(), "k").TryLockContext(t.Context())
-	var locked redimutex.LockedError
+	var locked *redimutex.LockedError
 	require.ErrorAs(t, err, &locked)
 	assert.Equal(t, "k", locked.Key)
 	assert.Equal(t, "host-1 pid 7", locked.Owner)
@@ -130,9 +130,9 @@ func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
 	s.Do("SET", "k", "somebody else", "PX", "60000")
 	err := m.UnlockContext(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrLost)
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	require.ErrorAs(t, err, &lost)
-	assert.Equal(t, redimutex.LostError{Key: "k", Reason: redimutex.Taken}, lost)
+	assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Taken}, lost)
 	assert.Equal(t, "somebody else", s.Get("k"))
 }
 
@@ -285,7 +285,7 @@ func TestForeignClientOfTheCommonProtocolSharesTheLock(t *testing.T) {
 	require.Equal(t, "OK", s.Do("SET", "k", "foreign", "NX", "PX", "60000"))
 	err := m.TryLockContext(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrLocked)
-	var locked redimutex.LockedError
+	var locked *redimutex.LockedError
 	require.ErrorAs(t, err, &locked)
 	assert.Empty(t, locked.Owner, "a foreign token has no label")
 	got := make(chan error)
@@ -300,22 +300,22 @@ func TestForeignClientOfTheCommonProtocolSharesTheLock(t *testing.T) {
 func TestErrorsSayWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for text, err := range map[string]error{
-		`redimutex: "k": locked by another holder`:                                redimutex.LockedError{Key: "k"},
-		`redimutex: "k": locked by another holder, me`:                            redimutex.LockedError{Key: "k", Owner: "me"},
-		`redimutex: "k": locked by another holder for another 2s`:                 redimutex.LockedError{Key: "k", Left: 2 * time.Second},
-		`redimutex: "k": locked by another holder, me, for another 2s`:            redimutex.LockedError{Key: "k", Owner: "me", Left: 2 * time.Second},
-		`redimutex: "k": locked by another holder, with a key that never expires`: redimutex.LockedError{Key: "k", Left: -1},
-		`redimutex: "k": lease lost: taken`:                                       redimutex.LostError{Key: "k", Reason: redimutex.Taken},
-		`server 2: the connection was cut`:                                        redimutex.NodeError{Node: 2, Err: redistest.ErrCut},
+		`redimutex: "k": locked by another holder`:                                &redimutex.LockedError{Key: "k"},
+		`redimutex: "k": locked by another holder, me`:                            &redimutex.LockedError{Key: "k", Owner: "me"},
+		`redimutex: "k": locked by another holder for another 2s`:                 &redimutex.LockedError{Key: "k", Left: 2 * time.Second},
+		`redimutex: "k": locked by another holder, me, for another 2s`:            &redimutex.LockedError{Key: "k", Owner: "me", Left: 2 * time.Second},
+		`redimutex: "k": locked by another holder, with a key that never expires`: &redimutex.LockedError{Key: "k", Left: -1},
+		`redimutex: "k": lease lost: taken`:                                       &redimutex.LostError{Key: "k", Reason: redimutex.Taken},
+		`server 2: the connection was cut`:                                        &redimutex.NodeError{Node: 2, Err: redistest.ErrCut},
 	} {
 		assert.EqualError(t, err, text)
 	}
-	assert.NotErrorIs(t, redimutex.LostError{Reason: redimutex.Taken}, redimutex.ErrClosed)
-	assert.ErrorIs(t, redimutex.LostError{Reason: redimutex.Closed}, redimutex.ErrClosed)
-	assert.ErrorIs(t, redimutex.NodeError{Err: redistest.ErrCut}, redistest.ErrCut)
-	assert.NotErrorIs(t, redimutex.LockedError{}, redimutex.ErrLost)
-	var other redimutex.LockedError
-	assert.NotErrorAs(t, redimutex.LostError{}, &other)
+	assert.NotErrorIs(t, &redimutex.LostError{Reason: redimutex.Taken}, redimutex.ErrClosed)
+	assert.ErrorIs(t, &redimutex.LostError{Reason: redimutex.Closed}, redimutex.ErrClosed)
+	assert.ErrorIs(t, &redimutex.NodeError{Err: redistest.ErrCut}, redistest.ErrCut)
+	assert.NotErrorIs(t, &redimutex.LockedError{}, redimutex.ErrLost)
+	var other *redimutex.LockedError
+	assert.NotErrorAs(t, &redimutex.LostError{}, &other)
 }
 
 func TestForeignKeyWithoutTTLIsTold(t *testing.T) {

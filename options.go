@@ -3,6 +3,7 @@ package redimutex
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func Linear(step time.Duration) func(attempt int) time.Duration {
 		if d := step * time.Duration(attempt); d/step == time.Duration(attempt) {
 			return d
 		}
-		return 1<<63 - 1
+		return math.MaxInt64
 	}
 }
 
@@ -164,7 +165,7 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 }
 
 // Jittered varies the waits of another backoff at random, by half of them up and down, so that
-// waiters that collided once do not go on colliding.
+// waiters that collided once do not go on colliding. No wait is longer than the longest [time.Duration].
 func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
 	must(wait != nil, "Jittered: the function is nil")
 	return func(attempt int) time.Duration { return jitter(wait(attempt)) }
@@ -174,7 +175,11 @@ func jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d
 	}
-	return d/2 + rand.N(d)
+	half := d / 2
+	if more := rand.N(d); more <= math.MaxInt64-half {
+		return half + more
+	}
+	return math.MaxInt64
 }
 
 // WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process holds
@@ -235,9 +240,15 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
 // lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
-// and learns of a loss. When d is over, or the Client is closed, the lock is given back. It is worth
+// and learns of a loss that is found while it lasts. When d is over, or the Client is closed, the lock is released. It is
+// worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
 // processes want the lock as well: one that polls seldom asks in the moment between.
+//
+// An Unlock that keeps the lock does not ask the servers. So neither [Mutex.UnlockContext] nor [Lease.Release] nor
+// [Mutex.Do] reports that the key was deleted or taken since the last renewal, a third of the TTL ago at most. It is
+// reported when the lock is released for good: as the error of the Unlock that does so after d, or, where that happens
+// in the background, in the log and in [Stats]. A loss that was known before Unlock is reported as ever.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
 // the TTL even if nobody held it. [WithFencing] turns it off: each hold has a fence of its own, which the server gives.
@@ -253,7 +264,8 @@ func WithLeaseReuse(d time.Duration) Option {
 // gave, they run inside its hold. The outermost releases, when all that run inside have returned.
 //
 // The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
-// Without this option a nested Do waits for the outer one, for ever, as sync.Mutex does.
+// Without this option a nested call would wait for the outer one for ever. It is an error at once, which matches
+// [ErrLocked]; so is, with or without the option, every other method that would wait with that ctx for the same key.
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
 // Seeing.

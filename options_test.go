@@ -118,6 +118,16 @@ func TestBackoffs(t *testing.T) {
 	assert.Zero(t, redimutex.Jittered(func(int) time.Duration { return 0 })(1))
 }
 
+func TestJitteredNeverOverflows(t *testing.T) {
+	t.Parallel()
+	for _, longest := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64/3*2 + 2} {
+		wait := redimutex.Jittered(func(int) time.Duration { return longest })
+		for range 1000 {
+			assert.GreaterOrEqual(t, wait(1), longest/2)
+		}
+	}
+}
+
 // tries records when a Mutex has tried in vain, in virtual time.
 func tries(at *[]time.Duration) redimutex.Option {
 	began := time.Now()

@@ -81,7 +81,7 @@ func (c *Client) Locks() []LockInfo {
 			Since: x.Since, Until: x.Until, TTL: x.TTL, Waiting: x.Waiting,
 		}
 		if x.Failure != nil {
-			info.Err = (&Mutex{client: c, key: key, config: c.config}).serversError(x.Failure)
+			info.Err = (&object{client: c, key: key, config: c.config}).serversError(x.Failure)
 		}
 		all = append(all, info)
 	}

@@ -74,22 +74,22 @@ func (o *observers) change(f func([]*Trace) []*Trace) {
 	}
 }
 
-// traced reports whether anybody wants to be told what happens to m. Where it happens often, nothing
+// traced reports whether anybody wants to be told what happens to o. Where it happens often, nothing
 // is done for an event before this was asked.
-func (m *Mutex) traced() bool {
-	return m.config.trace != nil || m.client.observers.all.Load() != nil
+func (o *object) traced() bool {
+	return o.config.trace != nil || o.client.observers.all.Load() != nil
 }
 
-// emit calls whoever traces m with an event of that kind.
-func (m *Mutex) emit(kind func(*Trace) func(Event), e Event) {
-	e.Key, e.Owner = m.key, m.config.terms.Owner
+// emit calls every Trace of o with an event of that kind.
+func (o *object) emit(kind func(*Trace) func(Event), e Event) {
+	e.Key, e.Owner = o.key, o.config.terms.Owner
 	if e.Lease != nil {
 		e.Fence = e.Lease.Fence()
 	}
-	if t := m.config.trace; t != nil {
+	if t := o.config.trace; t != nil {
 		t.emit(kind, e)
 	}
-	if all := m.client.observers.all.Load(); all != nil {
+	if all := o.client.observers.all.Load(); all != nil {
 		for _, t := range *all {
 			t.emit(kind, e)
 		}

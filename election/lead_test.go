@@ -210,7 +210,7 @@ func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	s.Do("HSET", key, "no", "lock")
 	e := election.New(newClient(t, one(s)), key, "a")
 	err := e.Run(t.Context(), func(context.Context) error { return nil })
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
 	_, err = e.Leader(t.Context())
@@ -228,4 +228,26 @@ func TestAClosedClientEndsRun(t *testing.T) {
 	<-a.over
 	require.ErrorIs(t, a.err, redimutex.ErrClosed)
 	require.ErrorIs(t, lead.cause, redimutex.ErrClosed)
+}
+
+func TestACandidateOfASharedClientIsToldTheLeadersName(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, one(redistest.Start(t)))
+	leads, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		over <- election.New(c, key, "alice").Run(t.Context(), func(context.Context) error {
+			close(leads)
+			<-leave
+			return errors.New("enough")
+		})
+	}()
+	<-leads
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := election.New(c, key, "bob").Run(ctx, func(context.Context) error { return nil })
+	var locked *redimutex.LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Equal(t, "alice", locked.Owner)
+	close(leave)
+	assert.EqualError(t, <-over, "enough")
 }

@@ -66,7 +66,7 @@ func TestAnObserverReadsAMajority(t *testing.T) {
 	servers[1].Kill()
 	_, err := observer.Leader(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable, "one of three is nobody")
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 }
 

@@ -192,7 +192,7 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 			if a.err == nil {
 				b.votes[a.value]++
 			} else {
-				b.failed = append(b.failed, redimutex.NodeError{Node: a.node, Err: a.err})
+				b.failed = append(b.failed, &redimutex.NodeError{Node: a.node, Err: a.err})
 				if server.Permanent(a.err) {
 					b.refused++
 				}

@@ -84,7 +84,7 @@ func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
 	_, pool := startCluster(t)
 	m := newMutex(t, pool(), "k", redimutex.WithRestartGuard())
 	err := m.LockContext(patience(t), 0)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node, "its mark can't be in the slot of every lock")
 	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.ErrorContains(t, err, "same slot")

@@ -38,7 +38,7 @@ func TestLockThatNoReplicaConfirmsIsGivenBack(t *testing.T) {
 
 	err := m.TryLockContext(context.Background())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	assert.Equal(t, 0, node.Node)
 	assert.ErrorContains(t, node, "0 of the 1 wanted replicas")
@@ -70,7 +70,7 @@ func TestRenewalThatNoReplicaConfirmsDoesNotCount(t *testing.T) {
 	case <-patience(t).Done():
 		t.Fatal("the loss is not told")
 	}
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	require.ErrorAs(t, l.Err(), &lost)
 	assert.Equal(t, redimutex.Expired, lost.Reason, "the primary has the key, but a failover would forget it")
 	require.ErrorIs(t, m.UnlockContext(context.Background()), redimutex.ErrLost)
@@ -95,7 +95,7 @@ func TestReplicaThatIsAskedForTheLockRefusesIt(t *testing.T) {
 	m := newMutex(t, replicas[0].Pool(), "k")
 	err := m.TryLockContext(context.Background())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.True(t, errors.As(err, &node))
 	assert.ErrorContains(t, node, "READONLY")
 }

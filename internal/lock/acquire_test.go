@@ -30,6 +30,7 @@ func (o touchy) Tried(context.Context, int, time.Duration, *Failure) { o.step("T
 func (o touchy) Unavailable(*quorum.Failure)                         { o.step("Unavailable") }
 func (o touchy) Renewed(*quorum.Failure)                             {}
 func (o touchy) Lost(keepalive.Reason)                               {}
+func (o touchy) LostIdle(keepalive.Reason)                           {}
 
 func queueEmpty(t testing.TB, s *redistest.Server) {
 	t.Helper()

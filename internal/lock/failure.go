@@ -20,7 +20,7 @@ const (
 // A Failure is how a call ended without success.
 type Failure struct {
 	Kind    Kind
-	Servers *quorum.Failure // Busy, Ended: what stood in the way when the servers were last heard, or nil
+	Servers *quorum.Failure // Busy, Ended: what stood in the way as far as it is known, or nil
 	Waited  bool            // Ended: the call had come in line for the lock
 }
 

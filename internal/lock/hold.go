@@ -31,6 +31,7 @@ type Observer interface {
 	Unavailable(f *quorum.Failure)                                        // too few servers answered; it is repeated
 	Renewed(f *quorum.Failure)
 	Lost(r keepalive.Reason)
+	LostIdle(r keepalive.Reason) // the lock was lost while it was kept for the next hold; this one had ended well
 }
 
 // A watch is what has to happen at the end of a hold, and how that came. Most holds are short, and have

@@ -30,6 +30,7 @@ func (quiet) Tried(context.Context, int, time.Duration, *Failure) {}
 func (quiet) Unavailable(*quorum.Failure)                         {}
 func (quiet) Renewed(*quorum.Failure)                             {}
 func (quiet) Lost(keepalive.Reason)                               {}
+func (quiet) LostIdle(keepalive.Reason)                           {}
 
 func newEngine(t testing.TB, servers ...*redistest.Server) *Engine {
 	t.Helper()

@@ -15,7 +15,8 @@ import (
 // A reuse is what a grant needs for further holds.
 type reuse struct {
 	until time.Time   // no further hold after this
-	timer *time.Timer // ends the grant when it is parked; guarded by Grant.mu
+	timer *time.Timer // ends the grant when it is parked; guarded by Grant.mu, as what follows
+	last  Observer    // of the last hold
 }
 
 // mayPark decides until when the grant may be given to further holds.
@@ -69,6 +70,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		g.mu.Unlock()
 		return true
 	}
+	g.reuse.last = h.Observer
 	if u := g.reuse; u.timer == nil {
 		u.timer = time.AfterFunc(u.until.Sub(now), g.expire)
 	}
@@ -109,16 +111,27 @@ func (g *Grant) unpark() {
 		g.votes.ReleaseLater(time.Time{})
 		g.key.follow(g.votes)
 		g.key.unref()
+		if ended == keepalive.Deleted || ended == keepalive.Taken {
+			g.lostIdle(ended)
+		}
 		return
 	}
 	release := func() {
 		defer g.key.unref()
-		g.votes.Release(context.Background(), time.Now(), time.Time{})
+		if r := lost(g.votes.Release(context.Background(), time.Now(), time.Time{})); r != keepalive.Alive {
+			g.lostIdle(r)
+		}
 	}
 	g.key.follow(g.votes)
 	if !g.key.engine.spawn(release) {
 		release()
 	}
+}
+
+// lostIdle tells that the lock was lost while it was kept for the next hold.
+func (g *Grant) lostIdle(r keepalive.Reason) {
+	g.key.engine.lost(r)
+	g.reuse.last.LostIdle(r)
 }
 
 // close ends the grant for good. The caller holds g.mu, and releases the lock.

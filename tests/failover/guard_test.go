@@ -21,7 +21,7 @@ func nodeErrors(err error) map[int]error {
 	found := make(map[int]error)
 	var walk func(error)
 	walk = func(err error) {
-		if n, ok := err.(redimutex.NodeError); ok {
+		if n, ok := err.(*redimutex.NodeError); ok {
 			found[n.Node] = n.Err
 			return
 		}

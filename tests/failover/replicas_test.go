@@ -27,7 +27,7 @@ func serverFailure(t *testing.T, err error, words string) {
 	t.Helper()
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	assert.Zero(t, node.Node)
 	assert.Contains(t, node.Error(), words)
@@ -126,9 +126,9 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 
 	replicas[1].Pause()
 	redistest.Wait(t, "the loss", func() bool { return locktest.Ended(lease.Done()) })
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	require.ErrorAs(t, lease.Err(), &lost)
-	assert.Equal(t, redimutex.LostError{Key: "k", Reason: redimutex.Expired}, lost)
+	assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Expired}, lost)
 	var last error
 	for len(renewed) > 0 {
 		if err := <-renewed; err != nil {

@@ -29,7 +29,7 @@ func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
 		locktest.PanicOf(m.Lock),
 	} {
 		assert.ErrorContains(t, err, words)
-		var value redimutex.NodeError
+		var value *redimutex.NodeError
 		require.ErrorAs(t, err, &value)
 		assert.Zero(t, value.Node)
 		assert.ErrorContains(t, value, words)
@@ -57,7 +57,7 @@ func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 		require.ErrorIs(t, err, redimutex.ErrUnavailable)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrLocked)
-		var node redimutex.NodeError
+		var node *redimutex.NodeError
 		assert.ErrorAs(t, err, &node)
 		// Whoever is hung up on may be told so by the system instead, and most of the time where the machine is busy.
 		return strings.Contains(err.Error(), words) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
@@ -250,7 +250,7 @@ func TestPoolThatWaitsIsNotWaitedForLongerThanTheNodeTimeout(t *testing.T) {
 	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(100*time.Millisecond))
 	err := m.TryLockContext(t.Context())
 	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	c.Close()
 	patient := newMutex(t, pool, "k")

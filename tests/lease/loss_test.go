@@ -58,7 +58,7 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 		replace(t, servers)
 		err := m.UnlockContext(t.Context())
 		assert.ErrorIs(t, err, redimutex.ErrLost)
-		var lost redimutex.LostError
+		var lost *redimutex.LostError
 		if assert.ErrorAs(t, err, &lost) {
 			assert.Equal(t, redimutex.Taken, lost.Reason)
 		}

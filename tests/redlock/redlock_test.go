@@ -18,7 +18,7 @@ import (
 // nodes returns which servers have a NodeError in a tree of errors.
 func nodes(err error) (found []int) {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-	case redimutex.NodeError:
+	case *redimutex.NodeError:
 		return []int{e.Node}
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
@@ -43,7 +43,7 @@ func TestRedlockExcludesOverSeveralServers(t *testing.T) {
 		other := c.Client(t, redimutex.WithTTL(time.Minute)).Mutex("k")
 		err := other.TryLockContext(t.Context())
 		require.ErrorIs(t, err, redimutex.ErrLocked)
-		var locked redimutex.LockedError
+		var locked *redimutex.LockedError
 		require.ErrorAs(t, err, &locked)
 		assert.Equal(t, "first", locked.Owner)
 		require.NoError(t, m.UnlockContext(t.Context()))
@@ -241,7 +241,7 @@ func TestRedlockNeedsAMajorityToBeRefused(t *testing.T) {
 	err := m.LockContext(t.Context(), 0)
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	assert.ErrorAs(t, err, &node)
 	assert.ErrorContains(t, locktest.PanicOf(m.Lock), "WRONGTYPE")
 	assert.False(t, c[2].Exists("k") && c[2].PTTL("k") > time.Minute)

@@ -139,7 +139,7 @@ var weather = regexp.MustCompile("no answer|EOF|reset|broken pipe|closed|refused
 
 // verdict says what is wrong with how the operation ended during the refusal, if anything.
 func (x *cell) verdict(r *refusal) string {
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	switch err := x.err; {
 	case err == nil:
 		return "" // whether that is true will be seen

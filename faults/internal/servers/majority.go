@@ -156,7 +156,7 @@ func checkMajority(err error, cancelled bool, which []int) string {
 		return fmt.Sprintf("got %v", err)
 	}
 	named := map[int]bool{}
-	nodeErrors(err, func(e redimutex.NodeError) { named[e.Node] = true })
+	nodeErrors(err, func(e *redimutex.NodeError) { named[e.Node] = true })
 	for _, i := range which {
 		if !named[i] {
 			return fmt.Sprintf("server %d is not named: %v", i, err)
@@ -166,8 +166,8 @@ func checkMajority(err error, cancelled bool, which []int) string {
 }
 
 // nodeErrors calls f for each NodeError in the tree of err.
-func nodeErrors(err error, f func(redimutex.NodeError)) {
-	if e, ok := err.(redimutex.NodeError); ok { //nolint:errorlint // this walks the tree itself
+func nodeErrors(err error, f func(*redimutex.NodeError)) {
+	if e, ok := err.(*redimutex.NodeError); ok { //nolint:errorlint // this walks the tree itself
 		f(e)
 		return
 	}

@@ -85,7 +85,7 @@ func TestCallThatIgnoresItsContextIsFound(t *testing.T) {
 }
 
 func TestMajorityErrorHasToNameEachServer(t *testing.T) {
-	two := errors.Join(redimutex.ErrUnavailable, context.DeadlineExceeded, redimutex.NodeError{Node: 0}, fmt.Errorf("%w", redimutex.NodeError{Node: 1}))
+	two := errors.Join(redimutex.ErrUnavailable, context.DeadlineExceeded, &redimutex.NodeError{Node: 0}, fmt.Errorf("%w", &redimutex.NodeError{Node: 1}))
 	assert.Empty(t, checkMajority(two, false, []int{0, 1}))
 	assert.Contains(t, checkMajority(two, false, []int{0, 1, 4}), "server 4 is not named")
 	assert.NotEmpty(t, checkMajority(nil, false, nil))

@@ -89,7 +89,7 @@ func gone(err error) error {
 	if err == nil {
 		return nil // what follows has to allocate
 	}
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	if errors.As(err, &lost) && (lost.Reason == redimutex.Deleted || lost.Reason == redimutex.Taken) {
 		return errors.Join(ErrGone, err)
 	}

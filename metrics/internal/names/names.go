@@ -48,7 +48,7 @@ const (
 // OfWait returns how a wait has ended that returned err. What a wait that the caller has cancelled
 // died of does not matter: the cause may be the loss of another lock.
 func OfWait(err error) string {
-	var node redimutex.NodeError
+	var node *redimutex.NodeError
 	switch {
 	case err == nil:
 		return Acquired
@@ -89,7 +89,7 @@ func OfRenewal(err error) string {
 
 // OfLoss returns the reason for which a lease was lost, or "" if err is no loss.
 func OfLoss(err error) string {
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	if errors.As(err, &lost) {
 		return string(lost.Reason)
 	}

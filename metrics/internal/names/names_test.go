@@ -24,7 +24,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 	try := func(key string) error { return client.Mutex(key).TryLockContext(t.Context()) }
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	// The loss of another lock is why this wait ends, and says nothing of this lock.
-	cancel(redimutex.LostError{Key: "outer", Reason: redimutex.Closed})
+	cancel(&redimutex.LostError{Key: "outer", Reason: redimutex.Closed})
 
 	assert.Equal(t, names.Acquired, names.OfWait(try("free")))
 	assert.Equal(t, names.Locked, names.OfWait(try("foreign")))
@@ -43,7 +43,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 
 func TestAHoldIsCalledAfterWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
-	lost := fmt.Errorf("wrapped: %w", redimutex.LostError{Key: "k", Reason: redimutex.Taken})
+	lost := fmt.Errorf("wrapped: %w", &redimutex.LostError{Key: "k", Reason: redimutex.Taken})
 	assert.Equal(t, names.Released, names.OfHold(nil))
 	assert.Equal(t, names.Lost, names.OfHold(lost))
 	assert.Equal(t, names.Unreleased, names.OfHold(redimutex.ErrUnavailable))

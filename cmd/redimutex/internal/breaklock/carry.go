@@ -66,7 +66,7 @@ func (b *breach) carryOut() {
 			s.Result = wasChanged
 		default:
 			s.Result, s.Error = wasUnclear, servers.Words(reply.err)
-			b.errs = append(b.errs, redimutex.NodeError{Node: i, Err: reply.err})
+			b.errs = append(b.errs, &redimutex.NodeError{Node: i, Err: reply.err})
 		}
 		count[s.Result]++
 	}

@@ -173,7 +173,7 @@ func (l *listing) fail(i int, err error) {
 func (l *listing) note(i int, err error) {
 	if !l.failed[i] {
 		l.failed[i] = true
-		l.errs = append(l.errs, redimutex.NodeError{Node: i, Err: err})
+		l.errs = append(l.errs, &redimutex.NodeError{Node: i, Err: err})
 	}
 }
 

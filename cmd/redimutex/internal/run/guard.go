@@ -147,7 +147,7 @@ func (w *watch) check() {
 
 // lost deals with the end of the lease.
 func (w *watch) lost(err error, now time.Time) {
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	if errors.As(err, &lost); lost.Reason == redimutex.Expired {
 		// What was sent TERM has had its time; what was not, because we were stopped, has none.
 		w.kill = now

@@ -65,7 +65,7 @@ func (j *job) run(t *cli.Terminal) int {
 
 // gaveUp says who holds the lock that we have not got.
 func (r *runner) gaveUp(err error) {
-	var locked redimutex.LockedError
+	var locked *redimutex.LockedError
 	if r.quiet || !errors.As(err, &locked) {
 		return
 	}
@@ -187,7 +187,7 @@ func (r *runner) acquire(ctx context.Context) error {
 	}
 	r.last = first
 	r.waits.Store(true)
-	var locked redimutex.LockedError
+	var locked *redimutex.LockedError
 	if errors.As(first, &locked) && !r.quiet {
 		r.notes.say("waiting for %q, %s", r.key, cli.HeldBy(locked.Owner, locked.Left))
 	}

@@ -14,7 +14,7 @@ import (
 // unlock gives the lock back, and says so if it was lost without anybody noticing before.
 func (r *runner) unlock() {
 	err := r.mutex.UnlockContext(context.Background())
-	var lost redimutex.LostError
+	var lost *redimutex.LostError
 	switch {
 	case err == nil || r.told:
 	case errors.As(err, &lost):

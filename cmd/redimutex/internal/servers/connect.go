@@ -11,9 +11,9 @@ import (
 // Connect opens a connection to each server, which the pools then keep. The first one may take
 // longer than a command should. It fails if there is no majority.
 func (s Set) Connect(ctx context.Context) error {
-	answers := make(chan redimutex.NodeError, len(s))
+	answers := make(chan *redimutex.NodeError, len(s))
 	for i, n := range s {
-		go func() { answers <- redimutex.NodeError{Node: i, Err: n.Dial(ctx)} }()
+		go func() { answers <- &redimutex.NodeError{Node: i, Err: n.Dial(ctx)} }()
 	}
 	var errs []error
 	for reached := 0; reached <= len(s)/2; {

@@ -87,12 +87,12 @@ func Shortened(err error) error {
 }
 
 // NodeErrors returns all NodeErrors in the tree of err.
-func NodeErrors(err error) []redimutex.NodeError {
+func NodeErrors(err error) []*redimutex.NodeError {
 	switch e := err.(type) { //nolint:errorlint // we walk the tree ourselves
-	case redimutex.NodeError:
-		return []redimutex.NodeError{e}
+	case *redimutex.NodeError:
+		return []*redimutex.NodeError{e}
 	case interface{ Unwrap() []error }:
-		var all []redimutex.NodeError
+		var all []*redimutex.NodeError
 		for _, err := range e.Unwrap() {
 			all = append(all, NodeErrors(err)...)
 		}

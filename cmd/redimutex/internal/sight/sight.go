@@ -86,7 +86,7 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 	for range nodes {
 		a := <-answers
 		if a.err != nil {
-			errs = append(errs, redimutex.NodeError{Node: a.node, Err: a.err})
+			errs = append(errs, &redimutex.NodeError{Node: a.node, Err: a.err})
 		}
 		for i, r := range all {
 			v := inspect.View{Err: a.err}
@@ -126,7 +126,7 @@ func (r *Lock) Take(node int, address string, v inspect.View) {
 	s.Address = address
 	if v.Err != nil {
 		s.Error = servers.Words(v.Err)
-		r.errs = append(r.errs, redimutex.NodeError{Node: node, Err: v.Err})
+		r.errs = append(r.errs, &redimutex.NodeError{Node: node, Err: v.Err})
 		v = inspect.View{}
 	}
 	r.Views[node], s.Sight = v, See(v)

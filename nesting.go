@@ -1,0 +1,114 @@
+package redimutex
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// A doing is a Do that runs. The ctx of its f leads to it: for calls of the same key inside f, and for [LeaseFrom].
+type doing struct {
+	lease  *Lease
+	guests *guests
+	outer  *doing // the Do around this one, of whatever key
+}
+
+// doingKey finds the innermost doing of a ctx.
+type doingKey struct{}
+
+// innermost returns the doing whose f got ctx, or nil.
+func innermost(ctx context.Context) *doing {
+	d, _ := ctx.Value(doingKey{}).(*doing)
+	return d
+}
+
+// LeaseFrom returns the hold of the innermost [Mutex.Do] or [Mutex.TryDo] that gave ctx, or from whose ctx it is
+// derived; nil if there is none. A Do that runs inside the hold of another one ([WithReentrancy]) has that one's. After
+// Do has returned it is a Lease that has ended.
+func LeaseFrom(ctx context.Context) *Lease {
+	if d := innermost(ctx); d != nil {
+		return d.lease
+	}
+	return nil
+}
+
+// around returns the Do of the same Client and key that has given ctx and still holds the lock, or nil.
+func (o *object) around(ctx context.Context) *doing {
+	for d := innermost(ctx); d != nil; d = d.outer {
+		if d.lease.of.client == o.client && d.lease.of.key == o.key && !d.lease.claimed.Load() {
+			return d
+		}
+	}
+	return nil
+}
+
+// context returns a ctx that leads to d.
+func (d *doing) context(parent context.Context) context.Context {
+	return context.WithValue(parent, doingKey{}, d)
+}
+
+// run calls the f of a Do inside the hold of d.
+func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
+	if err := d.lease.Err(); err != nil { // ctx may have been detached from that
+		return err
+	}
+	if ctx.Err() != nil {
+		return ending{ctx}.error(d.lease.of.key, nil)
+	}
+	if between := innermost(ctx); between != d { // a Do of another key
+		inner := &doing{lease: d.lease, guests: d.guests, outer: between}
+		ctx = inner.context(ctx)
+	}
+	return f(ctx)
+}
+
+// A nestedError says that a call would wait for the Do that it is in. It matches [ErrLocked].
+type nestedError struct{ key string }
+
+func (e *nestedError) Error() string {
+	return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
+		"with WithReentrancy, Do and TryDo run inside it", e.key)
+}
+
+func (e *nestedError) Is(target error) bool { return target == ErrLocked }
+
+// guests are the calls of Do that run inside the hold of another one.
+type guests struct {
+	mu     sync.Mutex
+	cond   sync.Cond
+	inside int
+	over   bool // the outermost has returned, and no call enters any more
+}
+
+func newGuests() *guests {
+	g := new(guests)
+	g.cond.L = &g.mu
+	return g
+}
+
+// enter reports whether a call may run inside the hold; then it has to leave.
+func (g *guests) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.inside++
+	}
+	return !g.over
+}
+
+func (g *guests) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	g.cond.Broadcast()
+}
+
+// close waits until all that run inside have returned.
+func (g *guests) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.inside > 0 {
+		g.cond.Wait()
+	}
+	g.over = true
+}

@@ -1,0 +1,154 @@
+package redimutex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// waits are the methods that would wait for m with ctx.
+func waits(m *redimutex.Mutex) map[string]func(ctx context.Context) error {
+	never := func(context.Context) error { return assert.AnError }
+	return map[string]func(ctx context.Context) error{
+		"LockContext":              func(ctx context.Context) error { return m.LockContext(ctx, 0) },
+		"LockContext with timeout": func(ctx context.Context) error { return m.LockContext(ctx, time.Hour) },
+		"TryLockContext":           m.TryLockContext,
+		"Acquire":                  func(ctx context.Context) error { _, err := m.Acquire(ctx); return err },
+		"TryAcquire":               func(ctx context.Context) error { _, err := m.TryAcquire(ctx); return err },
+		"Do":                       func(ctx context.Context) error { return m.Do(ctx, never) },
+		"TryDo":                    func(ctx context.Context) error { return m.TryDo(ctx, never) },
+	}
+}
+
+func TestWithoutReentrancyANestedCallIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	m := client.Mutex("k")
+	for name, outer := range map[string]func(context.Context, func(context.Context) error) error{"Do": m.Do, "TryDo": m.TryDo} {
+		require.NoError(t, outer(t.Context(), func(ctx context.Context) error {
+			type mine struct{}
+			derived := context.WithValue(ctx, mine{}, true)
+			detached := context.WithoutCancel(ctx)
+			for _, asked := range []*redimutex.Mutex{m, client.Mutex("k", redimutex.WithTTL(time.Second))} {
+				for verb, call := range waits(asked) {
+					for _, ctx := range []context.Context{ctx, derived, detached} {
+						err := call(ctx)
+						assert.ErrorIs(t, err, redimutex.ErrLocked, "%s in %s", verb, name)
+						assert.NotErrorIs(t, err, context.DeadlineExceeded)
+						assert.ErrorContains(t, err, "nested")
+						assert.ErrorContains(t, err, "WithReentrancy", "the remedy")
+						assert.NotErrorIs(t, err, assert.AnError, "f ran")
+					}
+				}
+			}
+			assert.NoError(t, ctx.Err(), "the outer hold goes on")
+			return nil
+		}))
+	}
+	assert.False(t, s.Exists("k"))
+	require.NoError(t, m.TryLockContext(t.Context()))
+	m.Unlock()
+}
+
+func TestANestedCallIsFoundThroughADoOfAnotherKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	m := client.Mutex("k")
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		return client.Mutex("another").Do(ctx, func(ctx context.Context) error {
+			for verb, call := range waits(m) {
+				assert.ErrorContains(t, call(ctx), "nested", verb)
+			}
+			return nil
+		})
+	}))
+}
+
+func TestOnlyTheSameClientAndKeyAreNested(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	other := newClient(t, []redimutex.Pool{s.Pool()})
+	require.NoError(t, client.Mutex("k").Do(t.Context(), func(ctx context.Context) error {
+		assert.NoError(t, client.Mutex("another").Do(ctx, func(context.Context) error { return nil }))
+		err := other.Mutex("k").TryLockContext(ctx)
+		assert.ErrorIs(t, err, redimutex.ErrLocked)
+		assert.NotContains(t, err.Error(), "nested", "what another process would be told")
+		return nil
+	}))
+}
+
+func TestACallAfterTheHoldOfItsContextIsNotNested(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Minute))
+	var kept context.Context
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		kept = context.WithoutCancel(ctx)
+		m.Unlock()
+		for verb, call := range waits(m) {
+			if err := call(kept); err != nil {
+				assert.ErrorIs(t, err, assert.AnError, verb)
+			} else {
+				m.Unlock()
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, m.TryLockContext(kept))
+	m.Unlock()
+}
+
+func TestACancelledNestedCallReturnsTheCause(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(assert.AnError)
+		err := m.LockContext(ctx, 0)
+		assert.ErrorIs(t, err, assert.AnError)
+		assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		return nil
+	}))
+}
+
+func TestANestedCallIsCountedAndTraced(t *testing.T) {
+	t.Parallel()
+	var gaveUp []redimutex.Event
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithTrace(&redimutex.Trace{
+		GaveUp: func(e redimutex.Event) { gaveUp = append(gaveUp, e) },
+	}))
+	m := client.Mutex("k")
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		require.Error(t, m.LockContext(ctx, 0))
+		return nil
+	}))
+	assert.EqualValues(t, 1, client.Stats().Failed)
+	require.Len(t, gaveUp, 1)
+	assert.ErrorIs(t, gaveUp[0].Err, redimutex.ErrLocked)
+}
+
+// The hold is that of the outer Do, whatever the option of the Mutex that has it.
+func TestReentrancyIsAnOptionOfTheMutexThatIsCalled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()})
+	plain, reentrant := client.Mutex("k"), client.Mutex("k", redimutex.WithReentrancy())
+	require.NoError(t, plain.Do(t.Context(), func(ctx context.Context) error {
+		token := s.Get("k")
+		return reentrant.Do(ctx, func(ctx context.Context) error {
+			assert.Equal(t, token, s.Get("k"))
+			assert.ErrorContains(t, plain.TryDo(ctx, func(context.Context) error { return nil }), "nested")
+			return nil
+		})
+	}))
+	assert.False(t, s.Exists("k"))
+}
