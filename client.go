@@ -52,7 +52,7 @@ func (c *Client) configured(opts []Option) *config {
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	c.mustOwnConns(changed)
-	if t := &changed.terms; t.Fencing {
+	if t := &changed.terms; t.Fence != server.NoFence {
 		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
 	return changed
@@ -91,7 +91,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 // contexts are cancelled. Its key is not deleted, because the code that it protects may still run;
 // Unlock works after Close and deletes it, and without Unlock it expires. Close always returns nil.
 func (c *Client) Close() error {
-	c.engine.Close(c.config.terms.NodeTimeout)
+	c.engine.Close(c.config.terms.Timeout)
 	return nil
 }
 

@@ -68,6 +68,6 @@ func serverPool(p Pool) server.Pool {
 
 // mustOwnConns panics if an option has to have a connection to itself, and gets none.
 func (c *Client) mustOwnConns(o *config) {
-	must(o.terms.Replicas == 0 || !c.shared,
-		"WithReplicas(%d): not with a multiplexed pool, where its WAIT would keep everybody else waiting", o.terms.Replicas)
+	must(o.terms.Replicas.N == 0 || !c.shared,
+		"WithReplicas(%d): not with a multiplexed pool, where its WAIT would keep everybody else waiting", o.terms.Replicas.N)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // An Option changes how the Mutexes of a [Client], or a single [Mutex], behave. Options are checked
@@ -40,7 +41,7 @@ const (
 	maxOwner    = 256
 )
 
-var defaultConfig = *newConfig(&config{terms: lock.Terms{TTL: defaultTTL, Renew: true}}, nil)
+var defaultConfig = *newConfig(&config{terms: lock.Terms{Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: defaultTTL, Fence: server.NoFence}, Renew: true}}, nil)
 
 // newConfig returns base changed by opts, or panics if that makes no sense.
 func newConfig(base *config, opts []Option) *config {
@@ -60,14 +61,14 @@ func (c *config) check() {
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
 	must(c.poll > 0 && c.poll < t.TTL,
 		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
-	t.NodeTimeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2))
-	must(t.NodeTimeout > 0 && t.NodeTimeout < t.TTL,
-		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.NodeTimeout, t.TTL)
+	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2))
+	must(t.Timeout > 0 && t.Timeout < t.TTL,
+		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
-	must(t.ReplicaTimeout < t.TTL-t.NodeTimeout,
+	must(t.Replicas.Timeout < t.TTL-t.Timeout,
 		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
-		t.ReplicaTimeout, t.NodeTimeout, t.TTL)
+		t.Replicas.Timeout, t.Timeout, t.TTL)
 	must(t.Reuse <= (t.TTL-quorum.Drift(t.TTL))/2,
 		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
@@ -216,7 +217,7 @@ func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 // A fence is the last one plus 1, or the server's clock in µs if that is more, so fences rise also when the last one was
 // lost. It is kept in a second key, in the cluster slot of the lock, which expires an hour after its last use. With
 // several servers it is the highest of the quorum, written back to a quorum before Lock returns.
-func WithFencing() Option { return func(c *config) { c.terms.Fencing = true } }
+func WithFencing() Option { return func(c *config) { c.terms.Fence = server.NextFence } }
 
 // WithReplicas makes a lock count only once n replicas have confirmed it (WAIT), so that a failover to one of them does
 // not lose it. If fewer do within timeout, the try fails with [ErrUnavailable], and the lock is released in the
@@ -224,7 +225,7 @@ func WithFencing() Option { return func(c *config) { c.terms.Fencing = true } }
 func WithReplicas(n int, timeout time.Duration) Option {
 	must(n > 0, "WithReplicas(%d): has to be 1 at least", n)
 	must(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
-	return func(c *config) { c.terms.Replicas, c.terms.ReplicaTimeout = n, timeout }
+	return func(c *config) { c.terms.Replicas = server.Replicas{N: n, Timeout: timeout} }
 }
 
 // WithRestartGuard keeps a server that has lost its data from voting until one TTL has passed, when every lock that it

@@ -56,10 +56,13 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// A LockInfo is what this process knows of one key, without asking a server.
+// A LockInfo is what this process knows of one lock, without asking a server.
 type LockInfo struct {
 	Key     string
+	Keys    []string      // of [Client.MutexAll]: all of them
+	Kind    string        // mutex, semaphore, reader or writer
 	Held    bool          // this process has it
+	Holds   int           // Held: how many have it; more than one of a semaphore, or of readers
 	Idle    bool          // Held, but nobody uses it just now; see [WithLeaseReuse]
 	Owner   string        // Held: see [WithOwner]
 	Fence   int64         // Held: the fence with which the servers gave it, with fencing
@@ -75,16 +78,19 @@ type LockInfo struct {
 func (c *Client) Locks() []LockInfo {
 	infos := c.engine.Infos()
 	all := make([]LockInfo, 0, len(infos))
-	for key, x := range infos {
+	for _, x := range infos {
 		info := LockInfo{
-			Key: key, Held: x.Held, Idle: x.Idle, Owner: x.Owner, Fence: x.Fence,
+			Key: x.Keys[0], Kind: x.Kind.Name, Held: x.Holds > 0, Holds: x.Holds, Idle: x.Idle, Owner: x.Owner, Fence: x.Fence,
 			Since: x.Since, Until: x.Until, TTL: x.TTL, Waiting: x.Waiting,
 		}
+		if len(x.Keys) > 1 {
+			info.Keys = x.Keys
+		}
 		if x.Failure != nil {
-			info.Err = (&object{client: c, key: key, config: c.config}).serversError(x.Failure)
+			info.Err = (&object{client: c, key: info.Key, config: c.config}).serversError(x.Failure)
 		}
 		all = append(all, info)
 	}
-	slices.SortFunc(all, func(a, b LockInfo) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(all, func(a, b LockInfo) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Kind, b.Kind)) })
 	return all
 }

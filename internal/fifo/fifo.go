@@ -76,6 +76,15 @@ func (q *Line) Join() *Waiter {
 	return w
 }
 
+// Waiting returns how many wait.
+func (q *Line) Waiting() int {
+	if q.state.Load() != crowded {
+		return 0
+	}
+	_, waiting := q.Queued()
+	return waiting
+}
+
 // Queued reports whether somebody has the turn, and how many wait for it.
 func (q *Line) Queued() (held bool, waiting int) {
 	q.mu.Lock()

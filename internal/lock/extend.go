@@ -15,14 +15,13 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}
-	asked := time.Now()
 	var outcome quorum.Extended
 	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{
 		{Votes: g.votes, TTL: ttl, Done: func(o quorum.Extended) { outcome = o }},
 	})
 	f := outcome.Failure
 	if f == nil {
-		g.lease.Extended(asked, outcome.Until, ttl)
+		g.lease.Extended(outcome.Until, ttl)
 		g.lease.Ask(ttl)
 	}
 	if !g.lose(f) && !h.ended() {

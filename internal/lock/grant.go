@@ -135,7 +135,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) {
 	defer g.lease.Renewed(x.Failure == nil)
 	if x.Failure == nil {
-		g.lease.Extended(asked, x.Until, ttl)
+		g.lease.Extended(x.Until, ttl)
 	}
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {
 		return

@@ -11,9 +11,9 @@ import (
 // An Info is what this process knows of one line, without asking a server.
 type Info struct {
 	Keys    []string
-	Kind    *server.Kind // with Holds: of the last grant
-	Holds   int          // grants; 0: it only waits
-	Idle    bool         // held, but parked
+	Kind    *server.Kind
+	Holds   int  // grants; 0: it only waits
+	Idle    bool // held, but parked
 	Owner   string
 	Fence   int64
 	Since   time.Time
@@ -30,11 +30,11 @@ func (e *Engine) Infos() []*Info {
 		g := l.Holder().(*Grant)
 		info := found[g.key]
 		if info == nil {
-			info = &Info{Idle: true}
+			info = &Info{Idle: true, Kind: g.terms.Kind}
 			found[g.key] = info
 		}
 		info.Holds++
-		info.Kind, info.Owner, info.Fence = g.terms.Kind, g.terms.Owner, g.votes.Fence
+		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		g.mu.Lock()
 		info.Idle = info.Idle && g.holds == nil
@@ -45,7 +45,9 @@ func (e *Engine) Infos() []*Info {
 	for _, k := range e.keys {
 		info := found[k]
 		if info == nil {
-			info = new(Info)
+			if info = (&Info{Kind: k.line.kind}); info.Kind == nil {
+				info.Kind = server.Mutex
+			}
 		}
 		taken, waiting := k.fifo.Queued()
 		info.Waiting = waiting

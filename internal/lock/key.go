@@ -135,7 +135,7 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 
 // pass gives the turn to the next goroutine.
 func (k *Key) pass() {
-	if len(k.gifts) > 0 && k.fifo.Idle() {
+	if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
 		k.returnGifts()
 	}
 	if !k.fifo.Release() {

@@ -127,7 +127,7 @@ func (a *arguments) release(l *Lock, keep time.Duration, waits, cluster bool) (s
 	a.remember(l, 0)
 	ms := any("0")
 	if keep > 0 {
-		ms = max((keep+time.Millisecond-1).Milliseconds(), 1)
+		ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
 	}
 	list := a.head(l, ms, 0, l.Queue, l.Queue, false)
 	mark, member := "", ""

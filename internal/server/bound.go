@@ -24,11 +24,10 @@ type operation struct {
 	end    time.Time // bound of the call; with replicas that is later
 	ours   bool      // the end is that of the caller's ctx
 
-	// What it is about; the fields of the action. They don't change while it runs.
-	try     Try
-	plain   bool // the try is a plain SET: it is enough for the caller, and what it takes can be renewed and released
-	release Release
-	raise   raise
+	// What it is about; fields of the action. They don't change while it runs.
+	claim *Claim
+	try   Try
+	plain bool // the try is a plain SET: it is enough for the caller, and what it takes can be renewed and released
 
 	session session
 	args    arguments
@@ -48,14 +47,11 @@ const (
 	abandoned              // the caller has gone
 )
 
-// An action is what an operation does.
+// An action is what an operation does. Its do takes in what came of it, also when the caller has gone meanwhile.
 type action interface {
 	do(op *operation) Reply
-	// abandon is called on the caller's goroutine when its time is over, while do still runs, and returns what the caller
-	// is told. mayRun says whether something was sent; if not, nothing will be.
-	abandon(op *operation, err error, mayRun bool) Reply
-	// late is called when do has returned after that.
-	late(op *operation)
+	// skip is called in the place of do when nothing was sent, nor will be.
+	skip(op *operation, r Reply)
 }
 
 // begin makes an operation about l. extra is what its bound has more than the timeout of l.
@@ -95,7 +91,7 @@ func (op *operation) free() {
 	// Where the caller's ctx has ended, a context that somebody derived from ours may just be looking at it.
 	if ctx := op.ctx.Context; ctx.Done() == nil || ctx.Err() == nil {
 		op.state.Store(begun)
-		op.action, op.reply, op.ours = nil, Reply{}, false
+		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
 		s.operations.Put(op)
 	}
 	if s.running.Add(-1) == 0 && s.closed.Load() {
@@ -109,7 +105,8 @@ func (op *operation) free() {
 // bounded runs op and returns within its bound.
 func (s *Server) bounded(op *operation, a action) Reply {
 	if err := op.ctx.Context.Err(); err != nil {
-		reply := a.abandon(op, err, false)
+		reply := Reply{Err: err}
+		a.skip(op, reply)
 		op.free()
 		return reply
 	}
@@ -125,7 +122,8 @@ func (s *Server) bounded(op *operation, a action) Reply {
 func (op *operation) byWorker() Reply {
 	ctx, l := op.ctx.Context, &op.node.limit
 	if err := l.enter(ctx, op.end); err != nil {
-		reply := op.action.abandon(op, err, false)
+		reply := Reply{Err: err}
+		op.action.skip(op, reply)
 		op.blame(&reply)
 		op.free()
 		return reply
@@ -151,19 +149,16 @@ func (op *operation) byWorker() Reply {
 	if late && op.ours {
 		err = context.DeadlineExceeded
 	}
-	mayRun := op.state.CompareAndSwap(sent, abandoned)
-	if !mayRun && !op.state.CompareAndSwap(begun, abandoned) {
-		if mayRun = op.state.CompareAndSwap(sent, abandoned); !mayRun {
-			<-op.done // it came back just then
-			return op.result()
-		}
+	if op.state.Swap(abandoned) == finished {
+		op.state.Store(finished)
+		<-op.done // it came back just then
+		return op.result()
 	}
 	if late {
 		l.overdue()
 	}
-	reply := op.action.abandon(op, err, mayRun)
 	op.unref()
-	return reply
+	return Reply{Err: err}
 }
 
 // result returns the reply of an operation that is finished.
@@ -191,7 +186,7 @@ func (op *operation) Finish() {
 	}
 	op.node.limit.leave(false)
 	go func() { // the worker may have its next job already, which must not wait for a connection that is slow to close
-		op.action.late(op)
+		op.session.close()
 		op.unref() // Close waits for that
 	}()
 }

@@ -8,21 +8,22 @@ import (
 // A Kind is what a lock is on a server: a file of lua/ that says who may enter, and how a token comes, stays and goes.
 // All else (deadlines, fences, the queue, hand-offs) is written once, for every kind.
 type Kind struct {
+	Name   string
 	Shared bool // many of one process may be in at a time
 
-	want     string   // what a caller of this kind says that it wants, if that is always the same
-	keys     []string // the kinds of siblings that belong to the lock
-	Shows  bool     // waiters show themselves to the others
-	plain    bool     // SET NX PX takes it
-	scripts  func() *scripts
+	Want    string   // what a caller says that it wants, if that is always the same
+	keys    []string // the kinds of siblings that belong to the lock
+	Shows   bool     // waiters show themselves to the others
+	plain   bool     // SET NX PX takes it
+	scripts func() *scripts
 }
 
 // The kinds of locks.
 var (
-	Mutex     = &Kind{want: "m", plain: true, scripts: load("mutex", "simple")}
-	Semaphore = &Kind{Shared: true, scripts: load("semaphore")}
-	Writer    = &Kind{want: "w", keys: phases, Shows: true, scripts: readersWriters}
-	Reader    = &Kind{Shared: true, want: "r", keys: phases, Shows: true, scripts: readersWriters}
+	Mutex     = &Kind{Name: "mutex", Want: "m", plain: true, scripts: load("mutex", "simple")}
+	Semaphore = &Kind{Name: "semaphore", Shared: true, scripts: load("semaphore")}
+	Writer    = &Kind{Name: "writer", Want: "w", keys: phases, Shows: true, scripts: readersWriters}
+	Reader    = &Kind{Name: "reader", Shared: true, Want: "r", keys: phases, Shows: true, scripts: readersWriters}
 
 	phases         = []string{"readers", "writers", "waiting", "entitled"}
 	readersWriters = load("rwmutex")

@@ -11,11 +11,11 @@ import (
 )
 
 // A node is what has to answer by itself: a server, or a primary of a cluster. One that hangs must not keep what concerns
-// another one waiting, so each has its own limit and its own undos. In a cluster that does not tell us which node
+// another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	limit limit
-	undos undoer
+	limit  limit
+	runner runner
 }
 
 // nodes are those of one Server.
@@ -42,9 +42,12 @@ const (
 	askTimeout = time.Second
 )
 
+// askTerms are those of asking for the slots.
+var askTerms = Terms{Timeout: askTimeout}
+
 func newNode(s *Server) *node {
 	n := new(node)
-	n.undos.server = s
+	n.runner.server = s
 	return n
 }
 
@@ -72,7 +75,7 @@ func (n *nodes) of(key string) *node {
 func (n *nodes) fresh() *node {
 	node := newNode(n.server)
 	if n.closed {
-		node.undos.closing()
+		node.runner.close()
 	}
 	return node
 }
@@ -112,7 +115,7 @@ func (n *nodes) outdated() {
 // known or may have changed.
 func (n *nodes) learn(key string) {
 	if !n.server.closed.Load() && n.shouldAsk() {
-		op := n.server.begin(context.Background(), &Lock{Key: key, Timeout: askTimeout}, time.Time{}, 0) // Close waits for it
+		op := n.server.begin(context.Background(), &Lock{Key: key, Terms: &askTerms}, time.Time{}, 0) // Close waits for it
 		go n.ask(op, key)
 	}
 }
@@ -156,8 +159,7 @@ func (a asking) do(op *operation) Reply {
 	return Reply{Verdict: Done}
 }
 
-func (asking) abandon(_ *operation, err error, _ bool) Reply { return Reply{Err: err} }
-func (asking) late(*operation)                               {}
+func (asking) skip(*operation, Reply) {}
 
 // take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
 func (n *nodes) take(answer []any) {
@@ -201,19 +203,19 @@ func (n *nodes) all() []*node {
 	return all
 }
 
-// closing lets nothing more be undone than what there is.
+// closing lets nothing more be released than what there is.
 func (n *nodes) closing() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
 	for _, node := range n.all() {
-		node.undos.closing()
+		node.runner.close()
 	}
 }
 
-// close waits for the last undos of all nodes, until end at most.
+// close waits for the last releases of all nodes, until end at most.
 func (n *nodes) close(end time.Time) {
 	for _, node := range n.all() {
-		node.undos.close(end)
+		node.runner.wait(end)
 	}
 }

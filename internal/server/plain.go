@@ -21,18 +21,18 @@ const (
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
 // be it after a hang or when the network has healed, it executes the second next.
-func (ses *session) acquirePlain(t *Try) Reply {
+func (ses *session) acquirePlain(l *Lock) Reply {
 	op := ses.op
 	if !op.sending() {
 		return Reply{Err: untried{errTimeout}}
 	}
 	sent := time.Now()
-	raw, err := ses.setPlain(t, sent)
+	raw, err := ses.setPlain(l, sent)
 	if err != nil {
 		err = ses.failed(err)
 		if ses.follow(err) {
 			sent = time.Now()
-			raw, err = ses.setPlain(t, sent)
+			raw, err = ses.setPlain(l, sent)
 		}
 	}
 	switch {
@@ -45,11 +45,11 @@ func (ses *session) acquirePlain(t *Try) Reply {
 }
 
 // setPlain sends one SET and reads the reply.
-func (ses *session) setPlain(t *Try, now time.Time) (any, error) {
+func (ses *session) setPlain(l *Lock, now time.Time) (any, error) {
 	op := ses.op
 	if op.server.checkout.punctual {
 		op.ctx.undoes = true
-		raw, err := redis.DoContext(ses.conn, &op.ctx, "SET", op.args.plain(t)...)
+		raw, err := redis.DoContext(ses.conn, &op.ctx, "SET", op.args.plain(l)...)
 		op.ctx.undoes = false
 		return raw, err
 	}
@@ -57,7 +57,7 @@ func (ses *session) setPlain(t *Try, now time.Time) (any, error) {
 	if left <= 0 {
 		return nil, untried{errTimeout}
 	}
-	if err := ses.conn.Send("SET", op.args.plain(t)...); err != nil {
+	if err := ses.conn.Send("SET", op.args.plain(l)...); err != nil {
 		return nil, err
 	}
 	if err := ses.conn.Flush(); err != nil {
@@ -67,7 +67,7 @@ func (ses *session) setPlain(t *Try, now time.Time) (any, error) {
 	if u == nil {
 		u = new(lateUndo)
 	}
-	u.arm(ses.conn, t, left)
+	u.arm(ses.conn, l, left)
 	raw, err := receiveWithin(ses.conn, left+grace)
 	if u.disarm() {
 		if err == nil { // the reply and the deadline came together; the connection still owes one
@@ -85,14 +85,14 @@ type lateUndo struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	conn  redis.Conn // nil: not armed
-	try   Try
+	lock  Lock
 	fired bool
 }
 
-func (u *lateUndo) arm(conn redis.Conn, t *Try, d time.Duration) {
+func (u *lateUndo) arm(conn redis.Conn, l *Lock, d time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.conn, u.try.Lock = conn, t.Lock
+	u.conn, u.lock = conn, *l
 	if u.timer == nil {
 		u.timer = time.AfterFunc(d, u.fire)
 	} else {
@@ -108,9 +108,9 @@ func (u *lateUndo) fire() {
 		return // disarmed while the timer was firing
 	}
 	u.fired = true
-	undo := undoPlain(nil, u.try.Key, u.try.Token)
+	undo := undoPlain(nil, u.lock.Key, u.lock.Token)
 	if u.conn.Send(undo[0].(string), undo[1:]...) == nil {
-		_ = u.conn.Flush() // if it fails, the undo in the background is left
+		_ = u.conn.Flush() // if it fails, the release in the background is left
 	}
 }
 
@@ -119,6 +119,6 @@ func (u *lateUndo) disarm() bool {
 	u.timer.Stop()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.conn, u.try = nil, Try{}
+	u.conn, u.lock = nil, Lock{}
 	return u.fired
 }

@@ -28,14 +28,14 @@ type holding struct {
 // Run has f look at the server over a connection that serves key. f runs on the caller's goroutine; what it asks for
 // ends when timeout or ctx does.
 func (s *Server) Run(ctx context.Context, timeout time.Duration, key string, f func(*Session) error) error {
-	ses := &Session{server: s, ctx: ctx, lock: Lock{Key: key, Timeout: timeout}, start: time.Now(), held: new(holding)}
+	ses := &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now(), held: new(holding)}
 	if _, err := ses.step(nil, false); err != nil {
 		return err
 	}
 	defer func() {
 		if ses.held != nil && ses.held.conn != nil {
 			// The reply to its last command has come, so this takes no time; but for that there need be none left.
-			ses.ctx, ses.lock.Timeout, ses.start = context.WithoutCancel(ctx), max(timeout, time.Second), time.Now()
+			ses.ctx, ses.lock.Terms, ses.start = context.WithoutCancel(ctx), &Terms{Timeout: max(timeout, time.Second)}, time.Now()
 			if _, err := ses.step(nil, true); err != nil && ses.held != nil {
 				go ses.held.conn.Close() // too many operations are stuck on this server
 			}
@@ -135,14 +135,4 @@ func (a *stepping) run(ses *session) error {
 	return nil
 }
 
-func (a *stepping) abandon(op *operation, err error, _ bool) Reply {
-	a.unbegun = op.state.Load() == begun // else its caller has gone, and do or late gives the connection back
-	return Reply{Err: err}
-}
-
-// late gives back a connection that nobody waits for any more.
-func (a *stepping) late(op *operation) {
-	if op.session.conn != nil {
-		op.session.close()
-	}
-}
+func (a *stepping) skip(*operation, Reply) { a.unbegun = true }

@@ -13,16 +13,6 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-var (
-	acquireScript = newScript("holder", "fence", "guard", "acquire")
-	extendScript  = newScript("holder", "demoted", "extend")
-	releaseScript = newScript("simple", "holder", "demoted", "release")
-	raiseScript   = newScript("raise")
-
-	acquireQueuedScript = newScript("holder", "demoted", "fence", "guard", "handover", "acquire_queued")
-	releaseQueuedScript = newScript("holder", "demoted", "fence", "handover", "release_queued")
-)
-
 // A script is a Lua script and the hash by which a server that has seen it knows it. Both are
 // kept as arguments, ready to be sent.
 type script struct{ hash, source any }

@@ -2,9 +2,10 @@
 // every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
 // clock, and cleans up after commands whose outcome it never heard.
 //
-// The way of an operation, from the top down: ops.go (what can be asked for), bound.go (who runs it, and when its
-// caller gives up), acquire.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a connection for
-// it), redigo.go (what redigo's connections and pools can do), undo.go (what is left in the background).
+// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who runs it, and when its
+// caller gives up), try.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a connection for
+// it), redigo.go (what redigo's connections and pools can do). claim.go knows what may still be executed for a token, and
+// runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
 package server
 
 import (
@@ -45,11 +46,11 @@ type Server struct {
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
 	s := &Server{pool: pool, checkout: newCheckout(pool), still: make(chan struct{}, 1)}
-	s.nodes.server, s.nodes.single.undos.server = s, s
+	s.nodes.server, s.nodes.single.runner.server = s, s
 	return s
 }
 
-// Close waits for the operations that run, and then for one last try of what was to be undone; for d at most.
+// Close waits for the operations that run, and then for one last release of what is left; for d at most.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	s.closed.Store(true)
