@@ -86,6 +86,7 @@ func (g *Grant) unpark() {
 // dispose gives a grant back that was parked and that nobody inherits, in the background. Whoever asks the
 // servers next waits for that, within its own bound.
 func (g *Grant) dispose() {
+	g.stopTimer()
 	ended := g.lease.End(time.Now())
 	done := make(chan struct{})
 	release := func() {
@@ -101,6 +102,14 @@ func (g *Grant) dispose() {
 	g.key.disposal.Store(&done)
 	if !g.key.engine.spawn(release) {
 		release()
+	}
+}
+
+// stopTimer lets go of a grant that is not parked any more: the timer would keep it in memory until it fires. The caller
+// has the turn, or has swapped the grant out.
+func (g *Grant) stopTimer() {
+	if g.reuse != nil && g.reuse.timer != nil {
+		g.reuse.timer.Stop()
 	}
 }
 

@@ -18,6 +18,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	defer g.key.unref()
 	defer g.key.pass()
+	g.stopTimer()
 	if was := g.lease.End(now); was != keepalive.Unlocked {
 		// Nothing of what the servers say can change that; what is left of the lock there is cleaned up. After Close
 		// there is no background, so that is done here, as far as it can be.

@@ -149,7 +149,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
-		return a.Pause(a.tries)
+		return min(a.Pause(a.tries), maxLook) // also after a look that failed
 	}
 	wait := a.ticket.every
 	if f.Left > 0 {

@@ -101,7 +101,7 @@ func (a *arguments) release(r *Release, cluster bool) (script, []any) {
 	a.remember(&r.Lock, 0)
 	keep := any("0")
 	if r.Keep > 0 {
-		keep = max(r.Keep.Milliseconds(), 1)
+		keep = (r.Keep + time.Millisecond - 1).Milliseconds() // rounded up
 	}
 	if r.Queue {
 		list := append(a.list[:0], nil, 3, a.key, QueueKey(r.Key), FenceKey(r.Key), a.token, keep, counterTTL)

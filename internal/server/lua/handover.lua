@@ -47,7 +47,8 @@ end
 -- is written before it, so that nobody is told what can't be kept.
 local function handover(lock, queue, counter, now, ttl, ignoreReceivers, own)
   while true do
-    local first = redis.pcall('ZPOPMIN', queue)[1]
+    local popped = redis.pcall('ZPOPMIN', queue)
+    local first = popped[1]
     if first == own then
       return own
     end
@@ -66,7 +67,11 @@ local function handover(lock, queue, counter, now, ttl, ignoreReceivers, own)
       redis.set_repl(redis.REPL_NONE)
       local heard = redis.pcall('PUBLISH', channel, string.format('%.0f', fence) .. ' ' .. name)
       redis.set_repl(redis.REPL_ALL)
-      if ignoreReceivers or type(heard) == 'number' and heard > 0 then
+      if type(heard) == 'table' then -- refused: it was not told, keeps its place, and finds the lock free when it looks
+        redis.pcall('ZADD', queue, popped[2], first)
+        break
+      end
+      if ignoreReceivers or heard > 0 then
         return name
       end
     end
