@@ -115,3 +115,21 @@ func TestAGrantIsNotParkedWhereItsHoldHasEnded(t *testing.T) {
 	h.Release(t.Context(), time.Now())
 	forgotten(t, e)
 }
+
+func TestAGrantThatWasParkedIsForgottenWithItsRelease(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(e *Engine, g *Grant){
+		"disposed of": func(_ *Engine, g *Grant) { g.unpark() },
+		"Close":       func(e *Engine, _ *Grant) { e.Close(time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEngine(t, redistest.Start(t))
+			h := reusable(t, e)
+			h.Release(t.Context(), time.Now())
+			end(e, h.grant)
+			forgotten(t, e)
+			assert.False(t, h.grant.reuse.timer.Stop(), "a timer keeps it in memory")
+		})
+	}
+}

@@ -310,3 +310,17 @@ func TestAPollThatFailedCostsNoPlace(t *testing.T) {
 	s.Close(10 * time.Second)
 	assert.Len(t, members(r, "k"), 2, "the first waiter, and the mark")
 }
+
+// A Cluster, or a managed one, may refuse the message in a script.
+func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
+	t.Parallel()
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	holder, other := queued("k"), waiting("k", "other", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, other)
+	r.Do("ACL", "SETUSER", "default", "-publish")
+	done(t, release(s, holder))
+	assert.False(t, exists(t, r, "k"), "it was given to a waiter that nothing has told")
+	done(t, acquire(s, other))
+}

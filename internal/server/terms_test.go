@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -129,6 +130,29 @@ func TestAGuardedServerDoesNotVoteBeforeATTLHasPassed(t *testing.T) {
 		assert.Equal(t, q.Token, r.Get("k"))
 		r.Do("FLUSHALL")
 	}
+}
+
+// Its clock was an hour ahead when it began, and is right now.
+func TestAGuardedServerWhoseClockWasSetBackAbstainsForOneTTL(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	q := request("k")
+	q.Guard, q.TTL = true, 500*time.Millisecond
+	r.Do("SET", "redimutex:guard", time.Now().Add(time.Hour).UnixMicro())
+	began := time.Now()
+	redistest.Wait(t, "the server votes", func() bool { return acquire(s, q).Verdict == server.Done })
+	assert.GreaterOrEqual(t, time.Since(began), q.TTL)
+}
+
+func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		q.Keep = 5*time.Millisecond + 999*time.Microsecond
+		done(t, release(s, q))
+		assert.Equal(t, 6*time.Millisecond, m.TTL("k"))
+	})
 }
 
 func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {

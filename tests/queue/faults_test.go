@@ -160,6 +160,25 @@ func TestWaitersGoOnWithAServerThatWasRestarted(t *testing.T) {
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }
 
+func TestAFailedLookIsRepeatedSoonWhateverTheBackoff(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+	m := newMutex(t, pool, redimutex.WithBackoff(func(int) time.Duration { return time.Hour }))
+	got := startWaiting(t, s, m, 1)
+	var failed atomic.Int32
+	pool.Set(func(func() (any, error), string, []any) (any, error) {
+		failed.Add(1)
+		return nil, redistest.ErrCut
+	})
+	redistest.Wait(t, "a look has failed", func() bool { return failed.Load() > 0 })
+	pool.Set(nil)
+	s.Do("DEL", key)
+	assert.NoError(t, <-got)
+	unlock(t, m)
+}
+
 func TestQueueGoesOnWhenTheServerForgetsTheScripts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

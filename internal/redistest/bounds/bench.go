@@ -50,7 +50,7 @@ func (b *Bench) Cells(kinds ...Kind) (cells []*Cell) {
 	for _, k := range kinds {
 		if b.way.Concerns(k) {
 			for _, v := range Verbs() {
-				if !v.alone || !k.shared {
+				if (!v.alone || !k.shared) && (!v.single || k.servers <= 1) {
 					cells = append(cells, &Cell{Kind: k, Verb: v})
 				}
 			}

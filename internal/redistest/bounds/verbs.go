@@ -22,9 +22,10 @@ type Verb struct {
 	Bound time.Duration
 	takes bool // it may leave a lock behind that nobody owns
 	// begin is run while the server answers, and returns the call, which is run when it does not.
-	begin func(p *party) (call func() error)
-	wait  time.Duration // before the call, while the server hangs
-	alone bool          // not over connections that are shared
+	begin  func(p *party) (call func() error)
+	wait   time.Duration // before the call, while the server hangs
+	alone  bool          // not over connections that are shared
+	single bool          // only of one server
 }
 
 // Method is the method that is called, in one word.
@@ -56,6 +57,12 @@ func renewing(v Verb) Verb {
 
 func alone(v Verb) Verb {
 	v.alone = true
+	return v
+}
+
+// queued is a verb with WithQueue, which several servers refuse.
+func queued(v Verb) Verb {
+	v.single = true
 	return v
 }
 
@@ -112,9 +119,9 @@ func Verbs() []Verb {
 		renewing(held("UnlockContext, ended before, a renewal hangs", nodeTimeout, func(p *party) error {
 			return p.mutex.UnlockContext(ended())
 		}, redimutex.WithTTL(3*nodeTimeout))),
-		alone(waiting()),
+		queued(waiting()),
 		try("LockContext, timeout", late, func(p *party) error { return p.mutex.LockContext(background(), late) }),
-		alone(try("LockContext, cancelled, WithQueue", late, func(p *party) error { return p.mutex.LockContext(after(late), 0) }, redimutex.WithQueue())),
+		queued(try("LockContext, cancelled, WithQueue", late, func(p *party) error { return p.mutex.LockContext(after(late), 0) }, redimutex.WithQueue())),
 		try("TryLockContext, WithFencing", nodeTimeout, func(p *party) error { return p.mutex.TryLockContext(background()) }, redimutex.WithFencing()),
 		alone(try("TryLockContext, WithReplicas", nodeTimeout+replicas, func(p *party) error {
 			return p.mutex.TryLockContext(background())

@@ -11,6 +11,9 @@ local function abstain(key, now, ttl)
   if not born then
     born = string.format('%.0f', now)
     redis.call('SET', key, born)
+  elseif tonumber(born) > now then -- the clock was set back: it may have been wrong for as long as the mark says
+    born = string.format('%.0f', now)
+    redis.call('SET', key, born)
   end
   local left = math.ceil((born - now) / 1000) + ttl
   if left > 0 then
