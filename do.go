@@ -32,7 +32,7 @@ func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func
 		if ctx.Err() != nil {
 			return ending{ctx}.error(m.key, nil)
 		}
-		return f(ctx)
+		return f(context.WithValue(ctx, leaseKey{}, outer.lease))
 	}
 	l, err := lock(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 			err = errors.Join(err, unlock)
 		}
 	}()
-	return f(held)
+	return f(context.WithValue(held, leaseKey{}, l))
 }
 
 // reentryKey finds the hold of an outer Do in a context.

@@ -89,6 +89,15 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
+type leaseKey struct{}
+
+// LeaseFrom returns the lease of the innermost [Mutex.Do] or TryDo that ctx comes from, or nil. With [WithReentrancy] that
+// of a nested Do is the lease of the outer one.
+func LeaseFrom(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
 // Extend makes the lease valid for ttl from now, longer or shorter than it was, and has renewals, if
 // there are any, ask for ttl from now on. It concerns this hold alone: with [WithLeaseReuse] the lock is given
 // back after it.
