@@ -34,7 +34,7 @@ const secret = "s3cr3t-Pa55w0rd"
 // open returns the pool of an option, and closes it at the end of the test.
 func open(t testing.TB, option valkey.ClientOption) redimutex.Pool {
 	t.Helper()
-	pool, err := valkeygo.Pool(t.Context(), option)
+	pool, err := valkeygo.Pool(option)
 	require.NoError(t, err)
 	t.Cleanup(func() { pool.Close() })
 	return pool
