@@ -60,7 +60,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if key == "" || strings.HasPrefix(key, reserved) {
 		err := fmt.Errorf("redimutexgocron: the name of the lock of a job, %q, is empty or begins with %s, which is reserved; "+
 			"choose another prefix or name", key, reserved)
-		l.client.Mutex("job", l.opts...).Logger().Error("redimutexgocron: the job can't be locked and does not run", "job", name, "err", err)
+		l.client.Mutex("job", l.opts...).Logger().Error("redimutexgocron: a job can't be locked and does not run", "key", key, "err", err)
 		return nil, err
 	}
 	m := l.client.Mutex(key, l.opts...)
@@ -71,10 +71,10 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 		l.ticks.won(name)
 		return lock{m}, nil
 	case !errors.Is(err, redimutex.ErrLocked):
-		m.Logger().Error("redimutexgocron: the job could not be locked and does not run", "job", name, "err", err)
+		m.Logger().Error("redimutexgocron: a job could not be locked and does not run", "key", key, "err", err)
 	case before < l.minHold && l.ticks.tell(name):
-		m.Logger().Warn("redimutexgocron: the minimum hold is longer than the time between two ticks, so ticks are left out; "+
-			"or two jobs have one name", "job", name, "minHold", l.minHold, "between", before)
+		m.Logger().Warn(fmt.Sprintf("redimutexgocron: the minimum hold, %v, is longer than the time between two ticks, %v, so ticks "+
+			"are left out; or two jobs have one name", l.minHold, before.Round(time.Millisecond)), "key", key)
 	}
 	return nil, err
 }

@@ -55,7 +55,7 @@ func TestJobsThatStopBecauseRedisIsAwayAreLoggedAndTold(t *testing.T) {
 	s.Start()
 	require.ErrorIs(t, <-told, redimutex.ErrUnavailable)
 	require.NoError(t, s.Shutdown())
-	assert.Contains(t, log.String(), "job=bill")
+	assert.Contains(t, log.String(), "key=p:bill")
 	assert.Contains(t, log.String(), away)
 }
 
@@ -77,7 +77,7 @@ func TestAMinimumHoldThatExceedsTheTimeBetweenTicksIsLogged(t *testing.T) {
 		require.ErrorIs(t, err, redimutex.ErrLocked)
 	}
 	assert.Contains(t, log.String(), "minimum hold")
-	assert.Contains(t, log.String(), "job=bill")
+	assert.Contains(t, log.String(), "key=p:bill")
 	assert.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("\n")), "once, until the job runs again")
 }
 
