@@ -15,7 +15,7 @@ import (
 // One lock whose names need quoting, one without age, and one that is not held, as redimutex list -json has them.
 const listed = `{"complete":true,"locks":[
 {"key":"cron:\"a\\b\"","held":true,"owner":"vm pid 1: sleep","foreign":false,"ttl_ms":7583,"age_ms":2417,"waiting":2},
-{"key":"cron:b","held":true,"foreign":true,"ttl_ms":500,"waiting":0},
+{"key":"cron:b","held":true,"foreign":true,"ttl_ms":null,"waiting":0},
 {"key":"cron:c","held":false,"ttl_ms":0,"waiting":0}],"errors":[]}`
 
 func TestTheRecipeForTheShellMakesMetricsOfAList(t *testing.T) {
