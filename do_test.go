@@ -206,3 +206,21 @@ func TestTheCauseOfDosContextIsTheLossAlsoWhereFReturnsAtOnce(t *testing.T) {
 		require.ErrorIs(t, context.Cause(inner), redimutex.ErrLost)
 	}
 }
+
+func TestTheContextOfADoLeadsToTheInnermostLease(t *testing.T) {
+	assert.Nil(t, redimutex.LeaseFrom(t.Context()))
+	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithReentrancy())
+	defer client.Close()
+	a, b := client.Mutex("a"), client.Mutex("b")
+	require.NoError(t, a.Do(t.Context(), func(ctx context.Context) error {
+		outer := a.Lease()
+		assert.Same(t, outer, redimutex.LeaseFrom(ctx))
+		return b.TryDo(ctx, func(ctx context.Context) error {
+			assert.Same(t, b.Lease(), redimutex.LeaseFrom(ctx))
+			return client.Mutex("a").Do(ctx, func(ctx context.Context) error {
+				assert.Same(t, outer, redimutex.LeaseFrom(ctx))
+				return nil
+			})
+		})
+	}))
+}

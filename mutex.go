@@ -3,6 +3,7 @@ package redimutex
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,6 +126,10 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 
 // Key returns the key of m on the server.
 func (m *Mutex) Key() string { return m.key }
+
+// Logger returns where m logs what no return value can carry: see [WithLogger]. It is for code that drives m and has
+// something to add.
+func (m *Mutex) Logger() *slog.Logger { return m.config.log() }
 
 // Client returns the Client of m: the one that made it, or the one of its own that New has made.
 func (m *Mutex) Client() *Client { return m.client }

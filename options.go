@@ -61,7 +61,7 @@ func (c *config) check() {
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
 	must(c.poll > 0 && c.poll < t.TTL,
 		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
-	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2))
+	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, 3*time.Second))
 	must(t.Timeout > 0 && t.Timeout < t.TTL,
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
@@ -117,7 +117,8 @@ func WithMinHold(d time.Duration) Option {
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
-// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
+// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most
+// 3 s, and never more than half the TTL.
 func WithNodeTimeout(d time.Duration) Option {
 	return func(c *config) { c.givenNodeTimeout = &d }
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,7 +59,8 @@ func WithMaxTries(n int) Option {
 }
 
 // WithLockKey sets how the key of the lock is made from that of the value. The default appends
-// ":lock". The two must differ where the cache is on the same server as the lock.
+// ":lock". A value must not have the key of a lock, or it would overwrite that. Where name puts something before or
+// behind the key, or returns one lock for all, [Fetch] refuses such keys: by default those that end in ":lock".
 func WithLockKey(name func(key string) string) Option {
 	demand(name != nil, "WithLockKey: the function is nil")
 	return func(c *Cache) { c.lockKey = name }
@@ -93,8 +95,9 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 // Fetch returns the value of key from the cache, or else has load make it and caches that.
 //
 // The ctx that load gets ends when ctx does and when the lock is lost; it must not Fetch the same
-// key. Values are cached as JSON, and every caller gets a copy of its own, decoded from that, whoever
-// loaded it. A cached value that can't be decoded into a T counts as absent and is loaded anew. An error of
+// key. It may Fetch another key under the same lock if the Client has WithReentrancy; a Fetch inside a
+// [redimutex.Mutex.Do] of the value's lock then runs inside that hold. Values are cached as JSON, and every caller gets a copy of its own, decoded from that, whoever
+// loaded it. A value that can't be decoded into a T counts as absent and is loaded anew. An error of
 // load is not cached: a load that wants "there is none" to be cached returns a value that says so.
 //
 // The error is
@@ -103,6 +106,7 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 //   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), or
 //     [redimutex.ErrUnavailable], if the servers of the lock did not answer until then;
 //   - the cause of ctx when that has ended;
+//   - one that says so if key begins with "redimutex:" or is that of a lock (see [WithLockKey]);
 //   - that of the Store, if the cache can't be read: to load in that case would bring everybody to
 //     the database at once. If a loaded value can't be written, that is logged, and the value is
 //     returned to those in this process who wait for it.
@@ -127,6 +131,31 @@ func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx conte
 		return none, err
 	}
 	return value, nil
+}
+
+// refuse returns an error if no value may have that key: it belongs to a lock, or no lock can be made for it.
+func (c *Cache) refuse(key string) error {
+	lock := c.lockKey(key)
+	before, behind, affixed := strings.Cut(lock, key)
+	switch {
+	case strings.HasPrefix(key, reserved):
+		return fmt.Errorf("cacheaside: the key %q begins with %s, which is reserved for what belongs to locks", key, reserved)
+	case lock == "":
+		return fmt.Errorf("cacheaside: %q: the key of its lock is empty", key)
+	case strings.HasPrefix(lock, reserved):
+		return fmt.Errorf("cacheaside: %q: the key of its lock, %q, begins with %s, which is reserved for what belongs to locks", key, lock, reserved)
+	case lock == key, affixed && key != "" && isAffixed(key, before, behind):
+		return fmt.Errorf("cacheaside: the key %q is that of a lock, and a value would overwrite it; see WithLockKey", key)
+	}
+	return nil
+}
+
+// reserved is how keys begin that belong to locks, and that no Mutex can have.
+const reserved = "redimutex:"
+
+// isAffixed reports whether key is that of the lock of another value, made by putting something around that.
+func isAffixed(key, before, behind string) bool {
+	return len(key) >= len(before)+len(behind) && strings.HasPrefix(key, before) && strings.HasSuffix(key, behind)
 }
 
 func (c *Cache) log() *slog.Logger {

@@ -18,15 +18,43 @@ type fetch struct {
 	tries  int                  // intervals that have passed without the lock
 }
 
+// errOtherShape is what a follower of a flight gets whose value can't be decoded into its own type.
+var errOtherShape = errors.New("cacheaside: the value is of another type")
+
 // run returns nil when decode has had the value.
 func (f *fetch) run(ctx context.Context) error {
-	c := f.cache
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if err := f.cache.refuse(f.key); err != nil {
+		return err
+	}
+	if redimutex.LeaseFrom(ctx) != nil {
+		// This caller may hold the very lock (WithReentrancy), and a flight may be led by a goroutine that waits for it.
+		value, again, err := f.try(ctx)
+		switch {
+		case value != nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !again:
+			return err
+		}
+	}
+	for {
+		// A cached value that can't be decoded counts as absent, and so does one that a flight brings.
+		if err := f.fly(ctx); err != errOtherShape {
+			return err
+		}
+	}
+}
+
+// fly looks in the cache, and then waits for the value with all others of this process.
+func (f *fetch) fly(ctx context.Context) error {
+	c := f.cache
 	flight := c.board(f.key, false)
 	if flight == nil {
-		// Somebody who has just changed the value and deleted it from the cache wants the new one, so a
+		// A caller that has just changed the value and deleted it from the cache wants the new one, so a
 		// look that another goroutine began earlier would not do here.
 		if value, err := f.look(ctx); value != nil || err != nil {
 			return err
@@ -64,7 +92,10 @@ func (f *fetch) arrive(flight *flight) error {
 	if flight.err != nil {
 		return flight.err
 	}
-	return f.decode(flight.value)
+	if f.decode(flight.value) != nil {
+		return errOtherShape
+	}
+	return nil
 }
 
 // lead asks the servers until there is a value, or this caller has to give up; then the next one leads.
@@ -145,7 +176,7 @@ func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
 	inside := false
 	err = mutex.TryDo(ctx, func(ctx context.Context) (err error) {
 		inside = true
-		value, lost, err = f.refresh(ctx, mutex.Lease())
+		value, lost, err = f.refresh(ctx, redimutex.LeaseFrom(ctx))
 		return err
 	})
 	switch {

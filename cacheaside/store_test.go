@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -27,6 +30,33 @@ func TestACachedValueOfAnotherShapeIsLoadedAnew(t *testing.T) {
 		cached, err := w.server.Get("k")
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"Name":"Ada"}`, cached)
+	})
+}
+
+func TestACallerThatWaitsForAValueOfAnotherShapeLoadsItsOwn(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		cache := w.cache(cacheaside.WithMaxTries(5))
+		var runs atomic.Int64
+		var team sync.WaitGroup
+		team.Go(func() {
+			v, err := cacheaside.Fetch(t.Context(), cache, "k", loading("text", 250*time.Millisecond, &runs))
+			assert.NoError(t, err)
+			assert.Equal(t, "text", v)
+		})
+		synctest.Wait()
+		for range 10 {
+			team.Go(func() {
+				v, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (int, error) {
+					runs.Add(1)
+					time.Sleep(100 * time.Millisecond)
+					return 7, nil
+				})
+				assert.NoError(t, err)
+				assert.Equal(t, 7, v)
+			})
+		}
+		team.Wait()
+		assert.EqualValues(t, 2, runs.Load())
 	})
 }
 

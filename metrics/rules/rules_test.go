@@ -136,9 +136,11 @@ func TestEveryAlertLeadsToARunbookThatExists(t *testing.T) {
 	for _, a := range readAlerts(t) {
 		assert.Contains(t, []string{"page", "ticket"}, a.Labels["severity"], a.Alert)
 		assert.NotEmpty(t, a.Annotations["summary"], a.Alert)
-		_, heading, ok := strings.Cut(a.Annotations["runbook"], `docs/operations.md, "`)
+		page, anchor, ok := strings.Cut(a.Annotations["runbook_url"], "#")
 		require.True(t, ok, a.Alert)
-		assert.Contains(t, string(text), "\n### "+strings.TrimSuffix(heading, `"`)+"\n", a.Alert)
+		assert.Equal(t, "https://github.com/redimutex/redimutex/blob/main/docs/operations.md", page, a.Alert)
+		headings := strings.ReplaceAll(strings.ToLower(string(text)), " ", "-")
+		assert.Contains(t, headings, "\n###-"+anchor+"\n", a.Alert)
 	}
 }
 

@@ -1,5 +1,11 @@
 // Package goredis makes pools for redimutex from clients of go-redis, so that a team that has go-redis needs no second
-// configuration.
+// configuration:
+//
+//	go get github.com/redimutex/redimutex/pools/goredis
+//
+// Traces and metrics that are attached to the client by hooks (AddHook, such as those of redisotel) do not show what locks
+// do, because hooks are not called for it: neither for commands nor for dialling. redimutex.WithTrace tells of locks, and
+// metrics/otel makes spans and metrics of that.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", Username: "locks", Password: password})
 //	pool, err := goredis.Pool(client)
@@ -27,13 +33,12 @@
 //
 // Network, Addr, Addrs, Dialer, TLSConfig, DialTimeout, ReadTimeout and WriteTimeout (of commands without a context),
 // Username, Password, ClientName, DB, PoolSize, MaxIdleConns, MaxActiveConns, ConnMaxIdleTime and ConnMaxLifetime count
-// as they do for go-redis; PoolTimeout does for clusters, and else the node timeout. CredentialsProvider,
+// as they do for go-redis. Where ReadTimeout or WriteTimeout is -2, because connections can't keep deadlines (as those
+// through an SSH tunnel), a connection whose operation does not end in time is closed. PoolTimeout counts for clusters, and else the node timeout. CredentialsProvider,
 // CredentialsProviderContext and StreamingCredentialsProvider are asked for each new connection. An open one is not
 // logged in again: set ConnMaxLifetime to less than credentials live.
 //
-// These are errors, because something would be missing: OnConnect, Limiter and hooks (AddHook), NewClient and ClusterSlots.
-// Hooks are found as go-redis v9.23.0 keeps them; with a version that keeps them in another way, and those that
-// OnNewNode adds to nodes of a cluster, they are not seen.
+// These are errors, because something would be missing: OnConnect, Limiter, NewClient and ClusterSlots.
 //
 // All others concern commands and caches of go-redis, or reading from replicas, and change nothing for locks: the
 // protocol (redigo speaks RESP2), retries, buffers, pipelines, identity, notifications of maintenance.
@@ -74,7 +79,6 @@ func single(c *redis.Client) (PoolCloser, error) {
 	if err := refuse(
 		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
 		refusal{"Limiter", opt.Limiter != nil, withoutIt},
-		refusal{"AddHook", hooked(c), "give Pool a client without hooks: redis.NewClient(client.Options())"},
 	); err != nil {
 		return nil, err
 	}
@@ -89,7 +93,6 @@ func cluster(c *redis.ClusterClient) (PoolCloser, error) {
 		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
 		refusal{"NewClient", code(opt.NewClient) != code(redis.NewClient), withoutIt},
 		refusal{"ClusterSlots", opt.ClusterSlots != nil, "use redis.NewFailoverClient with Sentinels, and a cluster that tells its slots otherwise"},
-		refusal{"AddHook", hooked(c), "give Pool a client without hooks: redis.NewClusterClient(client.Options())"},
 	); err != nil {
 		return nil, err
 	}

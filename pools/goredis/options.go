@@ -52,6 +52,9 @@ func dialOptions(opt *redis.Options) []redigo.DialOption {
 		primary:     opt.Addr == failover,
 		timeout:     opt.DialTimeout,
 	}
+	if opt.ReadTimeout < 0 || opt.WriteTimeout < 0 {
+		l.dial = timed(l.dial)
+	}
 	if opt.DB > 0 {
 		l.commands = append(l.commands, []any{"SELECT", opt.DB})
 	}

@@ -19,7 +19,7 @@ func Example() {
 	defer cancel()
 
 	option := rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, ClientName: "billing"}
-	pool, err := rueidisgo.Pool(ctx, option)
+	pool, err := rueidisgo.Pool(option)
 	if err != nil {
 		fmt.Println(err)
 		return

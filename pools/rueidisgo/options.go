@@ -67,6 +67,14 @@ func timeout(d *net.Dialer) time.Duration {
 	return d.Timeout
 }
 
+// patience is timeout, or the default of rueidis where there is none.
+func patience(d *net.Dialer) time.Duration {
+	if t := timeout(d); t > 0 {
+		return t
+	}
+	return rueidis.DefaultDialTimeout
+}
+
 // dialler returns a function that dials as rueidis does.
 func dialler(option *rueidis.ClientOption) dialFunc {
 	dialer := option.Dialer

@@ -19,7 +19,7 @@ func Example() {
 	defer cancel()
 
 	option := valkey.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, ClientName: "billing"}
-	pool, err := valkeygo.Pool(ctx, option)
+	pool, err := valkeygo.Pool(option)
 	if err != nil {
 		fmt.Println(err)
 		return

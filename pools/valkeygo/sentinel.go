@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/valkey-io/valkey-go"
@@ -15,7 +17,19 @@ type sentinels struct {
 	addresses []string
 	name      string // of the primary
 	connect   dialFunc
-	onward    dialFunc // to the primary
+	onward    dialFunc      // to the primary
+	patience  time.Duration // with a question
+
+	mu    sync.Mutex
+	asked map[string]*question // under way, by the address of the Sentinel
+}
+
+// A question to a Sentinel is for all who want to know while it is under way: so a DialFn that hangs, which no context
+// ends, keeps one goroutine for each Sentinel and not one for each new connection.
+type question struct {
+	answered chan struct{} // closed once address and err are what they will be
+	address  string
+	err      error
 }
 
 func newSentinels(option *valkey.ClientOption) *sentinels {
@@ -25,6 +39,8 @@ func newSentinels(option *valkey.ClientOption) *sentinels {
 		name:      option.Sentinel.MasterSet,
 		connect:   newLogin(theirs, dialler(theirs)).connect,
 		onward:    dialler(option),
+		patience:  3 * patience(&theirs.Dialer), // to dial, to log in and to ask
+		asked:     make(map[string]*question),
 	}
 }
 
@@ -41,18 +57,16 @@ func (s *sentinels) dial(ctx context.Context, network, _ string) (net.Conn, erro
 func (s *sentinels) primary(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type answer struct {
-		address string
-		err     error
-	}
-	answers := make(chan answer, len(s.addresses))
+	answers := make(chan *question, len(s.addresses))
 	for _, sentinel := range s.addresses {
-		go func() { // it ends with ctx, and nobody has to wait for it
-			address, err := s.ask(ctx, sentinel)
-			if err != nil {
-				err = fmt.Errorf("the Sentinel %s: %w", sentinel, err)
+		q := s.question(ctx, sentinel)
+		go func() {
+			select {
+			case <-q.answered:
+				answers <- q
+			case <-ctx.Done():
+				answers <- &question{err: fmt.Errorf("the Sentinel %s: %w", sentinel, ctx.Err())}
 			}
-			answers <- answer{address, err}
 		}()
 	}
 	var errs []error
@@ -71,6 +85,31 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 		err = errors.New(err.Error())
 	}
 	return "", err
+}
+
+// question returns the question to a Sentinel that is under way, or a new one. It does not end with ctx, because others
+// may wait for its answer.
+func (s *sentinels) question(ctx context.Context, sentinel string) *question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.asked[sentinel]
+	if q == nil {
+		q = &question{answered: make(chan struct{})}
+		s.asked[sentinel] = q
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
+			defer cancel()
+			q.address, q.err = s.ask(ctx, sentinel)
+			if q.err != nil {
+				q.err = fmt.Errorf("the Sentinel %s: %w", sentinel, q.err)
+			}
+			s.mu.Lock()
+			delete(s.asked, sentinel)
+			s.mu.Unlock()
+			close(q.answered)
+		}()
+	}
+	return q
 }
 
 func (s *sentinels) ask(ctx context.Context, sentinel string) (string, error) {

@@ -1,15 +1,20 @@
 // Package valkeygo makes pools for redimutex from the ClientOption of valkey-go, so that a team that has valkey-go needs
-// no second configuration.
+// no second configuration:
+//
+//	go get github.com/redimutex/redimutex/pools/valkeygo
+//
+// No client of valkey-go is made, so what is attached to one (such as by valkeyotel or valkeyhook) does not show what locks
+// do. redimutex.WithTrace tells of locks, and metrics/otel makes spans and metrics of that.
 //
 //	option := valkey.ClientOption{InitAddress: []string{"localhost:6379"}, Username: "locks", Password: password}
-//	pool, err := valkeygo.Pool(ctx, option)
+//	pool, err := valkeygo.Pool(option)
 //	...
 //	defer pool.Close()
 //	mu := redimutex.New(pool, "invoices")
 //
 // The pool dials connections of its own, those of redigo, with what the ClientOption says; nothing is emulated. They end
 // with their context in every phase, and a lock over one server runs on the caller's goroutine, as with
-// redimutex.NewPool. No client of valkey-go is made.
+// redimutex.NewPool.
 //
 // # Which servers
 //
@@ -43,6 +48,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
@@ -58,9 +64,10 @@ type PoolCloser interface {
 }
 
 // Pool returns a pool that dials as a client with this option does: a *redis.Pool of redigo, or a *redisc.Cluster. It
-// connects only where it has to ask whether a single address is that of a cluster; ctx bounds that. What can't be carried
-// over is an error, which names the option and says what to do.
-func Pool(ctx context.Context, option valkey.ClientOption) (PoolCloser, error) {
+// connects only where it has to ask whether a single address is that of a cluster, as valkey.NewClient does; that takes
+// three times Dialer.Timeout (5 s by default) at most. What can't be carried over is an error, which names the option and
+// says what to do.
+func Pool(option valkey.ClientOption) (PoolCloser, error) {
 	if err := refuse(&option); err != nil {
 		return nil, err
 	}
@@ -82,7 +89,7 @@ func Pool(ctx context.Context, option valkey.ClientOption) (PoolCloser, error) {
 		return newCluster(&option), nil
 	}
 	pool := newPool(&option, first, newLogin(&option, dialler(&option)))
-	clustered, err := isCluster(ctx, pool)
+	clustered, err := isCluster(pool, 3*patience(&option.Dialer))
 	if err == nil && !clustered {
 		return pool, nil
 	}
@@ -116,7 +123,9 @@ func refuse(option *valkey.ClientOption) error {
 }
 
 // isCluster asks as valkey.NewClient does.
-func isCluster(ctx context.Context, pool *redis.Pool) (bool, error) {
+func isCluster(pool *redis.Pool, bound time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
 	c, err := pool.GetContext(ctx)
 	if err != nil {
 		return false, err

@@ -1,13 +1,15 @@
-// Package gocron has the jobs of gocron v2 run on one machine of several. It takes the Redis and the locks of
+// Package redimutexgocron has the jobs of gocron v2 run on one machine of several. It takes the Redis and the locks of
 // [redimutex], so that no second client comes with it.
+//
+//	import redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 //
 // # Jobs by the clock: the Locker
 //
 // A cron, daily or weekly job is due at the same time on all machines. Each machine tries once to lock the name of
 // the job, and whoever gets it runs:
 //
-//	locker := gocron.NewLocker(client, "billing:", 30*time.Second)
-//	s, err := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))
+//	locker := redimutexgocron.NewLocker(client, "billing:", 30*time.Second)
+//	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
 // gocron names a job after its function. So give jobs of the same function names of their own, by gocron.WithName, or
 // one of them runs and the others find its lock.
@@ -20,6 +22,16 @@
 // than that is locked as long as it runs, because the lock is renewed; a machine that crashes meanwhile keeps it for
 // one minimum hold more.
 //
+// gocron says nothing of a job that could not be locked. The Locker logs why, unless another machine has the lock; to do
+// more, listen:
+//
+//	_, err = s.NewJob(gocron.CronJob("0 * * * *", false), gocron.NewTask(bill),
+//		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
+//			if !errors.Is(err, redimutex.ErrLocked) { // else another machine runs it
+//				alert(job, err) // Redis did not answer, so no machine may have run this tick
+//			}
+//		})))
+//
 // # Jobs by interval: the Elector
 //
 // A job that runs each 10 minutes from the start of its process is due at other times on each machine, and no
@@ -28,7 +40,7 @@
 //
 //	e := election.New(client, "billing", hostname)
 //	go e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-//	s, err := scheduler.NewScheduler(scheduler.WithDistributedElector(gocron.NewElector(e)))
+//	s, err := gocron.NewScheduler(gocron.WithDistributedElector(redimutexgocron.NewElector(e)))
 //
 // We decided against the other way, a key for each time slot, "name:" + now/interval. It takes the clocks for the
 // same, and says nothing of the distance: when the machine that ran first in each slot is gone, one whose turn is
@@ -46,4 +58,4 @@
 // gocron passes no context of the lock to a job, so a job does not learn that its lock was lost or that its machine
 // does not lead any more; for a job that must not overlap, lock inside it with [redimutex.Mutex.Do]. A machine that
 // crashes in the middle of a job has run it, as far as the others know.
-package gocron
+package redimutexgocron

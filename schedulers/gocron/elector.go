@@ -1,4 +1,4 @@
-package gocron
+package redimutexgocron
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotLeader is what an [Elector] tells gocron on all machines but one.
-var ErrNotLeader = errors.New("gocron: this machine does not lead")
+var ErrNotLeader = errors.New("redimutexgocron: this machine does not lead")
 
 // An Elector has the leader of an election run all jobs. It is for jobs by interval.
 type Elector struct{ election *election.Election }

@@ -1,4 +1,4 @@
-package gocron_test
+package redimutexgocron_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	scheduler "github.com/go-co-op/gocron/v2"
+	"github.com/go-co-op/gocron/v2"
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
-	"github.com/redimutex/redimutex/schedulers/gocron"
+	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
 // embedded returns a Client of an empty embedded server, so that the examples run where no Redis is.
@@ -36,13 +36,13 @@ func ExampleNewLocker() {
 	defer end()
 
 	ran := make(chan string, 2)
-	at := scheduler.OneTimeJobStartDateTime(time.Now().Add(100 * time.Millisecond))
+	at := gocron.OneTimeJobStartDateTime(time.Now().Add(100 * time.Millisecond))
 	for _, machine := range []string{"one", "two"} {
-		locker := gocron.NewLocker(client, "billing:", 30*time.Second)
-		s, _ := scheduler.NewScheduler(scheduler.WithDistributedLocker(locker))
+		locker := redimutexgocron.NewLocker(client, "billing:", 30*time.Second)
+		s, _ := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 		defer s.Shutdown()
-		_, _ = s.NewJob(scheduler.OneTimeJob(at), scheduler.NewTask(func() { ran <- machine }),
-			scheduler.WithName("invoices"))
+		_, _ = s.NewJob(gocron.OneTimeJob(at), gocron.NewTask(func() { ran <- machine }),
+			gocron.WithName("invoices"))
 		s.Start()
 	}
 	<-ran
@@ -69,10 +69,10 @@ func ExampleNewElector() {
 		})
 	}()
 
-	s, _ := scheduler.NewScheduler(scheduler.WithDistributedElector(gocron.NewElector(e)))
+	s, _ := gocron.NewScheduler(gocron.WithDistributedElector(redimutexgocron.NewElector(e)))
 	defer s.Shutdown()
 	ran := make(chan bool)
-	_, _ = s.NewJob(scheduler.DurationJob(20*time.Millisecond), scheduler.NewTask(func() {
+	_, _ = s.NewJob(gocron.DurationJob(20*time.Millisecond), gocron.NewTask(func() {
 		select {
 		case ran <- e.IsLeader():
 		case <-ctx.Done():

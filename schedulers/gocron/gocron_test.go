@@ -1,4 +1,4 @@
-package gocron_test
+package redimutexgocron_test
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	scheduler "github.com/go-co-op/gocron/v2"
+	"github.com/go-co-op/gocron/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/schedulers/gocron"
+	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
 func newClient(t *testing.T, s *redistest.Server) *redimutex.Client {
@@ -25,9 +25,9 @@ func newClient(t *testing.T, s *redistest.Server) *redimutex.Client {
 func TestAMinimumHoldHasToBeGiven(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Start(t))
-	assert.PanicsWithValue(t, "gocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
-		func() { gocron.NewLocker(c, "p:", 0) })
-	assert.Panics(t, func() { gocron.NewLocker(c, "redimutex:", time.Second) })
+	assert.PanicsWithValue(t, "redimutexgocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
+		func() { redimutexgocron.NewLocker(c, "p:", 0) })
+	assert.Panics(t, func() { redimutexgocron.NewLocker(c, "redimutex:", time.Second) })
 }
 
 func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
@@ -36,13 +36,13 @@ func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
 	const hold = 2 * time.Second
 	patient := redimutex.WithNodeTimeout(hold / 2)
 	one, other := newClient(t, s), newClient(t, s)
-	l, err := gocron.NewLocker(one, "p:", hold, patient).Lock(t.Context(), "job")
+	l, err := redimutexgocron.NewLocker(one, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 3 })
-	_, err = gocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
+	_, err = redimutexgocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	require.NoError(t, l.Unlock(t.Context()))
-	next, err := gocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
+	next, err := redimutexgocron.NewLocker(other, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err, "the minimum hold was over long ago")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -54,10 +54,10 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const hold = time.Minute
-	l, err := gocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	l, err := redimutexgocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
-	_, err = gocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	_, err = redimutexgocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	ms, _ := s.Do("PTTL", "p:job").(int64)
 	assert.LessOrEqual(t, ms, hold.Milliseconds())
@@ -84,10 +84,10 @@ func TestSplitVotesAreCastAgain(t *testing.T) {
 		servers[0].Do("DEL", "p:job")
 		servers[1].Do("DEL", "p:job")
 	}})
-	_, err := gocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
+	_, err := redimutexgocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, failed.Load())
-	_, err = gocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
+	_, err = redimutexgocron.NewLocker(c, "p:", time.Minute).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	assert.LessOrEqual(t, failed.Load(), int64(6), "a machine that comes too late gives up")
 }
@@ -96,7 +96,7 @@ func TestSplitVotesAreCastAgain(t *testing.T) {
 func TestACrashedMachineKeepsItsLockForOneMinimumHoldAtMost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	_, err := gocron.NewLocker(newClient(t, s), "p:", time.Minute).Lock(t.Context(), "job")
+	_, err := redimutexgocron.NewLocker(newClient(t, s), "p:", time.Minute).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	ms, _ := s.Do("PTTL", "p:job").(int64)
 	assert.Positive(t, ms)
@@ -121,9 +121,9 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 				return ctx.Err()
 			})
 		}()
-		sched, err := scheduler.NewScheduler(scheduler.WithDistributedElector(gocron.NewElector(m.election)))
+		sched, err := gocron.NewScheduler(gocron.WithDistributedElector(redimutexgocron.NewElector(m.election)))
 		require.NoError(t, err)
-		_, err = sched.NewJob(scheduler.DurationJob(5*time.Millisecond), scheduler.NewTask(func() { m.runs.Add(1) }))
+		_, err = sched.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func() { m.runs.Add(1) }))
 		require.NoError(t, err)
 		sched.Start()
 		t.Cleanup(func() {
@@ -144,9 +144,9 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 	before := a.runs.Load()
 	redistest.Wait(t, "a runs its job", func() bool { return a.runs.Load() >= before+20 })
 	assert.Zero(t, b.runs.Load())
-	require.ErrorIs(t, gocron.NewElector(b.election).IsLeader(t.Context()), gocron.ErrNotLeader)
+	require.ErrorIs(t, redimutexgocron.NewElector(b.election).IsLeader(t.Context()), redimutexgocron.ErrNotLeader)
 	s.Resume()
 	a.election.Resign()
 	redistest.Wait(t, "b runs its job", func() bool { return b.runs.Load() >= 20 })
-	require.ErrorIs(t, gocron.NewElector(a.election).IsLeader(t.Context()), gocron.ErrNotLeader)
+	require.ErrorIs(t, redimutexgocron.NewElector(a.election).IsLeader(t.Context()), redimutexgocron.ErrNotLeader)
 }

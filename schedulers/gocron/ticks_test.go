@@ -1,4 +1,4 @@
-package gocron_test
+package redimutexgocron_test
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	scheduler "github.com/go-co-op/gocron/v2"
+	"github.com/go-co-op/gocron/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/jonboulle/clockwork"
 	"github.com/stretchr/testify/assert"
@@ -20,7 +20,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/schedulers/gocron"
+	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
 // The test binary is a machine where this is set, to the address of the server and how far its clock is ahead.
@@ -52,7 +52,7 @@ func (c ahead) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 // naive is a Locker as gocron's own for Redis: one try, and the lock is given back when the job is done.
 type naive struct{ client *redimutex.Client }
 
-func (n naive) Lock(ctx context.Context, name string) (scheduler.Lock, error) {
+func (n naive) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	m := n.client.Mutex("naive:" + name)
 	return naiveLock{m}, m.TryLockContext(ctx)
 }
@@ -63,13 +63,13 @@ func (l naiveLock) Unlock(ctx context.Context) error { return l.m.UnlockContext(
 
 // punctual notes each tick to which this machine comes late, or in which the server did.
 type punctual struct {
-	scheduler.Locker
+	gocron.Locker
 	note func(kind, name string, at time.Time)
 	kind string
 	now  func() time.Time
 }
 
-func (p punctual) Lock(ctx context.Context, name string) (scheduler.Lock, error) {
+func (p punctual) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	began := p.now()
 	l, err := p.Locker.Lock(ctx, name)
 	if early := tickOf(began).Sub(began); early > tired || p.now().Sub(tickOf(began)) > tired ||
@@ -98,23 +98,23 @@ func machine(what string) int {
 		}
 	}
 	each := fmt.Sprintf("*/%d * * * * *", int(tick.Seconds()))
-	for kind, locker := range map[string]scheduler.Locker{
-		"ours":  gocron.NewLocker(client, "ours:", minHold, redimutex.WithNodeTimeout(2*tired)),
+	for kind, locker := range map[string]gocron.Locker{
+		"ours":  redimutexgocron.NewLocker(client, "ours:", minHold, redimutex.WithNodeTimeout(2*tired)),
 		"naive": naive{client},
 	} {
-		s, err := scheduler.NewScheduler(scheduler.WithClock(clock),
-			scheduler.WithDistributedLocker(punctual{locker, note, kind, clock.Now}))
+		s, err := gocron.NewScheduler(gocron.WithClock(clock),
+			gocron.WithDistributedLocker(punctual{locker, note, kind, clock.Now}))
 		if err != nil {
 			panic(err)
 		}
 		for n := range jobs {
 			name := strconv.Itoa(n)
-			_, err := s.NewJob(scheduler.CronJob(each, true), scheduler.NewTask(func() {
+			_, err := s.NewJob(gocron.CronJob(each, true), gocron.NewTask(func() {
 				note("ran "+kind, name, tickOf(clock.Now()))
 				if kind == "ours" && n%2 == 0 {
 					time.Sleep(work) // the others are done before the next machine comes
 				}
-			}), scheduler.WithName(name))
+			}), gocron.WithName(name))
 			if err != nil {
 				panic(err)
 			}

@@ -1,0 +1,47 @@
+package rules_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// One lock whose names need quoting, one without age, and one that is not held, as redimutex list -json has them.
+const listed = `{"complete":true,"locks":[
+{"key":"cron:\"a\\b\"","held":true,"owner":"vm pid 1: sleep","foreign":false,"ttl_ms":7583,"age_ms":2417,"waiting":2},
+{"key":"cron:b","held":true,"foreign":true,"ttl_ms":null,"waiting":0},
+{"key":"cron:c","held":false,"ttl_ms":0,"waiting":0}],"errors":[]}`
+
+func TestTheRecipeForTheShellMakesMetricsOfAList(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("needs jq on the PATH")
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, program, ok := strings.Cut(string(page), "| jq -r '")
+	require.True(t, ok)
+	program, _, ok = strings.Cut(program, "' >")
+	require.True(t, ok)
+	jq := exec.Command("jq", "-r", program)
+	jq.Stdin = strings.NewReader(listed)
+	out, err := jq.Output()
+	require.NoError(t, err)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(out)))
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, 1.0, families["redimutex_list_complete"].GetMetric()[0].GetUntyped().GetValue())
+	ttl := families["redimutex_list_ttl_seconds"].GetMetric()
+	require.Len(t, ttl, 2)
+	assert.Equal(t, `cron:"a\b"`, ttl[0].GetLabel()[0].GetValue())
+	assert.Equal(t, 7.583, ttl[0].GetUntyped().GetValue())
+	age := families["redimutex_list_age_seconds"].GetMetric()
+	require.Len(t, age, 1)
+	assert.Equal(t, 2.417, age[0].GetUntyped().GetValue())
+}
