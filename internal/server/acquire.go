@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // Acquire tries once to take the lock. A try whose outcome is unknown, or that did not count
@@ -15,7 +17,7 @@ import (
 func (s *Server) Acquire(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, &t.Lock, t.Start, t.Replicas.Timeout)
 	op.try = t
-	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load()
+	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load() && s.source.Pipelines()
 	return s.bounded(op, acquiring{})
 }
 
@@ -56,12 +58,14 @@ func (ses *session) acquire(t *Try) Reply {
 	op := ses.op
 	ses.within(op.due)
 	var reply Reply
-	if op.plain {
-		reply = ses.acquirePlain(t)
-	}
-	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !op.plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") {
-		reply = ses.acquireScripted(t)
+	broke := false
+	ses.steady(func() error { //nolint:errcheck // it stands in the reply
+		reply = ses.tryOnce(t, op.plain && !broke)
+		broke = ses.severed(reply.Err)
+		return reply.Err
+	})
+	if reply.Verdict == Done && ses.redials > 0 {
+		op.server.doubtful.add(t.Token, op.due)
 	}
 	switch {
 	case reply.Verdict == Failed && !refused(reply.Err):
@@ -72,6 +76,18 @@ func (ses *session) acquire(t *Try) Reply {
 			op.undo(time.Time{}, false)
 			return Reply{Err: err, Sent: reply.Sent, Undone: true}
 		}
+	}
+	return reply
+}
+
+// tryOnce is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
+func (ses *session) tryOnce(t *Try, plain bool) (reply Reply) {
+	if plain {
+		reply = ses.acquirePlain(t)
+	}
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	if !plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") || errors.Is(reply.Err, conn.ErrNoSend) {
+		reply = ses.acquireScripted(t)
 	}
 	return reply
 }

@@ -57,6 +57,9 @@ func (s *Server) group(batch []*Extension, report func(int, Reply)) (groups []*e
 func (s *Server) extend(ctx context.Context, g *extending) {
 	first := &g.batch[0]
 	op := s.begin(ctx, &first.Lock, time.Time{}, first.Replicas.Timeout)
+	for i := range g.batch {
+		op.fresh = s.wasSilent(g.batch[i].Key) || op.fresh
+	}
 	limit, limited := ctx.Deadline()
 	for i := range g.batch {
 		due := g.batch[i].Deadline
@@ -93,6 +96,18 @@ func (g *extending) heard(i int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.executed[i] = true
+}
+
+// untold returns those of which nothing was reported yet.
+func (g *extending) untold() (rest []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, known := range g.known {
+		if !known {
+			rest = append(rest, i)
+		}
+	}
+	return rest
 }
 
 // tell reports a lease, once.
@@ -132,20 +147,8 @@ func (g *extending) do(op *operation) Reply {
 		return Reply{Err: err}
 	}
 	defer func() { ses.close() }()
-	ses.within(op.due)
 	r := extendRound{extending: g, session: ses}
-	for i := range g.batch {
-		r.todo = append(r.todo, i)
-	}
-	// Those that were late by a clock that we had wrong get a second chance.
-	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(op.due)); again = true {
-		if err = r.run(again); err != nil {
-			break
-		}
-	}
-	if err == nil && len(r.extended) > 0 {
-		err = r.confirm()
-	}
+	err = ses.steady(func() error { return r.all(op.due) })
 	if err != nil {
 		return g.unheard(err, op.state.Load() != begun)
 	}

@@ -1,5 +1,7 @@
 package server
 
+import "time"
+
 // An extendRound is what becomes of a group of extensions over one connection.
 type extendRound struct {
 	*extending
@@ -8,6 +10,22 @@ type extendRound struct {
 	elsewhere []int // that this connection can't extend
 	extended  []int // that wait for replicas
 	replies   []Reply
+}
+
+// all extends what this connection can, of what was not told yet.
+func (r *extendRound) all(due time.Time) (err error) {
+	r.within(due)
+	r.todo, r.elsewhere, r.extended, r.replies = r.untold(), nil, nil, nil
+	// Those that were late by a clock that we had wrong get a second chance.
+	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(due)); again = true {
+		if err = r.run(again); err != nil {
+			return err
+		}
+	}
+	if len(r.extended) > 0 {
+		return r.confirm()
+	}
+	return nil
 }
 
 // run sends what is to do, and keeps what is to be sent again. again: nothing is.
@@ -80,6 +98,9 @@ func (r *extendRound) take(i int, raw any, again bool) {
 // confirm waits for the replicas of what was extended.
 func (r *extendRound) confirm() error {
 	err := r.waitReplicas(r.batch[0].Replicas)
+	if r.severed(err) {
+		return err
+	}
 	for n, i := range r.extended {
 		if err != nil {
 			r.replies[n] = Reply{Err: err, Sent: r.replies[n].Sent}

@@ -26,7 +26,10 @@ func (raising) do(op *operation) Reply {
 	if err != nil {
 		return Reply{Err: err}
 	}
-	_, err = ses.run(raiseScript, []any{nil, 1, FenceKey(r.key), r.fence, counterFor(r.ttl)})
+	err = ses.steady(func() error {
+		_, err := ses.run(raiseScript, []any{nil, 1, FenceKey(r.key), r.fence, counterFor(r.ttl)})
+		return err
+	})
 	ses.close()
 	if err != nil {
 		return Reply{Err: err, Sent: ses.sent}

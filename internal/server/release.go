@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Release gives the lock back. Where the pool's connection turns out to be broken, it is sent again over a new one. If
+// Release gives the lock back. If
 // the server does not answer, or ctx ends first, it goes on in the background for as long as the key may live.
 func (s *Server) Release(ctx context.Context, r Release) Reply {
 	op := s.begin(ctx, &r.Lock, r.Start, 0)
@@ -27,13 +27,15 @@ func (releasing) do(op *operation) Reply {
 		return Reply{Err: err, Undoing: op.server.later(r)}
 	}
 	op.sending()
-	reply := ses.release(r)
-	if ses.severed(reply.Err) && ses.redial() == nil {
-		// Only a yes counts: a lock that is gone by now may be one that the first command has released.
-		if again := ses.release(r); again.Verdict == Done {
-			reply = again
-		}
+	var reply Reply
+	ses.steady(func() error { //nolint:errcheck // it stands in the reply
+		reply = ses.release(r)
+		return reply.Err
+	})
+	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
+		reply.Verdict = Done // the command over the connection that broke may have released it
 	}
+	op.server.again(r)
 	if reply.Verdict == Failed && !Permanent(reply.Err) {
 		reply.Undoing = op.server.later(r)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,7 @@ import (
 // It has one goroutine, which lives only while something is pending.
 type undoer struct {
 	server *Server
+	failed atomic.Bool // the last attempt, so the next one is made over a fresh connection
 
 	mu      sync.Mutex
 	pending map[undoID]*undo

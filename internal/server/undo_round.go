@@ -15,7 +15,10 @@ func (w *undoer) release(batch []*undo) bool {
 		l.Timeout = max(l.Timeout, u.Timeout)
 	}
 	op := w.server.begin(context.Background(), l, time.Time{}, 0)
-	if w.server.bounded(op, answers).Verdict != Done {
+	op.fresh = w.failed.Load()
+	done := w.server.bounded(op, answers).Verdict == Done
+	w.failed.Store(!done)
+	if !done {
 		return false
 	}
 	answered := true

@@ -37,11 +37,18 @@ end
 
 local written = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 if not written or written.err and not string.find(written.err, 'READONLY', 1, true) then
-  local holder, wrong = peek(KEYS[1], 0)
-  if holder then -- a server that is full, for one, refuses the SET whoever holds the lock
-    return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+  local holder, wrong = peek(KEYS[1], #ARGV[1])
+  if holder ~= ARGV[1] then
+    if holder then -- a server that is full, for one, refuses the SET whoever holds the lock
+      return {string.sub(holder, 1, shown), redis.call('PTTL', KEYS[1])}
+    end
+    return wrong or written
   end
-  return wrong or written
+  -- The try is a repeated one, and its connection broke before the reply.
+  written = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  if written.err then
+    redis.pcall('DEL', KEYS[1])
+  end
 end
 if written.err then
   return written
