@@ -17,6 +17,7 @@ import (
 func (s *Server) Acquire(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, &t.Lock, t.Start, t.Replicas.Timeout)
 	op.try = t
+	op.fresh = s.wasSilent(t.Key)
 	op.plain = t.Plain && t.Fences == 0 && !t.Guard && !t.Queue && s.scripted.Load() && s.source.Pipelines()
 	return s.bounded(op, acquiring{})
 }

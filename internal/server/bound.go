@@ -84,7 +84,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	}
 	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	op.fresh = s.wasSilent(l.Key)
+	op.fresh = false
 	s.running.Add(1)
 	return op
 }

@@ -67,11 +67,14 @@ func (op *operation) hear(r *Reply) {
 	if r.Verdict != Failed || !TimedOut(r.Err) || op.ours || op.fresh || op.server.source.Full() {
 		return
 	}
-	op.server.silent.add(op.key, op.end)
-	if g, ok := op.action.(*extending); ok {
-		for i := range g.batch {
-			op.server.silent.add(g.batch[i].Key, op.end)
+	switch a := op.action.(type) {
+	case *undoing: // which sees to it itself
+	case *extending:
+		for i := range a.batch {
+			op.server.silent.add(a.batch[i].Key, op.end)
 		}
+	default:
+		op.server.silent.add(op.key, op.end)
 	}
 }
 

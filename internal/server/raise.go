@@ -9,6 +9,7 @@ import (
 func (s *Server) Raise(ctx context.Context, l Lock, fence int64, ttl time.Duration) Reply {
 	op := s.begin(ctx, &l, time.Time{}, 0)
 	op.raise = raise{l.Key, fence, ttl}
+	op.fresh = s.wasSilent(l.Key)
 	return s.bounded(op, raising{})
 }
 

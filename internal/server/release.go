@@ -11,6 +11,7 @@ import (
 func (s *Server) Release(ctx context.Context, r Release) Reply {
 	op := s.begin(ctx, &r.Lock, r.Start, 0)
 	op.release = r
+	op.fresh = s.wasSilent(r.Key)
 	if r.Next != nil {
 		op.next = *r.Next
 		op.release.Next = &op.next

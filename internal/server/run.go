@@ -84,6 +84,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 func (s *Session) step(cmds [][]any, last bool) ([]any, error) {
 	a := &stepping{cmds: cmds, last: last, held: s.held}
 	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
+	op.fresh = s.server.wasSilent(s.lock.Key)
 	reply := s.server.bounded(op, a)
 	if reply.Verdict != Done {
 		s.err = reply.Err
