@@ -119,11 +119,14 @@ func (s *Server) wasSilent(key string) bool {
 }
 
 // again releases a lock once more in the background, if a try of its token was repeated: the first one, whose connection
-// broke, may be on its way through something in the middle, and be executed after the release.
+// broke, may be on its way through something in the middle, and be executed after the release. That is worth nothing
+// before the first one is over.
 func (s *Server) again(r *Release) {
-	if due, found := s.doubtful.take(r.Token); found && r.Keep == 0 {
-		more := *r
-		more.Open, more.Doubt = latest(r.Open, due), true
-		s.undoLater(&more)
+	due, found := s.doubtful.take(r.Token)
+	if !found || r.Keep > 0 {
+		return
 	}
+	u := &undo{Release: *r, next: latest(time.Now(), due)}
+	u.Next, u.Open, u.Doubt, u.Until = nil, due, true, u.next.Add(defaultUndo)
+	s.nodes.of(r.Key).undos.add(u)
 }

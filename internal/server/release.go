@@ -36,11 +36,11 @@ func (releasing) do(op *operation) Reply {
 	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
 		reply.Verdict = Done // the command over the connection that broke may have released it
 	}
-	op.server.again(r)
 	if reply.Verdict == Failed && !Permanent(reply.Err) {
 		reply.Undoing = op.server.later(r)
 	}
 	ses.close()
+	op.server.again(r)
 	return reply
 }
 
