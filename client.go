@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/mux"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -18,7 +20,7 @@ type Client struct {
 	config    *config
 	pools     []Pool
 	engine    *lock.Engine
-	shared    bool // a pool is multiplexed
+	shared    []*mux.Pool // WithMultiplexing, one for each server
 	observers observers
 	counters  counters
 	warned    throttle
@@ -36,14 +38,28 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		must(!isNil(p), "pool %d is nil", i)
-		servers[i] = serverPool(p)
-		c.shared = c.shared || multiplexed(p)
+		servers[i] = p
 	}
 	if len(opts) > 0 {
 		c.config = c.configured(opts)
 	}
+	if c.config.conns > 0 {
+		c.multiplex(servers)
+	}
 	c.engine = lock.New(servers)
 	return c
+}
+
+// multiplex puts shared connections in the place of pools.
+func (c *Client) multiplex(pools []server.Pool) {
+	n := c.config.conns
+	for i, p := range pools {
+		source := conn.Of(p)
+		must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
+		must(source.CanDial(), "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
+		shared := mux.New(source, n, c.config.terms.Timeout)
+		c.shared, pools[i] = append(c.shared, shared), shared
+	}
 }
 
 // configured returns the options of c changed by opts, for the servers of c.
@@ -51,12 +67,14 @@ func (c *Client) configured(opts []Option) *config {
 	changed := newConfig(c.config, opts)
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
-	c.mustOwnConns(changed)
 	if t := &changed.terms; t.Fence != server.NoFence {
 		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
 	return changed
 }
+
+// closeTimeout is for the goroutines of connections that are closed. They need next to none of it.
+const closeTimeout = 50 * time.Millisecond
 
 func isNil(p Pool) bool {
 	if p == nil {
@@ -92,6 +110,11 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 // Unlock works after Close and deletes it, and without Unlock it expires. Close always returns nil.
 func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
+	var closing sync.WaitGroup
+	for _, p := range c.shared {
+		closing.Go(func() { p.Close(min(c.config.terms.Timeout, closeTimeout)) })
+	}
+	closing.Wait()
 	return nil
 }
 

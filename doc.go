@@ -102,7 +102,7 @@
 // Their connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
 // of your own.
 //
-// With [Multiplex] many goroutines share a few connections: worth it where dozens lock different keys at once.
+// With [WithMultiplexing] many goroutines share a few connections: worth it where dozens lock different keys at once.
 //
 // One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails
 // over to them, add [WithReplicas]; a pool whose Dial asks a Sentinel for the primary fits. Give

@@ -264,10 +264,8 @@ func ExampleWithRestartGuard() {
 }
 
 // Many goroutines over two connections.
-func ExampleMultiplex() {
-	shared := redimutex.Multiplex(redisPool(), 2)
-	defer shared.Close()
-	client := redimutex.NewClient([]redimutex.Pool{shared})
+func ExampleWithMultiplexing() {
+	client := redimutex.NewClient([]redimutex.Pool{redisPool()}, redimutex.WithMultiplexing(2))
 	defer client.Close()
 
 	var group sync.WaitGroup

@@ -25,6 +25,7 @@ func (o *object) init(c *Client, key string, opts []Option) {
 	o.client, o.key, o.config, o.pace = c, key, c.config, o.pause
 	if len(opts) > 0 {
 		o.config = c.configured(opts)
+		must(!o.config.shares, "WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", o.config.conns)
 	}
 }
 

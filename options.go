@@ -26,6 +26,8 @@ type config struct {
 	backoff     func(attempt int) time.Duration
 	maxAttempts int
 	reentrant   bool
+	conns       int  // WithMultiplexing; 0: off
+	shares      bool // conns was given now, not taken over from the Client
 	trace       *Trace
 	logger      *slog.Logger
 
@@ -46,6 +48,7 @@ var defaultConfig = *newConfig(&config{terms: lock.Terms{Terms: server.Terms{Kin
 // newConfig returns base changed by opts, or panics if that makes no sense.
 func newConfig(base *config, opts []Option) *config {
 	c := *base
+	c.shares = false
 	for _, o := range opts {
 		must(o != nil, "an Option is nil")
 		o(&c)
@@ -72,6 +75,8 @@ func (c *config) check() {
 	must(t.Reuse <= (t.TTL-quorum.Drift(t.TTL))/2,
 		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
+	must(c.conns == 0 || t.Replicas.N == 0,
+		"WithMultiplexing(%d): not with WithReplicas, whose WAIT would keep all other commands waiting; use the connections of the pool for such locks", c.conns)
 	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)
 	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 }
@@ -258,6 +263,22 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }
+}
+
+// WithMultiplexing has the commands of a [Client] share conns connections to each server. Those that come at the same time
+// travel in one packet, so a process with many busy goroutines gets several times as many locks a second. One or two
+// connections are enough for most programs. It gains nothing where few goroutines lock at a time. It is off by default.
+//
+// The Client dials the connections through its pool, beside the limit of that, and [Client.Close] closes them. They end
+// when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. A reply that is overdue ends a
+// connection, and what was under way on it goes on over another. After Close, Unlock dials.
+//
+// It is an option of [NewClient], [New] and [NewRedlock]. It panics if conns is less than 1, for a Redis Cluster, whose
+// servers differ by key, for a pool that can dial no connection beside its own (give the *redis.Pool itself, or a method
+// Dial() (redis.Conn, error)), and together with [WithReplicas], whose WAIT would keep all other commands waiting.
+func WithMultiplexing(conns int) Option {
+	must(conns > 0, "WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
+	return func(c *config) { c.conns, c.shares = conns, true }
 }
 
 // Nesting.

@@ -32,6 +32,7 @@ func virtual(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		test(t, &world{t, m, pool})
+		time.Sleep(5 * time.Second) // goroutines that are used again end meanwhile
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // redisTimeout bounds each command of a RedisStore, also where neither the ctx nor the pool does.
@@ -18,8 +19,8 @@ const redisTimeout = 2 * time.Second
 // with a TTL. In a cluster it finds the node of the key as the locks do; while the slot of a key is being
 // moved, a value that is not there yet may be loaded more than once, and not be cached.
 type RedisStore struct {
-	pool redimutex.Pool
-	ttl  time.Duration
+	server *server.Server
+	ttl    time.Duration
 }
 
 var _ Store = (*RedisStore)(nil)
@@ -29,7 +30,7 @@ var _ Store = (*RedisStore)(nil)
 func NewRedisStore(pool redimutex.Pool, ttl time.Duration) *RedisStore {
 	demand(pool != nil, "the pool is nil")
 	demand(ttl >= time.Millisecond, "NewRedisStore: the TTL is %v, and has to be 1 ms at least", ttl)
-	return &RedisStore{pool, ttl}
+	return &RedisStore{server.New(pool), ttl}
 }
 
 // Get implements [Store].
@@ -47,46 +48,17 @@ func (s *RedisStore) Set(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// do runs a command. A node of a cluster that does not serve the key (any more) refuses with MOVED, which tells
-// the pool of the one that does; so the command is repeated once, on another connection.
-func (s *RedisStore) do(ctx context.Context, command string, args ...any) (any, error) {
-	bounded, cancel := context.WithTimeout(ctx, redisTimeout)
-	defer cancel()
-	reply, err := s.once(bounded, command, args)
-	if refused(err, "MOVED ") {
-		reply, err = s.once(bounded, command, args)
-	}
+// do runs a command at the server of the key. It returns when ctx or its own timeout ends, whatever the pool does.
+func (s *RedisStore) do(ctx context.Context, command, key string, args ...any) (any, error) {
+	reply, err := s.server.Do(ctx, redisTimeout, key, command, append([]any{key}, args...)...)
 	if err != nil && ended(ctx, err) {
 		return nil, context.Cause(ctx)
 	}
 	return reply, err
 }
 
-func (s *RedisStore) once(ctx context.Context, command string, args []any) (any, error) {
-	c, err := s.conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	if c, ok := c.(redis.ConnWithContext); ok {
-		return c.DoContext(ctx, command, args...)
-	}
-	deadline, _ := ctx.Deadline()
-	return redis.DoWithTimeout(c, max(time.Until(deadline), time.Millisecond), command, args...)
-}
-
 // refused reports whether a server has refused a command with that word.
 func refused(err error, word string) bool {
 	var said redis.Error
 	return errors.As(err, &said) && strings.HasPrefix(string(said), word)
-}
-
-func (s *RedisStore) conn(ctx context.Context) (redis.Conn, error) {
-	if p, ok := s.pool.(interface {
-		GetContext(ctx context.Context) (redis.Conn, error)
-	}); ok {
-		return p.GetContext(ctx)
-	}
-	c := s.pool.Get()
-	return c, c.Err()
 }

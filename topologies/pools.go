@@ -36,8 +36,9 @@ func SentinelPool(addrs []string, name string, opts ...redis.DialOption) *redis.
 		return watchers.MasterAddr()
 	}
 	return &redis.Pool{
-		MaxIdle:     16,
-		IdleTimeout: 4 * time.Minute,
+		MaxIdle:         16,
+		MaxConnLifetime: time.Second, // the Sentinels are asked again
+		IdleTimeout:     4 * time.Minute,
 		Dial: func() (redis.Conn, error) {
 			addr, err := primary()
 			if err != nil {

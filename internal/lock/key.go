@@ -110,7 +110,7 @@ func (k *Key) follow(v *quorum.Votes) {
 	k.before.Add(v)
 	claims := v.Claims()
 	k.refs.Add(int32(claims))
-	for range claims - v.WhenGone(k.unref) {
+	for range claims - v.WhenAway(k.unref) {
 		k.unref()
 	}
 }

@@ -16,8 +16,8 @@ type call struct {
 
 	undo []any // a command to write if it is late; it belongs to the caller, and is there until done
 
-	deadline time.Time // zero: not known yet. Protected by link.mu
-	over     bool      // has an outcome, or nobody waits for one any more. Protected by link.mu
+	deadline time.Time
+	over     bool // has an outcome, or nobody waits for one any more. Protected by link.mu
 
 	// Set before done, which ends the writing to it.
 	reply any
@@ -71,8 +71,7 @@ func snapshot(arg any, mayAsk bool) any {
 	return fmt.Sprint(arg)
 }
 
-// A timeoutError is what a caller gets whose reply did not come in time. The connection is as good
-// as before: the reply is thrown away when it comes.
+// A timeoutError is what a caller gets whose reply did not come in time.
 type timeoutError struct{ written bool }
 
 var (

@@ -20,34 +20,72 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestALateReplyIsThrownAwayAndTheConnectionKept(t *testing.T) {
+func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
 		late, other := get(t, p), get(t, p)
-		release := w.hold()
+		defer w.hold()()
 		began := time.Now()
 		var group sync.WaitGroup
 		group.Go(func() {
-			got, err := redis.String(other.DoWithTimeout(500*time.Millisecond, "ECHO", "other"))
-			assert.NoError(t, err, "it had more time")
-			assert.Equal(t, "other", got)
+			_, err := within(other, time.Minute, "ECHO", "other")
+			assert.ErrorContains(t, err, "ended")
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, "so that it is sent again over another")
+			assert.Error(t, other.Err())
+			assert.Less(t, time.Since(began), 100*time.Millisecond)
 		})
-		_, err := late.DoWithTimeout(50*time.Millisecond, "ECHO", "late")
+		_, err := within(late, 50*time.Millisecond, "ECHO", "late")
 		assert.Equal(t, 50*time.Millisecond, time.Since(began))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		var timeout interface{ Timeout() bool }
 		require.ErrorAs(t, err, &timeout)
 		assert.True(t, timeout.Timeout())
-		require.NoError(t, late.Err())
-		release()
-		got, err := redis.String(late.Do("ECHO", "next"))
+		group.Wait()
+	})
+}
+
+func TestAReplyAMomentAfterItsDeadlineIsThrownAwayAndTheConnectionKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		c := get(t, p)
+		time.AfterFunc(60*time.Millisecond, w.hold())
+		_, err := within(c, 50*time.Millisecond, "ECHO", "late")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		got, err := redis.String(c.Do("ECHO", "next"))
 		require.NoError(t, err)
 		assert.Equal(t, "next", got)
-		group.Wait()
 		dials, _ := w.counted()
 		assert.Equal(t, 1, dials)
+	})
+}
+
+// The one that was late has its undo behind it; the other must not be repeated before its own undo is executed.
+func TestWhatIsUnansweredWhenAConnectionEndsIsUndone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := share(t, s.Pool(), 1)
+	require.True(t, works(p))
+	s.Pause()
+	defer s.Resume()
+	var group sync.WaitGroup
+	for i, d := range []time.Duration{200 * time.Millisecond, time.Minute} {
+		c, key := get(t, p), fmt.Sprint("key:", i)
+		group.Go(func() {
+			_, err := c.DoContext(until(d, "RENAME", key, "undone:"+key), "SET", key, "v")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
+	group.Wait()
+	time.Sleep(100 * time.Millisecond)
+	s.Resume()
+	redistest.Wait(t, "both are executed and undone", func() bool {
+		keys := s.Keys()
+		slices.Sort(keys)
+		return slices.Equal(keys, []string{"undone:key:0", "undone:key:1"})
 	})
 }
 
@@ -62,7 +100,7 @@ func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
 			defer func() { c.Close() }()
 			for i := range 1000 {
 				want := fmt.Sprintf("%d of %d", i, g)
-				got, err := redis.String(redis.DoWithTimeout(c, time.Duration(1+rand.IntN(5000))*time.Microsecond, "ECHO", want))
+				got, err := redis.String(within(c, time.Duration(1+rand.IntN(5000))*time.Microsecond, "ECHO", want))
 				switch {
 				case err == nil:
 					inTime.Add(1)
@@ -78,26 +116,6 @@ func TestAReplyThatComesAtTheDeadlineGoesToNobodyElse(t *testing.T) {
 	group.Wait()
 	assert.Positive(t, late.Load())
 	assert.Positive(t, inTime.Load())
-}
-
-func TestAPipelineHasADeadlineForEachReply(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		c := get(t, share(t, w.pool(), 1))
-		defer w.hold()()
-		for range 2 {
-			require.NoError(t, c.Send("PING"))
-		}
-		require.NoError(t, c.Flush())
-		began := time.Now()
-		_, err := c.ReceiveWithTimeout(30 * time.Millisecond)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 30*time.Millisecond, time.Since(began))
-		_, err = c.ReceiveWithTimeout(20 * time.Millisecond)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 50*time.Millisecond, time.Since(began))
-	})
 }
 
 func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
@@ -156,10 +174,10 @@ func TestAContextEndsTheWait(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err = c.DoContext(ctx, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = c.DoContext(ctx, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		for range 2 {
+			_, err = c.DoContext(ctx, "PING")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
 		release()
 		got, err := redis.String(c.DoContext(t.Context(), "ECHO", "mine"))
 		require.NoError(t, err)

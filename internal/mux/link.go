@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -16,30 +15,36 @@ import (
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one
 // reads; nothing that they do waits for a caller.
 type link struct {
-	pool   *Pool
-	slot   *slot
-	conn   redis.Conn
-	born   time.Time
-	calls  *sync.Pool
-	silent atomic.Bool   // replies are overdue
-	wake   chan struct{} // for the writer when it sleeps
+	pool  *Pool
+	slot  *slot
+	conn  redis.Conn
+	born  time.Time
+	calls *sync.Pool
+	wake  chan struct{} // for the writer when it sleeps
+	once  sync.Once     // closes conn
 
-	mu     sync.Mutex
-	err    error   // not nil: broken
-	queue  []*call // to be written
-	flying flight  // written, or about to be, and not answered
-	sent   uint64  // how many of those the writer is done with
-	landed uint64  // how many are answered
-	asleep bool    // the writer
+	mu      sync.Mutex
+	err     error   // not nil: nothing more is taken in
+	retired bool    // it ends when all is answered
+	queue   []*call // to be written
+	flying  flight  // written, or about to be, and not answered
+	sent    uint64  // how many of those the writer is done with
+	landed  uint64  // how many are answered
+	asleep  bool    // the writer
 
 	watch
 }
 
-// enough is a batch that is worth a packet.
-const enough = 64
+const (
+	// enough is a batch that is worth a packet.
+	enough = 64
+	// minLife keeps a server that is a replica for good from being connected to again and again.
+	minLife = time.Second
+	// maxFarewell bounds the writing of undos before the end.
+	maxFarewell = 50 * time.Millisecond
+)
 
-// minLife keeps a server that is a replica for good from being connected to again and again.
-const minLife = time.Second
+var errAged = errors.New("it was as old as its pool lets connections be")
 
 func newLink(p *Pool, s *slot, conn redis.Conn) *link {
 	return &link{pool: p, slot: s, conn: conn, born: time.Now(), calls: new(sync.Pool), wake: make(chan struct{}, 1)}
@@ -47,13 +52,34 @@ func newLink(p *Pool, s *slot, conn redis.Conn) *link {
 
 // start starts the goroutines. The caller holds Pool.mu, so that Close either sees the link or keeps
 // it from starting.
-func (l *link) start() {
-	l.pool.links.Go(l.write)
-	l.pool.links.Go(l.read)
+func (l *link) start(run func(func())) {
+	run(l.write)
+	run(l.read)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arm(time.Now().Add(maxIdle))
 }
+
+// aged reports whether the link is to be used for nothing new.
+func (l *link) aged() bool {
+	d := l.pool.source.Lifetime
+	return d > 0 && time.Since(l.born) >= d
+}
+
+// retire has the link end when what is under way is answered.
+func (l *link) retire() {
+	l.pool.lost(l, nil)
+	l.mu.Lock()
+	l.retired = true
+	idle := l.idle()
+	l.mu.Unlock()
+	if idle {
+		l.fail(errAged)
+	}
+}
+
+// idle reports whether nothing is under way. The caller holds l.mu.
+func (l *link) idle() bool { return len(l.flying.all()) == 0 && len(l.queue) == 0 }
 
 // put hands calls over to the writer. If the link is broken, they are not.
 func (l *link) put(calls ...*call) error {
@@ -65,9 +91,7 @@ func (l *link) put(calls ...*call) error {
 	l.queue = append(l.queue, calls...)
 	l.used = true
 	for _, c := range calls {
-		if !c.deadline.IsZero() {
-			l.arm(c.deadline)
-		}
+		l.arm(c.deadline)
 	}
 	asleep := l.asleep
 	l.asleep = false
@@ -88,6 +112,7 @@ func (l *link) rouse() {
 
 // write writes what is queued, and what has been queued meanwhile, before it has that sent.
 func (l *link) write() {
+	defer l.close()
 	var batch []*call
 	for {
 		var ok bool
@@ -110,7 +135,7 @@ func (l *link) write() {
 	}
 }
 
-// take waits until something is queued. It reports false when the link is broken.
+// take waits until something is queued. It reports false when the link has ended, and its undos are written.
 func (l *link) take(last []*call) (batch []*call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +146,8 @@ func (l *link) take(last []*call) (batch []*call, ok bool) {
 		l.mu.Lock()
 		l.gather()
 	}
-	return l.launch(last), l.err == nil
+	batch = l.launch(last)
+	return batch, l.err == nil || len(batch) > 0
 }
 
 // gather lets others run as long as they have something to send as well. Sending is what costs, far more
@@ -170,15 +196,19 @@ func (l *link) read() {
 			l.fail(fmt.Errorf("unexpected reply: %v %v", reply, err))
 			return
 		}
-		l.heard++
 		l.landed++
 		again := l.landed <= l.sent // else the server spoke first, as it does with too many clients, and c is being written
 		over := c.over
 		c.over = true
+		last := l.retired && l.idle()
 		l.mu.Unlock()
 		if !over { // else its caller may be on the way to reading that it was late, so it can't be used again
 			c.reply, c.err, c.again = reply, err, again
 			c.done <- struct{}{}
+		}
+		if last {
+			l.fail(errAged)
+			return
 		}
 		if err != nil && l.demoted(err) {
 			l.fail(err)
@@ -238,18 +268,9 @@ func (l *link) cut(c *call) bool {
 // undo queues what takes c back. The caller holds l.mu.
 func (l *link) undo(c *call) {
 	undo := l.newCall(c.undo[0].(string), c.undo[1:])
-	undo.over = true // nobody waits for it
+	undo.over, undo.deadline = true, time.Now().Add(maxWait) // no caller waits for it
+	c.undo = nil                                             // which belongs to a caller that goes on
 	l.queue = append(l.queue, undo)
-}
-
-// limit gives a call that was handed over its deadline.
-func (l *link) limit(c *call, deadline time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !c.over {
-		c.deadline = deadline
-		l.arm(deadline)
-	}
 }
 
 // broken returns why the link can't be used, or nil.
@@ -259,7 +280,7 @@ func (l *link) broken() error {
 	return l.err
 }
 
-// fail ends the link. What was under way gets the error: whether the server has executed it, nobody knows.
+// fail ends the link. What was under way gets the error: whether the server has executed it is not known.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -267,8 +288,10 @@ func (l *link) fail(err error) {
 		return
 	}
 	orphans := l.end(err)
+	l.queue = nil
 	l.mu.Unlock()
 	l.bury(orphans)
+	l.close()
 }
 
 // end is the part of fail for which the caller holds l.mu. It returns the calls that have to be told.
@@ -279,11 +302,11 @@ func (l *link) end(err error) (orphans []*call) {
 	}
 	for _, c := range append(l.flying.all(), l.queue...) {
 		if !c.over {
-			c.over = true
+			c.over, c.err = true, l.err
 			orphans = append(orphans, c)
 		}
 	}
-	l.queue, l.flying = nil, flight{}
+	l.flying = flight{}
 	l.disarm()
 	return orphans
 }
@@ -292,9 +315,41 @@ func (l *link) end(err error) (orphans []*call) {
 func (l *link) bury(orphans []*call) {
 	l.pool.lost(l, l.err)
 	for _, c := range orphans {
-		c.err = l.err
 		c.done <- struct{}{}
 	}
 	l.rouse()
-	l.conn.Close()
 }
+
+// giveUp ends a link on which a reply is overdue. It writes behind each command that has an undo that undo; what was not
+// written yet never is. The caller holds l.mu, and has to bury what is returned.
+func (l *link) giveUp(err error) (orphans []*call) {
+	flying := l.flying.all()
+	unsent := l.queue
+	l.queue = nil
+	for _, c := range unsent {
+		if c.over { // an undo, or what nobody waits for
+			l.queue = append(l.queue, c)
+		}
+	}
+	undone := make(map[*call]bool)
+	for _, c := range flying {
+		if c.undo != nil {
+			l.undo(c)
+			undone[c] = true
+		}
+	}
+	farewell := l.queue
+	l.queue = unsent
+	orphans = l.end(err)
+	for _, c := range orphans {
+		if undone[c] {
+			c.err = errLate // so that it is not sent again over another connection, behind its undo
+		}
+	}
+	l.queue = farewell
+	time.AfterFunc(maxFarewell, l.close)
+	return orphans
+}
+
+// close closes the connection, which ends the goroutines.
+func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }

@@ -1,6 +1,7 @@
 package mux_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -12,18 +13,34 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
+// nodeTimeout is that of the Client, as it were.
+const nodeTimeout = time.Second
+
 // share returns a Pool that shares n connections of source, until the end of the test.
-func share(t testing.TB, source mux.Source, n int) *mux.Pool {
+func share(t testing.TB, source conn.Pool, n int) *mux.Pool {
 	t.Helper()
-	p := mux.New(source, n)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	p := mux.New(conn.Of(source), n, nodeTimeout)
+	t.Cleanup(func() { p.Close(nodeTimeout) })
 	return p
+}
+
+// do sends a command over a connection of a Pool.
+func do(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
+	return c.(interface {
+		DoContext(ctx context.Context, name string, args ...any) (any, error)
+	}).DoContext(ctx, name, args...)
+}
+
+// within is do with a timeout. The ctx does not end: the connection keeps the deadline by itself.
+func within(c redis.Conn, d time.Duration, name string, args ...any) (any, error) {
+	return do(until(d), c, name, args...)
 }
 
 // get returns a connection that is closed at the end of the test.

@@ -1,6 +1,6 @@
-// Package mux lets many goroutines share a few connections to one Redis server. Their commands are
-// written as they come, many in one packet when many come at once, and the replies are handed out in
-// the same order.
+// Package mux carries the commands of one Client over a few connections to one Redis server. They are written as they
+// come, many in one packet when many come at once, and the replies come back in the same order. It carries the library's
+// own commands and no others: a command that Redis does not answer would shift the replies of all.
 package mux
 
 import (
@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A Source is where the shared connections come from.
-type Source interface{ Get() redis.Conn }
-
 // A Pool hands out any number of connections that all are the same few. It connects when it is
-// first used, and again when a connection was lost and is needed.
+// first used, and again when a connection was lost, or is as old as its pool lets it be, and is needed.
 type Pool struct {
-	source Source
+	source *conn.Source
+	limit  time.Duration // of one dial
 	slots  []slot
-	turn   atomic.Uint32 // of the slots, to spread the load
+	turn   atomic.Uint64 // of the slots, to spread the load
 
 	ctx    context.Context // ends the dialling
 	cancel context.CancelFunc
@@ -45,70 +45,83 @@ type slot struct {
 }
 
 const (
-	dialTimeout = 5 * time.Second
-	minRedial   = 10 * time.Millisecond
-	maxRedial   = 500 * time.Millisecond
+	minDial   = time.Second
+	maxDial   = 5 * time.Second
+	minRedial = 10 * time.Millisecond
+	maxRedial = 500 * time.Millisecond
 )
 
-var errClosed = errors.New("the multiplexed pool is closed")
+var errClosed = errors.New("the Client is closed, and its connections with it")
 
-// New returns a Pool that shares n connections of source. It does not connect.
-func New(source Source, n int) *Pool {
-	p := &Pool{source: source, slots: make([]slot, n)}
+// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
+// or a second if that is more. It does not connect.
+func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
+	p := &Pool{source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), slots: make([]slot, n)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Punctual tells the rest of the library that whatever is asked of this Pool and of its connections
-// with a deadline ends at that deadline.
+// Punctual marks that whatever is asked of this Pool and of its connections with a deadline ends at that deadline.
 func (p *Pool) Punctual() {}
 
-// Get is GetContext for callers without a context. A connection that could not be had reports why by
-// Err, and by whatever else is called.
+// Shares is where the shared connections come from.
+func (p *Pool) Shares() *conn.Source { return p.source }
+
+// Get is for conn.Pool, whose users prefer GetContext.
 func (p *Pool) Get() redis.Conn {
-	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
 	defer cancel()
 	c, err := p.GetContext(ctx)
 	if err != nil {
-		return newBrokenConn(err)
+		return &Conn{link: &link{err: err, calls: new(sync.Pool)}}
 	}
 	return c
 }
 
 // GetContext returns a connection that is used as if it belonged to the caller alone. It waits only
 // while none of the shared connections is up; while none can be had, the reason is returned at once,
-// and the next dial is tried a little later.
+// and the next dial is tried a little later. After Close each caller gets one of its own.
 func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	l := p.pick()
 	for l == nil {
 		var err error
-		if l, err = p.await(ctx); err != nil {
+		if l, err = p.await(ctx); errors.Is(err, errClosed) {
+			return p.alone(ctx)
+		} else if err != nil {
 			return nil, err
 		}
 	}
 	return &Conn{link: l}, nil
 }
 
-// pick returns the next connection that is up and answers, else one that is up, else nil. It has
-// missing ones dialled.
+// alone returns a connection that ends with the use of it.
+func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
+	c, err := p.source.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(p, new(slot), c)
+	l.start(func(f func()) { go f() })
+	return &Conn{link: l, alone: true}, nil
+}
+
+// pick returns the next connection that is up, else nil. It has missing ones dialled.
 func (p *Pool) pick() *link {
-	var silent *link
-	first := p.turn.Add(1)
+	first := p.turn.Add(1) % uint64(len(p.slots))
 	for i := range p.slots {
 		s := &p.slots[(int(first)+i)%len(p.slots)]
 		l := s.link.Load()
-		switch {
-		case l == nil:
-			p.mu.Lock()
-			p.redial(s)
-			p.mu.Unlock()
-		case l.silent.Load():
-			silent = l
-		default:
+		if l != nil && !l.aged() {
 			return l
 		}
+		if l != nil {
+			l.retire()
+		}
+		p.mu.Lock()
+		p.redial(s)
+		p.mu.Unlock()
 	}
-	return silent
+	return nil
 }
 
 // await waits until a dial has ended, and returns what is up then: nil if it has to be called again.
@@ -160,9 +173,9 @@ func (p *Pool) redial(s *slot) {
 }
 
 func (p *Pool) dial(s *slot) {
-	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
 	defer cancel()
-	conn, err := connect(ctx, p.source)
+	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling = false
@@ -175,33 +188,28 @@ func (p *Pool) dial(s *slot) {
 		s.failure, s.wait = err, min(max(2*s.wait, minRedial), maxRedial)
 		s.retry = time.Now().Add(s.wait)
 	case p.closed:
-		conn.Close()
+		c.Close()
 	default:
 		s.failure, s.wait = nil, 0
 		// A connection that breaks at once is not dialled again at once.
 		s.retry = time.Now().Add(minRedial)
-		l := newLink(p, s, conn)
+		l := newLink(p, s, c)
 		s.link.Store(l)
-		l.start()
+		l.start(p.links.Go)
 	}
 }
 
-// lost notes that a link has ended.
+// lost notes that a link is not used any more, for a reason that is an error or nil.
 func (p *Pool) lost(l *link, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.slot.failure = err
-	l.slot.link.Store(nil)
+	if l.slot.link.CompareAndSwap(l, nil) && err != nil {
+		l.slot.failure = err
+	}
 }
 
-// Dialler returns how to make a connection that is not shared, for what would hold up others, and
-// whether it is one that the source lends. The caller closes it.
-func (p *Pool) Dialler() (dial func(context.Context) (redis.Conn, error), lent bool) {
-	return dialler(p.source)
-}
-
-// Close fails what is under way, closes the shared connections and waits for their goroutines.
-func (p *Pool) Close() error {
+// Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.
+func (p *Pool) Close(d time.Duration) {
 	p.mu.Lock()
 	p.closed = true
 	p.cancel()
@@ -213,8 +221,17 @@ func (p *Pool) Close() error {
 	}
 	p.mu.Unlock()
 	for _, l := range up {
-		l.fail(errClosed)
+		go l.fail(errClosed) // to close a connection may take as long as whoever has made it likes
 	}
-	p.links.Wait()
-	return nil
+	ended := make(chan struct{})
+	go func() {
+		p.links.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 }

@@ -12,18 +12,14 @@ type watch struct {
 	timer *time.Timer
 	armed time.Time // when it fires; zero: not set
 
-	heard   uint64    // replies
-	overdue time.Time // when a call was given up that has not been answered since; zero: none
-	before  uint64    // heard at that time
-
 	used   bool      // since it was last idle
 	rested time.Time // when it was found idle; zero: it was not
 }
 
 const (
-	// patience is how long a connection may stay silent after a reply was overdue. A server that is
-	// slow is better off if it need not deal with new connections as well.
-	patience = time.Second
+	// patience is how much later than its caller has waited for a reply may come. A caller may have had less time than
+	// a node timeout.
+	patience = 25 * time.Millisecond
 	// maxIdle is the time after which a connection that nobody uses is closed, or up to twice that.
 	// It is less than what some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
@@ -64,12 +60,16 @@ func (l *link) tick() {
 		return
 	}
 	now := time.Now()
-	late, next := l.expire(now)
-	reason := l.judge(now, &next)
+	late, overdue, next := l.expire(now)
 	var orphans []*call
-	if reason != nil {
-		orphans = l.end(reason)
+	rested := l.rest(now, &next)
+	switch {
+	case overdue:
+		orphans = l.giveUp(errSilent)
+	case rested:
+		orphans = l.end(errIdle)
 	}
+	ended := overdue || rested
 	l.armed = time.Time{}
 	if least := now.Add(tickGap); next.Before(least) {
 		next = least
@@ -84,28 +84,31 @@ func (l *link) tick() {
 	for _, c := range late {
 		c.done <- struct{}{}
 	}
-	if reason != nil {
+	if ended {
 		l.bury(orphans)
 	}
 }
 
-// expire takes out the calls whose deadline has passed, and returns when the next one does: in a
-// long time, if there is none.
-func (l *link) expire(now time.Time) (late []*call, next time.Time) {
+// expire takes out the calls whose deadline has passed, and reports whether the reply to one of them is overdue. It returns
+// when the next one does: in a long time, if there is none.
+func (l *link) expire(now time.Time) (late []*call, overdue bool, next time.Time) {
 	next = now.Add(maxIdle)
-	expired := func(c *call) bool {
-		switch {
-		case c.over || c.deadline.IsZero():
-			return false
-		case !c.deadline.After(now):
-			return true
-		case c.deadline.Before(next):
-			next = c.deadline
+	soonest := func(t time.Time) {
+		if t.Before(next) {
+			next = t
 		}
-		return false
 	}
 	for _, c := range l.flying.all() {
-		if expired(c) {
+		if end := c.deadline.Add(patience); !now.Before(end) {
+			overdue = true
+		} else if c.over || !now.Before(c.deadline) {
+			soonest(end)
+		}
+		switch {
+		case c.over:
+		case now.Before(c.deadline):
+			soonest(c.deadline)
+		default:
 			c.over, c.err = true, errLate
 			late = append(late, c)
 			if c.undo != nil {
@@ -113,51 +116,36 @@ func (l *link) expire(now time.Time) (late []*call, next time.Time) {
 			}
 		}
 	}
-	if len(late) > 0 && l.overdue.IsZero() {
-		l.overdue, l.before = now, l.heard
-		l.silent.Store(true)
-	}
 	kept := l.queue[:0]
 	for _, c := range l.queue {
 		switch {
-		case expired(c):
+		case c.over: // it is to be executed although nobody waits for it
+		case now.Before(c.deadline):
+			soonest(c.deadline)
+		default:
 			c.over, c.err = true, errUnsent
 			late = append(late, c)
-		default: // also what nobody waits for: it was given away to be executed
-			kept = append(kept, c)
+			continue
 		}
+		kept = append(kept, c)
 	}
 	clear(l.queue[len(kept):])
 	l.queue = kept
-	return late, next
+	return late, overdue, next
 }
 
-// judge returns why the link should end, or nil. It moves next to the moment when it has to judge again.
-func (l *link) judge(now time.Time, next *time.Time) error {
-	if !l.overdue.IsZero() && l.heard != l.before {
-		l.overdue = time.Time{}
-		l.silent.Store(false)
-	}
-	if !l.overdue.IsZero() {
-		if end := l.overdue.Add(patience); !now.Before(end) {
-			return errSilent
-		} else if end.Before(*next) {
-			*next = end
-		}
-	}
-	if len(l.flying.all()) > 0 || len(l.queue) > 0 {
+// rest reports whether the link was idle for too long. It moves next to the moment when that is to be asked again.
+func (l *link) rest(now time.Time, next *time.Time) bool {
+	if !l.idle() {
 		l.rested = time.Time{}
-		return nil
+		return false
 	}
 	if l.used || l.rested.IsZero() {
 		l.used, l.rested = false, now
 	}
 	end := l.rested.Add(maxIdle)
-	if !now.Before(end) {
-		return errIdle
-	}
 	if end.Before(*next) {
 		*next = end
 	}
-	return nil
+	return !now.Before(end)
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -21,15 +20,11 @@ type Dialer struct {
 	plain            []redis.DialOption // opts without what comes after the dial of the network
 	mask             func(error) error
 
-	abandoned atomic.Int32 // dials whose callers have gone
+	behind Behind
 }
 
-const (
-	testAfter    = 10 * time.Second // a connection that was idle for longer is tested before use
-	maxAbandoned = 16
-)
-
-var errHung = errors.New("too many dials hang already")
+// testAfter is how long a connection may be idle before it is tested.
+const testAfter = 10 * time.Second
 
 // NewDialer returns a Dialer for the server at address, with the options that redis.Dial has. A function for
 // dialling the network that is among them is used; connections that it makes must know deadlines.
@@ -49,92 +44,25 @@ func (d *Dialer) Mask(f func(error) error) *Dialer {
 // DialContext dials a connection: a *Conn, as long as redigo is made as we know it (see netConn). It returns when
 // ctx ends, at the latest. A pool that dials by this very method is punctual; see [Pool].
 //
-// A function of the user that dials and does not end with ctx is left behind. While 16 of them hang, there are no
-// more dials.
+// A function of the user that dials and does not end with ctx is left behind; see [Behind].
 func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
-	if d.abandoned.Load() >= maxAbandoned {
-		return nil, d.failed(errHung)
-	}
 	deadline, _ := ctx.Deadline()
-	var cancel context.CancelFunc
-	if deadline.IsZero() {
-		ctx, cancel = context.WithCancel(ctx)
-	} else { // ctx need not end by itself
-		ctx, cancel = context.WithDeadline(ctx, deadline)
-	}
-	defer cancel()
-	dial := &dial{done: make(chan struct{})}
-	go dial.run(ctx, d)
-	select {
-	case <-dial.done:
-	case <-ctx.Done():
-		if !dial.ends() && dial.leave(d) {
-			return nil, d.failed(ctx.Err())
-		}
-		<-dial.done
-	}
+	c, err := d.behind.Dial(ctx, d.connect)
 	switch {
-	case dial.err == nil:
-		return dial.conn, nil
+	case err == nil:
+		return c, nil
 	case ctx.Err() != nil:
 		return nil, d.failed(ctx.Err())
-	case late(dial.err, deadline):
+	case err == errHung: //nolint:errorlint // the very value
+		return nil, d.failed(err)
+	case late(err, deadline), errors.Is(err, context.DeadlineExceeded):
 		return nil, d.failed(context.DeadlineExceeded)
 	}
-	return nil, d.mask(dial.err)
+	return nil, d.mask(err)
 }
 
 func (d *Dialer) failed(err error) error {
 	return fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
-}
-
-// A dial is one on its way. It has a goroutine of its own, because what the options bring along may block for as
-// long as it likes: functions that dial, or that check certificates.
-type dial struct {
-	done  chan struct{} // closed when the others are set
-	conn  redis.Conn
-	err   error
-	state atomic.Int32
-}
-
-const (
-	underway = iota
-	finished
-	abandoned
-)
-
-func (t *dial) run(ctx context.Context, d *Dialer) {
-	t.conn, t.err = d.connect(ctx)
-	if t.state.CompareAndSwap(underway, finished) {
-		close(t.done)
-		return
-	}
-	if t.err == nil {
-		t.conn.Close()
-	}
-	d.abandoned.Add(-1)
-}
-
-// ends gives a dial that was interrupted the moment that it needs to end.
-func (t *dial) ends() bool {
-	timer := time.NewTimer(maxGrace)
-	defer timer.Stop()
-	select {
-	case <-t.done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// leave reports whether the dial goes on by itself. Else it has just finished.
-func (t *dial) leave(d *Dialer) bool {
-	d.abandoned.Add(1)
-	if t.state.CompareAndSwap(underway, abandoned) {
-		return true
-	}
-	d.abandoned.Add(-1)
-	return false
 }
 
 // connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given

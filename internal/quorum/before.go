@@ -9,7 +9,7 @@ import (
 )
 
 // Before are the claims of earlier holds of one process that may still stand in the way of the next one: the last on
-// each server that is not gone.
+// each server that is not out of the way.
 type Before struct {
 	mu     sync.Mutex
 	claims []*server.Claim
@@ -23,7 +23,7 @@ func (b *Before) Add(v *Votes) {
 		b.claims = make([]*server.Claim, len(v.home.nodes))
 	}
 	for i := range b.claims {
-		if c := v.claim(i); c.Gone() != nil {
+		if c := v.claim(i); c.Away() != nil {
 			b.claims[i] = c
 		}
 	}
@@ -39,7 +39,7 @@ func (b *Before) gone(i int) <-chan struct{} {
 	if b.claims == nil || b.claims[i] == nil {
 		return nil
 	}
-	gone := b.claims[i].Gone()
+	gone := b.claims[i].Away()
 	if gone == nil {
 		b.claims[i] = nil
 	}

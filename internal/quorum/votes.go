@@ -94,10 +94,10 @@ func (v *Votes) ReleaseLater(keep time.Time) {
 	}
 }
 
-// WhenGone calls f as often as more claims are gone. It returns how many are not yet.
-func (v *Votes) WhenGone(f func()) (left int) {
+// WhenAway calls f for each claim that gets out of the way of the next lock. It returns how many are not yet.
+func (v *Votes) WhenAway(f func()) (left int) {
 	v.all(func(c *server.Claim) {
-		if c.WhenGone(f) {
+		if c.WhenAway(f) {
 			left++
 		}
 	})

@@ -90,16 +90,18 @@ func (b Build) Lacks(f Feature) string {
 
 // Has reports whether the server can do that.
 func (b Build) Has(f Feature) bool {
-	if f == TLS && !b.mentions("tls-auth-clients") {
+	if f == TLS && !b.knows("tls-auth-clients", "no") {
 		return false
 	}
 	return b.major > f.major || b.major == f.major && b.minor >= f.minor
 }
 
-// mentions reports whether the name of a setting is in the binary.
-func (b Build) mentions(setting string) bool {
-	code, err := os.ReadFile(b.Path)
-	return err == nil && bytes.Contains(code, []byte(setting))
+// knows reports whether the server takes a setting. It is given an unknown one as well, at which it ends, and says the
+// first that it does not know. That the name is somewhere in the binary means nothing.
+func (b Build) knows(setting, value string) bool {
+	const unknown = "no-such-setting"
+	out, _ := exec.Command(b.Path, "--"+setting, value, "--"+unknown, value).CombinedOutput()
+	return bytes.Contains(out, []byte(unknown))
 }
 
 // Needs skips the test where the server can't do something.

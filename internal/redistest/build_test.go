@@ -34,6 +34,16 @@ func TestABuildIsWhatItSaysOfItself(t *testing.T) {
 		}
 		assert.False(t, b.Has(TLS), "nothing of it is in the binary")
 	}
+	path := filepath.Join(t.TempDir(), "server")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho 'Redis server v=7.0.15'\n"+
+		"[ \"$1\" = --version ] || echo \">>> '${1#--} \\\"$2\\\"' Bad directive\" >&2\n# tls-auth-clients\n"), 0o700))
+	b, err := inspect(path)
+	require.NoError(t, err)
+	assert.False(t, b.Has(TLS), "the name is in it, and the setting is unknown")
+	if Installed() {
+		assert.True(t, Builds()[0].knows("appendonly", "no"))
+		assert.False(t, Builds()[0].knows("no-such-thing", "no"))
+	}
 	for _, path := range []string{"/does/not/exist", "/bin/true"} {
 		_, err := inspect(path)
 		assert.Error(t, err)

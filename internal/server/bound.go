@@ -23,6 +23,7 @@ type operation struct {
 	due    time.Time // nothing may be executed on the server after this
 	end    time.Time // bound of the call; with replicas that is later
 	ours   bool      // the end is that of the caller's ctx
+	fresh  bool      // it uses a connection of its own, because one of the pool was silent
 
 	// What it is about; fields of the action. They don't change while it runs.
 	claim *Claim
@@ -78,6 +79,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	}
 	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
+	op.fresh = false
 	s.running.Add(1)
 	return op
 }
@@ -111,7 +113,7 @@ func (s *Server) bounded(op *operation, a action) Reply {
 		return reply
 	}
 	op.action = a
-	if !s.checkout.punctual {
+	if !s.source.Punctual {
 		return op.byWorker()
 	}
 	op.reply = a.do(op)
@@ -157,13 +159,16 @@ func (op *operation) byWorker() Reply {
 	if late {
 		l.overdue()
 	}
+	reply := Reply{Err: err}
+	op.hear(&reply)
 	op.unref()
-	return Reply{Err: err}
+	return reply
 }
 
 // result returns the reply of an operation that is finished.
 func (op *operation) result() Reply {
 	reply := op.reply
+	op.hear(&reply)
 	op.blame(&reply)
 	op.free()
 	return reply

@@ -40,7 +40,8 @@ type Claim struct {
 	until     time.Time     // what the token may have expires then, at the latest
 	keep      time.Time     // released: the lock is to expire then; zero: at once
 	still     chan struct{} // closed when no command is under way; made when it is waited for
-	gone      chan struct{} // closed when the Claim is gone; made when it is waited for
+	cleared   bool          // it is out of the way of the next claim: a release was answered, or it is gone
+	away      chan struct{} // closed then; made when it is waited for
 	then      func()        // called then; or nil
 }
 
@@ -55,6 +56,11 @@ const (
 
 // Claim makes c the claim of a new token.
 func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
+
+// Foreign returns the claim of a token that another process has taken.
+func (s *Server) Foreign(l Lock) *Claim {
+	return &Claim{Lock: l, server: s, there: true, until: time.Now().Add(l.TTL)}
+}
 
 // End has nothing more sent for the claim but its release.
 func (c *Claim) End() {
@@ -79,24 +85,26 @@ func (c *Claim) Spent() bool {
 	return c.spent || c.want != wanted
 }
 
-// Gone returns a channel that is closed when the claim is gone, or nil if it is.
-func (c *Claim) Gone() <-chan struct{} {
+// Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
+// answered, or there is none to wait for.
+func (c *Claim) Away() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want == gone {
+	if c.cleared {
 		return nil
 	}
-	if c.gone == nil {
-		c.gone = make(chan struct{})
+	if c.away == nil {
+		c.away = make(chan struct{})
 	}
-	return c.gone
+	return c.away
 }
 
-// WhenGone has f called when the claim is gone, and reports whether it is not yet. There is one f. It must not block.
-func (c *Claim) WhenGone(f func()) bool {
+// WhenAway has f called when the claim is out of the way, and reports whether it is not yet. There is one f. It must not
+// block.
+func (c *Claim) WhenAway(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want == gone {
+	if c.cleared {
 		return false
 	}
 	c.then = f
@@ -153,6 +161,9 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tries--
+	if r.Twice {
+		c.there, c.doubt, c.open = true, true, latest(c.open, due)
+	}
 	switch {
 	case r.Verdict == Done:
 		c.there, c.waits = true, false
@@ -217,8 +228,17 @@ func (c *Claim) pursue(at time.Time) bool {
 // forget makes the claim one that is gone. The caller holds c.mu.
 func (c *Claim) forget() {
 	c.want = gone
-	if c.gone != nil {
-		close(c.gone)
+	c.clear()
+}
+
+// clear tells those who wait for the claim that it is out of their way. The caller holds c.mu.
+func (c *Claim) clear() {
+	if c.cleared {
+		return
+	}
+	c.cleared = true
+	if c.away != nil {
+		close(c.away)
 	}
 	if c.then != nil {
 		c.then()
@@ -248,7 +268,7 @@ func (c *Claim) ReleaseLater(keep time.Time) {
 		return
 	}
 	c.mu.Unlock()
-	c.server.releaseAll(context.Background(), []*Claim{c})
+	c.server.releaseAll(context.Background(), []*Claim{c}, false)
 	c.mu.Lock()
 }
 
@@ -276,6 +296,9 @@ func (c *Claim) answered(r *Reply) {
 	open := c.open
 	if !c.keep.IsZero() { // an extension could raise the expiry again
 		open = latest(open, c.extending)
+	}
+	if r.Verdict != Failed {
+		c.clear()
 	}
 	more := false
 	switch {

@@ -15,15 +15,13 @@ type opContext struct {
 	context.Context // the caller's
 	op              *operation
 	deadline        time.Time
-	undoes          bool           // what is interrupted now is a plain SET
-	batch           punctual.Sends // of the pipeline under way, or nil
+	undoes          bool // what is interrupted now is a plain SET
 }
 
 func (c *opContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// Value answers punctual.Undo with the command that takes back the one that was interrupted; punctual.Batch with the
-// commands of a pipeline; and punctual.Caller, because a connection watches its last ctx until it has another, and this
-// one is made for the next operation by then.
+// Value answers punctual.Undo with the command that takes back the one that was interrupted, and punctual.Caller, because
+// a connection watches its last ctx until it has another, and this one is made for the next operation by then.
 func (c *opContext) Value(key any) any {
 	switch key {
 	case any(punctual.Undo):
@@ -31,8 +29,6 @@ func (c *opContext) Value(key any) any {
 			return nil
 		}
 		return c.op.args.undo()
-	case punctual.Batch:
-		return c.batch
 	case punctual.Caller:
 		return c.Context
 	}

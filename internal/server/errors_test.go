@@ -108,7 +108,7 @@ func TestNoErrorTellsAPassword(t *testing.T) {
 			assert.NotContains(t, string(said), secret)
 			assert.Equal(t, errors.Is(dial, context.DeadlineExceeded), server.TimedOut(err))
 		}
-		_, _, err := s.Dial(context.Background())
+		_, err := s.Source().Dial(context.Background())
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), secret)
 	}

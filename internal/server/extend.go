@@ -64,6 +64,9 @@ func (s *Server) group(batch []Extension, report func(int, Reply)) (groups []*ex
 func (s *Server) extend(ctx context.Context, start time.Time, g *extending) {
 	first := &g.leases[0]
 	op := s.begin(ctx, &first.Lock, start, first.Replicas.Timeout)
+	for i := range g.leases {
+		op.fresh = s.wasSilent(g.leases[i].Key) || op.fresh
+	}
 	reply := s.bounded(op, g)
 	for i := range g.leases {
 		g.tell(i, reply) // unless it was told already
@@ -127,21 +130,9 @@ func (g *extending) run(op *operation) error {
 		return err
 	}
 	defer func() { ses.close() }()
-	ses.within(op.due)
 	r := extendRound{extending: g, session: ses}
-	for i := range g.leases {
-		r.todo = append(r.todo, i)
-	}
-	// Those that were late by a clock that we had wrong get a second chance.
-	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(op.due)); again = true {
-		if err := r.send(again); err != nil {
-			return err
-		}
-	}
-	if len(r.extended) > 0 {
-		if err := r.confirm(); err != nil {
-			return err
-		}
+	if err := ses.steady(r.all); err != nil {
+		return err
 	}
 	for _, i := range r.elsewhere {
 		reply := r.alone(i)
@@ -160,6 +151,34 @@ type extendRound struct {
 	elsewhere []int // that this connection can't extend
 	extended  []int // that wait for replicas
 	replies   []Reply
+}
+
+// all extends what this connection can, of what was not told yet.
+func (r *extendRound) all() error {
+	r.within(r.op.due)
+	r.todo, r.elsewhere, r.extended, r.replies = r.untold(), nil, nil, nil
+	// Those that were late by a clock that we had wrong get a second chance.
+	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(r.op.due)); again = true {
+		if err := r.send(again); err != nil {
+			return err
+		}
+	}
+	if len(r.extended) > 0 {
+		return r.confirm()
+	}
+	return nil
+}
+
+// untold returns those of which nothing was reported yet.
+func (g *extending) untold() (rest []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.leases {
+		if !g.leases[i].told {
+			rest = append(rest, i)
+		}
+	}
+	return rest
 }
 
 // send sends what is to do, and keeps what is to be sent again. again: nothing is.
@@ -233,6 +252,9 @@ func (r *extendRound) take(i int, raw any, again bool) {
 // confirm waits for the replicas of what was extended.
 func (r *extendRound) confirm() error {
 	err := r.waitReplicas(r.leases[0].Replicas)
+	if r.severed(err) {
+		return err
+	}
 	for n, i := range r.extended {
 		if err != nil {
 			r.replies[n] = Reply{Err: err, Sent: r.replies[n].Sent}

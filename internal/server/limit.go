@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // maxStuck is how many operations of one node may be stuck beyond their bound.
@@ -38,7 +40,7 @@ func (l *limit) enter(ctx context.Context, end time.Time) error {
 	case <-turn:
 		return nil
 	case <-timer.C:
-		err = normalize(&stuckError{})
+		err = conn.Plain(&stuckError{})
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

@@ -53,7 +53,7 @@ func newNode(s *Server) *node {
 
 // of returns the node that serves key.
 func (n *nodes) of(key string) *node {
-	if !n.cluster.Load() && !n.server.checkout.cluster {
+	if !n.cluster.Load() && !n.server.source.Cluster {
 		return &n.single
 	}
 	slot := Slot(key)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 const (
@@ -37,7 +39,7 @@ func (ses *session) acquirePlain(l *Lock) Reply {
 	}
 	switch {
 	case err != nil:
-		return Reply{Err: normalize(err), Sent: sent}
+		return Reply{Err: conn.Plain(err), Sent: sent}
 	case raw == nil:
 		return Reply{Verdict: Held, Sent: sent}
 	}
@@ -47,9 +49,9 @@ func (ses *session) acquirePlain(l *Lock) Reply {
 // setPlain sends one SET and reads the reply.
 func (ses *session) setPlain(l *Lock, now time.Time) (any, error) {
 	op := ses.op
-	if op.server.checkout.punctual {
+	if op.server.source.Punctual {
 		op.ctx.undoes = true
-		raw, err := redis.DoContext(ses.conn, &op.ctx, "SET", op.args.plain(l)...)
+		raw, err := op.server.source.Do(&op.ctx, ses.conn, "SET", op.args.plain(l)...)
 		op.ctx.undoes = false
 		return raw, err
 	}
@@ -57,7 +59,7 @@ func (ses *session) setPlain(l *Lock, now time.Time) (any, error) {
 	if left <= 0 {
 		return nil, untried{errTimeout}
 	}
-	if err := ses.conn.Send("SET", op.args.plain(l)...); err != nil {
+	if err := op.server.source.Send(ses.conn, "SET", op.args.plain(l)...); err != nil {
 		return nil, err
 	}
 	if err := ses.conn.Flush(); err != nil {
@@ -68,10 +70,10 @@ func (ses *session) setPlain(l *Lock, now time.Time) (any, error) {
 		u = new(lateUndo)
 	}
 	u.arm(ses.conn, l, left)
-	raw, err := receiveWithin(ses.conn, left+grace)
+	raw, err := conn.Receive(ses.conn, left+grace)
 	if u.disarm() {
 		if err == nil { // the reply and the deadline came together; the connection still owes one
-			_, _ = receiveWithin(ses.conn, drain)
+			_, _ = conn.Receive(ses.conn, drain)
 		}
 		return nil, errTimeout
 	}
@@ -89,10 +91,10 @@ type lateUndo struct {
 	fired bool
 }
 
-func (u *lateUndo) arm(conn redis.Conn, l *Lock, d time.Duration) {
+func (u *lateUndo) arm(c redis.Conn, l *Lock, d time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.conn, u.lock = conn, *l
+	u.conn, u.lock = c, *l
 	if u.timer == nil {
 		u.timer = time.AfterFunc(d, u.fire)
 	} else {

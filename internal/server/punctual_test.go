@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -22,11 +23,11 @@ func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
 	d := punctual.NewDialer("tcp", r.Addr())
 	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
 	waits := &redis.Pool{MaxIdle: 10, MaxActive: 2, Wait: true, DialContext: d.DialContext}
-	shared := mux.New(r.Pool(), 2)
+	shared := mux.New(conn.Of(r.Pool()), 2, time.Second)
 	t.Cleanup(func() {
 		ours.Close()
 		waits.Close()
-		shared.Close()
+		shared.Close(time.Second)
 	})
 	return map[string]server.Pool{"ours": ours, "ours that waits": waits, "shared": shared}
 }

@@ -296,7 +296,7 @@ func TestAPollThatFailedCostsNoPlace(t *testing.T) {
 		}
 		run()
 		b.Set(nil)
-		return nil, redistest.ErrCut
+		return nil, context.DeadlineExceeded
 	}
 	b.Set(cut)
 	failed(t, acquire(s, first))

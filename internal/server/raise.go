@@ -8,7 +8,7 @@ import (
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
 	op := s.begin(ctx, l, time.Time{}, d-l.Timeout)
-	op.due = op.end
+	op.due, op.fresh = op.end, s.wasSilent(l.Key)
 	return s.bounded(op, raising{l, fence})
 }
 
@@ -22,7 +22,10 @@ func (r raising) do(op *operation) Reply {
 	if err != nil {
 		return Reply{Err: err}
 	}
-	_, err = ses.run(op.args.raise(r.lock, r.fence))
+	err = ses.steady(func() error {
+		_, err := ses.run(op.args.raise(r.lock, r.fence))
+		return err
+	})
 	ses.close()
 	if err != nil {
 		return Reply{Err: err, Sent: ses.sent}

@@ -13,32 +13,33 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing}
 	}
 	op := c.server.begin(ctx, &c.Lock, start, 0)
-	op.claim = c
+	op.claim, op.fresh = c, c.server.wasSilent(c.Key)
 	return c.server.bounded(op, releasing{})
 }
 
 type releasing struct{}
 
 func (releasing) do(op *operation) Reply {
-	reply := op.release()
+	reply := op.releaseOnce()
 	op.claim.answered(&reply)
 	return reply
 }
 
 func (releasing) skip(op *operation, r Reply) { op.claim.answered(&r) }
 
-func (op *operation) release() Reply {
+func (op *operation) releaseOnce() Reply {
 	ses, err := op.open(op.key)
 	if err != nil {
 		return Reply{Err: err}
 	}
 	op.sending()
-	reply := ses.release(op.claim)
-	if ses.severed(reply.Err) && ses.redial() == nil {
-		// Only a yes counts: a lock that is gone by now may be one that the first command has released.
-		if again := ses.release(op.claim); again.Verdict == Done {
-			reply = again
-		}
+	var reply Reply
+	_ = ses.steady(func() error { // the error stands in the reply
+		reply = ses.release(op.claim)
+		return reply.Err
+	})
+	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
+		reply.Verdict = Done // the command over the connection that broke may have released it
 	}
 	ses.close()
 	return reply
@@ -53,7 +54,7 @@ func (ses *session) release(c *Claim) Reply {
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
-func (s *Server) releaseAll(ctx context.Context, batch []*Claim) bool {
+func (s *Server) releaseAll(ctx context.Context, batch []*Claim, fresh bool) bool {
 	l := batch[0].Lock
 	terms := *l.Terms
 	for _, c := range batch {
@@ -61,6 +62,7 @@ func (s *Server) releaseAll(ctx context.Context, batch []*Claim) bool {
 	}
 	l.Terms = &terms
 	op := s.begin(ctx, &l, time.Time{}, 0)
+	op.fresh = fresh
 	return s.bounded(op, releasingAll(batch)).Verdict == Done
 }
 

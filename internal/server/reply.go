@@ -23,6 +23,7 @@ type Reply struct {
 	Err     error         // with Failed
 	Unknown bool          // with Failed: the operation may have been executed, or may be yet
 	There   bool          // acquire, with Failed: it was executed, but does not count
+	Twice   bool          // acquire: it was sent twice, because a connection broke; the first may be executed yet
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done
 	Holder  string        // with Held: the value of the lock, 320 bytes at most

@@ -44,12 +44,24 @@ func (s *Server) Run(ctx context.Context, timeout time.Duration, key string, f f
 	return f(ses)
 }
 
+// Do runs one command over a connection that serves key, within timeout. It goes again to where the slot of the key has
+// moved to; an error of the server is an error.
+func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command string, args ...any) (any, error) {
+	ses := &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now(), held: new(holding)}
+	replies, err := ses.step([][]any{append([]any{command}, args...)}, true)
+	return only(replies, err)
+}
+
 // Pinned reports whether the connection is for the keys of one slot of a cluster.
 func (s *Session) Pinned() bool { return s.pinned }
 
 // Do runs one command. An error of the server is an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
-	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
+	return only(s.Pipeline([][]any{append([]any{cmd}, args...)}))
+}
+
+// only is the reply to a single command.
+func only(replies []any, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +84,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 func (s *Session) step(cmds [][]any, last bool) ([]any, error) {
 	a := &stepping{cmds: cmds, last: last, held: s.held}
 	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
+	op.fresh = s.server.wasSilent(s.lock.Key)
 	reply := s.server.bounded(op, a)
 	if reply.Verdict != Done {
 		s.err = reply.Err
@@ -101,7 +114,7 @@ func (a *stepping) do(op *operation) Reply {
 	} else {
 		*ses = session{op: op, key: op.key, conn: a.held.conn, pinned: a.held.pinned, bad: a.held.bad}
 	}
-	err := a.run(ses)
+	err := ses.steady(func() error { return a.run(ses) })
 	if err != nil || a.last {
 		ses.close()
 	}

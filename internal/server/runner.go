@@ -66,14 +66,15 @@ func (w *runner) rouse() {
 
 func (w *runner) run() {
 	defer close(w.done)
-	pause := minPause
+	pause, silent := minPause, false // the last round trip, so the next one is made over a fresh connection
 	for {
 		batch, wait, over := w.due()
 		if over {
 			return
 		}
 		if batch != nil {
-			if w.server.releaseAll(context.Background(), batch) {
+			answered := w.server.releaseAll(context.Background(), batch, silent)
+			if silent = !answered; answered {
 				pause = minPause
 				continue
 			}

@@ -1,41 +1,38 @@
-// Package server speaks to one Redis server: it checks connections out of the caller's pool, keeps the bound of
-// every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
+// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
 // clock, and cleans up after commands whose outcome it never heard.
 //
-// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who runs it, and when its
-// caller gives up), try.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a connection for
-// it), redigo.go (what redigo's connections and pools can do). claim.go knows what may still be executed for a token, and
-// runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
+// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
+// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a
+// connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
+// a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
 package server
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/workers"
 )
 
 // Pool is where connections come from.
-type Pool interface{ Get() redis.Conn }
+type Pool = conn.Pool
 
 // A Server is one vote: one pool of connections to one Redis server, or to one cluster or
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
-	pool     Pool
-	checkout checkout
-	nodes    nodes
-	workers  workers.Pool
-	timers   sync.Pool // of *lateUndo
+	source  *conn.Source
+	nodes   nodes
+	workers workers.Pool
+	timers  sync.Pool // of *lateUndo
 
 	operations sync.Pool    // of *operation
 	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well
 	closed     atomic.Bool
 	still      chan struct{} // gets a message when, after closed, nothing runs any more
 
+	silent   marks       // keys whose last operation had no answer over a connection of the pool
 	scripted atomic.Bool // a script has worked, so that whatever is locked can be renewed
 	rtt      atomic.Int64
 
@@ -45,7 +42,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{pool: pool, checkout: newCheckout(pool), still: make(chan struct{}, 1)}
+	s := &Server{source: conn.Of(pool), still: make(chan struct{}, 1)}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	return s
 }
@@ -100,33 +97,5 @@ func (s *Server) demotion() {
 	}
 }
 
-// Dial returns a connection that does not count against the limit of the pool, where the pool can
-// be asked for one; else it is borrowed from the pool. The caller closes it. A pool that takes no
-// context may go on dialling after ctx has ended; nobody waits for that.
-func (s *Server) Dial(ctx context.Context) (conn redis.Conn, borrowed bool, err error) {
-	type result struct {
-		conn redis.Conn
-		err  error
-	}
-	dial, borrowed := dialler(s.pool)
-	results := make(chan result)
-	go func() {
-		c, err := dial(ctx)
-		if err != nil && c != nil {
-			c.Close()
-		}
-		select {
-		case results <- result{c, err}:
-		case <-ctx.Done():
-			if err == nil {
-				c.Close()
-			}
-		}
-	}()
-	select {
-	case r := <-results:
-		return r.conn, borrowed, mask(r.err)
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
-	}
-}
+// Source is the way to the connections of the server.
+func (s *Server) Source() *conn.Source { return s.source }

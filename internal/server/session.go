@@ -1,11 +1,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A session is a connection that is checked out for one operation.
@@ -15,6 +16,8 @@ type session struct {
 	key    string
 	pinned bool // bound to the cluster node of the key
 	bad    bool // its pool must not keep the connection
+
+	redials int // how often it went on over another connection
 
 	// Of the last command.
 	sent, received time.Time
@@ -27,18 +30,13 @@ func (op *operation) open(key string) (*session, error) {
 }
 
 func (ses *session) get() error {
-	op := ses.op
-	op.ctx.deadline = op.end
-	conn, err := op.server.checkout.get(op.wait)
-	if err != nil {
-		return normalize(err)
-	}
-	return ses.use(conn)
+	ses.within(ses.op.end)
+	return ses.connect()
 }
 
-// use takes conn for the session.
-func (ses *session) use(conn redis.Conn) error {
-	ses.conn = conn
+// use takes c for the session.
+func (ses *session) use(c redis.Conn) error {
+	ses.conn = c
 	b, pinned := ses.conn.(binder)
 	if !pinned {
 		return nil
@@ -47,28 +45,14 @@ func (ses *session) use(conn redis.Conn) error {
 	ses.op.server.nodes.clustered()
 	if err := b.Bind(ses.key); err != nil {
 		ses.close()
-		return normalize(err)
+		return conn.Plain(err)
 	}
 	return nil
 }
 
-// severed reports whether err is that the connection has broken, as one does that was broken already while its pool
-// kept it. Silence is something else.
-func (ses *session) severed(err error) bool {
-	return err != nil && !TimedOut(err) && ses.conn != nil && ses.conn.Err() != nil
-}
-
-// redial goes on with a new connection, because those that the pool keeps may all be broken.
-func (ses *session) redial() error {
-	ses.close()
-	ctx, cancel := context.WithDeadline(ses.op.ctx.Context, ses.op.end)
-	defer cancel()
-	conn, _, err := ses.op.server.Dial(ctx)
-	if err != nil {
-		return err
-	}
-	return ses.use(conn)
-}
+// A binder is a connection to a cluster, which has to be told the key that it is for before it can be
+// used for scripts: it would take the hash of a script for the key.
+type binder interface{ Bind(keys ...string) error }
 
 // close gives the connection back.
 func (ses *session) close() {
@@ -76,7 +60,7 @@ func (ses *session) close() {
 		return
 	}
 	if ses.bad {
-		discard(ses.conn)
+		conn.Discard(ses.conn)
 	}
 	ses.conn.Close()
 	ses.conn = nil
@@ -94,15 +78,7 @@ func (ses *session) do(command string, args ...any) (reply any, err error) {
 		return nil, errNoConnection
 	}
 	ses.sent = time.Now()
-	if ses.op.server.checkout.punctual {
-		reply, err = redis.DoContext(ses.conn, &ses.op.ctx, command, args...)
-	} else {
-		left := ses.op.ctx.deadline.Sub(ses.sent)
-		if left <= 0 {
-			return nil, errTimeout
-		}
-		reply, err = doWithin(ses.conn, left, command, args...)
-	}
+	reply, err = ses.op.server.source.Do(&ses.op.ctx, ses.conn, command, args...)
 	ses.received = ses.sent.Add(time.Since(ses.sent)) // the monotonic clock alone, in half of the time
 	if err != nil {
 		return nil, ses.failed(err)
@@ -122,59 +98,20 @@ func (ses *session) failed(err error) error {
 		}
 		return explain(err)
 	}
-	return normalize(err)
+	return conn.Plain(err)
 }
 
-// pipeline runs n commands in one round trip; lay returns the i-th and its arguments. got is called with each reply;
-// errors of the server stand in it. An error of the connection is returned.
-//
-// The buffer of the connection is written whenever it is full, so the server may execute the first command before we
-// have laid out the last: sent is before all of them.
+// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. got is
+// called with each reply; errors of the server stand in it. An error of the connection is returned. sent is before all of
+// them.
 func (ses *session) pipeline(n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	sends := func(send func(string, ...any) error) error {
-		for i := range n {
-			command, args := lay(i)
-			if err := send(command, args...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	ses.sent = time.Now()
-	if ctx := &ses.op.ctx; ses.op.server.checkout.punctual {
-		ctx.batch = sends
-		raw, err := redis.DoContext(ses.conn, ctx, "")
-		ctx.batch = nil
-		if err != nil {
-			return ses.failed(err)
-		}
-		replies, _ := raw.([]any)
-		if len(replies) != n {
-			return errors.New("a pipeline has another number of replies than of commands")
-		}
+	err := ses.op.server.source.Batch(&ses.op.ctx, ses.conn, n, lay, func(i int, reply any) {
 		ses.received = time.Now()
-		for i, reply := range replies {
-			got(i, ses.said(reply))
-		}
-		return nil
-	}
-	if err := sends(ses.conn.Send); err != nil {
-		return normalize(err)
-	}
-	if err := ses.conn.Flush(); err != nil {
-		return normalize(err)
-	}
-	for i := range n {
-		reply, err := receiveWithin(ses.conn, max(time.Until(ses.op.ctx.deadline), time.Microsecond))
-		ses.received = time.Now()
-		if err != nil {
-			var said redis.Error
-			if !errors.As(err, &said) {
-				return normalize(err)
-			}
-			reply = said
-		}
 		got(i, ses.said(reply))
+	})
+	if err != nil {
+		return ses.failed(err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A Try is one try for a lock.
@@ -27,7 +29,9 @@ type Try struct {
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
 	op.claim, op.try = c, t
-	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && c.server.scripted.Load()
+	op.fresh = c.server.wasSilent(c.Key)
+	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
+		c.server.scripted.Load() && c.server.source.Pipelines()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, until) {
 		op.free()
@@ -80,27 +84,36 @@ func (ses *session) acquire() Reply {
 	c := op.claim
 	ses.within(op.due)
 	var reply Reply
-	if op.plain {
-		reply = ses.acquirePlain(&c.Lock)
-	}
-	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !op.plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") {
-		reply = ses.acquireScripted()
-	}
-	if reply.Verdict == Failed {
-		reply.Unknown = !refused(reply.Err)
-	}
+	plain := op.plain
+	_ = ses.steady(func() error { // the error stands in the reply
+		reply = ses.tryOver(plain)
+		plain = plain && !ses.severed(reply.Err)
+		return reply.Err
+	})
+	reply.Unknown = reply.Verdict == Failed && !refused(reply.Err)
+	reply.Twice = ses.redials > 0
 	if reply.Verdict == Done && c.Replicas.N > 0 {
 		if err := ses.waitReplicas(c.Replicas); err != nil {
-			return Reply{Err: err, Sent: reply.Sent, There: true}
+			return Reply{Err: err, Sent: reply.Sent, There: true, Twice: reply.Twice}
 		}
 	}
 	return reply
 }
 
+// tryOver is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
+func (ses *session) tryOver(plain bool) (reply Reply) {
+	if plain {
+		reply = ses.acquirePlain(&ses.op.claim.Lock)
+	}
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	if !plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") || errors.Is(reply.Err, conn.ErrNoSend) {
+		reply = ses.acquireScripted()
+	}
+	return reply
+}
+
 // acquireScripted is a try that carries its own deadline, for which we have to know the server's clock. It is repeated
-// if our idea of that was off, if another node of the cluster has the lock now, or if the connection was broken already:
-// a repeat finds what the first one did.
+// if our idea of that was off, or if another node of the cluster has the lock now.
 func (ses *session) acquireScripted() Reply {
 	op := ses.op
 	for again := false; ; again = true {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
 			}
 			b.Set(nil)
 			assert.True(t, m.Exists("k"))
-			return nil, redistest.ErrCut
+			return nil, context.DeadlineExceeded
 		})
 		failed(t, acquire(s, q))
 		synctest.Wait()
@@ -38,7 +39,7 @@ func TestATryWhoseReplyIsLostIsRolledBack(t *testing.T) {
 	})
 }
 
-// The connection breaks before the server has got to the try. What it then takes, within the
+// The server has not got to the try when its caller gives up. What it then takes, within the
 // deadline that the try carries, is given back after that, although a first release found nothing.
 func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 	t.Parallel()
@@ -58,7 +59,7 @@ func TestATryThatIsExecutedAfterItsRollBackIsRolledBackAgain(t *testing.T) {
 				assert.NoError(t, err)
 				assert.True(t, m.Exists("k"))
 			}()
-			return nil, redistest.ErrCut
+			return nil, context.DeadlineExceeded
 		})
 		failed(t, acquire(s, q))
 		time.Sleep(q.Timeout + 2*time.Second)
@@ -312,7 +313,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 			time.Sleep(time.Second)
 			_, err := run()
 			assert.NoError(t, err)
-			return nil, redistest.ErrCut
+			return nil, context.DeadlineExceeded
 		})
 		over := make(chan struct{})
 		go func() {

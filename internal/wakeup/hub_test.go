@@ -191,40 +191,35 @@ func TestListenEndsWithItsContext(t *testing.T) {
 	assert.False(t, h.Listen(ctx))
 }
 
-// plain is a pool of somebody's own, which can't be asked for a connection beside it.
-type plain struct{ *redis.Pool }
+// shown is a pool of another make, which shows the pool that it is made of.
+type shown struct{ *redis.Pool }
 
-type conn struct{ redis.Conn } // has no timeouts
+// secret is one that does not.
+type secret struct{ pool *redis.Pool }
 
-func (p plain) Get() redis.Conn { return p.Pool.Get() }
+func (p secret) Get() redis.Conn { return p.pool.Get() }
 
-type untimed struct{ pool *redis.Pool }
-
-func (p untimed) Get() redis.Conn { return conn{p.pool.Get()} }
-
-func TestConnectionBorrowedFromAPoolGoesBackUnsubscribed(t *testing.T) {
+func TestASubscriptionTakesNoConnectionOfAPool(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, p := range []server.Pool{plain{s.Pool()}, untimed{s.Pool()}} {
-		h := newHub(t, p)
-		w := h.Join("w")
-		require.True(t, h.Listen(t.Context()))
-		s.Do("PUBLISH", h.Channel(), "2 w")
-		redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 2 })
-		h.Close(time.Minute)
-		redistest.Wait(t, "nobody listens", func() bool { return listeners(t, s, h) == 0 })
-		c := p.Get()
-		pong, err := redis.String(c.Do("PING"))
-		require.NoError(t, err)
-		assert.Equal(t, "PONG", pong)
-		c.Close()
-	}
+	inner := s.Pool()
+	inner.MaxActive = 1
+	h := newHub(t, shown{inner})
+	w := h.Join("w")
+	require.True(t, h.Listen(t.Context()))
+	s.Do("PUBLISH", h.Channel(), "2 w")
+	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 2 })
+	assert.Zero(t, inner.ActiveCount())
+	h = newHub(t, secret{inner})
+	defer h.Join("w").Leave()
+	assert.False(t, h.Listen(t.Context()), "its waiters poll")
+	assert.Zero(t, inner.ActiveCount())
 }
 
 func TestCloseWaitsForAServerThatHangsNoLongerThanItWasTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	h := newHub(t, plain{s.Pool()})
+	h := newHub(t, s.Pool())
 	h.Join("w")
 	require.True(t, h.Listen(t.Context()))
 	s.Pause()

@@ -49,7 +49,7 @@ const (
 
 // start starts the goroutine, if there is none. The caller holds hub.mu.
 func (l *listener) start() {
-	if l.cancel != nil {
+	if l.cancel != nil || !l.server.Source().CanListen() { // it stays down, and the waiters poll
 		return
 	}
 	previous := l.done
@@ -159,15 +159,12 @@ func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<
 // been subscribed, and whether a demotion ended it.
 func (l *listener) listen(ctx context.Context) (subscribed, demoted bool) {
 	soon, cancel := context.WithTimeout(ctx, dialTimeout)
-	conn, borrowed, err := l.server.Dial(soon)
+	conn, err := l.server.Source().Listen(soon)
 	cancel()
 	if err != nil {
 		return false, false
 	}
 	defer conn.Close()
-	if borrowed {
-		defer discard(conn)
-	}
 	reading, cut := context.WithCancel(ctx)
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -177,7 +174,7 @@ func (l *listener) listen(ctx context.Context) (subscribed, demoted bool) {
 	if conn.Send("ROLE") != nil || conn.Send("SUBSCRIBE", l.hub.channel) != nil || conn.Flush() != nil {
 		return false, reading.Err() != nil && ctx.Err() == nil
 	}
-	writing.Go(func() { l.write(reading, conn, borrowed) })
+	writing.Go(func() { l.write(reading, conn) })
 	subscribed = l.hear(ctx, reading, conn)
 	return subscribed, reading.Err() != nil && ctx.Err() == nil
 }
@@ -206,8 +203,6 @@ func (l *listener) hear(ctx, reading context.Context, conn redis.Conn) (subscrib
 		case "message":
 			payload, _ := parts[2].([]byte)
 			l.hub.deliver(string(payload))
-		case "unsubscribe":
-			return subscribed
 		}
 	}
 }
@@ -233,9 +228,8 @@ func replica(role any) bool {
 }
 
 // write makes the server say something now and then, so that a dead connection is noticed, and ends
-// the reading when ctx ends, which does not hear of it in any other way. A connection that is not
-// ours must not be closed while somebody reads from it, so the server is asked for a last word.
-func (l *listener) write(ctx context.Context, conn redis.Conn, borrowed bool) {
+// the reading when ctx ends, which does not hear of it in any other way.
+func (l *listener) write(ctx context.Context, conn redis.Conn) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
@@ -246,11 +240,7 @@ func (l *listener) write(ctx context.Context, conn redis.Conn, borrowed bool) {
 			}
 			l.check(ctx)
 		case <-ctx.Done():
-			if !borrowed {
-				conn.Close()
-			} else if conn.Send("UNSUBSCRIBE") == nil {
-				_ = conn.Flush() // if it fails, the reading has failed as well
-			}
+			conn.Close()
 			return
 		}
 	}
@@ -262,12 +252,4 @@ func receive(conn redis.Conn, d time.Duration) (any, error) {
 		return c.ReceiveWithTimeout(d)
 	}
 	return conn.Receive()
-}
-
-// discard breaks a connection before it goes back to its pool: one that was subscribed is of no use to
-// others, and redigo would wait without limit for a server to say so.
-func discard(conn redis.Conn) {
-	if c, ok := conn.(redis.ConnWithTimeout); ok {
-		_, _ = c.ReceiveWithTimeout(time.Nanosecond)
-	}
 }

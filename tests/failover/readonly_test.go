@@ -3,6 +3,8 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,12 +34,10 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 		}
 		return nil
 	}
-	shared := redimutex.Multiplex(board.pool(t), 1)
-	t.Cleanup(func() { shared.Close() })
 	return map[string]redimutex.Pool{
 		"without a role check":                  board.pool(t),
 		"role checked after a second idle":      lately,
-		"without a role check, and multiplexed": shared,
+		"without a role check, and multiplexed": board.pool(t),
 	}
 }
 
@@ -54,6 +54,9 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				board.to(primary.Addr())
 				primary.Do("SET", "k", "somebody else", "PX", time.Hour.Milliseconds())
 				var tries atomic.Int64
+				if strings.HasSuffix(name, "multiplexed") {
+					opts = append(slices.Clone(opts), redimutex.WithMultiplexing(1))
+				}
 				m := newClient(t, following(t, &board)[name], append(opts, redimutex.WithTTL(20*time.Second),
 					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
 				ctx, cancel := context.WithCancelCause(t.Context())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -69,9 +68,7 @@ func BenchmarkMultiplexAgainstBareRedigo(b *testing.B) {
 	s := redistest.Real(b)
 	pool := s.Pool()
 	bare := barePair(b, pool)
-	shared := redimutex.Multiplex(pool, 1)
-	b.Cleanup(func() { require.NoError(b, shared.Close()) })
-	client := newClient(b, []redimutex.Pool{shared})
+	client := newClient(b, []redimutex.Pool{pool}, redimutex.WithMultiplexing(1))
 	mutexes := make([]*redimutex.Mutex, busy)
 	for g := range mutexes {
 		mutexes[g] = client.Mutex("ours:" + strconv.Itoa(g))
@@ -104,13 +101,11 @@ func BenchmarkMultiplexedPair(b *testing.B) {
 	for _, goroutines := range []int{1, busy} {
 		for _, over := range []string{"pool", "multiplexed"} {
 			b.Run(over+"/"+strconv.Itoa(goroutines), func(b *testing.B) {
-				var pool redimutex.Pool = s.Pool()
+				var opts []redimutex.Option
 				if over == "multiplexed" {
-					shared := redimutex.Multiplex(pool, 1)
-					defer shared.Close()
-					pool = shared
+					opts = append(opts, redimutex.WithMultiplexing(1))
 				}
-				client := newClient(b, []redimutex.Pool{pool})
+				client := newClient(b, []redimutex.Pool{s.Pool()}, opts...)
 				b.ReportAllocs()
 				var group sync.WaitGroup
 				var left atomic.Int64

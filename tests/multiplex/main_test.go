@@ -1,4 +1,4 @@
-// Package multiplex_test holds the promise over a Multiplexer, and measures what that saves.
+// Package multiplex_test holds the promise over multiplexed connections, and measures what that saves.
 package multiplex_test
 
 import (

@@ -18,36 +18,35 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// multiplex is over at the end of the test, after the Clients that are made later.
-func multiplex(t testing.TB, pool redimutex.Pool, conns int) *redimutex.Multiplexer {
-	t.Helper()
-	m := redimutex.Multiplex(pool, conns)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return m
-}
+// A dialler is a pool that dials, of another make.
+type dialler struct{ redimutex.Pool }
 
-func TestMultiplexPanicsWhenItMakesNoSense(t *testing.T) {
+func (d dialler) Dial() (redis.Conn, error) { return d.Get(), nil }
+
+// A cluster has the methods by which one of redisc is known.
+type cluster struct{ redimutex.Pool }
+
+func (cluster) EachNode(bool, func(string, redis.Conn) error) error { return nil }
+func (cluster) Dial() (redis.Conn, error)                           { return nil, nil }
+
+func TestMultiplexingPanicsWhereItMakesNoSense(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
-	shared := multiplex(t, pool, 1)
 	replicas := redimutex.WithReplicas(1, time.Second)
+	two := redimutex.WithMultiplexing(2)
 	for text, f := range map[string]func(){
-		"pool is nil":         func() { redimutex.Multiplex(nil, 1) },
-		"the pool is nil":     func() { redimutex.Multiplex((*redis.Pool)(nil), 1) },
-		"conns is 0":          func() { redimutex.Multiplex(pool, 0) },
-		"multiplexed already": func() { redimutex.Multiplex(shared, 1) },
-		"WithReplicas(1): not with a multiplexed pool": func() {
-			redimutex.New(shared, "k", replicas)
-		},
-		"WithReplicas(1): not with": func() {
-			redimutex.NewClient([]redimutex.Pool{pool, shared}, replicas)
-		},
-		"WithReplicas(1): not": func() {
-			newClient(t, []redimutex.Pool{shared}).Mutex("k", replicas)
-		},
+		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.WithMultiplexing(0) },
+		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
+		"not with WithReplicas, ":                   func() { newClient(t, []redimutex.Pool{pool}, two).Mutex("k", replicas) },
+		"is an option of NewClient":                 func() { newClient(t, []redimutex.Pool{pool}).Mutex("k", two) },
+		"is an option of NewClient, ":               func() { newClient(t, []redimutex.Pool{pool}, two).Mutex("k", two) },
+		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
+		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
+		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
 	} {
 		assert.ErrorContains(t, locktest.PanicOf(f), text)
 	}
+	assert.NotPanics(t, func() { redimutex.New(dialler{pool}, "k", two) })
 }
 
 func TestMultiplexedGoroutinesExcludeEachOther(t *testing.T) {
@@ -59,12 +58,11 @@ func TestMultiplexedGoroutinesExcludeEachOther(t *testing.T) {
 		{redimutex.WithQueue()},
 	} {
 		pool := s.Pool()
-		// Two Clients, so that not all is settled inside one process; over the same connections.
-		shared := multiplex(t, pool, 2)
-		opts = append(opts, redimutex.WithPollInterval(time.Millisecond))
+		// Two Clients, so that not all is settled inside one process.
+		opts = append(opts, redimutex.WithPollInterval(time.Millisecond), redimutex.WithMultiplexing(2))
 		clients := []*redimutex.Client{
-			newClient(t, []redimutex.Pool{shared}, opts...),
-			newClient(t, []redimutex.Pool{shared}, opts...),
+			newClient(t, []redimutex.Pool{pool}, opts...),
+			newClient(t, []redimutex.Pool{pool}, opts...),
 		}
 		var inside [5]atomic.Int32
 		var group sync.WaitGroup
@@ -90,9 +88,9 @@ func TestMultiplexedRedlockNeedsAQuorum(t *testing.T) {
 	pools := make([]redimutex.Pool, len(servers))
 	for i := range servers {
 		servers[i] = redistest.Real(t)
-		pools[i] = multiplex(t, servers[i].Pool(), 1)
+		pools[i] = servers[i].Pool()
 	}
-	m := newClient(t, pools, redimutex.WithTTL(2*time.Second)).Mutex("k")
+	m := newClient(t, pools, redimutex.WithTTL(2*time.Second), redimutex.WithMultiplexing(1)).Mutex("k")
 	m.Lock()
 	m.Unlock()
 	servers[0].Pause()
@@ -108,7 +106,7 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{multiplex(t, pool, 1)}, redimutex.WithTTL(time.Second))
+		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMultiplexing(1), redimutex.WithTTL(time.Second))
 		mutexes := make([]*redimutex.Mutex, 200)
 		for i := range mutexes {
 			mutexes[i] = client.Mutex(strconv.Itoa(i))
@@ -128,7 +126,7 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 func TestMultiplexedLocksSurviveKilledConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	client := newClient(t, []redimutex.Pool{multiplex(t, s.Pool(), 2)}, redimutex.WithPollInterval(5*time.Millisecond))
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2), redimutex.WithPollInterval(5*time.Millisecond))
 	over := make(chan struct{})
 	var group sync.WaitGroup
 	var pairs atomic.Int64
@@ -166,7 +164,7 @@ func TestMultiplexedTriesOfAPausedServerLeaveNothingBehind(t *testing.T) {
 	s := redistest.Real(t)
 	const ttl = time.Minute
 	for _, pause := range []time.Duration{0, 3 * time.Second} { // the longer is enough for new connections
-		client := newClient(t, []redimutex.Pool{multiplex(t, s.Pool(), 1)}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(100*time.Millisecond))
+		client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(1), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(100*time.Millisecond))
 		warm := client.Mutex("warm")
 		warm.Lock()
 		warm.Unlock()
@@ -196,36 +194,14 @@ func TestMultiplexedTriesOfAPausedServerLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestClosingTheMultiplexerEndsWaits(t *testing.T) {
+func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	shared := redimutex.Multiplex(s.Pool(), 2)
-	client := newClient(t, []redimutex.Pool{shared})
-	held, waiting := client.Mutex("k"), client.Mutex("k")
-	held.Lock()
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error)
-	go func() { over <- waiting.LockContext(ctx, 0) }()
-	require.NoError(t, shared.Close())
-	assert.ErrorIs(t, held.UnlockContext(t.Context()), redimutex.ErrUnavailable)
-	require.ErrorIs(t, client.Mutex("other").TryLockContext(t.Context()), redimutex.ErrUnavailable)
-	cancel()
-	assert.ErrorIs(t, <-over, context.Canceled)
-}
-
-func TestMultiplexedConnectionsServeOtherCodeToo(t *testing.T) {
-	t.Parallel()
-	shared := multiplex(t, redistest.Start(t).Pool(), 1)
-	c := shared.Get()
-	defer c.Close()
-	_, err := c.Do("SET", "k", "v")
-	require.NoError(t, err)
-	other, err := shared.GetContext(t.Context())
-	require.NoError(t, err)
-	defer other.Close()
-	got, err := redis.String(other.Do("GET", "k"))
-	require.NoError(t, err)
-	assert.Equal(t, "v", got)
-	_, err = other.Do("BLPOP", "list", 0)
-	assert.ErrorContains(t, err, "BLPOP")
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2))
+	m := client.Mutex("k")
+	m.Lock()
+	require.NoError(t, client.Close())
+	require.NotEmpty(t, s.Get("k"))
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.Empty(t, s.Keys())
 }

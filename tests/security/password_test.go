@@ -69,16 +69,25 @@ func TestNoPasswordOfAPoolIsInAnErrorOrALog(t *testing.T) {
 		"DialPassword, DialContext":          &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) { return dial() }},
 		"DialURL with a bad escape":          mine(badURL),
 		"DialURL with a bad escape, wrapped": mine(wrapped(badURL)),
-		"DialPassword, multiplexed":          redimutex.Multiplex(mine(dial), 1),
+		"DialPassword, multiplexed":          mine(dial),
 		"DialURL with a bad escape, and Get": struct{ redimutex.Pool }{mine(badURL)},
-		"AUTH on a connection of another":    mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), secret) }),
-		"AUTH on a connection, with a user":  mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), "app", secret) }),
+		"the URL in words of its own":        mine(func() (redis.Conn, error) { return nil, retold(deaf.Addr(), secret) }),
+		"the URL in words of its own, multiplexed": mine(func() (redis.Conn, error) {
+			return nil, retold(deaf.Addr(), "x@"+secret)
+		}),
+		"the URL in words of its own, and Get": struct{ redimutex.Pool }{mine(func() (redis.Conn, error) { return nil, retold(deaf.Addr(), secret+"/@") })},
+		"AUTH on a connection of another":      mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), secret) }),
+		"AUTH on a connection, with a user":    mine(func() (redis.Conn, error) { return authenticated(deaf.Addr(), "app", secret) }),
 	} {
 		for how, opts := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				ears := new(eavesdropper)
-				client := redimutex.NewClient([]redimutex.Pool{pool}, append(append(ears.options(), redimutex.WithNodeTimeout(2*time.Second)), opts...)...)
+				opts := append(append(ears.options(), redimutex.WithNodeTimeout(2*time.Second)), opts...)
+				if strings.HasSuffix(name, "multiplexed") {
+					opts = append(opts, redimutex.WithMultiplexing(1))
+				}
+				client := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 				m := client.Mutex("k " + how)
 				ctx := t.Context()
 				ears.hear(m.TryLockContext(ctx))
@@ -102,6 +111,11 @@ func TestNoPasswordOfAPoolIsInAnErrorOrALog(t *testing.T) {
 			})
 		}
 	}
+}
+
+// retold is what a pool says that tells where it can't connect to.
+func retold(addr, secret string) error {
+	return fmt.Errorf("no connection to %v", "redis://app:"+secret+"@"+addr)
 }
 
 func authenticated(addr string, args ...any) (redis.Conn, error) {

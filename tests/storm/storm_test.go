@@ -49,13 +49,6 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 	plain := func(s *redistest.Server) redimutex.Pool { return s.Pool() }
 	punctual := func(s *redistest.Server) redimutex.Pool { return newPool(s) }
 	one := func(s *redistest.Server) redimutex.Pool { p := s.Pool(); p.MaxActive = 1; p.Wait = true; return p }
-	mux := func(s *redistest.Server) redimutex.Pool {
-		return func() redimutex.Pool {
-			m := redimutex.Multiplex(newPool(s), 2)
-			t.Cleanup(func() { m.Close() })
-			return m
-		}()
-	}
 	mixed := [][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced}, {fenced}, {fenced, reuse}}
 	all := [][]redimutex.Option{{queue, fenced, reuse}}
 	cmd := func(name string, args ...any) func(s *redistest.Server) (time.Duration, func()) {
@@ -70,7 +63,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		{"all", all, nil, punctual},
 		{"all plain pool", all, nil, plain},
 		{"all one conn", all, nil, one},
-		{"all mux", all, nil, mux},
+		{"all multiplexed", all, nil, punctual},
 		{"mixed", mixed, nil, punctual},
 		{
 			"mixed minhold",
@@ -86,7 +79,11 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Real(t)
-			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, ttl, node)
+			opts := []redimutex.Option{ttl, node}
+			if r.name == "all multiplexed" {
+				opts = append(opts, redimutex.WithMultiplexing(2))
+			}
+			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, opts...)
 			stop := func() {}
 			if r.do != nil {
 				every, f := r.do(s)

@@ -71,7 +71,7 @@ var All = []Library{
 	{RedimutexDo, "defaults, Do with a ctx that could be cancelled; a wait is the whole call", usual(inDo)},
 	{Redimutex, "defaults, Lock and Unlock, as the rows of ours below", ours()},
 	{RedimutexPlain, "as redimutex LockContext, over a pool as redigo's documentation makes it", plain},
-	{RedimutexMux, "over Multiplex(pool, 1)", multiplexed},
+	{RedimutexMux, "WithMultiplexing(1)", multiplexed},
 	{RedimutexRedlock, "as redimutex LockContext, with a pool for each of five servers", redlock},
 	{RedimutexQueue, "WithQueue()", ours(queue)},
 	{RedimutexReuse, "WithLeaseReuse(10 ms)", ours(reuse)},

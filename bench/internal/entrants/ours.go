@@ -49,8 +49,7 @@ func redlock(e Env) (peers.Library, error) {
 // multiplexed uses one connection, which is enough for a server that has one thread.
 func multiplexed(e Env) (peers.Library, error) {
 	pool := e.ourPool(e.Addrs[0])
-	shared := redimutex.Multiplex(pool, 1)
-	return e.ours(!e.Crowd, []redimutex.Pool{shared}, []io.Closer{shared, pool}), nil
+	return e.ours(!e.Crowd, []redimutex.Pool{pool}, []io.Closer{pool}, redimutex.WithMultiplexing(1)), nil
 }
 
 // in is a library that is used in a way of its own.

@@ -187,7 +187,7 @@ func (x *cell) truth(s *site) string {
 }
 
 // again says what is wrong with the lock when the refusal is over: it has to work as if nothing had
-// been. Multiplex does not dial more than twice a second while that fails, so it may repeat for a
+// been. A multiplexed Client does not dial more than twice a second while that fails, so it may repeat for a
 // moment what it was told before.
 func (x *cell) again(r *refusal, s *site) string {
 	stale := func(err error) bool {

@@ -16,7 +16,7 @@ import (
 type feature struct {
 	name    string
 	servers int            // how many it locks on
-	shared  bool           // over Multiplex
+	shared  bool           // WithMultiplexing
 	cold    bool           // no connection is kept
 	login   []any          // user and password, if any
 	pools   *[]*redis.Pool // where they are noted, if not nil
@@ -43,7 +43,7 @@ var single = []feature{
 	{name: "fencing", servers: 1, options: fencing},
 	{name: "queue", servers: 1, options: queued},
 	{name: "reuse", servers: 1, options: reusing},
-	{name: "Multiplex", servers: 1, options: none, shared: true},
+	{name: "multiplexed", servers: 1, options: none, shared: true},
 }
 
 // All are these and Redlock.
@@ -76,15 +76,12 @@ func (f feature) client(t testing.TB, dialers []peers.Dialer, ttl time.Duration,
 		if f.login != nil {
 			p.DialContext = f.loggedIn(p.DialContext)
 		}
-		if !f.shared {
-			pools = append(pools, p)
-			continue
-		}
-		m := redimutex.Multiplex(p, 1)
-		t.Cleanup(func() { m.Close() })
-		pools = append(pools, m)
+		pools = append(pools, p)
 	}
 	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(peers.Quiet)}, f.options(ttl)...)
+	if f.shared {
+		opts = append(opts, redimutex.WithMultiplexing(1))
+	}
 	c := redimutex.NewClient(pools, append(opts, more...)...)
 	t.Cleanup(func() { c.Close() })
 	return c

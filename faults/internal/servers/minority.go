@@ -34,7 +34,7 @@ const minorityTTL = time.Minute
 var fives = []feature{
 	{name: "plain", servers: 5, options: none},
 	{name: "fencing", servers: 5, options: fencing},
-	{name: "Multiplex", servers: 5, options: none, shared: true},
+	{name: "multiplexed", servers: 5, options: none, shared: true},
 }
 
 // Cycles are how long some rounds of Lock and Unlock took, and how many goroutines there were.

@@ -21,7 +21,7 @@ const (
 
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
-	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), shared: make(map[*redis.Pool]*redimutex.Multiplexer)}
+	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
 	w.judge.world, w.judge.wanted = w, make(map[string]time.Duration)
 	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
@@ -112,9 +112,6 @@ func (w *world) close(client *redimutex.Client, pools []*redis.Pool) {
 	w.judge.mu.Unlock()
 	client.Close()
 	for _, p := range pools {
-		if m := w.shared[p]; m != nil {
-			m.Close()
-		}
 		p.Close()
 	}
 }

@@ -49,13 +49,11 @@ func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	add(w.Fencing, redimutex.WithFencing)
 	add(w.Guard, redimutex.WithRestartGuard)
 	add(w.Queue, redimutex.WithQueue)
+	add(w.Multiplex, func() redimutex.Option { return redimutex.WithMultiplexing(1) })
 	var all []redimutex.Pool
 	for i, p := range pools {
 		switch {
-		case w.Multiplex:
-			w.shared[p] = redimutex.Multiplex(p, 1)
-			all = append(all, w.shared[p])
-		case w.Foreign:
+		case w.Multiplex, w.Foreign:
 			all = append(all, p)
 		default:
 			all = append(all, punctualPool{p, w.links[client][i]})

@@ -146,8 +146,8 @@ func (s *server) crash(d time.Duration, keep bool) {
 	}
 	clear(s.known)
 	s.mu.Unlock()
-	for _, c := range broken {
-		c.fail(errReset)
+	for _, c := range broken { // one after the other: their clients dial again, and draw who waits for how long
+		w.at(w.now()+1, func() { c.fail(errReset) })
 	}
 	w.at(from+d, func() {
 		s.mu.Lock()

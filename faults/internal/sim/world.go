@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/redimutex/redimutex"
 )
 
 // The terms of the locks. They are short, so that much happens in little time.
@@ -33,7 +30,6 @@ type world struct {
 	began   time.Time
 	servers []*server
 	links   [][]*link // by client and server
-	shared  map[*redis.Pool]*redimutex.Multiplexer
 	judge   judge
 	over    bool // protected by mu, as all below
 

@@ -42,8 +42,14 @@ func (b *Bench) party(c *Cell) *party {
 		}
 		p.pools = append(p.pools, c.Kind.make(a))
 	}
-	p.client = redimutex.NewClient(p.pools, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(nodeTimeout),
-		redimutex.WithPollInterval(20*time.Millisecond), redimutex.WithLogger(slog.New(slog.DiscardHandler)))
+	opts := []redimutex.Option{
+		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(nodeTimeout),
+		redimutex.WithPollInterval(20 * time.Millisecond), redimutex.WithLogger(slog.New(slog.DiscardHandler)),
+	}
+	if c.Kind.shared {
+		opts = append(opts, redimutex.WithMultiplexing(1))
+	}
+	p.client = redimutex.NewClient(p.pools, opts...)
 	return p
 }
 

@@ -98,10 +98,8 @@ func Kinds() []Kind {
 		{Name: "MaxActive 1 and Wait, in use", busy: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: a.dial}
 		}},
-		{Name: "Multiplex", shared: true, make: func(a Address) redimutex.Pool {
-			return redimutex.Multiplex(&redis.Pool{MaxIdle: 3, Dial: a.dial}, 1)
-		}},
-		{Name: "Multiplex of NewPool", shared: true, make: func(a Address) redimutex.Pool { return redimutex.Multiplex(newPool(a), 1) }},
+		{Name: "WithMultiplexing", shared: true, make: func(a Address) redimutex.Pool { return &redis.Pool{MaxIdle: 3, Dial: a.dial} }},
+		{Name: "WithMultiplexing, NewPool", shared: true, make: NewPool},
 		{Name: "three servers", servers: 3, make: Documented},
 		{Name: "three servers, NewPool", servers: 3, make: NewPool},
 	}

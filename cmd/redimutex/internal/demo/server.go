@@ -84,7 +84,7 @@ func (s *demoServer) probe(ctx context.Context) error {
 func (s *demoServer) close() {
 	if s.embedded == nil {
 		for _, n := range s.nodes {
-			s.remove(n.Pool)
+			s.remove(n)
 		}
 	}
 	s.nodes.Close()
@@ -94,10 +94,10 @@ func (s *demoServer) close() {
 }
 
 // remove deletes the key, if the server answers; else it expires.
-func (s *demoServer) remove(p *redis.Pool) {
+func (s *demoServer) remove(n servers.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), serverLimit/4)
 	defer cancel()
-	c, err := p.GetContext(ctx)
+	c, err := n.Get(ctx)
 	if err != nil {
 		return
 	}

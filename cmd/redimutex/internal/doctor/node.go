@@ -66,7 +66,7 @@ func (c *checkup) see(n servers.Node) *nodeReport {
 	err := n.Dial(ctx)
 	var conn redis.Conn
 	if err == nil {
-		conn, err = n.Pool.GetContext(ctx)
+		conn, err = n.Get(ctx)
 	}
 	cancel()
 	if err != nil {

@@ -18,7 +18,7 @@ var errNoMessage = errors.New("what was published did not arrive on another conn
 func (t *trial) queue() error {
 	channel := "redimutex:" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	conn, _, err := t.server.Dial(ctx)
+	conn, err := t.server.Source().Listen(ctx)
 	cancel()
 	if err != nil {
 		return err
@@ -36,30 +36,30 @@ func (t *trial) queue() error {
 	}
 	t.fresh()
 	// Nor does it fail where it may not take a waiter out.
-	for _, command := range [][]any{{"ZREM", server.QueueKey(t.key), "nobody"}, {"ZPOPMIN", server.QueueKey(t.key)}} {
-		_, err := t.do(command[0].(string), command[1:]...)
-		if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") { // who is told that has the permission
-			return err
-		}
+	_, err = t.do("ZREM", server.QueueKey(t.key), "none")
+	if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") { // a user who is told that has the permission
+		return err
 	}
-	holder, waiter := t.lockTry(), t.lockTry()
-	holder.Queue, waiter.Queue = true, true
-	waiter.Ticket = server.Ticket{Name: waiter.Token, Channel: channel, HandOff: commandLimit, Rejoin: true}
-	end := func(t *server.Try) server.Release { return server.Release{Lock: t.Lock, Queue: true, Ticket: t.Ticket} }
-	unaware := server.Release{Lock: holder.Lock}
+	queued := func() *server.Claim {
+		c := t.claim(func(terms *server.Terms) { terms.Queue = true })
+		c.Waiter = &server.Waiter{Channel: channel, HandOff: commandLimit}
+		return c
+	}
+	holder, waiter, queues := queued(), queued(), server.Try{Queues: true}
+	unaware, second := t.claim(nil), queued()
 	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // then it expires
 	return first(
-		t.acquires(holder, server.Done),
-		t.acquires(waiter, server.Held),
-		t.releases(end(holder)), // hands the lock to the waiter
+		acquires(holder, server.Try{}, server.Done),
+		acquires(waiter, queues, server.Held),
+		releases(holder, 0), // hands the lock to the waiter
 		func() error { return hear(conn) },
-		t.releases(end(waiter)),
+		releases(waiter, 0),
 		// A holder that does not know of the queue leaves it to the waiter to find the lock free.
-		t.acquires(holder, server.Done),
-		t.acquires(waiter, server.Held),
-		t.releases(unaware),
-		t.acquires(waiter, server.Done),
-		t.releases(end(waiter)),
+		acquires(unaware, server.Try{}, server.Done),
+		acquires(second, queues, server.Held),
+		releases(unaware, 0),
+		acquires(second, queues, server.Done),
+		releases(second, 0),
 	)
 }
 

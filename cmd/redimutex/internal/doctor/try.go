@@ -20,7 +20,7 @@ type grant struct{ feature, check, rules string }
 var grants = []grant{
 	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
 	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
-	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zpopmin +zscore +publish +subscribe"},
+	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zscore +publish +subscribe"},
 	{"replicas", "cannot-wait", "+wait"},
 	{"guard", "cannot-guard", "~redimutex:guard +get"},
 }
@@ -171,28 +171,42 @@ func title(feature string) string {
 // fresh lets what follows use another key.
 func (t *trial) fresh() { t.key = t.prefix + uuid.NewString() }
 
-// lockTry is a try for the lock with a token of its own.
-func (t *trial) lockTry() *server.Try {
-	return &server.Try{Lock: server.Lock{Key: t.key, Token: uuid.NewString(), Timeout: commandLimit}, TTL: trialTTL}
+// claim is that of a new token on the lock, with terms changed by f, or not if that is nil.
+func (t *trial) claim(f func(*server.Terms)) *server.Claim {
+	terms := &server.Terms{
+		Kind: server.Mutex, Want: server.Mutex.Want, TTL: trialTTL, Timeout: commandLimit, Fence: server.NoFence,
+	}
+	if f != nil {
+		f(terms)
+	}
+	c := new(server.Claim)
+	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString()})
+	return c
 }
 
-func (t *trial) acquires(try *server.Try, want server.Verdict) func() error {
-	return func() error { return must(want, t.server.Acquire(context.Background(), *try)) }
+func acquires(c *server.Claim, try server.Try, want server.Verdict) func() error {
+	return func() error { return must(want, c.Try(context.Background(), try)) }
 }
 
-func (t *trial) releases(r server.Release) func() error {
-	return func() error { return must(server.Done, t.server.Release(context.Background(), r)) }
+func releases(c *server.Claim, keep time.Duration) func() error {
+	return func() error {
+		var until time.Time
+		if keep > 0 {
+			until = time.Now().Add(keep)
+		}
+		return must(server.Done, c.Release(context.Background(), time.Now(), until))
+	}
 }
 
-func (t *trial) extends(l server.Lock) func() error {
+func (t *trial) extends(c *server.Claim) func() error {
 	return func() (err error) {
-		x := &server.Extension{Lock: l, TTL: trialTTL}
-		t.server.Extend(context.Background(), []*server.Extension{x}, func(_ int, r server.Reply) { err = must(server.Done, r) })
+		x := server.Extension{Claim: c, TTL: trialTTL}
+		t.server.Extend(context.Background(), time.Now(), []server.Extension{x}, func(_ int, r server.Reply) { err = must(server.Done, r) })
 		return err
 	}
 }
 
-var errNotOurs = errors.New("somebody else has a lock with a random name: several servers seem to be behind this address")
+var errNotOurs = errors.New("another client has a lock with a random name: several servers seem to be behind this address")
 
 // must turns anything but the wanted verdict into an error.
 func must(want server.Verdict, r server.Reply) error {
@@ -217,17 +231,16 @@ func first(steps ...func() error) error {
 
 // lock takes a lock in both ways, renews it and gives it back in both ways.
 func (t *trial) lock() error {
-	scripted, quick := t.lockTry(), t.lockTry()
-	quick.Plain = true // once a script has worked
+	scripted, quick, plain := t.claim(nil), t.claim(nil), server.Try{Plain: true} // plain once a script has worked
 	return first(
 		func() error { _, err := t.do("PING"); return err },
 		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
-		t.acquires(scripted, server.Done),
-		t.acquires(quick, server.Held), // asks for the holder
-		t.extends(scripted.Lock),
-		t.releases(server.Release{Lock: scripted.Lock}),
-		t.acquires(quick, server.Done),
-		t.releases(server.Release{Lock: quick.Lock, Keep: time.Millisecond}),
+		acquires(scripted, server.Try{}, server.Done),
+		acquires(quick, plain, server.Held), // asks for the holder
+		t.extends(scripted),
+		releases(scripted, 0),
+		acquires(quick, plain, server.Done),
+		releases(quick, time.Millisecond),
 	)
 }
 
@@ -235,13 +248,12 @@ func (t *trial) lock() error {
 // an hour, so it is removed.
 func (t *trial) fence() error {
 	t.fresh()
-	r := t.lockTry()
-	r.Fencing = true
+	c := t.claim(func(terms *server.Terms) { terms.Fence = server.NextFence })
 	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
 	return first(
-		t.acquires(r, server.Done),
-		func() error { return must(server.Done, t.server.Raise(context.Background(), r.Lock, 1, trialTTL)) },
-		t.releases(server.Release{Lock: r.Lock}),
+		acquires(c, server.Try{}, server.Done),
+		func() error { return must(server.Done, t.server.Raise(context.Background(), &c.Lock, 1, commandLimit)) },
+		releases(c, 0),
 	)
 }
 
@@ -252,9 +264,8 @@ func (t *trial) replicate() error {
 		_, err := t.do("WAIT", 0, 1)
 		return err
 	}
-	r := t.lockTry()
-	r.Replicas = server.Replicas{N: t.replicas, Timeout: commandLimit}
-	return first(t.acquires(r, server.Done), t.releases(server.Release{Lock: r.Lock}))
+	c := t.claim(func(terms *server.Terms) { terms.Replicas = server.Replicas{N: t.replicas, Timeout: commandLimit} })
+	return first(acquires(c, server.Try{}, server.Done), releases(c, 0))
 }
 
 // guard tries the key of the restart guard, without leaving one on servers whose clients do not use

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"net"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // Connect opens a connection to each server, which the pools then keep. The first one may take
@@ -32,20 +35,20 @@ func (s Set) Connect(ctx context.Context) error {
 // Dial opens a connection to the server, which the pool then keeps. It ends with ctx, also where a
 // server accepts connections and says nothing.
 func (n Node) Dial(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() {
-		c, err := n.Pool.GetContext(ctx)
-		if err == nil {
-			err = c.Close()
-		}
-		done <- n.dialled(err)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return n.dialled(ErrSilent)
+	c, err := n.Get(ctx)
+	if err == nil {
+		err = c.Close()
 	}
+	return n.dialled(err)
+}
+
+// Get checks a connection out of the pool.
+func (n Node) Get(ctx context.Context) (redis.Conn, error) {
+	c, err := conn.Of(n.Pool).Get(ctx)
+	if ctx.Err() != nil && err != nil {
+		err = ErrSilent
+	}
+	return c, err
 }
 
 // What servers that say nothing get instead of their words.

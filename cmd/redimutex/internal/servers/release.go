@@ -22,10 +22,10 @@ const (
 func (n Node) Release(key, token string, ttl time.Duration, queue bool) (Release, error) {
 	s := server.New(n.Pool)
 	defer s.Close(0)
-	reply := s.Release(context.Background(), server.Release{
-		Lock:  server.Lock{Key: key, Token: token, Timeout: LookTimeout},
-		Queue: queue, Until: time.Now().Add(max(ttl, time.Second)),
-	})
+	c := s.Foreign(server.Lock{Key: key, Token: token, Terms: &server.Terms{
+		Kind: server.Mutex, Want: server.Mutex.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
+	}})
+	reply := c.Release(context.Background(), time.Now(), time.Time{})
 	switch reply.Verdict {
 	case server.Done:
 		return Deleted, nil

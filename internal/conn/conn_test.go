@@ -1,0 +1,144 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+type (
+	embedding struct{ *redis.Pool }
+	exporting struct {
+		Primary *redis.Pool
+		name    string
+	}
+	two    struct{ Primary, Replica *redis.Pool }
+	hiding struct{ pool *redis.Pool }
+	alone  struct{ conn.Pool }
+)
+
+func (p exporting) Get() redis.Conn { return p.Primary.Get() }
+func (p two) Get() redis.Conn       { return p.Primary.Get() }
+func (p hiding) Get() redis.Conn    { return p.pool.Get() }
+
+// Whoever wraps a pool may choose a database for each connection; so no operation goes around that.
+func TestOnlyAPoolItselfDialsForOperationsAndOneThatIsShownForSubscriptions(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	for _, c := range []struct {
+		pool         conn.Pool
+		dial, listen bool
+	}{
+		{pool, true, true},
+		{embedding{pool}, false, true},
+		{&embedding{pool}, false, true},
+		{exporting{pool, "x"}, false, true},
+		{two{pool, pool}, false, false},
+		{hiding{pool}, false, false},
+		{alone{pool}, false, true},
+		{&redis.Pool{}, false, false},
+	} {
+		s := conn.Of(c.pool)
+		assert.Equal(t, c.dial, s.CanDial(), "%T", c.pool)
+		assert.Equal(t, c.listen, s.CanListen(), "%T", c.pool)
+		if c.listen {
+			got, err := s.Listen(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, got.Close())
+		} else {
+			_, err := s.Listen(t.Context())
+			assert.Error(t, err)
+		}
+	}
+	assert.Zero(t, pool.ActiveCount())
+}
+
+// Both are over at the same time: redigo chooses at random which of them it sees first.
+func TestAPoolThatIsClosedWhenTheTimeIsOverIsNoPanic(t *testing.T) {
+	t.Parallel()
+	dial := redistest.Start(t).Pool().Dial
+	for _, wrap := range []func(*redis.Pool) conn.Pool{
+		func(p *redis.Pool) conn.Pool { return p },
+		func(p *redis.Pool) conn.Pool { return embedding{p} },
+	} {
+		pool := &redis.Pool{MaxActive: 1, Wait: true, Dial: dial}
+		s := conn.Of(wrap(pool))
+		c, err := s.Get(t.Context())
+		require.NoError(t, err)
+		c.Close()
+		require.NoError(t, pool.Close())
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			_, err := s.Get(ended)
+			assert.Error(t, err)
+		}
+	}
+}
+
+func TestADialThatIgnoresItsContextIsLeftBehindAndTheyAreFew(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int32
+	hang := make(chan struct{})
+	s := conn.Of(&redis.Pool{Dial: func() (redis.Conn, error) {
+		dials.Add(1)
+		<-hang
+		return nil, errors.New("late")
+	}})
+	for range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := s.Dial(ctx)
+		assert.Error(t, err)
+		cancel()
+	}
+	assert.EqualValues(t, 16, dials.Load())
+	close(hang)
+	redistest.Wait(t, "dials again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Dial(ctx)
+		return err != nil && err.Error() == "late"
+	})
+}
+
+func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"dial redis://:pw@host: no":                "dial redis://***@host: no",
+		"redis://user:p@w/@d@host:1/2 is away":     "redis://***@host:1/2 is away",
+		"rediss://:a b@one, rediss://:c@two":       "rediss://***@two",
+		"see https://redis.io/docs":                "see https://redis.io/docs",
+		"mail me@example.org":                      "mail me@example.org",
+		"unix://:pw@/run/redis.sock: no such file": "unix://***@/run/redis.sock: no such file",
+	} {
+		for _, err := range []error{errors.New(text), redis.Error(text), fmt.Errorf("%w", redis.Error(text)), timeout{text}} {
+			shown := conn.Plain(err)
+			assert.Contains(t, shown.Error(), want)
+			for e := shown; e != nil; e = errors.Unwrap(e) {
+				assert.NotRegexp(t, `://[^*]*@`, e.Error())
+			}
+			var said, was redis.Error
+			assert.Equal(t, errors.As(err, &was), errors.As(shown, &said), "its class")
+		}
+	}
+	shown := conn.Plain(fmt.Errorf("redis://:pw@host: %w", context.DeadlineExceeded))
+	assert.ErrorIs(t, shown, conn.ErrTimeout)
+	assert.NotContains(t, fmt.Sprintf("%+v", shown), "pw")
+}
+
+type timeout struct{ text string }
+
+func (t timeout) Error() string { return t.text }
+func (timeout) Timeout() bool   { return true }

@@ -1,0 +1,96 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// ErrTimeout is what a command gets that the server did not answer before its deadline.
+var ErrTimeout error = timeoutError{}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "no answer before the node timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+func (timeoutError) Is(target error) bool {
+	return target == context.DeadlineExceeded
+}
+
+// Plain folds the shapes in which redigo, the net package and context report that time ran out into one error, and masks
+// what must not be seen.
+func Plain(err error) error {
+	if err == nil || errors.Is(err, ErrTimeout) {
+		return err
+	}
+	var timeout interface{ Timeout() bool }
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%w (%w)", ErrTimeout, Mask(err))
+	}
+	return Mask(err)
+}
+
+// Mask returns err without what may be a secret: a pool may tell its URL in its own words, with the password in it, and a
+// server that does not know a command tells its arguments, those of AUTH too. What was not sent or quoted stays as it is,
+// whatever it looks like: the class of an error depends on its words.
+func Mask(err error) error {
+	if err == nil {
+		return nil
+	}
+	var said redis.Error
+	if errors.As(err, &said) {
+		text, _, quotes := strings.Cut(err.Error(), ", with args beginning with")
+		shown := maskURLs(text)
+		if !quotes && shown == text {
+			return err
+		}
+		words, _, _ := strings.Cut(string(said), ", with args beginning with")
+		return Masked(shown, redis.Error(maskURLs(words)))
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		return Masked("the URL of the pool can't be used: "+u.Op+" failed", hidden{err})
+	}
+	text := err.Error()
+	if shown := maskURLs(text); shown != text {
+		return Masked(shown, hidden{err})
+	}
+	return err
+}
+
+// maskURLs hides who logs in, and how, in every URL of text. A password may contain anything, so all goes from the first
+// "://" to the last "@" after it.
+func maskURLs(text string) string {
+	scheme, rest, found := strings.Cut(text, "://")
+	end := strings.LastIndexByte(rest, '@')
+	if !found || end < 0 {
+		return text
+	}
+	return scheme + "://***" + rest[end:]
+}
+
+// Masked returns an error with other words than its cause.
+func Masked(text string, cause error) error { return maskedError{text, cause} }
+
+type maskedError struct {
+	text  string
+	cause error
+}
+
+func (e maskedError) Error() string { return e.text }
+func (e maskedError) Unwrap() error { return e.cause }
+
+// hidden is what an error is, without what it says.
+type hidden struct{ err error }
+
+func (hidden) Error() string          { return "hidden, because it may tell a password" }
+func (h hidden) Is(target error) bool { return errors.Is(h.err, target) }
+func (h hidden) Timeout() bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(h.err, &timeout) && timeout.Timeout()
+}

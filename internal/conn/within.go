@@ -1,0 +1,163 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
+// export it, so we ask once.
+var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
+
+// ErrNoSend is what a pipeline gets over a connection that knows Do alone, as redisc's RetryConn. Nothing was sent.
+var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
+
+type contextual interface {
+	DoContext(ctx context.Context, command string, args ...any) (any, error)
+}
+
+// Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
+// every way.
+func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
+	if s.Punctual {
+		if c, ok := c.(contextual); ok {
+			return c.DoContext(ctx, command, args...)
+		}
+	}
+	left := remaining(ctx)
+	if left <= 0 {
+		return nil, ErrTimeout
+	}
+	reply, err := redis.DoWithTimeout(c, left, command, args...)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
+		reply, err = c.Do(command, args...)
+	}
+	return reply, err
+}
+
+func remaining(ctx context.Context) time.Duration {
+	deadline, _ := ctx.Deadline()
+	return time.Until(deadline)
+}
+
+// Receive reads the next reply of a pipeline within d.
+func Receive(c redis.Conn, d time.Duration) (any, error) {
+	reply, err := redis.ReceiveWithTimeout(c, d)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
+		reply, err = c.Receive()
+	}
+	return reply, err
+}
+
+// Pipelines reports whether connections of s are not known to lack Send.
+func (s *Source) Pipelines() bool { return !s.sendless.Load() }
+
+// Send is that of a connection of s.
+func (s *Source) Send(c redis.Conn, command string, args ...any) error {
+	err := c.Send(command, args...)
+	if err != nil && c.Err() == nil {
+		s.sendless.Store(true)
+		return ErrNoSend
+	}
+	return err
+}
+
+// Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
+// called with each reply; errors of the server stand in it. An error of the connection is returned. Where connections
+// can't do that, the commands go one by one.
+//
+// The buffer of the connection is written whenever it is full, so the server may execute the first command before the
+// last is laid out.
+func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+	if s.Punctual {
+		return s.batch(ctx, c, n, lay, got)
+	}
+	for i := 0; i < n && s.Pipelines(); i++ {
+		command, args := lay(i)
+		if err := s.Send(c, command, args...); err != nil && !errors.Is(err, ErrNoSend) {
+			return err
+		}
+	}
+	if s.Pipelines() {
+		if err := c.Flush(); err != nil {
+			return err
+		}
+	}
+	for i := range n {
+		var reply any
+		var err error
+		if s.Pipelines() {
+			reply, err = Receive(c, max(remaining(ctx), time.Microsecond))
+		} else {
+			command, args := lay(i)
+			reply, err = s.Do(ctx, c, command, args...)
+		}
+		if err != nil {
+			var said redis.Error
+			if !errors.As(err, &said) {
+				return err
+			}
+			reply = said
+		}
+		got(i, reply)
+	}
+	return nil
+}
+
+// batch is Batch on a punctual connection.
+func (*Source) batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+	d, ok := c.(contextual)
+	if !ok {
+		return ErrNoSend
+	}
+	raw, err := d.DoContext(batchContext{ctx, func(send func(string, ...any) error) error {
+		for i := range n {
+			command, args := lay(i)
+			if err := send(command, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, "")
+	if err != nil {
+		return err
+	}
+	replies, _ := raw.([]any)
+	if len(replies) != n {
+		return errors.New("a pipeline has another number of replies than of commands")
+	}
+	for i, reply := range replies {
+		got(i, reply)
+	}
+	return nil
+}
+
+// A batchContext has the commands of a pipeline as its punctual.Batch.
+type batchContext struct {
+	context.Context
+	sends punctual.Sends
+}
+
+func (c batchContext) Value(key any) any {
+	if key == punctual.Batch {
+		return c.sends
+	}
+	return c.Context.Value(key)
+}
+
+// Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a
+// connection is broken by a reply that does not come in time.
+func Discard(c redis.Conn) {
+	if d, ok := c.(interface{ Discard() }); ok { // *mux.Conn
+		d.Discard()
+		return
+	}
+	if _, err := redis.DoWithTimeout(c, time.Nanosecond, "PING"); err == errNoTimeout { //nolint:errorlint // the very value
+		_, _ = c.Do("QUIT") // the server hangs up, and the next user finds it broken
+	}
+}
