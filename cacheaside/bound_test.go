@@ -66,7 +66,9 @@ func TestFetchShowsNoPasswordOfAPool(t *testing.T) {
 	const secret = "correct-horse"
 	for _, dial := range []func() (redis.Conn, error){
 		func() (redis.Conn, error) { return redis.DialURL("redis://:" + secret + "%zz@localhost:1") },
-		func() (redis.Conn, error) { return nil, fmt.Errorf("no way to %v", "redis://app:"+secret+"@localhost:1") },
+		func() (redis.Conn, error) {
+			return nil, fmt.Errorf("no way to %v", "redis://app:"+secret+"@localhost:1")
+		},
 	} {
 		pool := &redis.Pool{Dial: dial}
 		client := redimutex.NewClient([]redimutex.Pool{pool})

@@ -28,12 +28,16 @@ func (releasing) do(op *operation) Reply {
 		return Reply{Err: err, Undoing: op.server.later(r)}
 	}
 	op.sending()
-	var reply Reply
+	var reply, first Reply
 	ses.steady(func() error { //nolint:errcheck // it stands in the reply
-		reply = ses.release(r)
+		first, reply = reply, ses.release(r)
 		return reply.Err
 	})
-	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
+	switch {
+	case ses.redials == 0 || reply.Verdict != Missing && reply.Verdict != Taken:
+	case r.Next != nil:
+		reply = first // the place that it has queued, if it was executed, is not known
+	default:
 		reply.Verdict = Done // the command over the connection that broke may have released it
 	}
 	if reply.Verdict == Failed && !Permanent(reply.Err) {
