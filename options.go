@@ -200,7 +200,8 @@ func WithMaxAttempts(n int) Option {
 // WithQueue makes waiters queue on the server, in order of arrival by its clock, instead of polling: Unlock hands the
 // lock to the process that has waited longest and wakes it, by pub/sub. A process has one place in the line for each
 // key, however many of its goroutines wait. Each Client keeps one more connection to the server while a goroutine waits,
-// outside the limit of the pool; a Pool of your own make without a method Dial() (redis.Conn, error) lends it.
+// outside the limit of the pool. So the Pool has to be a *redis.Pool, embed or export one, or have a method
+// Dial() (redis.Conn, error); over one that shows no way to dial, waiters poll.
 //
 // A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
 // delays it and no more. A waiter that died costs nothing if its connection is closed. One that listens but hangs (on a

@@ -17,7 +17,9 @@ import (
 // of redisc do, it is bound to the node that serves the key.
 //
 // Redis commands use the timeout of the operation (see [WithNodeTimeout]), not the one that the
-// connection was dialled with.
+// connection was dialled with. Where a connection of the pool turns out to be broken, the operation goes on over a fresh
+// one, which a *redis.Pool, or a Pool with a method Dial() (redis.Conn, error), dials beside its limit, and any other Pool
+// hands out when its broken ones are used up.
 type Pool interface{ Get() redis.Conn }
 
 var _ Pool = (*redis.Pool)(nil)

@@ -44,7 +44,9 @@ func Of(pool Pool) *Source {
 	s := &Source{pool: pool}
 	switch p := pool.(type) {
 	case *redis.Pool:
-		s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
+		if p != nil {
+			s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
+		}
 	case interface {
 		EachNode(bool, func(string, redis.Conn) error) error
 		Dial() (redis.Conn, error)

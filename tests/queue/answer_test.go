@@ -29,7 +29,7 @@ func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 		defer mu.Unlock()
 		places[args[10]] = true
 		if len(places) == 1 {
-			return nil, redistest.ErrCut
+			return nil, context.DeadlineExceeded
 		}
 		return reply, err
 	})
