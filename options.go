@@ -37,6 +37,8 @@ const (
 	minTTL      = 10 * time.Millisecond
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
+
+	maxNodeTimeout = 3 * time.Second // of the default
 )
 
 var defaultConfig = *newConfig(&config{terms: lock.Terms{TTL: defaultTTL, Renew: true}}, nil)
@@ -59,7 +61,7 @@ func (c *config) check() {
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
 	must(c.poll > 0 && c.poll < t.TTL,
 		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
-	t.NodeTimeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2))
+	t.NodeTimeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, maxNodeTimeout))
 	must(t.NodeTimeout > 0 && t.NodeTimeout < t.TTL,
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.NodeTimeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
@@ -115,7 +117,8 @@ func WithMinHold(d time.Duration) Option {
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
-// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most half the TTL.
+// the last reply. The default is a twentieth of the TTL: 50 ms at least (half the TTL, if that is less) and 3 s at
+// most, because a caller should not wait longer for a server that hangs, however long its leases are.
 func WithNodeTimeout(d time.Duration) Option {
 	return func(c *config) { c.givenNodeTimeout = &d }
 }

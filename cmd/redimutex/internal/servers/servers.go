@@ -57,14 +57,16 @@ type Node struct {
 type Set []Node
 
 // NodeTimeout is that of the library for a TTL.
-func NodeTimeout(ttl time.Duration) time.Duration { return max(ttl/20, 50*time.Millisecond) }
+func NodeTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/20, 50*time.Millisecond), ttl/2, maxNodeTimeout)
+}
 
 // Verbs that have no TTL of their own use what the library has by default.
 const (
-	DialTimeout  = 5 * time.Second        // for the first connection to a server
-	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
-	slowTimeout  = 3 * time.Second        // nobody should have to wait longer for TLS or AUTH to fail, whatever the TTL
-	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
+	maxNodeTimeout = 3 * time.Second
+	DialTimeout    = 5 * time.Second        // for the first connection to a server
+	QuickTimeout   = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
+	LookTimeout    = time.Second            // for a look at a lock, as run gives a server that it has just reached
 )
 
 // Find returns the servers of -redis, or else of the environment, or else the one on this
@@ -92,7 +94,7 @@ func Find(given URLs, node time.Duration) (Set, error) {
 			file = reference(name)
 		}
 		for _, raw := range list {
-			n, err := newNode(raw, min(max(node, QuickTimeout), slowTimeout))
+			n, err := newNode(raw, max(node, QuickTimeout))
 			if err != nil {
 				return nil, cli.Usagef("%s: %s", source, strings.TrimPrefix(err.Error(), "redimutex: "))
 			}
