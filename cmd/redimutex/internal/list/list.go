@@ -64,7 +64,7 @@ func Command() *cli.Command {
 			}
 			defer l.nodes.Close()
 			l.whole = sorted.Given
-			return l.list(t, order, asJSON), nil
+			return l.list(t, order, asJSON)
 		},
 	}
 }
@@ -107,7 +107,7 @@ var notes = []cli.Section{
 }
 
 // list searches, and prints what it has found.
-func (l *listing) list(t *cli.Terminal, order string, asJSON bool) int {
+func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	signals := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		if !signal.Ignored(s) { // as those of a shell's background job are
@@ -120,7 +120,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) int {
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
 		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(errors.Join(l.errs...)))
-		return cli.Unavailable
+		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
 	if asJSON {
@@ -130,9 +130,9 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) int {
 	}
 	r.warn(t.Err, by)
 	if n, ok := by.(syscall.Signal); ok {
-		return 128 + int(n)
+		return 0, cli.Signalled(n)
 	}
-	return cli.OK
+	return cli.OK, nil
 }
 
 // onePattern returns the pattern among the words that are not flags, or "" for all keys.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -84,10 +85,10 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			var err error
-			if j.path, err = exec.LookPath(j.command[0]); err != nil {
+			if j.path, err = find(j.command[0]); err != nil {
 				return cannotRun(t, j.command, err), nil
 			}
-			return j.run(t), nil
+			return j.run(t)
 		},
 	}
 }
@@ -131,6 +132,19 @@ func (j *job) setGrace(grace time.Duration, given bool) error {
 	}
 	j.grace = grace
 	return nil
+}
+
+// find returns where the command is, as execvp(3) finds it: also without a PATH.
+func find(name string) (string, error) {
+	if _, given := os.LookupEnv("PATH"); !given {
+		os.Setenv("PATH", "/bin:/usr/bin") //nolint:errcheck // the name is valid
+		defer os.Unsetenv("PATH")
+	}
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil // the PATH says so
+	}
+	return path, err
 }
 
 // cannotRun prints why the command can't be started, and returns the status that a shell would.

@@ -212,7 +212,7 @@ func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
 	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o700))
 	file := filepath.Join(t.TempDir(), "text")
-	require.NoError(t, os.WriteFile(file, []byte{1, 2, 3}, 0o700))
+	require.NoError(t, os.WriteFile(file, []byte{0, 1, 2, 3}, 0o700))
 	for command, want := range map[string]int{"there-is-no-such-command": 127, broken: 127, file: 126} {
 		for _, queue := range []string{"-q", "-queue"} {
 			status, _, stderr := clitest.Run(t, s, "run", queue, "-min-hold", "60", "job", "--", command)

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -126,7 +127,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	// Another holder of a lock that an ancestor has had is waited for.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
-	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 13:outer")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 1:"+hash("another token"))
 	p.Start()
 	assert.Equal(t, 1, p.Status())
 	assert.Contains(t, p.Err(), "waiting for \"outer\", held by web-1")
@@ -149,8 +150,8 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	env := []string{"A=1", "REDIMUTEX_URL=redis://:p@another", "REDIMUTEX_KEY=x", "REDIS_URL=redis://:p@h", "REDIMUTEX_HOLDS=3:outer"}
 	assert.Equal(t, []string{
 		"A=1", "REDIS_URL=redis://:p@h", "REDIMUTEX_URL=redis://h/2,rediss://i:7000,unix:///s?db=1",
-		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", "REDIMUTEX_HOLDS=3:outer 7:my+job",
-	}, environment(env, &job{key: "my job", servers: nodes}, 7))
+		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", fmt.Sprintf("REDIMUTEX_HOLDS=3:outer %d:%s", os.Getpid(), hash("a token")),
+	}, environment(env, &job{key: "my job", servers: nodes}, 7, "a token"))
 }
 
 func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {
