@@ -198,7 +198,7 @@ func (c *Command) dispatch(args []string, t *Terminal) int {
 	if errors.As(err, &t.ended) {
 		return t.ended.Status()
 	}
-	fmt.Fprintf(t.Err, "redimutex %s: %s (redimutex %s -h tells more)\n", c.Name, Printable(err.Error()), c.Name)
+	fmt.Fprintf(t.Err, "redimutex %s: %s (redimutex %s -h tells more)\n", c.Name, Printable(urlSecret.ReplaceAllString(err.Error(), "://***@")), c.Name)
 	if c.Misused != 0 {
 		return c.Misused
 	}

@@ -77,7 +77,7 @@ func Operator(t *testing.T, s *redistest.Server, args string) *Typist {
 	return &Typist{p, keys}
 }
 
-// Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch.
+// Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch, PROGRAM for redimutex.
 func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line string) *Typist {
 	t.Helper()
 	for _, name := range []string{"script", "bash"} {
@@ -87,6 +87,7 @@ func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line str
 	}
 	p := Prepare(t, s)
 	line = strings.ReplaceAll(line, "WATCH", fmt.Sprintf("%q watch", p.Cmd.Path))
+	line = strings.ReplaceAll(line, "PROGRAM", p.Cmd.Path)
 	c := exec.Command("script", "-qec", line, os.DevNull)
 	c.Dir, c.Env, c.Stdout, c.Stderr, c.SysProcAttr = dir, append(p.Cmd.Env, env...), p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.SysProcAttr
 	keys, err := c.StdinPipe()

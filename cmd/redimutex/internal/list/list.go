@@ -126,9 +126,9 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 	if asJSON {
 		cli.PrintJSON(t.Out, r)
 	} else {
-		r.print(t.Out, len(l.nodes))
+		r.print(t.Out, l.nodes)
 	}
-	r.warn(t.Err, by)
+	r.warn(t.Err, by, l)
 	if n, ok := by.(syscall.Signal); ok {
 		return 0, cli.Signalled(n)
 	}
@@ -215,7 +215,8 @@ type listError struct {
 const maxOwner = 48
 
 // print shows the list to people.
-func (r *inventory) print(w io.Writer, servers int) {
+func (r *inventory) print(w io.Writer, nodes servers.Set) {
+	servers := len(nodes)
 	if len(r.Locks) == 0 {
 		return
 	}
@@ -224,12 +225,16 @@ func (r *inventory) print(w io.Writer, servers int) {
 	if servers > 1 {
 		heads = append(heads, "SERVERS")
 	}
+	heads = append(heads, "(on "+nodes.Names()+")")
 	fmt.Fprintln(table, strings.Join(heads, "\t"))
 	for _, l := range r.Locks {
 		s := l.shown()
 		owner := []rune(cmp.Or(s.Owner, "-"))
 		if s.Foreign {
 			owner = []rune("(foreign)")
+		}
+		if s.NoToken {
+			owner = []rune("(perhaps no lock)")
 		}
 		if len(owner) > maxOwner {
 			owner = append(owner[:maxOwner-3], []rune("...")...)
@@ -255,7 +260,7 @@ func cellTime(ms int64, none string) string {
 }
 
 // warn says what is missing in the list.
-func (r *inventory) warn(w io.Writer, by os.Signal) {
+func (r *inventory) warn(w io.Writer, by os.Signal, l *listing) {
 	switch {
 	case by != nil:
 		fmt.Fprintf(w, "redimutex: interrupted after %s: the list is incomplete\n", cli.Count(r.seen, "key"))
@@ -264,7 +269,11 @@ func (r *inventory) warn(w io.Writer, by os.Signal) {
 	case r.limited:
 		fmt.Fprintf(w, "redimutex: stopped after %s, as -limit says: there may be more\n", cli.Count(len(r.Locks), "lock"))
 	case len(r.Locks) == 0:
-		fmt.Fprintf(w, "redimutex: there is no lock among %s\n", cli.Count(r.seen, "key"))
+		hint := ""
+		if !l.all && r.seen > 0 {
+			hint = "; -all lists also strings that may be locks, such as those that never expire"
+		}
+		fmt.Fprintf(w, "redimutex: there is no lock among %s on %s%s\n", cli.Count(r.seen, "key"), l.nodes.Names(), hint)
 	}
 	for _, e := range r.Errors {
 		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Address, e.Error)

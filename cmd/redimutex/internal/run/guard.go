@@ -22,8 +22,11 @@ type guard struct{ pipe *os.File }
 
 // Guard declares the verb of that process.
 func Guard() *cli.Command {
-	return &cli.Command{Name: "guard", Run: func(t *cli.Terminal, _ *cli.Input) (int, error) {
-		signal.Ignore()
+	return &cli.Command{Name: "guard", Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+		if err := cli.NoWords(in); err != nil {
+			return 0, err
+		}
+		signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 		text, err := io.ReadAll(t.In)
 		// Without a number no command has been started, and with more behind it all was ended in order.
 		if id, wrong := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && wrong == nil && id > 1 {

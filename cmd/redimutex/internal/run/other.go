@@ -17,5 +17,5 @@ func (j *job) run(t *cli.Terminal) (int, error) {
 
 // Guard declares a verb that is not needed here.
 func Guard() *cli.Command {
-	return &cli.Command{Name: "guard", Run: func(*cli.Terminal, *cli.Input) (int, error) { return cli.OK, nil }}
+	return &cli.Command{Name: "guard", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) { return cli.OK, cli.NoWords(in) }}
 }

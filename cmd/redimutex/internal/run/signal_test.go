@@ -30,7 +30,7 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 	s := redistest.Start(t)
 	for name, number := range map[string]syscall.Signal{
 		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
-		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
+		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH, "ALRM": syscall.SIGALRM, "CONT": syscall.SIGCONT,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +59,7 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 
 func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 	s := redistest.Start(t)
-	for _, number := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+	for _, number := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGALRM} {
 		t.Run(number.String(), func(t *testing.T) {
 			t.Parallel()
 			key := number.String()
@@ -68,6 +68,9 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 			p.Warns("waiting for")
 			p.Signal(number)
 			assert.Equal(t, 128+int(number), p.Status())
+			if number != syscall.SIGQUIT && number != syscall.SIGALRM { // of which the Go runtime does not just die
+				assert.Equal(t, number, p.DiedOf(), "so that a script around it ends as well")
+			}
 			assert.Empty(t, p.Out())
 			assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), "nothing but that it waits")
 			assert.Equal(t, "somebody else", s.Get(key))
@@ -194,4 +197,15 @@ func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 42, p.Status())
+}
+
+func TestWeDieOfTheSignalOfWhichTheCommandDied(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", endless)
+	p.Says("ready")
+	p.Signal(syscall.SIGTERM)
+	assert.Equal(t, 143, p.Status())
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf())
+	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
 }

@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -44,9 +45,10 @@ const (
 	defaultURL = "redis://127.0.0.1:6379"
 )
 
-// A Node is one server: its pool, and its address as it may be shown.
+// A Node is one server: its pool, and its address and name as they may be shown.
 type Node struct {
 	Address string
+	Name    string // with the database
 	Pool    *redis.Pool
 	Private bool // nobody can listen on the way: TLS, or a connection within this machine
 	TLS     bool
@@ -87,6 +89,9 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	for _, raw := range given {
 		list, file := []string{raw}, ""
 		if name, ok := strings.CutPrefix(raw, "@"); ok {
+			if strings.Contains(name, "://") {
+				return nil, cli.Usagef("%s: @ stands before the name of a file; write a URL without it", source)
+			}
 			var err error
 			if list, err = readURLs(name); err != nil {
 				return nil, cli.Usagef("%s: %w", source, err)
@@ -171,7 +176,10 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 	u.User = nil
 	n.child = u.String()
 	if u.Scheme == "unix" {
-		n.Address, n.Private = u.Path, true
+		n.Address, n.Name, n.Private = u.Path, u.Path, true
+		if db := u.Query().Get("db"); db != "" {
+			n.Name += "?db=" + db
+		}
 		return n, nil
 	}
 	port := u.Port()
@@ -179,6 +187,7 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 		port = "6379"
 	}
 	n.Address = net.JoinHostPort(u.Hostname(), port)
+	n.Name = n.Address + "/" + cmp.Or(strings.Trim(u.Path, "/"), "0")
 	n.Private = n.TLS || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 	return n, nil
 }
@@ -197,6 +206,15 @@ func (s Set) Close() {
 	for _, n := range s {
 		n.Pool.Close() //nolint:errcheck // it always returns nil
 	}
+}
+
+// Names are those of all servers, with their databases.
+func (s Set) Names() string {
+	all := make([]string, len(s))
+	for i, n := range s {
+		all[i] = n.Name
+	}
+	return strings.Join(all, ", ")
 }
 
 // Addresses are those of all servers.
