@@ -74,7 +74,8 @@ var notes = []cli.Section{
 	{Title: "WHAT IS LISTED", Blocks: []cli.Block{
 		cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
 			or a fence beside it. If the token looks like that of another library, the owner is (foreign).
-			That is a guess: a digest or a random id in a cache has the same form. Locks that last for some
+			That is a guess: a digest or a random id in a cache has the same form.
+			With -all, a value that looks like no token is (perhaps no lock). Locks that last for some
 			milliseconds come and go while list looks, so it may miss them.`),
 		cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
 			the command.`),
@@ -103,7 +104,7 @@ var notes = []cli.Section{
 	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
 		cli.Item("2", "wrong usage"),
 		cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
-		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then")),
+		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then, and dies of the signal")),
 }
 
 // list searches, and prints what it has found.

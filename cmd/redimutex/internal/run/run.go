@@ -46,7 +46,8 @@ func Command() *cli.Command {
 	j := &job{ttl: defaultTTL, conflict: cli.Failure}
 	wait := &cli.Flag{
 		Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
-		Text: "Wait so long at most. 0 is the same as -n. Default: as long as it takes",
+		Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
+			waits for ever). Default: as long as it takes`,
 	}
 	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
 		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
@@ -71,7 +72,7 @@ func Command() *cli.Command {
 			grace,
 			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for so long, even if
 				COMMAND ends before; not if it could not be started. For a job that must not run twice although the clocks of the
-				machines differ by almost that. Default: 0`},
+				machines differ by almost that. If a server hangs as COMMAND ends, we wait until it has heard of it. Default: 0`},
 			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `What others see that wait for the lock.
 				Default: host, pid and the name of the command`},
 			{Names: []string{"owner-args"}, Value: cli.Switch(&j.arguments), Text: `Show the arguments of COMMAND in the default

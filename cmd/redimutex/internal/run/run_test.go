@@ -260,7 +260,7 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 	assert.Equal(t, 143, held.Status())
 	status, out, _ = clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
 	assert.Equal(t, 1, status)
-	assert.Contains(t, out, servers[0].Addr()+": connect: connection refused")
+	assert.Contains(t, out, servers[0].Addr()+"/0: connect: connection refused")
 
 	servers[1].Kill()
 	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
