@@ -44,21 +44,6 @@ func TestPagesHaveLinesOf120ColumnsOutsideTablesAndCode(t *testing.T) {
 	}
 }
 
-func TestReadmeIsShort(t *testing.T) {
-	assert.LessOrEqual(t, len(strings.Fields(read(t, "README.md"))), 1500, "words")
-}
-
-func TestPagesOfDocsAreShortTogether(t *testing.T) {
-	all, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	words := 0
-	for _, page := range all {
-		words += len(strings.Fields(read(t, page)))
-	}
-	assert.NotZero(t, words)
-	assert.LessOrEqual(t, words, 15000, "words")
-}
-
 // anchors returns what the headings of a page are called in links to them.
 func anchors(t *testing.T, page string) (names []string) {
 	for _, line := range prose(read(t, page)) {

@@ -3,15 +3,13 @@ package list
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -109,14 +107,9 @@ var notes = []cli.Section{
 
 // list searches, and prints what it has found.
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // as those of a shell's background job are
-			signal.Notify(signals, s)
-		}
-	}
-	defer signal.Stop(signals)
-	by := l.run(signals, newTicker(t.Err))
+	ctx, stop := cli.UntilSignal(context.Background())
+	defer stop()
+	by := l.run(ctx, newTicker(t.Err))
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
@@ -130,10 +123,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 		r.print(t.Out, l.nodes)
 	}
 	r.warn(t.Err, by, l)
-	if n, ok := by.(syscall.Signal); ok {
-		return 0, cli.Signalled(n)
-	}
-	return cli.OK, nil
+	return cli.OK, by
 }
 
 // onePattern returns the pattern among the words that are not flags, or "" for all keys.
@@ -261,7 +251,7 @@ func cellTime(ms int64, none string) string {
 }
 
 // warn says what is missing in the list.
-func (r *inventory) warn(w io.Writer, by os.Signal, l *listing) {
+func (r *inventory) warn(w io.Writer, by error, l *listing) {
 	switch {
 	case by != nil:
 		fmt.Fprintf(w, "redimutex: interrupted after %s: the list is incomplete\n", cli.Count(r.seen, "key"))

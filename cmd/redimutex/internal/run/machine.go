@@ -4,7 +4,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -271,96 +270,4 @@ func (r *runner) changed(status syscall.WaitStatus) {
 		return
 	}
 	r.finish(r.status)
-}
-
-// ends reports whether a signal ends the wait for the lock.
-func ends(s syscall.Signal) bool {
-	switch s {
-	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM:
-		return true
-	}
-	return false
-}
-
-// catch has all signals that we pass on delivered to a channel. What our parent has us ignore, as nohup does, we go on
-// ignoring, and so does the command, as far as the Go runtime leaves it so: HUP, INT, and what stops a process.
-func catch() chan os.Signal {
-	signals := make(chan os.Signal, 64)
-	for _, s := range []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
-	} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-	// When nothing reads our stderr any more, that must not kill us while the command runs.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return signals
-}
-
-// failed ends a wait that can't succeed.
-func (r *runner) failed(err error) {
-	r.notes.say("can't lock %q: %s", r.key, r.servers.Explain(err))
-	r.finish(cli.Unavailable)
-}
-
-// tried takes the outcome of the first try.
-func (r *runner) tried(err error) {
-	switch {
-	case err == nil:
-		r.start()
-	case errors.Is(err, errNested):
-		r.conflicts(err, "%q is %s, which runs this command: the wait would never end")
-	case !errors.Is(err, redimutex.ErrLocked):
-		r.failed(err)
-	case r.once:
-		r.conflicts(err, "%q is %s")
-	default:
-		r.locked = err
-		r.say(err, "waiting for %q, %s")
-		r.begin(waiting, r.await)
-	}
-}
-
-// waited takes the outcome of the wait.
-func (r *runner) waited(err error) {
-	switch {
-	case err == nil && r.queue:
-		r.begin(settling, r.settle)
-	case err == nil:
-		r.start()
-	case errors.Is(err, redimutex.ErrLocked):
-		r.conflicts(err, "gave up %q after "+r.wait.String()+", %s")
-	case r.wait > 0 && time.Since(r.began) >= r.wait && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redimutex.ErrUnavailable):
-		r.conflicts(r.locked, "gave up %q after "+r.wait.String()+", %s") // before it could ask once more
-	default:
-		r.failed(err)
-	}
-}
-
-// settled takes the outcome of the extension of what was handed over.
-func (r *runner) settled(err error) {
-	switch {
-	case err == nil:
-		r.start()
-	case errors.Is(err, redimutex.ErrLost), errors.Is(err, redimutex.ErrUnavailable):
-		r.begin(waiting, r.await)
-	default:
-		r.failed(err)
-	}
-}
-
-// conflicts ends us because another holder has the lock.
-func (r *runner) conflicts(err error, format string) {
-	r.say(err, format)
-	r.finish(r.conflict)
-}
-
-// say says who holds the lock: format has the key, and then the holder.
-func (r *runner) say(err error, format string) {
-	var locked redimutex.LockedError
-	if !r.quiet && errors.As(err, &locked) {
-		r.notes.say(format, r.key, cli.HeldBy(locked.Owner, locked.Left))
-	}
 }

@@ -216,12 +216,3 @@ func (s Set) Names() string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// Addresses are those of all servers.
-func (s Set) Addresses() string {
-	all := make([]string, len(s))
-	for i, n := range s {
-		all[i] = n.Address
-	}
-	return strings.Join(all, ", ")
-}
