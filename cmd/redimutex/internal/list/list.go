@@ -47,7 +47,8 @@ func Command() *cli.Command {
 			},
 			{Names: []string{"all"}, Value: cli.Switch(&l.all), Text: `List also what does not look like a lock, but may be one:
 				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
-			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, locks (a list, each as
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
+				their databases), locks (a list, each as
 				redimutex show -json has it, but without queue and queue_looked_ms), and errors, a list with
 				address and error of each server that failed.`},
 		},
@@ -188,6 +189,7 @@ func (r *entry) shown() sight.Sight {
 // An inventory is what list has found.
 type inventory struct {
 	Complete bool        `json:"complete"`
+	Asked    string      `json:"asked"`
 	Locks    []*entry    `json:"locks"`
 	Errors   []listError `json:"errors"`
 

@@ -80,6 +80,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 
 	r := inventoryOf(t, "-redis", s.URL())
 	assert.True(t, r.Complete)
+	assert.Equal(t, s.Addr()+"/0", r.Asked)
 	require.Len(t, r.Locks, 3)
 	assert.True(t, r.Locks[0].Foreign)
 	assert.False(t, r.Locks[1].Foreign)

@@ -184,6 +184,7 @@ func (l *listing) inventory() *inventory {
 	defer l.mu.Unlock()
 	r := &inventory{
 		Complete: len(l.errs) == 0 && !l.limited,
+		Asked:    l.nodes.Names(),
 		Locks:    []*entry{},
 		Errors:   []listError{},
 		limited:  l.limited,
