@@ -5,6 +5,7 @@ package run
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,7 +32,7 @@ type group struct {
 func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	guard, err := startGuard()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no guard can be started for it: %w", err)
 	}
 	g := &group{guard: guard, passed: make(map[syscall.Signal]bool), tty: openTerminal(), states: make(chan syscall.WaitStatus, 16)}
 	attr := &syscall.SysProcAttr{Setpgid: true}

@@ -145,6 +145,19 @@ func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 	assert.Less(t, time.Since(began), 2500*time.Millisecond, "a node timeout is 3 s")
 }
 
+func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "-ttl", "1h", "-w", "2", "job", "--", "true")
+	p.Warns("waiting for")
+	s.Pause()
+	defer s.Resume()
+	began := time.Now()
+	assert.NotZero(t, p.Status())
+	assert.Less(t, time.Since(began), 30*time.Second)
+}
+
 func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
