@@ -138,8 +138,12 @@ func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 	p.Warns("waiting for")
 	s.Pause()
 	defer s.Resume()
+	polled := time.Now().Add(300 * time.Millisecond)
+	redistest.Wait(t, "a try that is under way", func() bool { return time.Now().After(polled) })
 	began := time.Now()
 	p.Signal(syscall.SIGTERM)
+	taken := time.Now().Add(200 * time.Millisecond) // the kernel makes one of two that it has not delivered
+	redistest.Wait(t, "the first signal to be taken", func() bool { return time.Now().After(taken) })
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status())
 	assert.Less(t, time.Since(began), 2500*time.Millisecond, "a node timeout is 3 s")
