@@ -41,6 +41,8 @@ const (
 	minTTL      = 10 * time.Millisecond
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
+
+	maxNodeTimeout = 3 * time.Second // of the default
 )
 
 var defaultConfig = *newConfig(&config{terms: lock.Terms{Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: defaultTTL, Fence: server.NoFence}, Renew: true}}, nil)
@@ -64,7 +66,7 @@ func (c *config) check() {
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
 	must(c.poll > 0 && c.poll < t.TTL,
 		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
-	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, 3*time.Second))
+	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, maxNodeTimeout))
 	must(t.Timeout > 0 && t.Timeout < t.TTL,
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
@@ -122,8 +124,8 @@ func WithMinHold(d time.Duration) Option {
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
-// the last reply. The default is a twentieth of the TTL, but at least 50 ms and at most
-// 3 s, and never more than half the TTL.
+// the last reply. The default is a twentieth of the TTL: 50 ms at least (half the TTL, if that is less) and 3 s at
+// most, because a caller should not wait longer for a server that hangs, however long its leases are.
 func WithNodeTimeout(d time.Duration) Option {
 	return func(c *config) { c.givenNodeTimeout = &d }
 }

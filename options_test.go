@@ -315,3 +315,18 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 	assert.Contains(t, log.text(), "Do")
 	pool.Set(nil)
 }
+
+// A caller that meets a server that hangs waits for it as long as a person would, whatever the TTL is.
+func TestDefaultNodeTimeoutIsThreeSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour)) // a twentieth would be three minutes
+	require.NoError(t, m.TryLockContext(context.Background()))
+	require.NoError(t, m.UnlockContext(context.Background()))
+	s.Pause()
+	defer s.Resume()
+	began := time.Now()
+	require.ErrorIs(t, m.TryLockContext(context.Background()), redimutex.ErrUnavailable)
+	assert.Greater(t, time.Since(began), 2900*time.Millisecond)
+	assert.Less(t, time.Since(began), 30*time.Second)
+}

@@ -17,11 +17,11 @@ import (
 
 func commands() []*cli.Command {
 	return append([]*cli.Command{
-		run.Command(), list.Command(), show.Command(), watch.Command(), breaklock.Command(), doctor.Command(), demo.Command(),
+		run.Command(), run.Guard(), list.Command(), show.Command(), watch.Command(), breaklock.Command(), doctor.Command(), demo.Command(),
 	}, help.Commands(commands)...)
 }
 
 func main() {
 	t := &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr}
-	os.Exit(cli.Dispatch(commands(), os.Args[1:], t))
+	cli.Main(commands(), t)
 }

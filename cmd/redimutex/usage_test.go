@@ -38,6 +38,9 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"\"256\" for flag -E: write a number":                {"run", "-E", "256", "job", "--", "true"},
 		"\"-1\" for flag -E: write a number":                 {"run", "-E", "-1", "job", "--", "true"},
 		"for flag -conflict-exit-code: write":                {"run", "-conflict-exit-code", "x", "job", "--", "true"},
+		"\"5m30\" for flag -w: write seconds":                {"run", "-w", "5m30", "job", "--", "true"},
+		"there is a URL in the place of the shell":           {"completion", "redis://:hunter2@h"},
+		"@ stands before the name of a file":                 {"run", "-redis", "@redis://:hunter2@h", "job", "--", "true"},
 		"-ttl 99ms: a lock has to live for 100ms":            {"run", "-ttl", "99ms", "job", "--", "true"},
 		"-ttl 0s":                                        {"run", "-ttl", "0", "job", "--", "true"},
 		"-grace 6s: may be half of -ttl at most":         {"run", "-grace", "6", "job", "--", "true"},
@@ -145,7 +148,7 @@ func TestTwoDashesEndTheFlags(t *testing.T) {
 		{"show", "-redis", s.URL(), "--", "-json"}, {"show", "--redis", s.URL(), "--", "-json"}, {"show", "--redis=" + s.URL(), "--", "-json"},
 	} {
 		_, out, stderr := clitest.Call(args...)
-		assert.Equal(t, "-json: free\n", out, stderr)
+		assert.Equal(t, "-json: free, on "+s.Addr()+"/0\n", out, stderr)
 	}
 }
 
@@ -153,7 +156,7 @@ func TestTwoDashesEndTheFlags(t *testing.T) {
 func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
 	t.Parallel()
 	_, out, _ := clitest.Call("run", "-h")
-	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: Linux kills COMMAND"} {
+	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: a second process, redimutex guard, kills COMMAND"} {
 		assert.Contains(t, out, words)
 	}
 }

@@ -107,7 +107,7 @@ func (b *breach) confirm(t *cli.Terminal) bool {
 	if !b.Before.Held {
 		who = "Perhaps somebody is taking the lock just now."
 	}
-	fmt.Fprintf(t.Err, "%s\nBreak it? [y/N] ", who)
+	fmt.Fprintf(t.Err, "%s\nBreak %q on %s? [y/N] ", who, cli.Printable(b.Key), b.nodes.Names())
 	answer, err := bufio.NewReader(t.In).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(t.Err)

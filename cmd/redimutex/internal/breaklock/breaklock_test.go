@@ -31,7 +31,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 	status, out, stderr := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
 	assert.Equal(t, cli.OK, status, stderr)
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `(?s)^job: held by web-1, age .*, fence \d+\nThe lock is broken\.\n  now: free\n  Its holder learns that its lease is lost at its next renewal, .* with fence \d+, once`, out)
+	assert.Regexp(t, `(?s)^job: held by web-1, age .*, fence \d+, on \S+/0\nThe lock is broken\.\n  now: free\n  Its holder learns that its lease is lost at its next renewal, .* with fence \d+, once`, out)
 	assert.NotContains(t, out, lease.Token()[:36])
 	<-lease.Done()
 	require.ErrorIs(t, lease.Err(), redimutex.ErrLost)
@@ -39,7 +39,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 
 	status, out, _ = clitest.Call("break", "-yes", "-redis", s.URL(), "job")
 	assert.Equal(t, exitNotBroken, status)
-	assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+	assert.Equal(t, "job: free, on "+s.Addr()+"/0\nNothing was broken: the lock is free.\n", out)
 }
 
 func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
@@ -235,7 +235,7 @@ func TestBreakOfAFreeKeySaysFree(t *testing.T) {
 	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
 		status, out, stderr := clitest.Run(t, s, append([]string{"break", "job"}, flags...)...)
 		assert.Equal(t, exitNotBroken, status, stderr)
-		assert.Equal(t, "job: free\nNothing was broken: the lock is free.\n", out)
+		assert.Equal(t, "job: free, on "+s.Addr()+"/0\nNothing was broken: the lock is free.\n", out)
 	}
 }
 

@@ -9,5 +9,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), run.Command()} })
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), run.Command(), run.Guard()} })
 }

@@ -27,6 +27,8 @@ type Terminal struct {
 	In  *os.File
 	Out *Output
 	Err io.Writer
+
+	ended Signalled // by this signal, if it is not 0
 }
 
 // An Output is standard output. It remembers the first error of writing.
@@ -193,7 +195,10 @@ func (c *Command) dispatch(args []string, t *Terminal) int {
 	if err == nil {
 		return status
 	}
-	fmt.Fprintf(t.Err, "redimutex %s: %s (redimutex %s -h tells more)\n", c.Name, Printable(err.Error()), c.Name)
+	if errors.As(err, &t.ended) {
+		return t.ended.Status()
+	}
+	fmt.Fprintf(t.Err, "redimutex %s: %s (redimutex %s -h tells more)\n", c.Name, Printable(urlSecret.ReplaceAllString(err.Error(), "://***@")), c.Name)
 	if c.Misused != 0 {
 		return c.Misused
 	}

@@ -7,13 +7,23 @@ import (
 	"syscall"
 )
 
-// Signalled is the error that says which signal ended a command.
+// Signalled is the error of a verb that a signal has ended. The process dies of the same signal then, so that the
+// shell, make or supervisor that has started it sees what has happened: a script stops, and does not go on.
 type Signalled syscall.Signal
 
 func (s Signalled) Error() string { return "ended by " + syscall.Signal(s).String() }
 
-// Status is the exit status of a command that a signal ended.
+// Status is the exit status that a shell makes of it.
 func (s Signalled) Status() int { return 128 + int(s) }
+
+// Main runs the program, and ends the process.
+func Main(all []*Command, t *Terminal) {
+	status := Dispatch(all, os.Args[1:], t)
+	if t.ended != 0 {
+		dieOf(syscall.Signal(t.ended))
+	}
+	os.Exit(status)
+}
 
 // UntilSignal returns a context that a signal to end ends; but for those that our parent has us ignore, as nohup does.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,13 +148,16 @@ var (
 	errBefore = errors.New("it can't be negative")
 )
 
+// manyUnits is what a time looks like.
+var manyUnits = regexp.MustCompile(`^([0-9]+\.?[0-9]*(h|m|s|ms|us|µs|ns))+$`)
+
 func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		n, err := strconv.ParseFloat(text, 64)
 		switch {
 		case math.IsNaN(n), err != nil && !math.IsInf(n, 0):
-			if strings.ContainsAny(text, "0123456789") && len(strings.Trim(text, "0123456789.hmsuµn")) == 0 {
+			if manyUnits.MatchString(text) {
 				return errLong // too long even for ParseDuration
 			}
 			return errTime

@@ -21,7 +21,8 @@ func Main(m *testing.M, all func() []*cli.Command) {
 	commands = all
 	program := redistest.Role{Variable: "REDIMUTEX_TEST_MAIN", Run: func(string) int {
 		become()
-		return cli.Dispatch(commands(), os.Args[1:], &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr})
+		cli.Main(commands(), &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr})
+		return 0
 	}}
 	if os.Getenv(program.Variable) == "" {
 		catchSignals()

@@ -102,7 +102,15 @@ func (p *Process) Read(file any) string {
 	return string(content)
 }
 
-// Status waits for the end and returns the exit status.
+// DiedOf returns the signal of which it has died, or 0.
+func (p *Process) DiedOf() syscall.Signal {
+	if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
+// Status waits for the end and returns the exit status, that of a shell where a signal has ended it.
 func (p *Process) Status() int {
 	p.t.Helper()
 	redistest.Wait(p.t, "the end of redimutex "+strings.Join(p.Cmd.Args[1:], " "), func() bool {
@@ -113,6 +121,9 @@ func (p *Process) Status() int {
 			return false
 		}
 	})
+	if by := p.DiedOf(); by != 0 {
+		return 128 + int(by)
+	}
 	return p.Cmd.ProcessState.ExitCode()
 }
 

@@ -3,7 +3,6 @@
 package clitest
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,7 +19,8 @@ import (
 // script(1), whose exit status is that of the command line.
 type Typist struct {
 	*Process
-	keys io.Writer
+	keys    io.Writer
+	program string
 }
 
 // Keys that have a meaning for the terminal.
@@ -35,23 +35,51 @@ const (
 // run with the flags.
 func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "line")
+	line = strings.ReplaceAll(line, "RUN", `"PROGRAM" run `+flags+" job --")
+	y := terminal(t, s, "exec bash -m "+file)
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(line, "PROGRAM", y.program)), 0o600))
+	return y.sit()
+}
+
+// Operator is a person who starts the program in a new terminal, without a shell.
+func Operator(t *testing.T, s *redistest.Server, args string) *Typist {
+	t.Helper()
+	return terminal(t, s, `exec "PROGRAM" `+args).sit()
+}
+
+// Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch, PROGRAM for
+// redimutex.
+func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line string) *Typist {
+	t.Helper()
+	y := terminal(t, s, strings.ReplaceAll(line, "WATCH", `"PROGRAM" watch`))
+	y.Cmd.Dir, y.Cmd.Env = dir, append(y.Cmd.Env, env...)
+	return y.sit()
+}
+
+// terminal prepares a new terminal in which a shell runs the line.
+func terminal(t *testing.T, s *redistest.Server, line string) *Typist {
+	t.Helper()
 	for _, name := range []string{"script", "bash"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("needs %s(1), which makes the terminal", name)
 		}
 	}
-	p := Prepare(t, s, "run")
-	file := filepath.Join(t.TempDir(), "line")
-	line = strings.ReplaceAll(line, "RUN", fmt.Sprintf("%q run %s job --", p.Cmd.Path, flags))
-	require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
-	args := []string{"-qec", "exec bash -m " + file, os.DevNull}
-	c := exec.Command("script", args...)
+	p := Prepare(t, s)
+	y := &Typist{Process: p, program: p.Cmd.Path}
+	c := exec.Command("script", "-qec", strings.ReplaceAll(line, "PROGRAM", y.program), os.DevNull)
 	c.Env, c.Stdout, c.Stderr, c.SysProcAttr = p.Cmd.Env, p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.SysProcAttr
-	keys, err := c.StdinPipe()
-	require.NoError(t, err)
 	p.Cmd = c
-	p.Start()
-	return &Typist{p, keys}
+	return y
+}
+
+func (y *Typist) sit() *Typist {
+	y.t.Helper()
+	keys, err := y.Cmd.StdinPipe()
+	require.NoError(y.t, err)
+	y.keys = keys
+	y.Start()
+	return y
 }
 
 // Type types keys.
@@ -59,39 +87,4 @@ func (y *Typist) Type(keys string) {
 	y.t.Helper()
 	_, err := io.WriteString(y.keys, keys)
 	require.NoError(y.t, err)
-}
-
-// Operator is somebody who starts the program in a new terminal, without a shell.
-func Operator(t *testing.T, s *redistest.Server, args string) *Typist {
-	t.Helper()
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skip("needs script(1), which makes the terminal")
-	}
-	p := Prepare(t, s)
-	c := exec.Command("script", "-qec", fmt.Sprintf("exec %q %s", p.Cmd.Path, args), os.DevNull)
-	c.Env, c.Stdout, c.Stderr, c.SysProcAttr = p.Cmd.Env, p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.SysProcAttr
-	keys, err := c.StdinPipe()
-	require.NoError(t, err)
-	p.Cmd = c
-	p.Start()
-	return &Typist{p, keys}
-}
-
-// Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch.
-func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line string) *Typist {
-	t.Helper()
-	for _, name := range []string{"script", "bash"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("needs %s(1), which makes the terminal", name)
-		}
-	}
-	p := Prepare(t, s)
-	line = strings.ReplaceAll(line, "WATCH", fmt.Sprintf("%q watch", p.Cmd.Path))
-	c := exec.Command("script", "-qec", line, os.DevNull)
-	c.Dir, c.Env, c.Stdout, c.Stderr, c.SysProcAttr = dir, append(p.Cmd.Env, env...), p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.SysProcAttr
-	keys, err := c.StdinPipe()
-	require.NoError(t, err)
-	p.Cmd = c
-	p.Start()
-	return &Typist{p, keys}
 }

@@ -67,7 +67,7 @@ func Command() *cli.Command {
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))
 			defer cancel()
-			return d.report(ctx, d.run(ctx)), nil
+			return d.report(ctx, d.run(ctx))
 		},
 	}
 }
@@ -162,9 +162,9 @@ func verdict(results []*result) error {
 }
 
 // report turns the outcome into words and the exit status.
-func (d *demo) report(ctx context.Context, err error) int {
+func (d *demo) report(ctx context.Context, err error) (int, error) {
 	if err == nil || d.t.Out.Failed() != nil {
-		return cli.OK // what is wrong with the output is told by whoever knows of it
+		return cli.OK, nil // what is wrong with the output is told when we end
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errLostUpdates) {
 		err = cause
@@ -174,9 +174,9 @@ func (d *demo) report(ctx context.Context, err error) int {
 	var server *serverError
 	switch {
 	case errors.As(err, &sig):
-		return sig.Status()
+		return 0, sig
 	case errors.As(err, &server):
-		return cli.Unavailable
+		return cli.Unavailable, nil
 	}
-	return cli.Failure
+	return cli.Failure, nil
 }

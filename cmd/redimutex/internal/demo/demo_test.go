@@ -51,6 +51,9 @@ func (p *demoProcess) end(t *testing.T) int {
 	t.Helper()
 	err := p.Wait()
 	require.NotErrorIs(t, err, exec.ErrWaitDelay, "a worker outlived the demo")
+	if status := p.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal()) // as a shell has it
+	}
 	return p.ProcessState.ExitCode()
 }
 

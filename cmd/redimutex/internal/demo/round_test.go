@@ -46,12 +46,19 @@ func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
 func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 	t.Parallel()
 	d := &demo{t: &cli.Terminal{Out: cli.NewOutput(&transcript{}), Err: &transcript{}}}
-	assert.Equal(t, cli.Unavailable, d.report(t.Context(), verdict([]*result{{round: round{lock: true}, planned: 9, failure: "NOPERM"}})))
-	assert.Equal(t, cli.Failure, d.report(t.Context(), errLostUpdates))
+	report := func(ctx context.Context, err error) int {
+		status, err := d.report(ctx, err)
+		if sig, ok := err.(cli.Signalled); ok {
+			return sig.Status()
+		}
+		return status
+	}
+	assert.Equal(t, cli.Unavailable, report(t.Context(), verdict([]*result{{round: round{lock: true}, planned: 9, failure: "NOPERM"}})))
+	assert.Equal(t, cli.Failure, report(t.Context(), errLostUpdates))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cli.Signalled(2))
-	assert.Equal(t, 130, d.report(ctx, context.Canceled))
-	assert.Equal(t, cli.Failure, d.report(ctx, errLostUpdates), "a signal does not hide what was found")
+	assert.Equal(t, 130, report(ctx, context.Canceled))
+	assert.Equal(t, cli.Failure, report(ctx, errLostUpdates), "a signal does not hide what was found")
 }
 
 // testCrew starts real workers for a short play.

@@ -52,7 +52,7 @@ func openDemoServer(ctx context.Context, given servers.URLs) (*demoServer, error
 		s.close()
 		return nil, err
 	}
-	s.name = s.nodes.Addresses()
+	s.name = s.nodes.Names()
 	if s.embedded != nil {
 		s.name = "a server inside the demo"
 	}

@@ -64,7 +64,7 @@ func Command() *cli.Command {
 			servers.Flag(&given, ""),
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&c.ttl), Text: "The TTL of your locks. Default: 10s"},
 			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
-				program. Default: a twentieth of -ttl, 50ms at least`},
+				program. Default: a twentieth of -ttl, 50ms at least and 3s at most`},
 			{
 				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "replicas", "guard"),
 				Text: `What your program uses, of fencing, queue, replicas and guard, with commas: that is tried, and an

@@ -43,6 +43,9 @@ func completionScript(words []string) ([]byte, error) {
 	if len(words) != 1 {
 		return nil, errors.New("name one shell: " + strings.Join(shells, ", "))
 	}
+	if cli.IsURL(words[0]) {
+		return nil, errors.New("there is a URL in the place of the shell: " + strings.Join(shells, ", "))
+	}
 	script, err := completionScripts.ReadFile("completion/redimutex." + words[0])
 	if err != nil {
 		return nil, fmt.Errorf("there is no completion for %q; there is one for %s", words[0], strings.Join(shells, ", "))

@@ -15,7 +15,7 @@ import (
 )
 
 func allCommands() []*cli.Command {
-	return append([]*cli.Command{run.Command(), show.Command(), list.Command(), watch.Command(), breaklock.Command(), doctor.Command(), demo.Command()}, Commands(allCommands)...)
+	return append([]*cli.Command{run.Command(), run.Guard(), show.Command(), list.Command(), watch.Command(), breaklock.Command(), doctor.Command(), demo.Command()}, Commands(allCommands)...)
 }
 
 func TestMain(m *testing.M) { clitest.Main(m, allCommands) }

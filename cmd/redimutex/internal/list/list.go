@@ -3,15 +3,13 @@ package list
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -49,7 +47,8 @@ func Command() *cli.Command {
 			},
 			{Names: []string{"all"}, Value: cli.Switch(&l.all), Text: `List also what does not look like a lock, but may be one:
 				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
-			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, locks (a list, each as
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
+				their databases), locks (a list, each as
 				redimutex show -json has it, but without queue and queue_looked_ms), and errors, a list with
 				address and error of each server that failed.`},
 		},
@@ -64,7 +63,7 @@ func Command() *cli.Command {
 			}
 			defer l.nodes.Close()
 			l.whole = sorted.Given
-			return l.list(t, order, asJSON), nil
+			return l.list(t, order, asJSON)
 		},
 	}
 }
@@ -74,7 +73,8 @@ var notes = []cli.Section{
 	{Title: "WHAT IS LISTED", Blocks: []cli.Block{
 		cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
 			or a fence beside it. If the token looks like that of another library, the owner is (foreign).
-			That is a guess: a digest or a random id in a cache has the same form. Locks that last for some
+			That is a guess: a digest or a random id in a cache has the same form.
+			With -all, a value that looks like no token is (perhaps no lock). Locks that last for some
 			milliseconds come and go while list looks, so it may miss them.`),
 		cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
 			the command.`),
@@ -103,36 +103,28 @@ var notes = []cli.Section{
 	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
 		cli.Item("2", "wrong usage"),
 		cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
-		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then")),
+		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then, and dies of the signal")),
 }
 
 // list searches, and prints what it has found.
-func (l *listing) list(t *cli.Terminal, order string, asJSON bool) int {
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // as those of a shell's background job are
-			signal.Notify(signals, s)
-		}
-	}
-	defer signal.Stop(signals)
-	by := l.run(signals, newTicker(t.Err))
+func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
+	ctx, stop := cli.UntilSignal(context.Background())
+	defer stop()
+	by := l.run(ctx, newTicker(t.Err))
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
 		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(errors.Join(l.errs...)))
-		return cli.Unavailable
+		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
 	if asJSON {
 		cli.PrintJSON(t.Out, r)
 	} else {
-		r.print(t.Out, len(l.nodes))
+		r.print(t.Out, l.nodes)
 	}
-	r.warn(t.Err, by)
-	if n, ok := by.(syscall.Signal); ok {
-		return 128 + int(n)
-	}
-	return cli.OK
+	r.warn(t.Err, by, l)
+	return cli.OK, by
 }
 
 // onePattern returns the pattern among the words that are not flags, or "" for all keys.
@@ -197,6 +189,7 @@ func (r *entry) shown() sight.Sight {
 // An inventory is what list has found.
 type inventory struct {
 	Complete bool        `json:"complete"`
+	Asked    string      `json:"asked"`
 	Locks    []*entry    `json:"locks"`
 	Errors   []listError `json:"errors"`
 
@@ -215,7 +208,8 @@ type listError struct {
 const maxOwner = 48
 
 // print shows the list to people.
-func (r *inventory) print(w io.Writer, servers int) {
+func (r *inventory) print(w io.Writer, nodes servers.Set) {
+	servers := len(nodes)
 	if len(r.Locks) == 0 {
 		return
 	}
@@ -224,12 +218,16 @@ func (r *inventory) print(w io.Writer, servers int) {
 	if servers > 1 {
 		heads = append(heads, "SERVERS")
 	}
+	heads = append(heads, "(on "+nodes.Names()+")")
 	fmt.Fprintln(table, strings.Join(heads, "\t"))
 	for _, l := range r.Locks {
 		s := l.shown()
 		owner := []rune(cmp.Or(s.Owner, "-"))
 		if s.Foreign {
 			owner = []rune("(foreign)")
+		}
+		if s.NoToken {
+			owner = []rune("(perhaps no lock)")
 		}
 		if len(owner) > maxOwner {
 			owner = append(owner[:maxOwner-3], []rune("...")...)
@@ -255,7 +253,7 @@ func cellTime(ms int64, none string) string {
 }
 
 // warn says what is missing in the list.
-func (r *inventory) warn(w io.Writer, by os.Signal) {
+func (r *inventory) warn(w io.Writer, by error, l *listing) {
 	switch {
 	case by != nil:
 		fmt.Fprintf(w, "redimutex: interrupted after %s: the list is incomplete\n", cli.Count(r.seen, "key"))
@@ -264,7 +262,11 @@ func (r *inventory) warn(w io.Writer, by os.Signal) {
 	case r.limited:
 		fmt.Fprintf(w, "redimutex: stopped after %s, as -limit says: there may be more\n", cli.Count(len(r.Locks), "lock"))
 	case len(r.Locks) == 0:
-		fmt.Fprintf(w, "redimutex: there is no lock among %s\n", cli.Count(r.seen, "key"))
+		hint := ""
+		if !l.all && r.seen > 0 {
+			hint = "; -all lists also strings that may be locks, such as those that never expire"
+		}
+		fmt.Fprintf(w, "redimutex: there is no lock among %s on %s%s\n", cli.Count(r.seen, "key"), l.nodes.Names(), hint)
 	}
 	for _, e := range r.Errors {
 		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Address, e.Error)

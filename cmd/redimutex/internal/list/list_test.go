@@ -62,7 +62,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	lines, stderr := listed(t, "-redis", s.URL())
 	assert.Empty(t, stderr)
 	require.Len(t, lines, 4)
-	assert.Equal(t, "KEY OWNER AGE TTL FENCE WAITERS", lines[0])
+	assert.Equal(t, "KEY OWNER AGE TTL FENCE WAITERS (on "+s.Addr()+"/0)", lines[0])
 	assert.Regexp(t, `^a:foreign \(foreign\) - (10m0s|9m\d+s) - 0$`, lines[1])
 	assert.Regexp(t, `^b:job web-1 pid 7 [0-9.]+m?s [0-9.m]+s \d+ 1$`, lines[2])
 	assert.Regexp(t, `^c:label \[2J long (long )+(l|lo|lon|long)?\.\.\. - [0-9.m]+s - 0$`, lines[3])
@@ -76,10 +76,11 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	status, out, stderr := clitest.Call("list", "nothing*", "-redis", s.URL())
 	assert.Equal(t, cli.OK, status)
 	assert.Empty(t, out)
-	assert.Equal(t, "redimutex: there is no lock among 0 keys\n", stderr)
+	assert.Equal(t, "redimutex: there is no lock among 0 keys on "+s.Addr()+"/0\n", stderr)
 
 	r := inventoryOf(t, "-redis", s.URL())
 	assert.True(t, r.Complete)
+	assert.Equal(t, s.Addr()+"/0", r.Asked)
 	require.Len(t, r.Locks, 3)
 	assert.True(t, r.Locks[0].Foreign)
 	assert.False(t, r.Locks[1].Foreign)
@@ -99,7 +100,7 @@ func TestOneIsNotPlural(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "text", "value")
 	_, stderr := listed(t, "-redis", s.URL())
-	assert.Equal(t, "redimutex: there is no lock among 1 key\n", stderr)
+	assert.Equal(t, "redimutex: there is no lock among 1 key on "+s.Addr()+"/0; -all lists also strings that may be locks, such as those that never expire\n", stderr)
 }
 
 func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
@@ -112,9 +113,9 @@ func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 	assert.Empty(t, inventoryOf(t, "-redis", s.URL()).Locks)
 	lines, _ := listed(t, "-redis", s.URL(), "-all")
 	require.Len(t, lines, 4)
-	assert.Regexp(t, `^by hand \(foreign\) - [0-9.m]+s - 0$`, lines[1])
+	assert.Regexp(t, `^by hand \(perhaps no lock\) - [0-9.m]+s - 0$`, lines[1])
 	assert.Equal(t, "left behind - - never - 0", lines[2])
-	assert.Equal(t, "setnx (foreign) - never - 0", lines[3], "a lock made by SETNX has no TTL, and may have any value")
+	assert.Equal(t, "setnx (perhaps no lock) - never - 0", lines[3], "a lock made by SETNX has no TTL, and may have any value")
 }
 
 func TestListIsSortedAsWanted(t *testing.T) {

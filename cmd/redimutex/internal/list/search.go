@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -34,11 +33,9 @@ type listing struct {
 	limited  bool
 }
 
-// run searches until all is seen, or a signal comes, which it returns. Then it does not wait for an
+// run searches until all is seen, or ctx ends, whose cause it returns. Then it does not wait for an
 // answer that may be under way.
-func (l *listing) run(signals <-chan os.Signal, show *ticker) os.Signal {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func (l *listing) run(ctx context.Context, show *ticker) error {
 	l.searches, l.failed = make([]inspect.Search, len(l.nodes)), make([]bool, len(l.nodes))
 	done := make(chan struct{})
 	var each sync.WaitGroup
@@ -52,8 +49,8 @@ func (l *listing) run(signals <-chan os.Signal, show *ticker) os.Signal {
 	defer show.end()
 	for {
 		select {
-		case by := <-signals:
-			return by
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-done:
 			return nil
 		case <-show.due():
@@ -69,7 +66,7 @@ const maxPause = 50 * time.Millisecond
 // search goes through the keys of one server. It pauses after each step for as long as that took.
 func (l *listing) search(ctx context.Context, i int) {
 	if err := connect(ctx, l.nodes[i]); err != nil {
-		l.fail(i, err)
+		l.fail(ctx, i, err)
 		return
 	}
 	f := inspect.Find(server.New(l.nodes[i].Pool), l.pattern, l.all)
@@ -77,7 +74,7 @@ func (l *listing) search(ctx context.Context, i int) {
 		began := time.Now()
 		keys, err := f.Next(ctx, servers.DialTimeout)
 		if err != nil {
-			l.fail(i, err)
+			l.fail(ctx, i, err)
 			return
 		}
 		l.mu.Lock()
@@ -85,7 +82,7 @@ func (l *listing) search(ctx context.Context, i int) {
 		fresh := l.unseen(keys)
 		l.mu.Unlock()
 		if err := l.look(ctx, fresh); err != nil {
-			l.fail(i, err)
+			l.fail(ctx, i, err)
 			return
 		}
 		if l.full() || f.Done {
@@ -157,7 +154,11 @@ func (l *listing) full() bool {
 // enough reports whether more locks than were found are not wanted. The caller holds l.mu.
 func (l *listing) enough() bool { return !l.whole && l.limit > 0 && len(l.locks) >= l.limit }
 
-func (l *listing) fail(i int, err error) {
+// fail notes why a server can't be searched, unless it is only that we have been interrupted.
+func (l *listing) fail(ctx context.Context, i int, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if nested := servers.NodeErrors(err); len(nested) > 0 { // too few servers could be looked at
@@ -183,6 +184,7 @@ func (l *listing) inventory() *inventory {
 	defer l.mu.Unlock()
 	r := &inventory{
 		Complete: len(l.errs) == 0 && !l.limited,
+		Asked:    l.nodes.Names(),
 		Locks:    []*entry{},
 		Errors:   []listError{},
 		limited:  l.limited,

@@ -3,6 +3,9 @@
 package run
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,34 +22,65 @@ type group struct {
 	tty    int  // the controlling terminal; -1 if there is none
 	wants  bool // the command should have it whenever we do
 	lent   bool // we have given it to the command
+	guard  *guard
+	passed map[syscall.Signal]bool // the signals that we have passed on
 }
 
 // startGroup starts the command in a group of its own. At a terminal that is ours, the group takes
 // our place there, so that the command can read, and Ctrl-C reaches it. In the middle of a pipeline
 // that would take the terminal away from the others, so there it waits until the command reads.
 func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
-	g := &group{tty: openTerminal(), states: make(chan syscall.WaitStatus, 16)}
-	cmd := exec.Cmd{
-		Path: j.path, Args: j.command, Env: env,
-		Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	guard, err := startGuard()
+	if err != nil {
+		return nil, fmt.Errorf("no guard can be started for it: %w", err)
 	}
+	g := &group{guard: guard, passed: make(map[syscall.Signal]bool), tty: openTerminal(), states: make(chan syscall.WaitStatus, 16)}
+	attr := &syscall.SysProcAttr{Setpgid: true}
 	g.wants = isTerminal(0) && isTerminal(1)
 	g.lent = g.wants && g.foreground() == syscall.Getpgrp()
 	if g.lent {
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, g.tty
+		attr.Foreground, attr.Ctty = true, g.tty
 	}
-	tether(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
-		g.release()
-		return nil, err
+	start := func(path string, args []string) error {
+		cmd := exec.Cmd{
+			Path: path, Args: args, Env: env,
+			Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err, SysProcAttr: attr,
+		}
+		err := cmd.Start()
+		if err == nil {
+			g.id = cmd.Process.Pid
+		}
+		return err
 	}
-	g.id = cmd.Process.Pid
+	err = start(j.path, j.command)
+	if errors.Is(err, syscall.ENOEXEC) && isText(j.path) { // as execvp(3) does
+		err = start("/bin/sh", append([]string{"/bin/sh", j.path}, j.command[1:]...))
+	}
 	// From now on we may take the terminal back without being stopped. Before, the command would have
 	// inherited this.
 	signal.Ignore(syscall.SIGTTOU)
+	if err != nil {
+		if g.lent {
+			g.setForeground(syscall.Getpgrp())
+		}
+		g.release()
+		return nil, err
+	}
+	guard.watch(g.id)
 	go g.wait()
 	return g, nil
+}
+
+// isText reports whether a file is no program of another machine, which a shell could only stumble over.
+func isText(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	start := make([]byte, 128)
+	n, _ := f.Read(start)
+	return bytes.IndexByte(start[:n], 0) < 0
 }
 
 // wait reports when the first process is stopped, and when it has ended. It takes the place of
@@ -75,20 +109,22 @@ func (g *group) end(s syscall.Signal) {
 }
 
 // pass passes a signal on. Being continued by a shell may mean to be in the foreground again.
-func (g *group) pass(s os.Signal) {
+func (g *group) pass(s syscall.Signal) {
 	if s == syscall.SIGCONT && g.wants {
 		g.takeTerminal()
 	}
-	g.end(s.(syscall.Signal)) //nolint:forcetypeassert // on Unix all are
+	g.passed[s] = true
+	g.end(s)
 }
 
-// alive reports whether anything is left of the group. What is dead and was not waited for is not.
+// typed reports whether the signal that has ended the command came from the keyboard.
+func (g *group) typed(s syscall.Signal) bool {
+	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && g.lent && g.foreground() == g.id && !g.passed[s]
+}
+
+// alive reports whether anything is left of the group.
 func (g *group) alive() bool {
-	if syscall.Kill(-g.id, 0) == syscall.ESRCH { //nolint:errorlint // the bare number
-		return false
-	}
-	living, known := livingMembers(g.id)
-	return living || !known
+	return syscall.Kill(-g.id, 0) != syscall.ESRCH //nolint:errorlint // the bare number
 }
 
 // hasTerminal reports whether there is a terminal from which we could be stopped.
@@ -114,8 +150,9 @@ func (g *group) returnTerminal() {
 	g.lent = false
 }
 
-// release returns the terminal when all is over.
+// release returns the terminal when all is over. What is left of the group goes on.
 func (g *group) release() {
+	g.guard.dismiss()
 	if g.id != 0 {
 		g.returnTerminal()
 	}

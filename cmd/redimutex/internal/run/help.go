@@ -17,14 +17,17 @@ func sections() []cli.Section {
 			cli.Example("Who holds it?", "redimutex show deploy"),
 		}},
 		{Title: "WHILE WAITING", Blocks: []cli.Block{cli.Para(`One line on stderr says for whom, and another one, if -n or -w
-			ends the wait, who holds the lock then. INT, TERM, HUP and QUIT end the wait and leave nothing behind. A server
-			that can't be reached at the start is an error at once. If it fails later, while we wait, we go on trying until
-			-w is over. If the holder is a redimutex run that runs us, the wait would never end, so we say so and exit as
+			ends the wait, who holds the lock then. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
+			a server hangs, that may take some seconds; a second signal ends us at once, and what is left ends with its TTL.
+			A server that can't be reached at the start is an error at once. If it fails later, while we wait, we go on
+			trying until -w is over. If the holder is a redimutex run that runs us, the wait would never end, so we say so and exit as
 			with -n.`)}},
 		{Title: "WHILE COMMAND RUNS", Blocks: []cli.Block{
 			cli.Para(`It has our stdin, a process group of its own and, at a terminal, the foreground. HUP, INT, QUIT, TERM,
-				USR1, USR2, WINCH, CONT and TSTP are passed on to the group. Signals that we were started to ignore stay
-				ignored in COMMAND. The lock is released when COMMAND itself ends; what it has left in the background runs
+				ALRM, USR1, USR2, WINCH, CONT and TSTP are passed on to the group. HUP and INT that we were started to ignore,
+				as by nohup, stay ignored in COMMAND; other signals do not.
+				If INT, TERM, HUP or KILL ends COMMAND, we die of the same signal, so that a script around us ends as well; so
+				does what else is in our group, if it was Ctrl-C at the terminal. The lock is released when COMMAND itself ends; what it has left in the background runs
 				on without the lock. As PID 1 of a container we reap orphans.`),
 			cli.Para(`If the lock is lost, one line on stderr says why, and the whole group is ended, with all that COMMAND
 				has started in it:`),
@@ -37,9 +40,10 @@ func sections() []cli.Section {
 				writes with a $REDIMUTEX_FENCE that is lower than the highest it has seen.`),
 		}},
 		{Title: "IF REDIMUTEX ITSELF IS KILLED OR STOPPED", Blocks: []cli.Block{
-			cli.Para(`KILL: Linux kills COMMAND as well, but not what COMMAND has started; other systems kill nothing. The lock
-				ends one -ttl later at the latest. A setuid command such as sudo or su outlives a killed redimutex, because
-				it has another user: write sudo redimutex run KEY -- COMMAND, not redimutex run KEY -- sudo COMMAND.`),
+			cli.Para(`KILL: a second process, redimutex guard, kills COMMAND and its group then, and so what a redimutex run in
+				it runs. The lock ends one -ttl later at the latest. A setuid command such as sudo or su outlives a killed
+				redimutex, because it has another user: write sudo redimutex run KEY -- COMMAND, not
+				redimutex run KEY -- sudo COMMAND.`),
 			cli.Para(`STOP: a stopped redimutex renews nothing and can stop nobody. The lock ends, the next holder gets it, and
 				COMMAND runs on beside it until redimutex continues and kills it. Stop COMMAND alone instead: it
 				keeps its lock. What protects the data is a fence.`),
@@ -49,15 +53,15 @@ func sections() []cli.Section {
 			cli.Item("REDIMUTEX_FENCE", "a number that is higher for every hold of KEY"),
 			cli.Item("REDIMUTEX_URL", `the servers that we use, so that a redimutex in COMMAND uses the same. It has no users
 				and passwords; what -redis @FILE or @FILE in $REDIMUTEX_URL names stays the name of the file`),
-			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, for those inside it"),
+			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, as hashes, for those inside it"),
 			cli.Item("REDIS_URL", "unchanged, because it belongs to your program and not to us"),
 			cli.Para(`ps(1) shows a password in -redis to everybody on the machine. Put it into $REDIMUTEX_URL or a file
 				instead. A redimutex in COMMAND gets it only from the file.`),
 		}},
-		cli.Ends(cli.Para("That of COMMAND, or 128+N if signal N ended it. Else:"),
+		cli.Ends(cli.Para("That of COMMAND, or 128+N if signal N ended it; of INT, TERM, HUP and KILL we die ourselves. Else:"),
 			cli.Sub("1", "somebody else holds the lock (-n, -w), or a redimutex run around us; -E changes it"),
 			cli.Sub("2", "wrong usage"),
-			cli.Sub("69", "the server can't be reached, or refuses us; stderr says why"),
+			cli.Sub("69", "the server can't be reached, or refuses us, or -min-hold could not be kept; stderr says why"),
 			cli.Sub("126", "COMMAND can't be run"),
 			cli.Sub("127", "there is no COMMAND"),
 			cli.Sub("128+N", "signal N ended the wait for the lock")),

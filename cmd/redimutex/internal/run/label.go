@@ -1,25 +1,13 @@
 package run
 
 import (
-	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
-)
-
-// What the command gets to know of its lock.
-const (
-	envKey   = "REDIMUTEX_KEY"
-	envFence = "REDIMUTEX_FENCE"
-	envHolds = "REDIMUTEX_HOLDS" // fence:key of each lock that is held around the command, outermost first
 )
 
 // maxLabel is what the library allows for an owner's label.
@@ -44,43 +32,6 @@ func (j *job) label() string {
 		command = strings.Join(words, " ")
 	}
 	return shorten(cli.Printable(fmt.Sprintf("%s pid %d: %s", host, os.Getpid(), command)))
-}
-
-// environment returns the environment of the command: ours, with what the command may want to know of
-// the lock, and with the servers that we use, without their passwords.
-func environment(env []string, j *job, fence int64) []string {
-	out, holds := make([]string, 0, len(env)+4), ""
-	for _, e := range env {
-		name, value, _ := strings.Cut(e, "=")
-		switch name {
-		case envKey, envFence, servers.EnvURL:
-		case envHolds:
-			holds = value + " "
-		default:
-			out = append(out, e)
-		}
-	}
-	hold := strconv.FormatInt(fence, 10) + ":" + url.QueryEscape(j.key)
-	return append(out, servers.EnvURL+"="+j.servers.Child(), envKey+"="+j.key,
-		fmt.Sprintf("%s=%d", envFence, fence), envHolds+"="+holds+hold)
-}
-
-// heldByAncestor reports whether the holder of the lock is a redimutex run that runs us: then it waits for
-// us, as we would for it. No two holds have the same fence.
-func (j *job) heldByAncestor(ctx context.Context) bool {
-	fences := make(map[int64]bool)
-	for hold := range strings.FieldsSeq(os.Getenv(envHolds)) {
-		number, name, _ := strings.Cut(hold, ":")
-		key, err := url.QueryUnescape(name)
-		if fence, failed := strconv.ParseInt(number, 10, 64); err == nil && failed == nil && key == j.key {
-			fences[fence] = true
-		}
-	}
-	if len(fences) == 0 {
-		return false
-	}
-	r, err := sight.Look(ctx, j.servers, j.key)
-	return err == nil && r.Held && fences[r.Fence]
 }
 
 // shorten cuts s to what fits into a label, between two characters.

@@ -6,8 +6,9 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/show"
+	watching "github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), show.Command()} })
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), Guard(), show.Command(), watching.Command()} })
 }

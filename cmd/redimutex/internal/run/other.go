@@ -10,7 +10,12 @@ import (
 
 // run says that it can't: without process groups and signals a command could not be ended in time
 // when its lock is lost.
-func (j *job) run(t *cli.Terminal) int {
+func (j *job) run(t *cli.Terminal) (int, error) {
 	fmt.Fprintln(t.Err, "redimutex: run needs process groups and signals as Unix has them; it does not work on this system")
-	return cli.Failure
+	return cli.Failure, nil
+}
+
+// Guard declares a verb that is not needed here.
+func Guard() *cli.Command {
+	return &cli.Command{Name: "guard", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) { return cli.OK, cli.NoWords(in) }}
 }

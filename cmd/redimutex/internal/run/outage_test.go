@@ -4,10 +4,13 @@ package run
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -125,4 +128,81 @@ func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
 	s.Kill()
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Empty(t, p.Out())
+}
+
+func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "-ttl", "4m", "job", "--", "true")
+	p.Warns("waiting for")
+	s.Pause()
+	defer s.Resume()
+	polled := time.Now().Add(300 * time.Millisecond)
+	redistest.Wait(t, "a try that is under way", func() bool { return time.Now().After(polled) })
+	began := time.Now()
+	p.Signal(syscall.SIGTERM)
+	taken := time.Now().Add(200 * time.Millisecond) // the kernel makes one of two that it has not delivered
+	redistest.Wait(t, "the first signal to be taken", func() bool { return time.Now().After(taken) })
+	p.Signal(syscall.SIGTERM)
+	assert.Equal(t, 143, p.Status())
+	assert.Less(t, time.Since(began), 2500*time.Millisecond, "a node timeout is 3 s")
+}
+
+func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "job", "somebody else")
+	p := clitest.Launch(t, s, "run", "-ttl", "1h", "-w", "2", "job", "--", "true")
+	p.Warns("waiting for")
+	s.Pause()
+	defer s.Resume()
+	began := time.Now()
+	assert.NotZero(t, p.Status())
+	assert.Less(t, time.Since(began), 30*time.Second)
+}
+
+func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p.Says("ready")
+	s.Pause()
+	defer s.Resume()
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	began := time.Now()
+	assert.Equal(t, 0, p.Status())
+	assert.Less(t, time.Since(began), 30*time.Second)
+	assert.Contains(t, p.Notes(), "stays until its TTL is over")
+}
+
+func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p.Says("ready")
+	s.Pause()
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	stalled := time.Now().Add(2 * time.Second)
+	redistest.Wait(t, "the end of the stall", func() bool { return time.Now().After(stalled) })
+	s.Resume()
+	assert.Equal(t, 0, p.Status(), p.Err())
+	left, err := redis.Int64(s.Do("PTTL", "job"), nil)
+	require.NoError(t, err)
+	assert.Greater(t, left, int64(15000), "the TTL alone would be 10 s")
+}
+
+func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p.Says("ready")
+	s.Pause()
+	defer s.Resume()
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	assert.Equal(t, cli.Unavailable, p.Status())
+	assert.Contains(t, p.Notes(), "could not be kept for the 1m0s of -min-hold")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -45,7 +46,8 @@ func Command() *cli.Command {
 	j := &job{ttl: defaultTTL, conflict: cli.Failure}
 	wait := &cli.Flag{
 		Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
-		Text: "Wait so long at most. 0 is the same as -n. Default: as long as it takes",
+		Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
+			waits for ever). Default: as long as it takes`,
 	}
 	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
 		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
@@ -70,7 +72,7 @@ func Command() *cli.Command {
 			grace,
 			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for so long, even if
 				COMMAND ends before; not if it could not be started. For a job that must not run twice although the clocks of the
-				machines differ by almost that. Default: 0`},
+				machines differ by almost that. If a server hangs as COMMAND ends, we wait until it has heard of it. Default: 0`},
 			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `What others see that wait for the lock.
 				Default: host, pid and the name of the command`},
 			{Names: []string{"owner-args"}, Value: cli.Switch(&j.arguments), Text: `Show the arguments of COMMAND in the default
@@ -84,10 +86,10 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			var err error
-			if j.path, err = exec.LookPath(j.command[0]); err != nil {
+			if j.path, err = find(j.command[0]); err != nil {
 				return cannotRun(t, j.command, err), nil
 			}
-			return j.run(t), nil
+			return j.run(t)
 		},
 	}
 }
@@ -134,6 +136,19 @@ func (j *job) setGrace(grace time.Duration, given bool) error {
 	}
 	j.grace = grace
 	return nil
+}
+
+// find returns where the command is, as execvp(3) finds it: also without a PATH.
+func find(name string) (string, error) {
+	if _, given := os.LookupEnv("PATH"); !given {
+		os.Setenv("PATH", "/bin:/usr/bin") //nolint:errcheck // the name is valid
+		defer os.Unsetenv("PATH")
+	}
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil // the PATH says so
+	}
+	return path, err
 }
 
 // cannotRun prints why the command can't be started, and returns the status that a shell would.

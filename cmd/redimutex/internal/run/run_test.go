@@ -47,6 +47,8 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 	s := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("text"), 0o600))
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("exit $1\n"), 0o700))
 	for name, c := range map[string]struct {
 		command []string
 		status  int
@@ -60,6 +62,7 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 		"missing file":          {[]string{file + "-missing"}, 127},
 		"not executable":        {[]string{file}, 126},
 		"a folder":              {[]string{t.TempDir()}, 126},
+		"a script without #!":   {[]string{script, "5"}, 5},
 		"a -- of the command's": {[]string{"sh", "-c", `test "$1" = -- && exit 9`, "sh", "--"}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +215,7 @@ func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
 	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o700))
 	file := filepath.Join(t.TempDir(), "text")
-	require.NoError(t, os.WriteFile(file, []byte{1, 2, 3}, 0o700))
+	require.NoError(t, os.WriteFile(file, []byte{0, 1, 2, 3}, 0o700))
 	for command, want := range map[string]int{"there-is-no-such-command": 127, broken: 127, file: 126} {
 		for _, queue := range []string{"-q", "-queue"} {
 			status, _, stderr := clitest.Run(t, s, "run", queue, "-min-hold", "60", "job", "--", command)
@@ -257,7 +260,7 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 	assert.Equal(t, 143, held.Status())
 	status, out, _ = clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
 	assert.Equal(t, 1, status)
-	assert.Contains(t, out, servers[0].Addr()+": connect: connection refused")
+	assert.Contains(t, out, servers[0].Addr()+"/0: connect: connection refused")
 
 	servers[1].Kill()
 	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
@@ -267,4 +270,28 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 		assert.Contains(t, stderr, servers[1].Addr())
 		assert.Equal(t, 1, strings.Count(stderr, "\n"))
 	}
+}
+
+// As flock(1) and env(1) do.
+func TestCommandIsFoundWithoutAPATH(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := clitest.Prepare(t, s, "run", "job", "--", "env")
+	var env []string
+	for _, e := range p.Cmd.Env {
+		if !strings.HasPrefix(e, "PATH=") {
+			env = append(env, e)
+		}
+	}
+	p.Cmd.Env = env
+	p.Start()
+	assert.Equal(t, 0, p.Status(), p.Err())
+	assert.NotContains(t, p.Out(), "\nPATH=")
+}
+
+func TestKeyMayBeLongAndFullOfPercentSigns(t *testing.T) {
+	t.Parallel()
+	status, out, stderr := clitest.Run(t, redistest.Start(t), "run", strings.Repeat("%", 60000), "--", "echo", "ran")
+	assert.Equal(t, 0, status, stderr)
+	assert.Equal(t, "ran\n", out)
 }

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestPasswordShowsUpNowhere(t *testing.T) {
@@ -126,10 +128,64 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	// Another holder of a lock that an ancestor has had is waited for.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
-	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 13:outer")
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 1:"+hash("another token"))
 	p.Start()
 	assert.Equal(t, 1, p.Status())
 	assert.Contains(t, p.Err(), "waiting for \"outer\", held by web-1")
+}
+
+// What it has left in the background is run by nothing any more.
+func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	script := fmt.Sprintf(`(while kill -0 $PPID; do sleep 0.02; done; exec %q run -w 60 outer -- echo ran) &`, self)
+	p := clitest.Launch(t, s, "run", "-ttl", "2", "-min-hold", "6", "outer", "--", "sh", "-c", script)
+	assert.Equal(t, 0, p.Status(), p.Err())
+	p.Warns("waiting for \"outer\"")
+	p.Says("ran\n")
+	assert.NotContains(t, p.Err(), "which runs this command")
+}
+
+// A counter of one server may be higher than the fence of the holder.
+func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	var urls []string
+	var all []*redistest.Server
+	for range 3 {
+		s := redistest.Start(t)
+		all, urls = append(all, s), append(urls, s.URL())
+	}
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := clitest.Prepare(t, nil, "run", "outer", "--", "sh", "-c",
+		fmt.Sprintf(`echo "[$REDIMUTEX_FENCE]"; until test -e %s; do sleep 0.02; done; %q run outer -- echo ran`, gate, self))
+	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+strings.Join(urls, ","))
+	p.Start()
+	p.Says("]")
+	fence := fmt.Sprintf("fence %d", p.Printed()[0])
+	var sure, other []*redistest.Server // of the three two or all have the fence as their counter
+	for _, s := range all {
+		if "fence "+s.Get(server.FenceKey("outer")) == fence {
+			sure = append(sure, s)
+		} else {
+			other = append(other, s)
+		}
+	}
+	all = append(sure, other...)
+	all[2].Do("INCRBY", server.FenceKey("outer"), 5_000_000)
+	args := []string{"show", "outer", "-redis", urls[0], "-redis", urls[1], "-redis", urls[2]}
+	_, out, _ := clitest.Call(args...)
+	assert.Equal(t, 3, strings.Count(out, fence), "of the lock and two servers: %s", out)
+	assert.Equal(t, 3, strings.Count(out, "fence"), out)
+	all[1].Do("INCRBY", server.FenceKey("outer"), 3_000_000)
+	_, out, _ = clitest.Call(args...)
+	assert.NotContains(t, out, "fence", "which of them it is can't be told any more")
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	assert.Equal(t, 1, p.Status())
+	assert.Contains(t, p.Err(), "which runs this command")
 }
 
 func TestRunInsideARunFindsTheSameServer(t *testing.T) {
@@ -149,8 +205,8 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	env := []string{"A=1", "REDIMUTEX_URL=redis://:p@another", "REDIMUTEX_KEY=x", "REDIS_URL=redis://:p@h", "REDIMUTEX_HOLDS=3:outer"}
 	assert.Equal(t, []string{
 		"A=1", "REDIS_URL=redis://:p@h", "REDIMUTEX_URL=redis://h/2,rediss://i:7000,unix:///s?db=1",
-		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", "REDIMUTEX_HOLDS=3:outer 7:my+job",
-	}, environment(env, &job{key: "my job", servers: nodes}, 7))
+		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", fmt.Sprintf("REDIMUTEX_HOLDS=3:outer %d:%s", os.Getpid(), hash("a token")),
+	}, environment(env, &job{key: "my job", servers: nodes}, 7, "a token"))
 }
 
 func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {

@@ -4,8 +4,8 @@ package run
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,7 +30,7 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 	s := redistest.Start(t)
 	for name, number := range map[string]syscall.Signal{
 		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
-		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
+		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH, "ALRM": syscall.SIGALRM, "CONT": syscall.SIGCONT,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +59,7 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 
 func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 	s := redistest.Start(t)
-	for _, number := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+	for _, number := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGALRM} {
 		t.Run(number.String(), func(t *testing.T) {
 			t.Parallel()
 			key := number.String()
@@ -68,6 +68,9 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 			p.Warns("waiting for")
 			p.Signal(number)
 			assert.Equal(t, 128+int(number), p.Status())
+			if number != syscall.SIGQUIT && number != syscall.SIGALRM { // of which the Go runtime does not just die
+				assert.Equal(t, number, p.DiedOf(), "so that a script around it ends as well")
+			}
 			assert.Empty(t, p.Out())
 			assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), "nothing but that it waits")
 			assert.Equal(t, "somebody else", s.Get(key))
@@ -136,20 +139,48 @@ func wrapped(c *exec.Cmd, script string) *exec.Cmd {
 	return w
 }
 
-func TestCommandDiesWithUsOnLinux(t *testing.T) {
+// guarded waits until a signal is passed on to the command, whose trap for USR1 says told. Until then there is a moment
+// in which redimutex has started the command, and has not told its guard of it.
+func guarded(t *testing.T, p *clitest.Process) {
+	t.Helper()
+	redistest.Wait(t, "a signal that is passed on", func() bool {
+		p.Signal(syscall.SIGUSR1)
+		return strings.Contains(p.Out(), "told")
+	})
+}
+
+// tells is the start of a script for guarded.
+const tells = `trap "echo told" USR1; `
+
+func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills the command when redimutex is killed")
-	}
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", `echo "[$$]"; `+endless)
-	p.Says("ready")
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", tells+`sh -c 'trap "" TERM USR1; echo "[$$]"; sleep 1000' & echo "[$$]"; `+endless)
+	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
+	guarded(t, p)
 	p.Signal(syscall.SIGKILL)
 	p.Status()
 	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(pid) })
+		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
 	}
 	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
+}
+
+// The command of the inner one is in another group than that of the outer one.
+func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	const script = tells + `trap "" TERM; sh -c 'trap "" TERM USR1; echo "[$$]"; sleep 1000' & echo "[$$]"; ` + endless
+	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "middle", "--", self, "run", "inner", "--", "sh", "-c", script)
+	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
+	guarded(t, p)
+	s.Do("DEL", "outer")
+	assert.Equal(t, 137, p.Status(), p.Err())
+	for _, pid := range p.Printed() {
+		redistest.Wait(t, "the end of the innermost group", func() bool { return clitest.Gone(pid) })
+	}
 }
 
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
@@ -166,4 +197,15 @@ func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 42, p.Status())
+}
+
+func TestWeDieOfTheSignalOfWhichTheCommandDied(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", endless)
+	p.Says("ready")
+	p.Signal(syscall.SIGTERM)
+	assert.Equal(t, 143, p.Status())
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf())
+	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
 }

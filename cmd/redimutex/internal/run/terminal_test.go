@@ -86,3 +86,39 @@ func TestCtrlZWithoutAShellIsHarmless(t *testing.T) {
 	y.Says("got one")
 	assert.Equal(t, 0, y.Status())
 }
+
+// Without a redimutex in between Ctrl-C reaches all of them. What asks for it may trap it.
+func TestCtrlCEndsTheScriptAroundUsAsWell(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"bash":    `exec bash -c 'PROGRAM run build -- sh -c "echo ready; exec sleep 1000"; echo deployed'`,
+		"sh":      `exec sh -c 'PROGRAM run build -- sh -c "echo ready; exec sleep 1000"; echo deployed'`,
+		"a loop":  `exec bash -c 'while :; do PROGRAM run build -- sh -c "echo ready; exec sleep 1000"; echo deployed; done'`,
+		"waiting": `exec bash -c 'PROGRAM run held -- true; echo deployed'`,
+		"watch":   `exec bash -c 'WATCH held; echo deployed'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Do("SET", "held", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1")
+			y := clitest.Shell(t, s, "", []string{"TERM=xterm"}, script)
+			if name == "waiting" || name == "watch" {
+				y.Says("web-1")
+			} else {
+				y.Says("ready")
+			}
+			y.Type(clitest.CtrlC)
+			assert.Equal(t, 130, y.Status(), y.Out())
+			assert.NotContains(t, y.Out(), "deployed")
+			assert.NotContains(t, s.Keys(), "build", "the lock was given back")
+		})
+	}
+}
+
+func TestCommandThatCatchesCtrlCDoesNotEndTheScript(t *testing.T) {
+	t.Parallel()
+	y := clitest.Shell(t, redistest.Start(t), "", nil, `exec bash -c 'PROGRAM run build -- sh -c "trap \"exit 3\" INT; echo ready; read x"; echo "went on after $?"'`)
+	y.Says("ready")
+	y.Type(clitest.CtrlC)
+	y.Says("went on after 3")
+}

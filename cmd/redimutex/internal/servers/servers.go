@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -44,9 +45,10 @@ const (
 	defaultURL = "redis://127.0.0.1:6379"
 )
 
-// A Node is one server: its pool, and its address as it may be shown.
+// A Node is one server: its pool, and its address and name as they may be shown.
 type Node struct {
 	Address string
+	Name    string // with the database
 	Pool    *redis.Pool
 	Private bool // nobody can listen on the way: TLS, or a connection within this machine
 	TLS     bool
@@ -57,14 +59,16 @@ type Node struct {
 type Set []Node
 
 // NodeTimeout is that of the library for a TTL.
-func NodeTimeout(ttl time.Duration) time.Duration { return max(ttl/20, 50*time.Millisecond) }
+func NodeTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/20, 50*time.Millisecond), ttl/2, maxNodeTimeout)
+}
 
 // Verbs that have no TTL of their own use what the library has by default.
 const (
-	DialTimeout  = 5 * time.Second        // for the first connection to a server
-	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
-	slowTimeout  = 3 * time.Second        // nobody should have to wait longer for TLS or AUTH to fail, whatever the TTL
-	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
+	maxNodeTimeout = 3 * time.Second
+	DialTimeout    = 5 * time.Second        // for the first connection to a server
+	QuickTimeout   = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
+	LookTimeout    = time.Second            // for a look at a lock, as run gives a server that it has just reached
 )
 
 // Find returns the servers of -redis, or else of the environment, or else the one on this
@@ -85,6 +89,9 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	for _, raw := range given {
 		list, file := []string{raw}, ""
 		if name, ok := strings.CutPrefix(raw, "@"); ok {
+			if strings.Contains(name, "://") {
+				return nil, cli.Usagef("%s: @ stands before the name of a file; write a URL without it", source)
+			}
 			var err error
 			if list, err = readURLs(name); err != nil {
 				return nil, cli.Usagef("%s: %w", source, err)
@@ -92,7 +99,7 @@ func Find(given URLs, node time.Duration) (Set, error) {
 			file = reference(name)
 		}
 		for _, raw := range list {
-			n, err := newNode(raw, min(max(node, QuickTimeout), slowTimeout))
+			n, err := newNode(raw, max(node, QuickTimeout))
 			if err != nil {
 				return nil, cli.Usagef("%s: %s", source, strings.TrimPrefix(err.Error(), "redimutex: "))
 			}
@@ -169,7 +176,10 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 	u.User = nil
 	n.child = u.String()
 	if u.Scheme == "unix" {
-		n.Address, n.Private = u.Path, true
+		n.Address, n.Name, n.Private = u.Path, u.Path, true
+		if db := u.Query().Get("db"); db != "" {
+			n.Name += "?db=" + db
+		}
 		return n, nil
 	}
 	port := u.Port()
@@ -177,6 +187,7 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 		port = "6379"
 	}
 	n.Address = net.JoinHostPort(u.Hostname(), port)
+	n.Name = n.Address + "/" + cmp.Or(strings.Trim(u.Path, "/"), "0")
 	n.Private = n.TLS || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 	return n, nil
 }
@@ -197,11 +208,11 @@ func (s Set) Close() {
 	}
 }
 
-// Addresses are those of all servers.
-func (s Set) Addresses() string {
+// Names are those of all servers, with their databases.
+func (s Set) Names() string {
 	all := make([]string, len(s))
 	for i, n := range s {
-		all[i] = n.Address
+		all[i] = n.Name
 	}
 	return strings.Join(all, ", ")
 }

@@ -43,19 +43,19 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 		ours, theirs string
 		want         string
 	}{
-		"nothing":        {nil, "", "", "127.0.0.1:6379"},
-		"theirs":         {nil, "", "redis://app", "app:6379"},
-		"ours":           {nil, "redis://a", "redis://app", "a:6379"},
-		"ours is a list": {nil, "redis://a,rediss://b:1 redis://[::1]", "", "a:6379, b:1, [::1]:6379"},
-		"ours is a file": {nil, "@" + file, "", "f1:6379, f2:6379, f3:7000"},
-		"flags":          {URLs{"redis://x/1", "unix:///y?db=2"}, "redis://a", "redis://app", "x:6379, /y"},
-		"flag is a file": {URLs{"@" + file}, "redis://a", "", "f1:6379, f2:6379, f3:7000"},
+		"nothing":        {nil, "", "", "127.0.0.1:6379/0"},
+		"theirs":         {nil, "", "redis://app", "app:6379/0"},
+		"ours":           {nil, "redis://a", "redis://app", "a:6379/0"},
+		"ours is a list": {nil, "redis://a,rediss://b:1 redis://[::1]", "", "a:6379/0, b:1/0, [::1]:6379/0"},
+		"ours is a file": {nil, "@" + file, "", "f1:6379/0, f2:6379/0, f3:7000/0"},
+		"flags":          {URLs{"redis://x/1", "unix:///y?db=2"}, "redis://a", "redis://app", "x:6379/1, /y?db=2"},
+		"flag is a file": {URLs{"@" + file}, "redis://a", "", "f1:6379/0, f2:6379/0, f3:7000/0"},
 	} {
 		t.Setenv(EnvURL, c.ours)
 		t.Setenv(EnvAppURL, c.theirs)
 		nodes, err := Find(c.flags, QuickTimeout)
 		require.NoError(t, err, name)
-		assert.Equal(t, c.want, nodes.Addresses(), name)
+		assert.Equal(t, c.want, nodes.Names(), name)
 	}
 }
 

@@ -25,11 +25,14 @@ func Command() *cli.Command {
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, owner ("" if unknown),
-				foreign (the token is of another library), ttl_ms (-1: the key never expires), age_ms (-1:
-				unknown), fence (0: none is known), waiting, queue (a list with owner, waiting_ms and listening of
+				foreign (the token is of another library), no_token (the
+				value is no token that we know: perhaps it is no lock), ttl_ms (-1: the key never expires), age_ms (-1:
+				unknown), fence (0: none is known; with
+				several servers that of which a majority is sure), waiting, queue (a list with owner, waiting_ms and listening of
 				each, null if unknown; the first 100), queue_looked_ms (since a waiter last looked; -1:
 				unknown), agree (how many servers have the same holder), unsure (it may be held: the servers
-				that did not answer would decide), and servers, a list with address, the same, and error of each.`},
+				that did not answer would decide), and servers, a list with address, name (with the
+				database), the same, and error of each.`},
 		},
 		Notes: []cli.Section{
 			{Blocks: []cli.Block{

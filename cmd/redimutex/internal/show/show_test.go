@@ -22,7 +22,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 	s := redistest.Start(t)
 	status, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
 	assert.Equal(t, exitFree, status)
-	assert.Equal(t, "job: free\n", out)
+	assert.Equal(t, "job: free, on "+s.Addr()+"/0\n", out, "the server that was asked")
 	assert.Empty(t, stderr)
 
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1 pid 7: backup"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
@@ -30,7 +30,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 	defer m.Unlock()
 	status, out, _ = clitest.Call("show", "job", "-redis", s.URL())
 	assert.Equal(t, cli.OK, status)
-	assert.Regexp(t, `^job: held by web-1 pid 7: backup, age [0-9.ms]+, for another [0-9.ms]+, fence \d+\n$`, out)
+	assert.Regexp(t, `^job: held by web-1 pid 7: backup, age [0-9.ms]+, for another [0-9.ms]+, fence \d+, on \S+/0\n$`, out)
 	uuid, _, _ := strings.Cut(m.Lease().Token(), " ")
 	assert.NotContains(t, out, uuid)
 
@@ -45,6 +45,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 	assert.Positive(t, v.TTL)
 	require.Len(t, v.Servers, 1)
 	assert.Equal(t, s.Addr(), v.Servers[0].Address)
+	assert.Equal(t, s.Addr()+"/0", v.Servers[0].Name)
 }
 
 func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
@@ -57,7 +58,7 @@ func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
 		assert.NotContains(t, out, "secret")
 	}
 	_, out, _ := clitest.Call("show", "job", "-redis", s.URL())
-	assert.Equal(t, "job: held by an unknown owner of another library, with a key that never expires, age unknown\n", out)
+	assert.Equal(t, "job: held by an unknown owner of another library (perhaps no lock), with a key that never expires, age unknown, on "+s.Addr()+"/0\n", out)
 }
 
 func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
@@ -70,7 +71,7 @@ func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
 	clitest.Enqueue(t, s, "job", "db-2", true)
 	_, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `^job: held by web-1, age [0-9.]+m?s, for another [0-9.m]+s, fence \d+, 2 waiting in the queue
+	assert.Regexp(t, `^job: held by web-1, age [0-9.]+m?s, for another [0-9.m]+s, fence \d+, 2 waiting in the queue, on \S+/0
   1\. db-1 import \[2J, for [0-9.]+m?s
   2\. db-2, for [0-9.]+m?s, does not listen: dead, or connecting again
 $`, out)
@@ -109,8 +110,8 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	status, out, _ := clitest.Call(append([]string{"show", "job"}, flags...)...)
 	assert.Equal(t, exitFree, status)
 	assert.Contains(t, out, "job: free\n  1 of 3 servers have a holder, which is no majority: ")
-	assert.Contains(t, out, a.Addr()+": held by web-1")
-	assert.Contains(t, out, b.Addr()+": free")
+	assert.Contains(t, out, a.Addr()+"/0: held by web-1")
+	assert.Contains(t, out, b.Addr()+"/0: free")
 
 	c.Kill() // it may have known the holder, too
 	status, out, _ = clitest.Call(append([]string{"show", "job"}, flags...)...)

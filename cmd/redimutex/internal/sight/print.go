@@ -13,11 +13,7 @@ import (
 func (s Sight) String() string {
 	var words []string
 	if s.Held {
-		owner := s.Owner
-		if s.Foreign {
-			owner = "an unknown owner of another library"
-		}
-		words = append(words, cli.HeldBy(owner, time.Duration(s.TTL)))
+		words = append(words, cli.HeldBy(s.Holder(), time.Duration(s.TTL)))
 		age := "unknown"
 		if s.Age >= 0 {
 			age = cli.Brief(time.Duration(s.Age) * time.Millisecond).String()
@@ -44,6 +40,9 @@ func (r *Lock) Print(w io.Writer) {
 	if r.Unsure {
 		what = "perhaps held: the servers that did not answer would decide"
 	}
+	if len(r.Servers) == 1 {
+		what += ", on " + r.Servers[0].Name
+	}
 	fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Key), what)
 	for i, q := range r.Queue {
 		fmt.Fprintf(w, "  %d. %s\n", i+1, q)
@@ -65,7 +64,7 @@ func (r *Lock) Print(w io.Writer) {
 		if s.Error != "" {
 			what = s.Error
 		}
-		fmt.Fprintf(w, "  %s: %s\n", s.Address, what)
+		fmt.Fprintf(w, "  %s: %s\n", s.Name, what)
 	}
 }
 
@@ -91,6 +90,8 @@ func (s Sight) Holder() string {
 	switch {
 	case s.Owner != "":
 		return s.Owner
+	case s.NoToken:
+		return "an unknown owner of another library (perhaps no lock)"
 	case s.Foreign:
 		return "an unknown owner of another library"
 	}

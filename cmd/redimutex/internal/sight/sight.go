@@ -18,6 +18,7 @@ type Sight struct {
 	Held    bool   `json:"held"`
 	Owner   string `json:"owner"`
 	Foreign bool   `json:"foreign"`
+	NoToken bool   `json:"no_token"` // its value has no form of a token that we know
 	TTL     int64  `json:"ttl_ms"`
 	Age     int64  `json:"age_ms"`
 	Fence   int64  `json:"fence"`
@@ -27,6 +28,7 @@ type Sight struct {
 // A Server is what one of them says.
 type Server struct {
 	Address string `json:"address"`
+	Name    string `json:"name"` // with the database
 	Sight
 	Error string `json:"error,omitempty"`
 }
@@ -93,7 +95,7 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 			if a.err == nil {
 				v = a.views[i]
 			}
-			r.Take(a.node, nodes[a.node].Address, v)
+			r.Take(a.node, nodes[a.node], v)
 		}
 	}
 	if servers.TooMany(len(errs)-1, len(nodes)) {
@@ -121,9 +123,9 @@ func New(key string, nodes int) *Lock {
 }
 
 // Take notes what one server says.
-func (r *Lock) Take(node int, address string, v inspect.View) {
+func (r *Lock) Take(node int, n servers.Node, v inspect.View) {
 	s := &r.Servers[node]
-	s.Address = address
+	s.Address, s.Name = n.Address, n.Name
 	if v.Err != nil {
 		s.Error = servers.Words(v.Err)
 		r.errs = append(r.errs, &redimutex.NodeError{Node: node, Err: v.Err})
@@ -145,6 +147,11 @@ func (r *Lock) Failure() error {
 func (r *Lock) Conclude() {
 	r.Sight = Majority(r.Views)
 	_, r.Agree = Prevailing(r.Views)
+	for i := range r.Servers {
+		if s := &r.Servers[i]; r.Held && s.Fence != r.Fence {
+			s.Fence = 0 // a counter, which is not the fence of the holder
+		}
+	}
 	r.Unsure = !r.Held && r.Agree > 0 && !servers.TooMany(len(r.Views)-r.Agree-len(r.errs), len(r.Views))
 	longest := inspect.View{}
 	for _, v := range r.Views {
@@ -170,8 +177,12 @@ func See(v inspect.View) Sight {
 	if v.Left < 0 {
 		left = -1
 	}
-	foreign := v.Held && inspect.KindOf(v.Holder) != inspect.Ours
-	return Sight{v.Held, cli.Printable(server.Owner(v.Holder)), foreign, left, inMillis(v.Age), v.Fence, v.Waiting}
+	kind := inspect.KindOf(v.Holder)
+	return Sight{
+		Held: v.Held, Owner: cli.Printable(server.Owner(v.Holder)),
+		Foreign: v.Held && kind != inspect.Ours, NoToken: v.Held && kind == inspect.NoToken,
+		TTL: left, Age: inMillis(v.Age), Fence: v.Fence, Waiting: v.Waiting,
+	}
 }
 
 // inMillis is a time as JSON has it: -1 if it is unknown, which is 0 in a View.
@@ -199,6 +210,23 @@ func Prevailing(views []inspect.View) (most inspect.View, servers int) {
 	return most, servers
 }
 
+// fenceOf returns the fence of the holder, or 0 if it is not known. Each server counts for itself, so its counter may
+// be higher than the fence. That is written to a majority, so it is what a majority with this holder agrees on.
+func fenceOf(views []inspect.View, holder string) int64 {
+	for _, v := range views {
+		same := 0
+		for _, other := range views {
+			if other.Held && other.Holder == holder && other.Fence == v.Fence {
+				same++
+			}
+		}
+		if same > len(views)/2 {
+			return v.Fence
+		}
+	}
+	return 0
+}
+
 // Majority is what the servers say together. The lock lasts as long as a majority of them has it, and
 // is as old as the server says that gave it last.
 func Majority(views []inspect.View) Sight {
@@ -212,7 +240,7 @@ func Majority(views []inspect.View) Sight {
 	if servers < need {
 		return all
 	}
-	fence, waiting, age := all.Fence, all.Waiting, int64(-1)
+	fence, waiting, age := fenceOf(views, most.Holder), all.Waiting, int64(-1)
 	for _, v := range views {
 		if !v.Held || v.Holder != most.Holder {
 			continue

@@ -31,14 +31,18 @@ func TestLockIsHeldWhereAMajorityHasTheSameHolder(t *testing.T) {
 		"three, split":         {[]inspect.View{held(a, time.Second), held(b, time.Second), {}}, free, 1},
 		"three, two against 1": {[]inspect.View{held(b, time.Second), held(a, time.Second), held(a, -1)}, by("a", 1000), 2},
 		"two, one of them":     {[]inspect.View{held(a, time.Second), {}}, free, 1},
-		"the fence is the highest, the age that of the last grant, the queue the longest": {
+		"the fence is that of a majority, the age that of the last grant, the queue the longest": {
 			[]inspect.View{
-				{Held: true, Holder: a, Left: time.Second, Fence: 5, Age: 3 * time.Second, Waiting: 1},
+				{Held: true, Holder: a, Left: time.Second, Fence: 7, Age: 3 * time.Second, Waiting: 1},
 				{Held: true, Holder: a, Left: time.Second, Fence: 7, Age: 2 * time.Second, Waiting: 3},
-				{Held: true, Holder: b, Left: time.Second, Age: time.Second, Waiting: 2},
+				{Held: true, Holder: b, Left: time.Second, Age: time.Second, Fence: 9, Waiting: 2},
 			},
 			Sight{Held: true, Owner: "a", TTL: 1000, Age: 2000, Fence: 7, Waiting: 3},
 			2,
+		},
+		"a fence that the holder may not have is left out": {
+			[]inspect.View{{Held: true, Holder: a, Left: time.Second, Fence: 5}, {Held: true, Holder: a, Left: time.Second, Fence: 7}, {Fence: 7}},
+			by("a", 1000), 2,
 		},
 	} {
 		assert.Equal(t, c.want, Majority(c.views), name)

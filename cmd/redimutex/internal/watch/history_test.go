@@ -46,7 +46,7 @@ func (p *past) look(views ...inspect.View) (short []string) {
 		if v.Err != nil {
 			failed++
 		}
-		r.Take(i, fmt.Sprintf("server-%d", i+1), v)
+		r.Take(i, servers.Node{Name: fmt.Sprintf("server-%d", i+1)}, v)
 	}
 	r.Conclude()
 	for _, e := range p.history.look(r, p.now, servers.TooMany(failed, len(views))) {
@@ -114,7 +114,7 @@ func TestWatchTellsOnceThatALockCannotBeRead(t *testing.T) {
 	p.now = p.now.Add(time.Second)
 	r := &sight.Lock{Key: "job", Servers: make([]sight.Server, 3), Views: make([]inspect.View, 3)}
 	for i, v := range []inspect.View{wrong, wrong, {}} {
-		r.Take(i, "s", v)
+		r.Take(i, servers.Node{Name: "s"}, v)
 	}
 	r.Conclude()
 	news := p.history.look(r, p.now, false)

@@ -26,7 +26,7 @@ const frameTime = 100 * time.Millisecond
 
 func newPage(w io.Writer, o *options, c *chronicle, style cli.Style) *page {
 	p := &page{chronicle: c, screen: newScreen(w, style)}
-	p.title = fmt.Sprintf("every %v on %s", o.interval, o.nodes.Addresses())
+	p.title = fmt.Sprintf("every %v on %s", o.interval, o.nodes.Names())
 	return p
 }
 
@@ -160,9 +160,9 @@ func (h *history) dissent() (rows []row) {
 		v := h.lock.Views[i]
 		switch {
 		case s.Error != "":
-			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Address, s.Error), cli.Red}})
+			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Name, s.Error), cli.Red}})
 		case v.Held != h.last.Held, v.Held && v.Holder != most.Holder:
-			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Address, s.InWords()), cli.Red}})
+			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Name, s.InWords()), cli.Red}})
 		}
 	}
 	return append([]row{{{fmt.Sprintf("  %d of %d servers agree", agree, all), cli.Dim}}}, rows...)

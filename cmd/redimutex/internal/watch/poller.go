@@ -135,7 +135,7 @@ func (p *poller) conclude(now time.Time) *survey {
 			if errs[i] == nil {
 				v = aged(src.views[k], now.Sub(src.heard))
 			}
-			r.Take(i, p.nodes[i].Address, v)
+			r.Take(i, p.nodes[i], v)
 		}
 		r.Conclude()
 		s.locks = append(s.locks, r)

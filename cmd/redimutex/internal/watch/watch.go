@@ -65,7 +65,7 @@ func Command() *cli.Command {
 				cli.Item("1", "with -until-free: it ended, and a lock is not free"),
 				cli.Item("2", "wrong usage"),
 				cli.Item("69", "too few servers can be reached at the start; stderr says why"), cli.WriteFails,
-				cli.Item("128+N", "signal N ended it: 130 after Ctrl-C")),
+				cli.Item("128+N", "signal N ended it: 130 after Ctrl-C. It dies of the signal, so that a script around it ends as well")),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			if err := o.check(in.Words, limit.Given); err != nil {
@@ -76,7 +76,7 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			defer o.nodes.Close()
-			return o.run(t), nil
+			return o.run(t)
 		},
 	}
 }
@@ -116,7 +116,7 @@ func (o *options) check(words []string, limited bool) error {
 }
 
 // run looks until it is enough. It returns the exit status.
-func (o *options) run(t *cli.Terminal) int {
+func (o *options) run(t *cli.Terminal) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	surveys := newPoller(o.keys, o.nodes, o.interval).start(ctx)
@@ -134,7 +134,7 @@ func (o *options) run(t *cli.Terminal) int {
 		case s := <-surveys:
 			if err := s.failure(); err != nil && first {
 				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", s.unknown().Key, o.nodes.Explain(err))
-				return cli.Unavailable
+				return cli.Unavailable, nil
 			}
 			if first && o.limit > 0 {
 				limit = time.After(o.limit)
@@ -142,10 +142,10 @@ func (o *options) run(t *cli.Terminal) int {
 			first = false
 			show.survey(s)
 			if t.Out.Failed() != nil {
-				return cli.WriteError
+				return cli.WriteError, nil
 			}
 			if free = s.free(); free && o.untilFree {
-				return cli.OK
+				return cli.OK, nil
 			}
 		case <-frames.C:
 			show.frame(time.Now())
@@ -154,13 +154,11 @@ func (o *options) run(t *cli.Terminal) int {
 			show.suspend()
 			keys.take()
 		case <-limit:
-			return o.verdict(free)
+			return o.verdict(free), nil
 		case <-keys.quit:
-			return o.verdict(free)
+			return o.verdict(free), nil
 		case <-ctx.Done():
-			var sig cli.Signalled
-			errors.As(context.Cause(ctx), &sig) // nothing else ends it
-			return sig.Status()
+			return 0, context.Cause(ctx) // the signal
 		}
 	}
 }

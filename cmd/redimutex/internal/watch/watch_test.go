@@ -43,6 +43,7 @@ func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
 	p.Says(" other: 1 waiting\n")
 	p.Signal(syscall.SIGINT)
 	assert.Equal(t, 130, p.Status())
+	assert.Equal(t, syscall.SIGINT, p.DiedOf(), "so that a script around it ends as well")
 	assert.NotContains(t, p.Out(), uuid)
 	for line := range strings.Lines(p.Out()) {
 		at, _, _ := strings.Cut(line, " ")

@@ -4,9 +4,25 @@ package watch
 
 import (
 	"os"
+	"os/signal"
 	"syscall"
 	"unsafe"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
+
+// suspensions tells that somebody has typed Ctrl-Z.
+func (s *screen) suspensions() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTSTP)
+	return c
+}
+
+// suspend gives the screen back and stops, until the shell continues us.
+func (s *screen) suspend() {
+	s.leave()
+	cli.StopUs()
+}
 
 // eachKey sets the terminal so that it hands over each key at once, and shows none. It returns what sets
 // it back, or nil if it can't be set, or is not ours because we are in the background.

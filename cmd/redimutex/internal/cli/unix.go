@@ -1,0 +1,53 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// StopUs stops our own group, and returns when it was continued. We do not catch TTIN, so the kernel
+// stops us by it, but not where no shell is there that could continue us.
+func StopUs() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	syscall.Kill(0, syscall.SIGTTIN) //nolint:errcheck // that can't fail
+	// Another of our threads may be the one that the signal stops first, and a busy machine may let that wait.
+	timer := time.NewTimer(500 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-continued:
+	case <-timer.C:
+	}
+}
+
+// dieOf has this process die of the signal. It returns where that is not possible: of other signals than these the
+// Go runtime does not simply die, and PID 1 of a container dies of none.
+func dieOf(s syscall.Signal) {
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL:
+	default:
+		return
+	}
+	if os.Getpid() == 1 {
+		return
+	}
+	signal.Reset(s)
+	syscall.Kill(os.Getpid(), s) //nolint:errcheck // that can't fail
+	time.Sleep(time.Second)      // another thread may be the one that dies of it
+}
+
+// terminalSize asks the terminal; it returns zeros if it does not know.
+func terminalSize(f *os.File) (width, height int) {
+	var size struct{ rows, columns, _, _ uint16 }
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
+	if errno != 0 {
+		return 0, 0
+	}
+	return int(size.columns), int(size.rows)
+}

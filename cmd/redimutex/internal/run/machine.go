@@ -1,0 +1,273 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package run
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// A state is where a run stands. One loop goes from state to state:
+//
+//	trying    -> running      the lock was free
+//	trying    -> waiting      another holder has it, and we may wait
+//	waiting   -> settling     -queue: what a release hands over lasts for a moment, and a command needs a whole TTL
+//	waiting   -> running
+//	settling  -> running
+//	settling  -> waiting      the moment was over
+//	running   -> outlived     COMMAND was ended because of the lock, and others of its group have not ended yet
+//	cancelled                 from trying, waiting and settling, by a signal
+//	releasing                 from every other state: gives the lock back, and undoes what a try has left
+//	over                      from releasing, or by a second signal
+//
+// In trying, waiting, settling, cancelled and releasing one step is under way, on a goroutine of its own. Its outcome
+// is what ends the state. Everything else is done by the loop.
+type state int8
+
+const (
+	trying state = iota
+	waiting
+	settling
+	cancelled
+	running
+	outlived
+	releasing
+	over
+)
+
+// A runner does one job.
+type runner struct {
+	*job
+	t       *cli.Terminal
+	notes   *notes
+	signals chan os.Signal
+	client  *redimutex.Client
+	mutex   *redimutex.Mutex
+	began   time.Time
+	locked  error  // that of the first try; nil while there was none
+	watch   *watch // of COMMAND; nil before it runs
+
+	state  state
+	step   chan error         // the outcome of the step that is under way
+	cancel context.CancelFunc // ends that step
+	since  time.Time          // of this state
+	hurry  bool               // a second signal has come
+
+	status int            // how we end
+	by     syscall.Signal // or by this signal
+	typed  bool           // at the terminal: those that would have got it too, were COMMAND in our group, have not
+
+	lastRenewal atomic.Pointer[error] // nil after a good one
+}
+
+// run waits for the lock, runs the command and gives the lock back. It returns the exit status, or the signal that
+// ended it.
+func (j *job) run(t *cli.Terminal) (int, error) {
+	r := &runner{job: j, t: t, notes: newNotes(t.Err), signals: catch(), step: make(chan error, 1), began: time.Now()}
+	defer r.notes.flush()
+	defer j.servers.Close()
+	r.client = redimutex.NewClient(j.servers.Pools(), r.options()...)
+	r.mutex = r.client.Mutex(j.key)
+	r.loop()
+	if r.typed {
+		syscall.Kill(0, r.by) //nolint:errcheck // it can't fail; we catch it
+	}
+	if r.by != 0 {
+		return 0, cli.Signalled(r.by)
+	}
+	return r.status, nil
+}
+
+func (r *runner) loop() {
+	r.begin(trying, r.try)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for r.state != over {
+		var lost <-chan struct{}
+		var command chan syscall.WaitStatus
+		if r.watch != nil {
+			lost, command = r.watch.loss(), r.watch.group.states
+		}
+		timer.Reset(r.next())
+		select {
+		case err := <-r.step:
+			r.stepped(err)
+		case s := <-r.signals:
+			r.signalled(s.(syscall.Signal)) //nolint:forcetypeassert // on Unix all are
+		case status := <-command:
+			r.changed(status)
+		case <-lost:
+		case <-timer.C:
+		}
+		r.due()
+	}
+}
+
+// begin goes to a state in which a step is under way.
+func (r *runner) begin(s state, step func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.enter(s)
+	go func() {
+		defer cancel()
+		r.step <- step(ctx)
+	}()
+}
+
+func (r *runner) enter(s state) { r.state, r.since = s, time.Now() }
+
+// stepped takes the outcome of a step.
+func (r *runner) stepped(err error) {
+	switch r.state {
+	case trying:
+		r.tried(err)
+	case waiting:
+		r.waited(err)
+	case settling:
+		r.settled(err)
+	case cancelled:
+		r.finish(0)
+	case releasing:
+		if err != nil && r.status == cli.OK {
+			r.status = cli.Unavailable
+		}
+		r.enter(over)
+	case running, outlived, over: // no step is under way
+	}
+}
+
+// finish gives back what we have.
+func (r *runner) finish(status int) {
+	r.status = status
+	if r.watch != nil {
+		r.watch.group.release()
+	}
+	r.begin(releasing, r.release)
+}
+
+// patience is how long a clean-up may take before a second signal skips it. It takes some milliseconds unless a
+// server hangs, and timeout(1) sends each signal twice.
+const patience = 500 * time.Millisecond
+
+// next is how long the loop has nothing to do if nothing happens.
+func (r *runner) next() time.Duration {
+	switch {
+	case r.state == running:
+		return r.watch.next()
+	case r.state == outlived:
+		return 5 * time.Millisecond
+	case r.hurry:
+		return max(time.Until(r.since.Add(patience)), 0)
+	}
+	return time.Hour
+}
+
+// due does what only the time says.
+func (r *runner) due() {
+	switch r.state {
+	case running:
+		r.watch.check()
+	case outlived:
+		if r.watch.check(); r.watch.killed || !r.watch.group.alive() {
+			r.finish(r.status)
+		}
+	case cancelled, releasing:
+		if r.hurry && time.Since(r.since) >= patience {
+			r.skip()
+		}
+	case trying, waiting, settling, over:
+	}
+}
+
+// skip ends us without the rest of the clean-up.
+func (r *runner) skip() {
+	if r.watch != nil {
+		r.notes.say("the lock %q is not given back, so it stays until its TTL is over", r.key)
+	}
+	r.enter(over)
+}
+
+// signalled does what a signal means in this state.
+func (r *runner) signalled(s syscall.Signal) {
+	switch r.state {
+	case running, outlived:
+		r.watch.pass(s)
+	case trying, waiting, settling:
+		if ends(s) { // others have no addressee yet
+			r.by = s
+			r.cancel()
+			r.enter(cancelled)
+		}
+	case cancelled, releasing:
+		r.hurry = r.hurry || ends(s)
+	case over:
+	}
+}
+
+// start starts the command, unless a signal has come since the lock was acquired.
+func (r *runner) start() {
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(r.signals, syscall.SIGTSTP) // until now it just stopped us
+	}
+	var early []syscall.Signal
+	for {
+		select {
+		case sig := <-r.signals:
+			s := sig.(syscall.Signal) //nolint:forcetypeassert // on Unix all are
+			if ends(s) {
+				r.by = s
+				r.finish(0)
+				return
+			}
+			early = append(early, s)
+			continue
+		default:
+		}
+		break
+	}
+	lease := r.mutex.Lease()
+	if lease.Err() != nil { // we were stopped after we got the lock
+		r.notes.say("the lock %q was lost before the command could start", r.key)
+		r.finish(cli.Unavailable)
+		return
+	}
+	group, err := startGroup(r.job, r.t, environment(os.Environ(), r.job, lease.Fence(), lease.Token()))
+	if err != nil {
+		r.finish(cannotRun(r.t, r.command, err))
+		return
+	}
+	r.watch = &watch{runner: r, lease: lease, group: group, got: time.Now()}
+	r.enter(running)
+	for _, s := range early {
+		r.watch.pass(s)
+	}
+}
+
+// changed takes what has become of the command.
+func (r *runner) changed(status syscall.WaitStatus) {
+	switch {
+	case status.Stopped():
+		r.watch.follow(status.StopSignal())
+		return
+	case !status.Signaled():
+		r.status = status.ExitStatus()
+	default:
+		r.status = 128 + int(status.Signal())
+		if !r.watch.ending() { // a loss is no reason to die of what we have sent ourselves
+			r.by = status.Signal()
+			r.typed = r.watch.group.typed(r.by)
+		}
+	}
+	if r.watch.ending() {
+		r.enter(outlived)
+		return
+	}
+	r.finish(r.status)
+}

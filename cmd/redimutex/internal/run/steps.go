@@ -1,0 +1,192 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+)
+
+// The steps of the states. Each is one call that may take its time and ends with its ctx. What kind of lock it is,
+// only these know.
+
+// options are those of the Client.
+func (r *runner) options() []redimutex.Option {
+	opts := []redimutex.Option{
+		redimutex.WithTTL(r.ttl),
+		redimutex.WithOwner(r.owner),
+		redimutex.WithFencing(),
+		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // we say ourselves what there is to say
+		redimutex.WithTrace(&redimutex.Trace{Renewed: r.renewed}),
+	}
+	if r.queue {
+		opts = append(opts, redimutex.WithQueue())
+	}
+	if r.minHold > 0 {
+		opts = append(opts, redimutex.WithMinHold(r.minHold))
+	}
+	return opts
+}
+
+func (r *runner) renewed(e redimutex.Event) {
+	if e.Err == nil {
+		r.lastRenewal.Store(nil)
+		return
+	}
+	r.lastRenewal.Store(&e.Err)
+}
+
+// errNested says that the holder is a redimutex run that runs us: it waits for us, as we would for it.
+var errNested = errors.New("the holder runs us")
+
+// try connects and tries once. A server that we have just reached gets a second to answer, because with a short TTL the
+// library gives it so little time that a busy machine could look like a broken one.
+func (r *runner) try(ctx context.Context) error {
+	limit := servers.DialTimeout
+	if r.wait > 0 {
+		limit = min(limit, max(r.wait, time.Second))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := r.servers.Connect(ctx); err != nil {
+		return err
+	}
+	err := r.mutex.TryLockContext(ctx)
+	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end); {
+		if !pause(ctx) {
+			break
+		}
+		err = r.mutex.TryLockContext(ctx)
+	}
+	if !r.once && errors.Is(err, redimutex.ErrLocked) && r.heldByAncestor(ctx) {
+		return fmt.Errorf("%w: %w", errNested, err)
+	}
+	return err
+}
+
+// pause waits before something is repeated. It reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// await waits for the lock as long as it may, and says once that the servers fail meanwhile.
+func (r *runner) await(ctx context.Context) error {
+	var once sync.Once
+	r.mutex = r.client.Mutex(r.key, redimutex.WithTrace(&redimutex.Trace{
+		Renewed: r.renewed,
+		Attempt: func(e redimutex.Event) {
+			if e.Context.Err() == nil && !r.quiet && errors.Is(e.Err, redimutex.ErrUnavailable) {
+				once.Do(func() {
+					r.notes.say("still waiting for %q, though the server fails: %s", r.key, r.servers.Failures(e.Err))
+				})
+			}
+		},
+	}))
+	limit := r.wait
+	if limit > 0 {
+		limit = max(limit-time.Since(r.began), 1)
+	}
+	return r.mutex.LockContext(ctx, limit)
+}
+
+// settle extends what a release has handed over to a whole TTL.
+func (r *runner) settle(ctx context.Context) error {
+	err := r.mutex.Lease().Extend(ctx, r.ttl)
+	if err != nil {
+		r.abandon()
+	}
+	return err
+}
+
+// release gives the lock back, if we have it, and waits until what an interrupted try has left is cleaned up. It fails
+// if -min-hold could not be kept.
+func (r *runner) release(ctx context.Context) (err error) {
+	defer r.client.Close()
+	switch lease := r.mutex.Lease(); {
+	case lease == nil:
+	case r.watch == nil:
+		r.abandon()
+	default:
+		if err = r.cover(ctx, lease); err == nil {
+			r.unlock()
+		}
+	}
+	return err
+}
+
+// cover makes the lease last for -min-hold. A release without an answer leaves the key to expire with the lease, so
+// that has to be long enough before; it can be repeated, and a release can't.
+func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
+	for lease.Err() == nil {
+		rest := r.minHold - time.Since(r.watch.got)
+		if rest <= time.Until(lease.Until()) {
+			return nil
+		}
+		if err := lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !pause(ctx) {
+			return err
+		}
+	}
+	if r.minHold == 0 || r.watch.ending() {
+		return nil
+	}
+	r.notes.say("the lock %q could not be kept for the %v of -min-hold, so COMMAND may run again before: the server has not answered in time",
+		r.key, r.minHold)
+	return lease.Err()
+}
+
+// unlock gives the lock back, and says so if it was lost and that was not told.
+func (r *runner) unlock() {
+	err := r.mutex.UnlockContext(context.Background())
+	var lost *redimutex.LostError
+	switch {
+	case err == nil || r.watch.ending():
+	case errors.As(err, &lost):
+		r.notes.say("%s; that was noticed only after the command had ended", lostWords(r.key, lost.Reason))
+	case r.minHold > 0: // it stays for long enough
+	default:
+		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.key, r.servers.Failures(err))
+	}
+}
+
+// abandon gives back a lock under which no command has run, whatever -min-hold is. What can't be given back expires.
+func (r *runner) abandon() {
+	token := r.mutex.Lease().Token()
+	r.mutex.UnlockContext(context.Background()) //nolint:errcheck // it expires
+	if r.minHold == 0 {
+		return
+	}
+	var each sync.WaitGroup
+	for _, n := range r.servers {
+		each.Go(func() { n.Release(r.key, token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
+	}
+	each.Wait()
+}
+
+// lostWords says how a lock was lost.
+func lostWords(key string, reason redimutex.Reason) string {
+	why := "it was " + string(reason)
+	switch reason {
+	case redimutex.Expired:
+		why = "it expired, because it could not be renewed in time"
+	case redimutex.Deleted:
+		why = "its key was deleted, or the server lost its data"
+	case redimutex.Taken:
+		why = "somebody else has overwritten its key"
+	case redimutex.Closed:
+	}
+	return fmt.Sprintf("the lock %q was lost: %s", key, why)
+}

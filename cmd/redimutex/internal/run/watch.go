@@ -1,0 +1,124 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package run
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// A watch is kept while the command runs: it passes signals on, follows the command when it is
+// stopped, and ends it before the lock does.
+//
+// Invariant: when the validity of the lease is over, the whole group has been sent KILL, whatever
+// the servers, the command or stderr are doing.
+type watch struct {
+	*runner
+	group *group
+	lease *redimutex.Lease
+	got   time.Time // when we had it
+
+	lost   bool      // the lease is over
+	warned time.Time // the end of the validity for which the group was sent TERM
+	kill   time.Time // when to kill the group, once the lease is over
+	killed bool
+}
+
+// loss tells the end of the lease, once.
+func (w *watch) loss() <-chan struct{} {
+	if w.lost || w.state > running {
+		return nil
+	}
+	return w.lease.Done()
+}
+
+// ending reports whether the command is being ended because of the lock.
+func (w *watch) ending() bool { return w.lost || w.warned.Equal(w.lease.Until()) }
+
+// pass passes a signal on. Nothing may be woken up that has no lock any more.
+func (w *watch) pass(s syscall.Signal) {
+	if w.check(); !w.lost || s != syscall.SIGCONT {
+		w.group.pass(s)
+	}
+}
+
+// next is how long nothing has to be done.
+func (w *watch) next() time.Duration {
+	at := w.lease.Until()
+	switch {
+	case w.killed:
+		return time.Hour
+	case w.lost:
+		at = w.kill
+	case !w.warned.Equal(at):
+		at = at.Add(-w.grace)
+	}
+	return max(time.Until(at), 0)
+}
+
+// check does what is due.
+func (w *watch) check() {
+	now := time.Now()
+	if err := w.lease.Err(); err != nil && !w.lost {
+		w.lost = true
+		w.lose(err, now)
+	}
+	until := w.lease.Until()
+	switch {
+	case w.killed:
+	case w.lost && !now.Before(w.kill), !w.lost && !now.Before(until):
+		w.killed = true
+		w.group.end(syscall.SIGKILL)
+	case !w.lost && !w.warned.Equal(until) && !now.Before(until.Add(-w.grace)):
+		w.warned = until
+		w.group.end(syscall.SIGTERM)
+		reason := ""
+		if err := w.lastRenewal.Load(); err != nil {
+			reason = ", " + w.servers.Failures(*err)
+		}
+		w.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
+			w.key, reason, until.Sub(now).Round(time.Millisecond))
+	}
+}
+
+// lose deals with the end of the lease.
+func (w *watch) lose(err error, now time.Time) {
+	var lost *redimutex.LostError
+	if errors.As(err, &lost); lost.Reason == redimutex.Expired {
+		// What was sent TERM has had its time; what was not, because we were stopped, has none.
+		w.kill = now
+		if !w.warned.Equal(w.lease.Until()) {
+			w.notes.say("%s; the command is sent KILL", lostWords(w.key, lost.Reason))
+		}
+		return
+	}
+	w.kill = now.Add(w.grace)
+	w.group.end(syscall.SIGTERM)
+	w.notes.say("%s; the command is sent TERM, and KILL in %v", lostWords(w.key, lost.Reason), w.grace)
+}
+
+// follow deals with the command having been stopped. At a terminal we stop as well, so that the shell
+// sees it. Then nothing renews the lease; when we wake up too late, the command does not run on.
+func (w *watch) follow(by syscall.Signal) {
+	g := w.group
+	if by == syscall.SIGSTOP || !g.hasTerminal() {
+		return // it keeps its lock until it is continued
+	}
+	if by != syscall.SIGTSTP {
+		g.wants = true
+		if g.takeTerminal() {
+			g.end(syscall.SIGCONT) // it wanted the terminal, and we had it
+			return
+		}
+	}
+	g.returnTerminal()
+	cli.StopUs()
+	w.check()
+	if !w.lost {
+		g.pass(syscall.SIGCONT)
+	}
+}
