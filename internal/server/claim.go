@@ -208,12 +208,18 @@ func (c *Claim) end() {
 	c.settle()
 }
 
-// settle decides how a claim that was released goes on, when nothing of it is under way. The caller holds c.mu.
+// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
+// overtakes it. The caller holds c.mu.
 func (c *Claim) settle() {
-	if c.want != released || c.releasing || c.running > 0 {
-		return
-	}
-	if !c.there || !c.pursue(time.Now()) {
+	switch {
+	case c.want != released:
+	case !c.there && c.running == 0:
+		c.forget()
+	case c.releasing:
+		c.server.runner(c).hasten(c)
+	case c.running > 0:
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
 		c.forget()
 	}
 }

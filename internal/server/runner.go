@@ -23,6 +23,7 @@ type runner struct {
 type pursuit struct {
 	claim     *Claim
 	at, until time.Time
+	overtakes bool // a command of the claim is under way
 }
 
 const (
@@ -45,7 +46,7 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
 	}
-	w.pending = append(w.pending, pursuit{c, at, until})
+	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
 	if w.running {
 		w.rouse()
 		return true
@@ -54,6 +55,18 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 	w.done, w.wake = make(chan struct{}), make(chan struct{}, 1)
 	go w.run()
 	return true
+}
+
+// hasten has a claim released now that was to wait for the end of a command.
+func (w *runner) hasten(c *Claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pending {
+		if p := &w.pending[i]; p.claim == c && p.overtakes {
+			p.at, p.overtakes = time.Now(), false
+			w.rouse()
+		}
+	}
 }
 
 // rouse wakes the goroutine. The caller holds w.mu.
