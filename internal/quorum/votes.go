@@ -72,6 +72,13 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.single.Entered()
 }
 
+// Unknown reports whether a server has not answered a try.
+func (v *Votes) Unknown() bool {
+	unknown := false
+	v.all(func(c *server.Claim) { unknown = unknown || c.Unknown() })
+	return unknown
+}
+
 // End has nothing more sent for the lock but its release.
 func (v *Votes) End() { v.all((*server.Claim).End) }
 

@@ -85,6 +85,13 @@ func (c *Claim) Spent() bool {
 	return c.spent || c.want != wanted
 }
 
+// Unknown reports whether a try had no answer.
+func (c *Claim) Unknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.open.IsZero() || c.tries > 0
+}
+
 // Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
 // answered, or there is none to wait for.
 func (c *Claim) Away() <-chan struct{} {
