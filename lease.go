@@ -57,9 +57,9 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
 	case keepalive.Deleted:
-		return &LostError{key, Deleted}
+		return &LostError{l.of.lostKey(l.hold.LostKey()), Deleted}
 	case keepalive.Taken:
-		return &LostError{key, Taken}
+		return &LostError{l.of.lostKey(l.hold.LostKey()), Taken}
 	case keepalive.Closed:
 		return &LostError{key, Closed}
 	case keepalive.Expired:
