@@ -16,7 +16,7 @@ type object struct {
 	client *Client
 	config *config
 	key    string
-	more   []string // further keys of a MutexAll
+	more   []string                      // further keys of a MutexAll
 	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
 	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
 }
