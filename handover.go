@@ -24,10 +24,15 @@ import (
 // It is carried as text: in JSON, in the message of a queue, in an environment variable. Whoever has the text can take
 // the lock, so treat it as a secret. MarshalText and encoding/json write it; String, fmt and log/slog hide it.
 type Handover struct {
-	secret *handover // behind a pointer, so that fmt never prints it as a field of another struct
+	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
 }
 
 type handover struct{ key, token string }
+
+func newHandover(key, token string) Handover {
+	h := &handover{key, token}
+	return Handover{&h}
+}
 
 const (
 	handoverMark   = "redimutex-handover-1."
@@ -39,7 +44,7 @@ func (h Handover) MarshalText() ([]byte, error) {
 	if h.secret == nil {
 		return nil, errors.New("redimutex: this Handover is empty: Lease.HandOver returns one")
 	}
-	b := []byte(h.secret.token + "\x00" + h.secret.key)
+	b := []byte((*h.secret).token + "\x00" + (*h.secret).key)
 	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
 }
@@ -51,7 +56,7 @@ func (h *Handover) UnmarshalText(text []byte) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
 	if n := len(b) - 4; ok && err == nil && n >= 0 && crc32.ChecksumIEEE(b[:n]) == binary.BigEndian.Uint32(b[n:]) {
 		if token, key, ok := strings.Cut(string(b[:n]), "\x00"); ok && token != "" && key != "" {
-			h.secret = &handover{key, token}
+			*h = newHandover(key, token)
 			return nil
 		}
 	}
@@ -105,13 +110,14 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 		}
 		return Handover{}, unlockedError(o.key, "HandOver")
 	}
-	g := &handed{to: Handover{&handover{o.key, o.config.terms.Token()}}}
+	token := o.config.terms.Token()
+	g := &handed{to: newHandover(o.key, token)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	l.excused.Store(true)
 	now := time.Now()
-	done, r, f := l.hold.HandOver(ctx, g.to.secret.token, within)
+	done, r, f := l.hold.HandOver(ctx, token, within)
 	var err error
 	switch {
 	case r != keepalive.Unlocked:
@@ -191,8 +197,8 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)
 	case len(m.more) > 0:
 		return fmt.Errorf("redimutex: %q: TakeOver: a Handover is of one key, and this is a MutexAll", m.key)
-	case h.secret.key != m.key:
-		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, h.secret.key)
+	case (*h.secret).key != m.key:
+		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)
 	case !m.taking.mu.TryLock():
 		return fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)
 	}
@@ -200,7 +206,7 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	if m.Lease() != nil {
 		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
 	}
-	l, err := m.takeOver(ctx, h.secret.token)
+	l, err := m.takeOver(ctx, (*h.secret).token)
 	if err != nil {
 		m.client.counters.failed.Add(1)
 		if m.traced() {
