@@ -256,7 +256,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	s := redistest.Real(t)
 	var traced, logged bytes.Buffer
 	say := func(e redimutex.Event) { fmt.Fprintf(&traced, "%v %+v\n", e.Err, e.Key) }
-	logger := slog.New(slog.NewMultiHandler(slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)))
+	logger := slog.New(slog.NewTextHandler(&logged, nil))
 	opts := []redimutex.Option{redimutex.WithLogger(logger), redimutex.WithTrace(&redimutex.Trace{Released: say, Acquired: say, GaveUp: say})}
 	giver, taker := newMutex(t, s.Pool(), "k", opts...), newMutex(t, s.Pool(), "k", opts...)
 	h := handOver(t, giver, time.Minute)
@@ -268,6 +268,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	twice := giver.TakeOver(t.Context(), h)
 	require.ErrorIs(t, twice, redimutex.ErrLost)
 	logger.Info("handed over", "h", h)
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("handed over", "h", h)
 	type hidden struct{ h redimutex.Handover }
 	var all bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t", "%T"} {
