@@ -43,6 +43,25 @@ func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 	assert.Equal(t, []string{"k"}, c.MutexAll([]string{"k", "k"}).Keys())
 }
 
+func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	odd := c.MutexAll(locktest.OddKeys)
+	require.NoError(t, odd.TryLockContext(t.Context()))
+	single := c.Mutex("x\x00y")
+	require.NoError(t, single.TryLockContext(t.Context()))
+	require.NoError(t, c.MutexAll([]string{"x", "y"}).TryLockContext(t.Context()), "another lock than that of x NUL y")
+	infos := c.Locks()
+	require.Len(t, infos, 3)
+	keys := map[string][]string{}
+	for _, info := range infos {
+		keys[info.Key] = info.Keys
+	}
+	assert.Equal(t, map[string][]string{odd.Key(): odd.Keys(), "x": {"x", "y"}, "x\x00y": nil}, keys)
+	assert.NoError(t, odd.UnlockContext(t.Context()))
+}
+
 func TestMutexAllTakesAllKeysOrNone(t *testing.T) {
 	t.Parallel()
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
