@@ -133,20 +133,31 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 	}
 }
 
-// pass gives the turn to the next goroutine.
+// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
 func (k *Key) pass() {
-	if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
-		k.returnGifts()
-	}
-	if !k.fifo.Release() {
+	for {
+		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
+			k.returnGifts()
+		}
+		left := len(k.gifts) > 0
+		if k.fifo.Release() {
+			return
+		}
 		k.tidy()
+		if !left || !k.fifo.TryAcquire() { // else those who waited have left just now
+			return
+		}
 	}
 }
 
 // cancel ends the waiting of w, which may have the turn already.
 func (k *Key) cancel(w *fifo.Waiter) {
-	if w.Cancel() {
-		k.tidy()
+	if !w.Cancel() {
+		return
+	}
+	k.tidy()
+	if k.line.kind == server.Reader && k.fifo.TryAcquire() {
+		k.pass() // the gift of w, if there was one
 	}
 }
 

@@ -75,6 +75,14 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 // End has nothing more sent for the lock but its release.
 func (v *Votes) End() { v.all((*server.Claim).End) }
 
+// LeaveLater is ReleaseLater for a waiter. goesOn says that others of this process wait under the same mark.
+func (v *Votes) LeaveLater(goesOn bool) {
+	if goesOn {
+		v.all((*server.Claim).KeepMark)
+	}
+	v.ReleaseLater(time.Time{})
+}
+
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
 // background, and each server is asked once before this returns, all at the same time.
 func (v *Votes) ReleaseLater(keep time.Time) {
