@@ -50,7 +50,7 @@ func newGrant(k *Key, t *Terms, v *quorum.Votes, handOff time.Duration, turn boo
 	}
 	k.grant.Store(g)
 	if g.reuse != nil && t.Kind.Shared {
-		k.parked.Store(g)
+		k.share(g)
 	}
 	return g
 }

@@ -33,11 +33,14 @@ func (e *Engine) Infos() []*Info {
 			info = &Info{Idle: true, Kind: g.terms.Kind}
 			found[g.key] = info
 		}
-		info.Holds++
 		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		g.mu.Lock()
 		info.Idle = info.Idle && g.holds == nil
+		info.Holds++ // an idle one is one
+		for h := g.holds; h != nil && h.next != nil; h = h.next {
+			info.Holds++
+		}
 		g.mu.Unlock()
 	}
 	e.mu.Lock()
