@@ -175,6 +175,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
 	}
 	a.tries++
+	a.key.asks.Store(a.Terms.Kind)
 	f := a.votes.Acquire(ctx, a.describe(start), &a.key.before, a.group)
 	if f == nil {
 		return a.won(ctx, 0)

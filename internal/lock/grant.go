@@ -55,6 +55,14 @@ func newGrant(k *Key, t *Terms, v *quorum.Votes, handOff time.Duration, turn boo
 	return g
 }
 
+// kind is that of the lock now: a writer may have become a reader.
+func (g *Grant) kind() *server.Kind {
+	if g.terms.Kind == server.Writer && !g.turn.Load() {
+		return server.Reader
+	}
+	return g.terms.Kind
+}
+
 // Token returns the value of the key.
 func (g *Grant) Token() string { return g.votes.Lock().Token }
 

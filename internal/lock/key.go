@@ -43,6 +43,7 @@ type Key struct {
 	parked  atomic.Pointer[Grant]
 	before  quorum.Before
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	asks    atomic.Pointer[server.Kind]    // of the last try
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins; tells others who holds the lock
 
 	// These belong to the turn.
