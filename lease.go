@@ -25,7 +25,10 @@ type Lease struct {
 	current *atomic.Pointer[Lease] // where the object keeps its one hold; nil: it may have many
 	hold    lock.Hold
 	reader  atomic.Bool // a writer that was downgraded
-	claimed atomic.Bool // by the one call that releases it
+	claimed atomic.Bool // by the one call that releases it, or hands it over
+
+	handed  atomic.Pointer[handed] // what it was handed over as
+	excused atomic.Bool            // it was handed over, and one release is accepted yet
 }
 
 // Token returns the random value that the key has on the server during this hold. Whoever has it can

@@ -83,6 +83,9 @@ func (v *Votes) LeaveLater(goesOn bool) {
 	v.ReleaseLater(time.Time{})
 }
 
+// GiveUp leaves what the servers may have of the lock to its new token, or to expire.
+func (v *Votes) GiveUp() { v.all((*server.Claim).GiveUp) }
+
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
 // background, and each server is asked once before this returns, all at the same time.
 func (v *Votes) ReleaseLater(keep time.Time) {

@@ -253,8 +253,8 @@ func (c *Claim) clear() {
 	}
 }
 
-// giveUp ends a claim whose release nobody pursues any more.
-func (c *Claim) giveUp() {
+// GiveUp ends a claim whose release nobody pursues any more.
+func (c *Claim) GiveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != gone {

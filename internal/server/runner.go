@@ -124,7 +124,7 @@ func (w *runner) due() (batch []*Claim, wait time.Duration, over bool) {
 	}
 	w.mu.Unlock()
 	for _, c := range givenUp {
-		c.giveUp()
+		c.GiveUp()
 	}
 	return batch, wait, over
 }
