@@ -141,3 +141,6 @@ func micros(s *redistest.Server) string {
 	at, _ := redis.Int64s(s.Do("TIME"), nil)
 	return fmt.Sprintf("(%d%06d", at[0], at[1])
 }
+
+// queues reports whether t is the part of eachWay with a queue.
+func queues(t testing.TB) bool { return strings.HasSuffix(t.Name(), "/queue") }
