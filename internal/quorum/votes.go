@@ -82,6 +82,14 @@ func (v *Votes) Unknown() bool {
 // End has nothing more sent for the lock but its release.
 func (v *Votes) End() { v.all((*server.Claim).End) }
 
+// LeaveLater is ReleaseLater for a waiter. goesOn says that others of this process wait under the same mark.
+func (v *Votes) LeaveLater(goesOn bool) {
+	if goesOn {
+		v.all((*server.Claim).KeepMark)
+	}
+	v.ReleaseLater(time.Time{})
+}
+
 // GiveUp leaves what the servers may have of the lock to its new token, or to expire.
 func (v *Votes) GiveUp() { v.all((*server.Claim).GiveUp) }
 

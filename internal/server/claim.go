@@ -33,6 +33,7 @@ type Claim struct {
 	releasing bool          // a release is under way, or is the runner's
 	there     bool          // the server may have something of the token
 	waits     bool          // that may be a place in the queue, or a mark that it waits
+	shown     bool          // the mark stays: others wait under it
 	doubt     bool          // a plain try had no answer, and perhaps no undo behind it
 	spent     bool          // an undo was sent
 	open      time.Time     // no try without an answer is executed after this
@@ -187,6 +188,13 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	c.end()
 }
 
+// KeepMark has the release leave the mark that this process waits.
+func (c *Claim) KeepMark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown = true
+}
+
 // Entered notes that the waiter has been handed the lock.
 func (c *Claim) Entered() {
 	c.mu.Lock()
@@ -332,14 +340,15 @@ func (c *Claim) answered(r *Reply) {
 	}
 }
 
-// rest returns for how long the lock is to stay locked, and whether the release is that of a waiter too.
-func (c *Claim) rest() (keep time.Duration, waits bool) {
+// rest returns for how long the lock is to stay locked, whether the release is that of a waiter too, and whether the mark of
+// its process goes with it.
+func (c *Claim) rest() (keep time.Duration, waits, hides bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.keep.IsZero() {
 		keep = max(time.Until(c.keep), time.Millisecond)
 	}
-	return keep, c.waits
+	return keep, c.waits, c.waits && !c.shown
 }
 
 func latest(a, b time.Time) time.Time {

@@ -12,10 +12,11 @@ local looked, marked = '*', 4e15 -- what is added to the time, so that the mark 
 
 -- Returns the waiter who is served next, or nil; or nil and the error, if the queue is none.
 local function head()
-  local wanted = preferred and preferred()
-  if wanted then
+  local comesFirst = preferred and preferred()
+  if comesFirst then
     for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-      if string.match(member, '^%S+ (%S+)') == wanted then
+      local channel, wants = string.match(member, '^(%S+) (%S+)')
+      if channel and comesFirst(wants, channel) then
         return member
       end
     end
