@@ -72,7 +72,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			for _, fencing := range []bool{false, true} {
 				q := request("k")
 				if fencing {
-					q.Fencing = true
+					q.Fence = server.NextFence
 				}
 				done(t, acquire(s, q))
 				done(t, release(s, q))
