@@ -138,9 +138,9 @@ func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 	q.Timeout = time.Second
 	c := q.claim(s)
 	swallow(b, "SET")
+	due := time.Now().Add(q.Timeout)
 	failed(t, c.Try(t.Context(), server.Try{Plain: true}))
 	assert.True(t, c.Spent(), "an undo may be behind it")
-	due := time.Now().Add(q.Timeout)
 	var after atomic.Int32
 	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 		late := time.Now().After(due)
