@@ -22,7 +22,7 @@ const (
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
-	w.judge.world, w.judge.wanted = w, make(map[string]time.Duration)
+	w.judge.world, w.judge.wanted, w.judge.last = w, make(map[string]time.Duration), make(map[string]time.Duration)
 	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
 		w.servers = append(w.servers, newServer(w, i))
@@ -95,6 +95,7 @@ func (w *world) populate() (stop func()) {
 	}
 	for w.judge.count() < perEpisode && w.now() < 2*time.Minute {
 		w.sleep(50 * time.Millisecond)
+		w.orphans()
 	}
 	w.end()
 	all.Wait()
