@@ -19,6 +19,14 @@ const (
 	sceneLength = 3 * time.Second
 )
 
+// each is how many workers a client has.
+func (w *world) each() int {
+	if w.Few {
+		return 1
+	}
+	return each
+}
+
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
@@ -77,7 +85,7 @@ func (w *world) populate() (stop func()) {
 	for i := range clients {
 		pools := w.pools(i)
 		client := w.newClient(i, pools)
-		for k := range each {
+		for k := range w.each() {
 			number := i*each + k
 			var l locker = &ours{world: w, mutex: client.Mutex(key)}
 			switch {
