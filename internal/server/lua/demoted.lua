@@ -5,10 +5,10 @@
 --
 -- lock   the lock
 -- token  any value
--- there  whether the lock is there
+-- there  true: the lock is there; else that is looked up, because one holder of a lock that many share may be gone
 local function demoted(lock, token, there)
   local written
-  if there then
+  if there or redis.call('PTTL', lock) ~= -2 then
     written = redis.pcall('SET', lock, token, 'NX', 'PX', 1)
   else
     written = redis.pcall('DEL', lock)
