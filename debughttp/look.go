@@ -45,12 +45,12 @@ type lock struct {
 	Kind    string   `json:"kind"`           // mutex, semaphore, reader or writer
 	Holds   int      `json:"holds"`          // how many of this process have it
 	What    string   `json:"what"`           // all of that, in words
-	Age     int64  `json:"age_ms"`
-	Left    int64  `json:"left_ms"`
-	TTL     int64  `json:"ttl_ms"`
-	Idle    bool   `json:"idle,omitempty"`
-	Waiting int    `json:"waiting"`
-	Error   string `json:"error,omitempty"`
+	Age     int64    `json:"age_ms"`
+	Left    int64    `json:"left_ms"`
+	TTL     int64    `json:"ttl_ms"`
+	Idle    bool     `json:"idle,omitempty"`
+	Waiting int      `json:"waiting"`
+	Error   string   `json:"error,omitempty"`
 
 	info *redimutex.LockInfo
 }
