@@ -41,7 +41,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 		servers[i] = p
 	}
 	if len(opts) > 0 {
-		c.config = c.configured(opts)
+		c.config = c.configured(c.config, opts)
 	}
 	if c.config.conns > 0 {
 		c.multiplex(servers)
@@ -62,9 +62,19 @@ func (c *Client) multiplex(pools []server.Pool) {
 	}
 }
 
-// configured returns the options of c changed by opts, for the servers of c.
-func (c *Client) configured(opts []Option) *config {
-	changed := newConfig(c.config, opts)
+// own returns base changed by the options of one object.
+func (c *Client) own(base *config, opts []Option) *config {
+	if len(opts) == 0 {
+		return base
+	}
+	own := c.configured(base, opts)
+	must(!own.shares, "WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", own.conns)
+	return own
+}
+
+// configured returns base changed by opts, for the servers of c.
+func (c *Client) configured(base *config, opts []Option) *config {
+	changed := newConfig(base, opts)
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	if t := &changed.terms; t.Fence != server.NoFence {
@@ -94,11 +104,16 @@ func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 // It panics if the key is empty or begins with "redimutex:", which is kept for the keys that belong to locks,
 // or if an option makes no sense.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
-	must(key != "", "the key of a Mutex is empty")
-	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
+	mustBeKey("a Mutex", key)
 	m := new(Mutex)
-	m.init(c, key, opts)
+	m.init(c, c.own(c.config, opts), key)
 	return m
+}
+
+// mustBeKey panics unless a lock of that kind may have the key.
+func mustBeKey(kind, key string) {
+	must(key != "", "the key of %s is empty", kind)
+	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
 }
 
 // Close makes waiting and later calls fail with [ErrClosed], ends the holds that are alive, stops

@@ -19,10 +19,11 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error
 	return m.do(ctx, f, m.lock)
 }
 
-func (m *Mutex) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
-	m.mustBeMade()
-	if m.config.reentrant {
-		if outer := m.around(ctx); outer != nil && outer.guests.enter() {
+// do runs f in a hold that lock gets; or in that of a Do around it, with [WithReentrancy].
+func (o *object) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
+	o.mustBeMade()
+	if o.config.reentrant {
+		if outer := o.around(ctx); outer != nil && outer.lease.of.covers(o) && outer.guests.enter() {
 			defer outer.guests.leave()
 			return outer.run(ctx, f)
 		}
@@ -43,6 +44,8 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 		var unlock error
 		if l.claim() { // else f has released it itself
 			unlock = l.release(context.WithoutCancel(ctx), false)
+		} else {
+			l.excuse()
 		}
 		stop()
 		var lost, told *LostError

@@ -31,10 +31,13 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Lease, error) { return m.tryLo
 //     of ctx, if that ended the wait.
 func (l *Lease) Release(ctx context.Context) error {
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
-	if !l.claim() {
-		return unlockedError(l.of.key, "Release")
+	if l.claim() {
+		return l.release(ctx, ended)
 	}
-	return l.release(ctx, ended)
+	if l.excuse() {
+		return nil
+	}
+	return unlockedError(l.of.key, "Release")
 }
 
 // claim reports whether the caller is the one that ends the hold; then it has to release it.
@@ -48,10 +51,19 @@ func (l *Lease) claim() bool {
 	return true
 }
 
+// excuse reports whether the hold was handed over, and this is the one release that is accepted after that.
+func (l *Lease) excuse() bool {
+	if !l.excused.CompareAndSwap(true, false) {
+		return false
+	}
+	l.current.CompareAndSwap(l, nil)
+	return true
+}
+
 // release ends the hold, which the caller has claimed. The lock is given back unless it is parked for the next hold.
 // ended says that ctx had ended before.
 func (l *Lease) release(ctx context.Context, ended bool) error {
-	o, n := l.of, &l.of.client.counters
+	o := l.of
 	now := time.Now()
 	r, f := l.hold.Release(ctx, now)
 	var err error
@@ -64,11 +76,17 @@ func (l *Lease) release(ctx context.Context, ended bool) error {
 			err = ending{ctx}.error(o.key, err)
 		}
 	}
+	l.ended(now, err)
+	return err
+}
+
+// ended counts and reports the end of the hold.
+func (l *Lease) ended(now time.Time, err error) {
+	o, n := l.of, &l.of.client.counters
 	held := now.Sub(l.hold.Began())
 	n.released.Add(1)
 	n.holdTime.Add(int64(held))
 	if o.traced() {
 		o.emit(kindReleased, Event{Lease: l, Held: held, Err: err})
 	}
-	return err
 }

@@ -24,7 +24,10 @@ type Lease struct {
 	of      *object
 	current *atomic.Pointer[Lease] // where the object keeps its one hold; nil: it may have many
 	hold    lock.Hold
-	claimed atomic.Bool // by the one call that releases it
+	claimed atomic.Bool // by the one call that releases it, or hands it over
+
+	handed  atomic.Pointer[handed] // what it was handed over as
+	excused atomic.Bool            // it was handed over, and one release is accepted yet
 }
 
 // Token returns the random value that the key has on the server during this hold. Whoever has it can
@@ -57,9 +60,9 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
 	case keepalive.Deleted:
-		return &LostError{key, Deleted}
+		return &LostError{l.of.lostKey(l.hold.LostKey()), Deleted}
 	case keepalive.Taken:
-		return &LostError{key, Taken}
+		return &LostError{l.of.lostKey(l.hold.LostKey()), Taken}
 	case keepalive.Closed:
 		return &LostError{key, Closed}
 	case keepalive.Expired:

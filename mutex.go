@@ -24,7 +24,8 @@ import (
 // early as can be told; see the package documentation for what that means.
 type Mutex struct {
 	object
-	hold atomic.Pointer[Lease] // the current one; nil while unlocked
+	hold   atomic.Pointer[Lease] // the current one, or one that was handed over; nil while unlocked
+	taking takings
 }
 
 var _ sync.Locker = (*Mutex)(nil)
@@ -118,10 +119,13 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
 	l := m.hold.Load()
-	if l == nil || !l.claim() {
-		return unlockedError(m.key, "Unlock")
+	switch {
+	case l != nil && l.claim():
+		return l.release(ctx, ended)
+	case l != nil && l.excuse():
+		return nil
 	}
-	return l.release(ctx, ended)
+	return unlockedError(m.key, "Unlock")
 }
 
 // Key returns the key of m on the server.
@@ -135,4 +139,9 @@ func (m *Mutex) Logger() *slog.Logger { return m.config.log() }
 func (m *Mutex) Client() *Client { return m.client }
 
 // Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
-func (m *Mutex) Lease() *Lease { return m.hold.Load() }
+func (m *Mutex) Lease() *Lease {
+	if l := m.hold.Load(); l != nil && !l.claimed.Load() {
+		return l
+	}
+	return nil
+}

@@ -3,7 +3,10 @@ package redimutex
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A doing is a Do that runs. The ctx of its f leads to it: for calls of the same key inside f, and for [LeaseFrom].
@@ -32,14 +35,31 @@ func LeaseFrom(ctx context.Context) *Lease {
 	return nil
 }
 
-// around returns the Do of the same Client and key that has given ctx and still holds the lock, or nil.
+// around returns the Do of the same Client that has given ctx and still holds a key of o, or nil. The Dos of a Semaphore
+// have a permit each, and may nest.
 func (o *object) around(ctx context.Context) *doing {
 	for d := innermost(ctx); d != nil; d = d.outer {
-		if d.lease.of.client == o.client && d.lease.of.key == o.key && !d.lease.claimed.Load() {
+		if d.lease.of.client == o.client && d.lease.of.shares(o) && !d.lease.claimed.Load() {
 			return d
 		}
 	}
 	return nil
+}
+
+// shares reports whether two objects exclude each other by one of their keys.
+func (o *object) shares(other *object) bool {
+	if o.config.terms.Kind == server.Semaphore && other.config.terms.Kind == server.Semaphore {
+		return false
+	}
+	return o.has(other.key) || slices.ContainsFunc(other.more, o.has)
+}
+
+// has reports whether key is one of those of o.
+func (o *object) has(key string) bool { return o.key == key || slices.Contains(o.more, key) }
+
+// covers reports whether o has all keys of other, which can then run inside a hold of o.
+func (o *object) covers(other *object) bool {
+	return o.has(other.key) && !slices.ContainsFunc(other.more, func(k string) bool { return !o.has(k) })
 }
 
 // context returns a ctx that leads to d.

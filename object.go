@@ -16,17 +16,14 @@ type object struct {
 	client *Client
 	config *config
 	key    string
+	more   []string                      // further keys of a MutexAll
 	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
 	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
 }
 
-// init makes o the object of key, with the options of c changed by opts.
-func (o *object) init(c *Client, key string, opts []Option) {
-	o.client, o.key, o.config, o.pace = c, key, c.config, o.pause
-	if len(opts) > 0 {
-		o.config = c.configured(opts)
-		must(!o.config.shares, "WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", o.config.conns)
-	}
+// init makes o the object of key, and of more keys.
+func (o *object) init(c *Client, config *config, key string, more ...string) {
+	o.client, o.config, o.key, o.more, o.pace = c, config, key, more, o.pause
 }
 
 func (o *object) mustBeMade() {
@@ -55,7 +52,7 @@ func (o *object) acquire(ctx context.Context, once bool, current *atomic.Pointer
 		return l, nil
 	}
 	r := c.engine.Lock(ctx, &lock.Call{
-		Key: o.key, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.pace,
+		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.pace,
 	}, &l.hold)
 	if r.Failure != nil {
 		c.counters.failed.Add(1)
@@ -137,15 +134,23 @@ func (o *object) lastFailure(f *quorum.Failure) error {
 	return &LockedError{Key: o.key}
 }
 
+// lostKey is the key that was lost: of several that which the servers have named.
+func (o *object) lostKey(named string) string {
+	if len(o.more) > 0 && named != "" {
+		return named
+	}
+	return o.key
+}
+
 // serversError turns what the servers say into the error that the caller gets.
 func (o *object) serversError(f *quorum.Failure) error {
 	switch f.Kind {
 	case quorum.Contended, quorum.Lapsed:
 		return &LockedError{Key: o.key, Owner: server.Owner(f.Holder), Left: f.Left}
 	case quorum.Missing:
-		return &LostError{o.key, Deleted}
+		return &LostError{o.lostKey(f.Key), Deleted}
 	case quorum.Taken:
-		return &LostError{o.key, Taken}
+		return &LostError{o.lostKey(f.Key), Taken}
 	case quorum.Unavailable, quorum.Refused:
 	}
 	e := &serversError{key: o.key, refused: f.Kind == quorum.Refused}

@@ -83,6 +83,13 @@ func (c *config) check() {
 	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 }
 
+// of returns c for objects of another kind.
+func (c *config) of(kind *server.Kind, want string) *config {
+	changed := *c
+	changed.terms.Kind, changed.terms.Want = kind, want
+	return &changed
+}
+
 // given returns what was given, or else the default.
 func given(d *time.Duration, otherwise time.Duration) time.Duration {
 	if d != nil {

@@ -121,7 +121,7 @@ func (a *acquisition) drop() {
 			v.ReleaseLater(time.Time{})
 		}
 	}
-	if a.votes != nil && !a.Terms.Kind.Shared {
+	if a.votes != nil && !a.Terms.Kind.Shared && !a.votes.Unknown() { // a server that is silent is not waited for
 		a.key.follow(a.votes)
 	}
 	a.votes, a.group = nil, nil

@@ -33,6 +33,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	terms.TTL, terms.Fence, l.Terms, l.Token = within, server.NoFence, &terms, token
 	given := &Given{from: g.votes, to: g.key.engine.quorum.Votes(l)}
 	f := given.Repeat(ctx)
+	g.votes.GiveUp() // a release that came behind the hand-over would do nothing, and one before would undo it
 	if r := lost(f); r != keepalive.Alive {
 		h.lose(r)
 		return nil, r, nil

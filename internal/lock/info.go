@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -61,7 +60,7 @@ func (e *Engine) Infos() []*Info {
 	}
 	all := make([]*Info, 0, len(found))
 	for k, info := range found {
-		info.Keys = strings.Split(k.line.keys, "\x00")
+		info.Keys = k.line.keys()
 		all = append(all, info)
 	}
 	return all

@@ -72,8 +72,18 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.single.Entered()
 }
 
+// Unknown reports whether a server has not answered a try.
+func (v *Votes) Unknown() bool {
+	unknown := false
+	v.all(func(c *server.Claim) { unknown = unknown || c.Unknown() })
+	return unknown
+}
+
 // End has nothing more sent for the lock but its release.
 func (v *Votes) End() { v.all((*server.Claim).End) }
+
+// GiveUp leaves what the servers may have of the lock to its new token, or to expire.
+func (v *Votes) GiveUp() { v.all((*server.Claim).GiveUp) }
 
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
 // background, and each server is asked once before this returns, all at the same time.

@@ -165,3 +165,9 @@ func (a *arguments) raise(l *Lock, fence int64) (script, []any) {
 	}
 	return raiseScript, append(list, fence, counterFor(l.TTL))
 }
+
+// inUse is for inuse.lua.
+func (a *arguments) inUse(l *Lock) (script, []any) {
+	a.remember(l, l.TTL)
+	return l.Kind.scripts().inUse, a.head(l, a.ttl, 0, false, false, false)
+}

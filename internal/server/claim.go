@@ -85,6 +85,13 @@ func (c *Claim) Spent() bool {
 	return c.spent || c.want != wanted
 }
 
+// Unknown reports whether a try had no answer.
+func (c *Claim) Unknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.open.IsZero() || c.tries > 0
+}
+
 // Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
 // answered, or there is none to wait for.
 func (c *Claim) Away() <-chan struct{} {
@@ -208,12 +215,18 @@ func (c *Claim) end() {
 	c.settle()
 }
 
-// settle decides how a claim that was released goes on, when nothing of it is under way. The caller holds c.mu.
+// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
+// overtakes it. The caller holds c.mu.
 func (c *Claim) settle() {
-	if c.want != released || c.releasing || c.running > 0 {
-		return
-	}
-	if !c.there || !c.pursue(time.Now()) {
+	switch {
+	case c.want != released:
+	case !c.there && c.running == 0:
+		c.forget()
+	case c.releasing:
+		c.server.runner(c).hasten(c)
+	case c.running > 0:
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
 		c.forget()
 	}
 }
@@ -245,8 +258,8 @@ func (c *Claim) clear() {
 	}
 }
 
-// giveUp ends a claim whose release nobody pursues any more.
-func (c *Claim) giveUp() {
+// GiveUp ends a claim whose release nobody pursues any more.
+func (c *Claim) GiveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != gone {

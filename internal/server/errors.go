@@ -11,7 +11,7 @@ import (
 
 var errTimeout = conn.ErrTimeout
 
-// explain finds plainer words for what a server says that can't run our scripts.
+// explain finds plainer words for what a server says that can't run our scripts, or never for these keys.
 func explain(err error) error {
 	err = conn.Mask(err)
 	var said redis.Error
@@ -20,6 +20,12 @@ func explain(err error) error {
 	}
 	var cause string
 	switch text := string(said); {
+	case strings.Contains(text, "WRONGTYPE"):
+		return conn.Masked("the key holds a lock of another kind, or no lock; a Mutex or RWMutex, a Semaphore and other data "+
+			"need keys of their own: "+text, said)
+	case strings.HasPrefix(text, "CROSSSLOT"):
+		return conn.Masked("the keys are in different slots of the cluster; give them a {tag} in common, as in "+
+			"account:{eu}:1 and account:{eu}:2: "+text, said)
 	case strings.Contains(text, "after non deterministic commands"), strings.Contains(text, "turning on single commands replication"):
 		cause = "it is too old, or set to lua-replicate-commands no"
 	case strings.Contains(text, "Unknown Redis command called from"):

@@ -10,7 +10,7 @@ import (
 // taken the lock.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	if !c.release(ctx, keep, start.Add(c.Timeout/2)) {
-		return Reply{Verdict: Missing}
+		return Reply{Verdict: Missing, Unasked: true}
 	}
 	op := c.server.begin(ctx, &c.Lock, start, 0)
 	op.claim, op.fresh = c, c.server.wasSilent(c.Key)

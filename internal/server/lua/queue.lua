@@ -10,7 +10,7 @@
 local queue = KEYS[own + keys + 1]
 local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
 
--- Returns the waiter who is served next, or nil.
+-- Returns the waiter who is served next, or nil; or nil and the error, if the queue is none.
 local function head()
   local wanted = preferred and preferred()
   if wanted then
@@ -20,9 +20,12 @@ local function head()
       end
     end
   end
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  if first ~= looked then
-    return first
+  local first = redis.pcall('ZRANGE', queue, 0, 0)
+  if first.err then
+    return nil, first
+  end
+  if first[1] ~= looked then
+    return first[1]
   end
 end
 

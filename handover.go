@@ -1,0 +1,235 @@
+package redimutex
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Handover is the right to go on with a lock that another process has held: [Lease.HandOver] gives it, and
+// [Mutex.TakeOver] uses it, once. It is of one key.
+//
+// It is carried as text: in JSON, in the message of a queue, in an environment variable. Whoever has the text can take
+// the lock, so treat it as a secret. MarshalText and encoding/json write it; String, fmt and log/slog hide it.
+type Handover struct {
+	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
+}
+
+type handover struct{ key, token string }
+
+func newHandover(key, token string) Handover {
+	h := &handover{key, token}
+	return Handover{&h}
+}
+
+const (
+	handoverMark   = "redimutex-handover-1."
+	handoverHidden = "redimutex.Handover(hidden)"
+)
+
+// MarshalText returns h as text. The zero Handover is an error.
+func (h Handover) MarshalText() ([]byte, error) {
+	if h.secret == nil {
+		return nil, errors.New("redimutex: this Handover is empty: Lease.HandOver returns one")
+	}
+	b := []byte((*h.secret).token + "\x00" + (*h.secret).key)
+	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
+}
+
+// UnmarshalText reads what MarshalText has written. Text that is anything else, or was cut or changed, is an error, and
+// leaves h as it is.
+func (h *Handover) UnmarshalText(text []byte) error {
+	coded, ok := strings.CutPrefix(string(text), handoverMark)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
+	if n := len(b) - 4; ok && err == nil && n >= 0 && crc32.ChecksumIEEE(b[:n]) == binary.BigEndian.Uint32(b[n:]) {
+		if token, key, ok := strings.Cut(string(b[:n]), "\x00"); ok && token != "" && key != "" {
+			*h = newHandover(key, token)
+			return nil
+		}
+	}
+	return errors.New("redimutex: this is no Handover, or not all of it: pass on the text of Handover.MarshalText as it is")
+}
+
+// String hides the Handover.
+func (h Handover) String() string { return handoverHidden }
+
+// GoString hides the Handover.
+func (h Handover) GoString() string { return handoverHidden }
+
+// Format hides the Handover from every verb of package fmt.
+func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHidden)) }
+
+// LogValue hides the Handover from log/slog.
+func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
+
+// HandOver ends this hold, and returns a Handover with which another process can go on: [Mutex.TakeOver] of the same key,
+// within that time. Until then nobody else gets the lock. If nobody takes it over, it is free when the time is over.
+//
+// The hold is over in this process whatever the server answers: Err is [ErrUnlocked], the Mutex is unlocked, and a Do
+// returns the error of its f. One Unlock, or Release, that follows is accepted, so that those that were deferred do no
+// harm. Write nothing more that the lock protects.
+//
+// The error matches
+//   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
+//   - [ErrUnlocked] when the hold was released or handed over before;
+//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended: the Handover is returned all
+//     the same, and may work until the time is over. A repeat on the same Lease finds what it did, and returns the
+//     same Handover.
+//
+// It changes nothing, and the hold goes on, where it is an error by itself: within is below 10 ms or above 100 years, or
+// the hold is that of a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
+func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
+	o := l.of
+	switch {
+	case o.config.terms.Kind != server.Mutex:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a %s can't be handed over, only a Mutex", o.key, o.config.terms.Kind.Name)
+	case len(o.more) > 0:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a MutexAll can't be handed over, only a Mutex of one key", o.key)
+	case within < minTTL:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over has to be %v at least", o.key, within, minTTL)
+	case within > maxTTL:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
+	}
+	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	if !l.claimed.CompareAndSwap(false, true) {
+		if g := l.handed.Load(); g != nil {
+			return g.repeat(ctx, l)
+		}
+		return Handover{}, unlockedError(o.key, "HandOver")
+	}
+	token := o.config.terms.Token()
+	g := &handed{to: newHandover(o.key, token)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.handed.Store(g)
+	l.excused.Store(true)
+	now := time.Now()
+	done, r, f := l.hold.HandOver(ctx, token, within)
+	var err error
+	switch {
+	case r != keepalive.Unlocked:
+		err = l.reason(r)
+	case f != nil:
+		g.unknown = done
+		err = o.handOverError(ctx, ended, f)
+	}
+	l.ended(now, err)
+	if done == nil {
+		return Handover{}, err
+	}
+	return g.to, err
+}
+
+// handed is what a hold was handed over as.
+type handed struct {
+	to Handover
+
+	mu      sync.Mutex
+	unknown *lock.Given // nil: it is known what the servers have done
+}
+
+// repeat asks once more, where the outcome is unknown.
+func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unknown == nil {
+		return Handover{}, unlockedError(l.of.key, "HandOver")
+	}
+	ended := ctx.Err() != nil
+	f := g.unknown.Repeat(ctx)
+	if f == nil {
+		g.unknown = nil
+		return g.to, nil
+	}
+	err := l.of.handOverError(ctx, ended, f)
+	if errors.Is(err, ErrLost) {
+		g.unknown = nil
+		return Handover{}, err
+	}
+	return g.to, err
+}
+
+// handOverError is the error of a hand-over that the servers have not confirmed. ended: ctx had ended before.
+func (o *object) handOverError(ctx context.Context, ended bool, f *quorum.Failure) error {
+	err := o.serversError(f)
+	if !ended && lock.Over(ctx) && !errors.Is(err, ErrLost) {
+		return ending{ctx}.error(o.key, err)
+	}
+	return err
+}
+
+// takings are the TakeOvers of a Mutex.
+type takings struct {
+	mu    sync.Mutex // held by the one that is under way
+	token string     // of the Handover whose TakeOver had no answer
+	taker *lock.Taker
+}
+
+// TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once. m
+// is locked afterwards as by Lock, with a lease of its own options, and with [WithFencing] with a higher fence than the
+// giver had, so that a resource refuses late writes of the giver.
+//
+// The error matches
+//   - [ErrLost] when it is too late: the time is over, or the Handover was used already;
+//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended: it may have been taken over.
+//     Repeat it with the same Mutex, which finds what it did, or takes it over then. What is not repeated expires;
+//   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
+//   - [ErrClosed] when the Client is closed.
+//
+// A Handover that is empty or that of another key is an error in words, and stays good.
+func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
+	m.mustBeMade()
+	switch {
+	case h.secret == nil:
+		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)
+	case len(m.more) > 0:
+		return fmt.Errorf("redimutex: %q: TakeOver: a Handover is of one key, and this is a MutexAll", m.key)
+	case (*h.secret).key != m.key:
+		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)
+	case !m.taking.mu.TryLock():
+		return fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)
+	}
+	defer m.taking.mu.Unlock()
+	if m.Lease() != nil {
+		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
+	}
+	l, err := m.takeOver(ctx, (*h.secret).token)
+	if err != nil {
+		m.client.counters.failed.Add(1)
+		if m.traced() {
+			m.emit(kindGaveUp, Event{Context: ctx, Attempt: 1, Err: err})
+		}
+		return err
+	}
+	m.acquired(ctx, l, lock.Result{Tries: 1})
+	return nil
+}
+
+// takeOver tries once to get the lock that has the token. The caller holds m.taking.mu.
+func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
+	x := &m.taking
+	if x.token != token {
+		x.token, x.taker = token, nil
+	}
+	l := &Lease{of: &m.object, current: &m.hold}
+	l.hold.Observer = (*observer)(l)
+	var f *lock.Failure
+	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
+	if f != nil {
+		return nil, m.toError(f, ending{ctx})
+	}
+	return l, nil
+}

@@ -1,0 +1,282 @@
+package redimutex_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// carry takes a Handover to another process, as text.
+func carry(t testing.TB, h redimutex.Handover) (there redimutex.Handover) {
+	t.Helper()
+	text, err := h.MarshalText()
+	require.NoError(t, err)
+	require.NoError(t, there.UnmarshalText(text))
+	return there
+}
+
+// handOver locks m and hands it over.
+func handOver(t testing.TB, m *redimutex.Mutex, within time.Duration) redimutex.Handover {
+	t.Helper()
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	h, err := l.HandOver(t.Context(), within)
+	require.NoError(t, err)
+	return h
+}
+
+func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := locktest.Real(t, servers)
+			giver := all.Client(t, redimutex.WithFencing()).Mutex("k")
+			taker := all.Client(t, redimutex.WithFencing()).Mutex("k")
+			third := all.Client(t, redimutex.WithFencing()).Mutex("k")
+			l, err := giver.Acquire(t.Context())
+			require.NoError(t, err)
+			h, err := l.HandOver(t.Context(), time.Minute)
+			require.NoError(t, err)
+			assert.True(t, ended(l.Done()))
+			assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+			assert.Nil(t, giver.Lease())
+			for _, m := range []*redimutex.Mutex{giver, taker, third} {
+				assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked, "nothing comes between")
+			}
+
+			there := carry(t, h)
+			require.NoError(t, taker.TakeOver(t.Context(), there))
+			assert.NoError(t, taker.Lease().Err())
+			assert.Greater(t, taker.Lease().Fence(), l.Fence())
+			assert.NotEqual(t, l.Token(), taker.Lease().Token())
+			assert.ErrorIs(t, third.TakeOver(t.Context(), there), redimutex.ErrLost, "once")
+			assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
+			assert.NoError(t, taker.Lease().Extend(t.Context(), time.Minute))
+			require.NoError(t, taker.UnlockContext(t.Context()))
+
+			require.NoError(t, giver.LockContext(t.Context(), time.Minute), "the giver can lock again")
+			require.NoError(t, giver.UnlockContext(t.Context()))
+			for _, s := range all {
+				redistest.Wait(t, "the lock is free", func() bool { return !s.Exists("k") })
+			}
+		})
+	}
+}
+
+func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const ttl = 300 * time.Millisecond
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl))
+	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
+	until := taker.Lease().Until()
+	assert.Less(t, time.Until(until), ttl)
+	redistest.Wait(t, "a renewal", func() bool { return taker.Lease().Until().After(until.Add(ttl)) })
+	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	h := handOver(t, giver, 200*time.Millisecond)
+	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
+	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
+	require.NoError(t, giver.Lease().Err())
+	giver.Unlock()
+	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
+	assert.Nil(t, taker.Lease())
+	assert.Empty(t, s.Keys())
+}
+
+func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newMutex(t, s.Pool(), "k")
+	for verb, unlock := range map[string]func(*redimutex.Lease) error{
+		"Unlock":        func(*redimutex.Lease) error { return panicOf(m.Unlock) },
+		"UnlockContext": func(*redimutex.Lease) error { return m.UnlockContext(t.Context()) },
+		"Release":       func(l *redimutex.Lease) error { return l.Release(t.Context()) },
+	} {
+		l, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		h, err := l.HandOver(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.NoError(t, unlock(l), verb)
+		assert.ErrorIs(t, unlock(l), redimutex.ErrUnlocked, "%s: once", verb)
+		_, err = l.HandOver(t.Context(), time.Minute)
+		assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+		require.NoError(t, m.TakeOver(t.Context(), h), "the giver may take it back")
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+	assert.Empty(t, s.Keys())
+}
+
+func TestDoReturnsTheErrorOfFAfterHandOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	for _, want := range []error{nil, assert.AnError} {
+		var h redimutex.Handover
+		err := giver.Do(t.Context(), func(ctx context.Context) (err error) {
+			h, err = redimutex.LeaseFrom(ctx).HandOver(ctx, time.Minute)
+			require.NoError(t, err)
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
+			return want
+		})
+		assert.Equal(t, want, err)
+		assert.ErrorIs(t, giver.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+		require.NoError(t, taker.TakeOver(t.Context(), h))
+		taker.Unlock()
+	}
+}
+
+func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newMutex(t, s.Pool(), "k")
+	for reason, take := range map[redimutex.Reason]func(){
+		redimutex.Deleted: func() { s.Do("DEL", "k") },
+		redimutex.Taken:   func() { s.Do("SET", "k", "another", "PX", "300") },
+	} {
+		l, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		take()
+		h, err := l.HandOver(t.Context(), time.Minute)
+		var lost *redimutex.LostError
+		require.ErrorAs(t, err, &lost)
+		assert.Equal(t, reason, lost.Reason)
+		assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+		_, err = h.MarshalText()
+		assert.Error(t, err, "the Handover is empty")
+		assert.NoError(t, m.UnlockContext(t.Context()))
+		redistest.Wait(t, "the key is gone", func() bool { return !s.Exists("k") })
+	}
+}
+
+func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	m := c.Mutex("k")
+	permit, err := c.Semaphore("s", 2).Acquire(t.Context())
+	require.NoError(t, err)
+	hold, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	both, err := c.MutexAll([]string{"a", "b"}).Acquire(t.Context())
+	require.NoError(t, err)
+	for words, f := range map[string]func() (redimutex.Handover, error){
+		"a semaphore can't":          func() (redimutex.Handover, error) { return permit.HandOver(t.Context(), time.Minute) },
+		"a MutexAll can't":           func() (redimutex.Handover, error) { return both.HandOver(t.Context(), time.Minute) },
+		"has to be 10ms at least":    func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 0) },
+		"HandOver(-1ns): the time":   func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), -1) },
+		"can be 876000h0m0s at most": func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 1<<62) },
+	} {
+		_, err := f()
+		assert.ErrorContains(t, err, words)
+	}
+	for _, l := range []*redimutex.Lease{permit, hold, both} {
+		assert.NoError(t, l.Err())
+		assert.NoError(t, l.Extend(t.Context(), time.Minute))
+		assert.NoError(t, l.Release(t.Context()))
+	}
+}
+
+func TestTakeOverThatCannotWorkLeavesTheHandoverGood(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	c := taker.Client()
+	h := handOver(t, giver, time.Minute)
+	assert.ErrorContains(t, taker.TakeOver(t.Context(), redimutex.Handover{}), "the Handover is empty")
+	assert.ErrorContains(t, c.Mutex("other").TakeOver(t.Context(), h), `of another key, "k"`)
+	assert.ErrorContains(t, c.MutexAll([]string{"k", "l"}).TakeOver(t.Context(), h), "this is a MutexAll")
+	locked := c.Mutex("other")
+	other := handOver(t, newMutex(t, s.Pool(), "other"), 200*time.Millisecond)
+	require.NoError(t, locked.LockContext(t.Context(), time.Minute))
+	err := locked.TakeOver(t.Context(), other)
+	assert.ErrorIs(t, err, redimutex.ErrLocked)
+	assert.ErrorContains(t, err, "this Mutex is locked")
+	assert.NoError(t, locked.Lease().Err())
+	locked.Unlock()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(assert.AnError)
+	assert.ErrorIs(t, taker.TakeOver(ctx, h), assert.AnError)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLocked)
+	taker.Unlock()
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrClosed)
+}
+
+func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for i, key := range locktest.OddKeys {
+		if len(key) > 1000 {
+			continue
+		}
+		giver, taker := newMutex(t, s.Pool(), key), newMutex(t, s.Pool(), key)
+		h := handOver(t, giver, time.Minute)
+		job, err := json.Marshal(map[string]redimutex.Handover{"lock": h})
+		require.NoError(t, err)
+		var there map[string]redimutex.Handover
+		require.NoError(t, json.Unmarshal(job, &there))
+		require.NoError(t, taker.TakeOver(t.Context(), there["lock"]), i)
+		taker.Unlock()
+		text, err := h.MarshalText()
+		require.NoError(t, err)
+		for cut := range text {
+			changed := bytes.Clone(text)
+			changed[cut] ^= 1
+			for _, broken := range [][]byte{text[:cut], changed} {
+				before := h
+				require.ErrorContains(t, h.UnmarshalText(broken), "this is no Handover", "%s", broken)
+				require.Equal(t, before, h)
+			}
+		}
+	}
+}
+
+func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var traced, logged bytes.Buffer
+	say := func(e redimutex.Event) { fmt.Fprintf(&traced, "%v %+v\n", e.Err, e.Key) }
+	logger := slog.New(slog.NewTextHandler(&logged, nil))
+	opts := []redimutex.Option{redimutex.WithLogger(logger), redimutex.WithTrace(&redimutex.Trace{Released: say, Acquired: say, GaveUp: say})}
+	giver, taker := newMutex(t, s.Pool(), "k", opts...), newMutex(t, s.Pool(), "k", opts...)
+	h := handOver(t, giver, time.Minute)
+	secret := s.Get("k")
+	text, err := h.MarshalText()
+	require.NoError(t, err)
+	locked := taker.TryLockContext(t.Context())
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	twice := giver.TakeOver(t.Context(), h)
+	require.ErrorIs(t, twice, redimutex.ErrLost)
+	logger.Info("handed over", "h", h)
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("handed over", "h", h)
+	type hidden struct{ h redimutex.Handover }
+	var all bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t", "%T"} {
+		fmt.Fprintf(&all, verb+verb+verb+verb, h, &h, []redimutex.Handover{h}, hidden{h})
+	}
+	fmt.Fprintln(&all, locked, twice, taker.Client().Locks(), giver.Client().Locks(), traced.String(), logged.String())
+	assert.NotContains(t, all.String(), secret)
+	assert.NotContains(t, all.String(), string(text))
+	assert.Contains(t, logged.String(), "hidden")
+	taker.Unlock()
+}

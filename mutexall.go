@@ -1,0 +1,45 @@
+package redimutex
+
+import "slices"
+
+// MutexAll returns a Mutex for several keys as one lock: it holds all of them or none, taken by one script. Mutexes of
+// single keys exclude it, and are excluded by it, in every process and by every client of the common protocol. It cannot
+// deadlock with another MutexAll, or with itself: the order of the keys does not matter, and while it waits it holds none.
+//
+//	m := client.MutexAll([]string{"account:{eu}:1", "account:{eu}:2"})
+//
+// The keys have one token, one lease, and one fence, which is above the counters of all keys and is written to each. The
+// loss of one key is the loss of all: the hold ends, the [LostError] names the key, and Unlock releases the others.
+// [Mutex.Keys] returns the keys sorted, each once; [Mutex.Key] is the first of them, and stands for all in errors, in a
+// [Trace] and in [Client.Locks]. With several servers a vote is one for all keys.
+//
+// In a Redis Cluster the keys have to be in one slot: give them the same {tag}. Else each try fails at once, with an
+// error that says so.
+//
+// It waits by polling ([WithPollInterval], [WithBackoff]), so waiters of single keys that queue may starve it.
+// [WithQueue] and [WithLeaseReuse] of the Client do not concern it. A lock of one of the keys that this process keeps for
+// reuse is released first. It can't be handed over.
+//
+// It panics if there are no keys, if one is empty or begins with "redimutex:", if WithQueue or WithLeaseReuse is given
+// here, or if an option makes no sense.
+func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
+	must(len(keys) > 0, "MutexAll needs a key at least, and got none")
+	for _, k := range keys {
+		mustBeKey("a MutexAll", k)
+	}
+	base := *c.config
+	base.terms.Queue, base.terms.Reuse = false, 0
+	config, asked := c.own(&base, opts), base
+	for _, o := range opts {
+		o(&asked)
+	}
+	must(!asked.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
+	must(asked.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", asked.terms.Reuse)
+	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
+	m := new(Mutex)
+	m.init(c, config, sorted[0], sorted[1:]...)
+	return m
+}
+
+// Keys returns the keys of m on the server: sorted, each once. A Mutex that [Client.MutexAll] has not made has one.
+func (m *Mutex) Keys() []string { return append([]string{m.key}, m.more...) }

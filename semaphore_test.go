@@ -1,0 +1,262 @@
+package redimutex_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// newSemaphore returns a Semaphore of a Client of its own, as another process would have it.
+func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
+	t.Helper()
+	return newClient(t, []redimutex.Pool{s.Pool()}, opts...).Semaphore("s", permits)
+}
+
+func inUse(t testing.TB, s *redimutex.Semaphore) int {
+	t.Helper()
+	n, err := s.InUse(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+func TestASemaphoreLetsSoManyInAsItHasPermits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	one, other := newSemaphore(t, s, 3), newSemaphore(t, s, 3)
+	assert.Equal(t, "s", one.Key())
+	assert.Equal(t, 3, one.Permits())
+	assert.Zero(t, inUse(t, one))
+	var held []*redimutex.Lease
+	for i, from := range []*redimutex.Semaphore{one, other, one} {
+		l, err := from.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, l.Err())
+		assert.Zero(t, l.Fence())
+		held = append(held, l)
+		assert.Equal(t, i+1, inUse(t, other))
+	}
+	for _, from := range []*redimutex.Semaphore{one, other} {
+		_, err := from.TryAcquire(t.Context())
+		require.ErrorIs(t, err, redimutex.ErrLocked)
+	}
+	require.NoError(t, held[1].Release(t.Context()))
+	assert.ErrorIs(t, held[1].Release(t.Context()), redimutex.ErrUnlocked)
+	assert.Equal(t, 2, inUse(t, one), "a second release gives nothing back")
+	l, err := one.Acquire(t.Context())
+	require.NoError(t, err)
+	for _, l := range []*redimutex.Lease{l, held[0], held[2]} {
+		require.NoError(t, l.Release(t.Context()))
+		assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+	}
+	assert.Empty(t, s.Keys())
+}
+
+func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const permits, clients, goroutines, rounds = 3, 4, 4, 6
+	for _, opts := range [][]redimutex.Option{
+		{redimutex.WithPollInterval(2 * time.Millisecond)},
+		{redimutex.WithQueue()},
+	} {
+		var inside, most, done atomic.Int64
+		var all sync.WaitGroup
+		for range clients {
+			sem := newSemaphore(t, s, permits, opts...)
+			for range goroutines {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, sem.Do(t.Context(), func(context.Context) error {
+							n := inside.Add(1)
+							for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+							}
+							time.Sleep(time.Millisecond)
+							inside.Add(-1)
+							done.Add(1)
+							return nil
+						}))
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.EqualValues(t, clients*goroutines*rounds, done.Load())
+		assert.LessOrEqual(t, most.Load(), int64(permits))
+		assert.Greater(t, most.Load(), int64(1), "they are in together")
+		redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
+	}
+}
+
+func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const ttl = 600 * time.Millisecond
+	crashed := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
+	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl))
+	dead, err := crashed.Acquire(t.Context())
+	require.NoError(t, err)
+	alive, err := living.Acquire(t.Context())
+	require.NoError(t, err)
+	began := time.Now()
+	l, err := newSemaphore(t, s, 2, redimutex.WithPollInterval(10*time.Millisecond)).Acquire(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, time.Since(began), ttl/2, "the permit was held until it expired")
+	require.ErrorIs(t, dead.Err(), redimutex.ErrLost)
+	assert.NoError(t, alive.Err(), "a renewed permit outlives its TTL")
+	assert.Equal(t, 2, inUse(t, living))
+	assert.ErrorIs(t, dead.Release(t.Context()), redimutex.ErrLost)
+	assert.NoError(t, alive.Err(), "the release of a permit that is gone takes no other")
+	assert.Equal(t, 2, inUse(t, living))
+	require.NoError(t, alive.Release(t.Context()))
+	require.NoError(t, l.Release(t.Context()))
+	assert.Empty(t, s.Keys())
+}
+
+func TestAPermitThatIsTakenAwayIsLostAndTheOthersStay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	sem := newSemaphore(t, s, 3, redimutex.WithTTL(600*time.Millisecond))
+	var held []*redimutex.Lease
+	for range 3 {
+		l, err := sem.Acquire(t.Context())
+		require.NoError(t, err)
+		held = append(held, l)
+	}
+	s.Do("ZREM", "s", held[0].Token())
+	<-held[0].Done()
+	var lost *redimutex.LostError
+	require.ErrorAs(t, held[0].Err(), &lost)
+	assert.Equal(t, redimutex.LostError{Key: "s", Reason: redimutex.Deleted}, *lost)
+	s.Do("ZREM", "s", held[1].Token())
+	require.ErrorIs(t, held[1].Release(t.Context()), redimutex.ErrLost)
+	assert.NoError(t, held[2].Err())
+	assert.Equal(t, 1, inUse(t, sem))
+	require.NoError(t, held[2].Release(t.Context()))
+}
+
+func TestALowerLimitAdmitsNoneUntilEnoughHaveLeft(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	high, low := newSemaphore(t, s, 3), newSemaphore(t, s, 1)
+	var held []*redimutex.Lease
+	for range 3 {
+		l, err := high.TryAcquire(t.Context())
+		require.NoError(t, err)
+		held = append(held, l)
+	}
+	assert.Equal(t, 3, inUse(t, low))
+	for _, l := range held {
+		_, err := low.TryAcquire(t.Context())
+		require.ErrorIs(t, err, redimutex.ErrLocked)
+		require.NoError(t, l.Release(t.Context()))
+	}
+	l, err := low.TryAcquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+}
+
+func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	sem := newSemaphore(t, s, 2)
+	require.NoError(t, sem.Do(t.Context(), func(ctx context.Context) error {
+		outer := redimutex.LeaseFrom(ctx)
+		require.NotNil(t, outer)
+		return sem.TryDo(ctx, func(ctx context.Context) error {
+			assert.NotSame(t, outer, redimutex.LeaseFrom(ctx))
+			assert.Equal(t, 2, inUse(t, sem))
+			assert.ErrorIs(t, sem.TryDo(ctx, func(context.Context) error { return nil }), redimutex.ErrLocked)
+			return nil
+		})
+	}))
+	assert.Empty(t, s.Keys())
+}
+
+func TestALostPermitEndsTheContextOfDo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	sem := newSemaphore(t, s, 2, redimutex.WithTTL(300*time.Millisecond))
+	err := sem.Do(t.Context(), func(ctx context.Context) error {
+		s.Do("DEL", "s")
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	assert.ErrorIs(t, err, redimutex.ErrLost)
+}
+
+func TestInUseTellsWhyItCannot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(200*time.Millisecond))
+	sem := c.Semaphore("s", 2)
+	s.Do("SET", "s", "a mutex", "PX", "60000")
+	_, err := sem.InUse(t.Context())
+	assert.ErrorContains(t, err, "another kind")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(assert.AnError)
+	_, err = sem.InUse(ctx)
+	assert.ErrorIs(t, err, assert.AnError)
+	s.Pause()
+	began := time.Now()
+	_, err = sem.InUse(t.Context())
+	s.Resume()
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, c.Close())
+	_, err = sem.InUse(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrClosed)
+}
+
+func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
+		sem, m := c.Semaphore("k", 2, opts...), c.Mutex("k", opts...)
+		l, err := sem.Acquire(t.Context())
+		require.NoError(t, err)
+		for _, err := range []error{m.LockContext(t.Context(), time.Minute), m.TryLockContext(t.Context())} {
+			assert.ErrorContains(t, err, "a lock of another kind")
+			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		}
+		require.NoError(t, l.Release(t.Context()))
+		m.Lock()
+		_, err = sem.Acquire(t.Context())
+		assert.ErrorContains(t, err, "a lock of another kind")
+		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+		m.Unlock()
+		assert.Empty(t, s.Keys())
+	}
+}
+
+func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	c := newClient(t, []redimutex.Pool{pool})
+	for words, f := range map[string]func(){
+		"WithFencing: not with a Semaphore":         func() { c.Semaphore("s", 1, redimutex.WithFencing()) },
+		"WithLeaseReuse(1ms): not with a Semaphore": func() { c.Semaphore("s", 1, redimutex.WithLeaseReuse(time.Millisecond)) },
+		"WithMinHold(1s): not with a Semaphore":     func() { c.Semaphore("s", 1, redimutex.WithMinHold(time.Second)) },
+		"WithReentrancy: not with a Semaphore":      func() { redimutex.NewSemaphore(pool, "s", 1, redimutex.WithReentrancy()) },
+		"permits has to be 1 at least":              func() { c.Semaphore("s", 0) },
+		"the key of a Semaphore is empty":           func() { c.Semaphore("", 1) },
+		"reserved for what belongs to locks":        func() { c.Semaphore("redimutex:s", 1) },
+		"holders on 1+2, 2+3, 1+3":                  func() { redimutex.NewClient([]redimutex.Pool{pool, pool, pool}).Semaphore("s", 1) },
+		"a zero Semaphore has no server":            func() { _, _ = new(redimutex.Semaphore).Acquire(t.Context()) },
+	} {
+		assert.ErrorContains(t, panicOf(f), words)
+	}
+	l, err := redimutex.NewSemaphore(pool, "s", 1).TryAcquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+}
