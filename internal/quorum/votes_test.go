@@ -148,8 +148,29 @@ func TestTheNextHoldWaitsForTheReleaseBefore(t *testing.T) {
 	assert.Equal(t, 2, c.votes(&l))
 	c.fronts[2].Release()
 	before.Wait(t.Context(), time.Now().Add(time.Minute))
-	redistest.Wait(t, "the third vote", func() bool { return c.votes(&l) == 3 })
+	redistest.Wait(t, "an extension gets the third vote", func() bool {
+		won(t, c.extend(t, next).Failure)
+		return c.votes(&l) == 3
+	})
 	won(t, release(t, next))
+}
+
+func TestOurOwnReleaseDoesNotStandInOurWay(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1)
+	var before quorum.Before
+	v := c.take(t, lock("k", terms()))
+	for range 20 {
+		c.fronts[0].Hold(redistest.Requests)
+		v.ReleaseLater(time.Time{})
+		before.Add(v)
+		v = c.Votes(lock("k", terms()))
+		got := make(chan *quorum.Failure)
+		go func() { got <- v.Acquire(t.Context(), server.Try{}, &before, nil) }()
+		c.fronts[0].Release()
+		won(t, <-got)
+	}
+	won(t, release(t, v))
 }
 
 func TestAVoteThatComesAfterTheEndDoesNotCount(t *testing.T) {
