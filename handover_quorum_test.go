@@ -103,7 +103,7 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	opts := []redimutex.Option{redimutex.WithTTL(200 * time.Millisecond), redimutex.WithRestartGuard()}
+	opts := []redimutex.Option{redimutex.WithTTL(time.Second), redimutex.WithRestartGuard()}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
 	h, err := giver.Lease().HandOver(t.Context(), time.Hour)
