@@ -23,7 +23,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error
 func (o *object) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
 	o.mustBeMade()
 	if o.config.reentrant {
-		if outer := o.around(ctx); outer != nil && outer.lease.of.covers(o) && outer.guests.enter() {
+		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.guests.enter() {
 			defer outer.guests.leave()
 			return outer.run(ctx, f)
 		}

@@ -48,6 +48,9 @@ func (l *Lease) claim() bool {
 	if l.current != nil {
 		l.current.CompareAndSwap(l, nil)
 	}
+	if l.reader.Load() {
+		l.of.reads.claimed(l)
+	}
 	return true
 }
 

@@ -24,6 +24,7 @@ type Lease struct {
 	of      *object
 	current *atomic.Pointer[Lease] // where the object keeps its one hold; nil: it may have many
 	hold    lock.Hold
+	reader  atomic.Bool // a writer that was downgraded
 	claimed atomic.Bool // by the one call that releases it, or hands it over
 
 	handed  atomic.Pointer[handed] // what it was handed over as
@@ -157,6 +158,9 @@ func (o *observer) Renewed(f *quorum.Failure) {
 }
 
 func (o *observer) Lost(r keepalive.Reason) {
+	if o.of.reads != nil {
+		o.of.reads.lose((*Lease)(o))
+	}
 	if !o.of.traced() {
 		return
 	}

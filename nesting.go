@@ -82,10 +82,22 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
+// upgrades reports whether o would make a writer of the reader that outer is.
+func (o *object) upgrades(outer *doing) bool {
+	return outer.lease.reads() && o.config.terms.Kind != server.Reader
+}
+
 // A nestedError says that a call would wait for the Do that it is in. It matches [ErrLocked].
-type nestedError struct{ key string }
+type nestedError struct {
+	key      string
+	upgrades bool
+}
 
 func (e *nestedError) Error() string {
+	if e.upgrades {
+		return fmt.Sprintf("redimutex: %q: nested: the RDo that gave this ctx reads, and a reader can't become a writer: "+
+			"two that tried would wait for each other; leave RDo first", e.key)
+	}
 	return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
 		"with WithReentrancy, Do and TryDo run inside it", e.key)
 }

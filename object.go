@@ -18,6 +18,7 @@ type object struct {
 	key    string
 	more   []string                      // further keys of a MutexAll
 	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
+	reads  *readHolds                    // of an RWMutex
 	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
 }
 
@@ -35,9 +36,9 @@ func (o *object) mustBeMade() {
 func (o *object) acquire(ctx context.Context, once bool, current *atomic.Pointer[Lease]) (*Lease, error) {
 	o.mustBeMade()
 	c := o.client
-	if o.around(ctx) != nil && ctx.Err() == nil {
+	if outer := o.around(ctx); outer != nil && ctx.Err() == nil {
 		c.counters.failed.Add(1)
-		err := &nestedError{o.key}
+		err := &nestedError{o.key, o.upgrades(outer)}
 		if o.traced() {
 			o.emit(kindGaveUp, Event{Context: ctx, Err: err})
 		}

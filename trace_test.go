@@ -163,7 +163,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	all := c.Locks()
 	l := held.Lease()
 	assert.Equal(t, redimutex.LockInfo{
-		Key: "held", Held: true, Owner: "me", Fence: l.Fence(), Since: all[0].Since, Until: l.Until(), TTL: time.Minute, Waiting: 1,
+		Key: "held", Kind: "mutex", Held: true, Holds: 1, Owner: "me", Fence: l.Fence(), Since: all[0].Since, Until: l.Until(), TTL: time.Minute, Waiting: 1,
 	}, all[0])
 	assert.WithinDuration(t, l.Until(), all[0].Since, time.Minute)
 	assert.False(t, all[1].Held)

@@ -104,7 +104,7 @@ func (a *acquisition) finish() {
 		a.ticket.waiter.Leave()
 	}
 	if a.grant == nil {
-		a.drop()
+		a.drop(a.key.fifo.Waiting() > 0)
 	}
 	if a.turn && (a.grant == nil || a.Terms.Kind.Shared) {
 		a.key.pass()
@@ -114,14 +114,16 @@ func (a *acquisition) finish() {
 	}
 }
 
-// drop releases the votes of a try that did not get the lock.
-func (a *acquisition) drop() {
+// drop releases the votes of a try that did not get the lock. goesOn says that a caller of this line still waits, so that
+// the others go on seeing it.
+func (a *acquisition) drop(goesOn bool) {
 	for _, v := range append(a.group, a.votes) {
 		if v != nil {
-			v.ReleaseLater(time.Time{})
+			v.LeaveLater(goesOn)
 		}
 	}
-	if a.votes != nil && !a.Terms.Kind.Shared {
+	if a.votes != nil && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
+		// A server that is silent is not waited for; a release must not take the mark of the next one.
 		a.key.follow(a.votes)
 	}
 	a.votes, a.group = nil, nil
@@ -174,6 +176,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
 	}
 	a.tries++
+	a.key.asks.Store(a.Terms.Kind)
 	f := a.votes.Acquire(ctx, a.describe(start), &a.key.before, a.group)
 	if f == nil {
 		return a.won(ctx, 0)
@@ -184,13 +187,13 @@ func (a *acquisition) try(ctx context.Context) state {
 // prepare makes what the next try is about.
 func (a *acquisition) prepare() {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
-		a.drop()
+		a.drop(true)
 		a.ticket = a.newTicket()
 	}
 	if a.votes == nil {
 		a.votes = a.newVotes()
 	}
-	if a.Terms.Kind != server.Reader {
+	if !a.grouped() {
 		return
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
@@ -198,6 +201,10 @@ func (a *acquisition) prepare() {
 		a.group = append(a.group, a.newVotes())
 	}
 }
+
+// grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
+// grant instead.
+func (a *acquisition) grouped() bool { return a.Terms.Kind == server.Reader && a.Terms.Reuse == 0 }
 
 // newVotes returns the votes of a new token.
 func (a *acquisition) newVotes() *quorum.Votes {
@@ -251,7 +258,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)
 		if a.votes.Spent() {
-			a.drop()
+			a.drop(true)
 		}
 	case f.Kind == quorum.Contended:
 		a.ticket.contended(f)

@@ -50,9 +50,17 @@ func newGrant(k *Key, t *Terms, v *quorum.Votes, handOff time.Duration, turn boo
 	}
 	k.grant.Store(g)
 	if g.reuse != nil && t.Kind.Shared {
-		k.parked.Store(g)
+		k.share(g)
 	}
 	return g
+}
+
+// kind is that of the lock now: a writer may have become a reader.
+func (g *Grant) kind() *server.Kind {
+	if g.terms.Kind == server.Writer && !g.turn.Load() {
+		return server.Reader
+	}
+	return g.terms.Kind
 }
 
 // Token returns the value of the key.

@@ -24,27 +24,37 @@ type Info struct {
 
 // Infos returns what is known of the keys that this process holds or waits for.
 func (e *Engine) Infos() []*Info {
-	found := make(map[*Key]*Info)
+	type lockOf struct {
+		key    *Key
+		shared bool // a writer that was downgraded is in the line of the writers, and reads
+	}
+	found := make(map[lockOf]*Info)
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
-		info := found[g.key]
+		kind := g.kind()
+		of := lockOf{g.key, kind.Shared}
+		info := found[of]
 		if info == nil {
-			info = &Info{Idle: true, Kind: g.terms.Kind}
-			found[g.key] = info
+			info = &Info{Idle: true, Kind: kind}
+			found[of] = info
 		}
-		info.Holds++
 		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		g.mu.Lock()
 		info.Idle = info.Idle && g.holds == nil
+		info.Holds++ // an idle one is one
+		for h := g.holds; h != nil && h.next != nil; h = h.next {
+			info.Holds++
+		}
 		g.mu.Unlock()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		info := found[k]
+		of := lockOf{k, k.line.kind != nil}
+		info := found[of]
 		if info == nil {
-			if info = (&Info{Kind: k.line.kind}); info.Kind == nil {
+			if info = (&Info{Kind: k.asks.Load()}); info.Kind == nil {
 				info.Kind = server.Mutex
 			}
 		}
@@ -55,12 +65,12 @@ func (e *Engine) Infos() []*Info {
 			info.Failure = f
 		}
 		if info.Waiting > 0 {
-			found[k] = info
+			found[of] = info
 		}
 	}
 	all := make([]*Info, 0, len(found))
-	for k, info := range found {
-		info.Keys = k.line.keys()
+	for of, info := range found {
+		info.Keys = of.key.line.keys()
 		all = append(all, info)
 	}
 	return all

@@ -58,6 +58,7 @@ type Key struct {
 	parked  atomic.Pointer[Grant]
 	before  quorum.Before
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	asks    atomic.Pointer[server.Kind]    // of the last try
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins; tells others who holds the lock
 
 	// These belong to the turn.
@@ -148,20 +149,31 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 	}
 }
 
-// pass gives the turn to the next goroutine.
+// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
 func (k *Key) pass() {
-	if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
-		k.returnGifts()
-	}
-	if !k.fifo.Release() {
+	for {
+		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
+			k.returnGifts()
+		}
+		left := len(k.gifts) > 0
+		if k.fifo.Release() {
+			return
+		}
 		k.tidy()
+		if !left || !k.fifo.TryAcquire() { // else those who waited have left just now
+			return
+		}
 	}
 }
 
 // cancel ends the waiting of w, which may have the turn already.
 func (k *Key) cancel(w *fifo.Waiter) {
-	if w.Cancel() {
-		k.tidy()
+	if !w.Cancel() {
+		return
+	}
+	k.tidy()
+	if k.line.kind == server.Reader && k.fifo.TryAcquire() {
+		k.pass() // the gift of w, if there was one
 	}
 }
 

@@ -74,7 +74,9 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	if u := g.reuse; u.timer == nil {
 		u.timer = time.AfterFunc(u.until.Sub(now), g.expire)
 	}
-	g.key.parked.Store(g)
+	if !g.terms.Kind.Shared { // else it is there, or a younger one is
+		g.key.parked.Store(g)
+	}
 	g.mu.Unlock()
 	if g.turn.Load() {
 		g.key.pass()
@@ -101,7 +103,7 @@ func (g *Grant) expire() {
 // unpark releases the grant if it is parked: in the background, and the next try waits for that, within its own bound.
 func (g *Grant) unpark() {
 	g.mu.Lock()
-	if g.reuse == nil || g.holds != nil || g.released || g.key.parked.Load() != g {
+	if g.reuse == nil || g.holds != nil || g.released || !g.terms.Kind.Shared && g.key.parked.Load() != g {
 		g.mu.Unlock()
 		return
 	}
@@ -141,6 +143,14 @@ func (g *Grant) close() {
 	g.key.grant.CompareAndSwap(g, nil)
 	if g.reuse != nil && g.reuse.timer != nil {
 		g.reuse.timer.Stop()
+	}
+}
+
+// share has further holds begin in g, which several may have at a time. Those that have the grant before it keep that, and
+// the last of them releases it.
+func (k *Key) share(g *Grant) {
+	if old := k.parked.Swap(g); old != nil {
+		old.expire()
 	}
 }
 

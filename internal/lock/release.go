@@ -61,7 +61,7 @@ func (g *Grant) leave() {
 	if !g.terms.Kind.Shared {
 		g.key.follow(g.votes)
 	}
-	if g.turn.Load() {
+	if g.turn.Swap(false) { // a Downgrade may do so at the same time
 		g.key.pass()
 	}
 	g.key.unref()

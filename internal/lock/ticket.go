@@ -50,7 +50,7 @@ func (a *acquisition) newTicket() *ticket {
 func (a *acquisition) renewTicket(f *quorum.Failure) {
 	old := a.ticket
 	old.waiter.Leave()
-	a.drop()
+	a.drop(true)
 	a.ticket = a.newTicket()
 	a.ticket.every, a.ticket.gap = old.every, old.gap
 	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
@@ -99,7 +99,7 @@ func (x *ticket) pace(gap time.Duration) {
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
-		a.drop()
+		a.drop(true)
 		a.ticket = a.newTicket()
 		a.ticket.arrive(a.arrived)
 		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
@@ -155,7 +155,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	x := a.ticket
 	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
 	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
-		a.Terms.Kind == server.Reader && a.key.fifo.Waiting() > 0 {
+		a.grouped() && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
 	a.tries++ // that was not the first

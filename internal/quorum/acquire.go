@@ -88,7 +88,7 @@ func (v *Votes) tryAt(r *round, i int, t server.Try, before *Before) server.Repl
 		gone := false
 		n.ask(r.ctx, func() server.Reply { // those that come behind us skip the server
 			gone = before.wait(r.ctx, i, r.began.Add(c.Timeout))
-			return server.Reply{Err: context.DeadlineExceeded}
+			return server.Reply{Err: errLateRelease, Unasked: true}
 		})
 		if !gone {
 			return server.Reply{Err: errLateRelease}

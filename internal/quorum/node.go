@@ -67,7 +67,7 @@ func (n *node) end(began time.Time, heard bool) {
 func (n *node) ask(ctx context.Context, operation func() server.Reply) server.Reply {
 	began := n.begin()
 	reply := operation()
-	n.end(began, !server.TimedOut(reply.Err))
+	n.end(began, !server.TimedOut(reply.Err) && !reply.Unasked)
 	n.count(ctx, reply)
 	return reply
 }

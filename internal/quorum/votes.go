@@ -72,8 +72,23 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.single.Entered()
 }
 
+// Unknown reports whether a server has not answered a try.
+func (v *Votes) Unknown() bool {
+	unknown := false
+	v.all(func(c *server.Claim) { unknown = unknown || c.Unknown() })
+	return unknown
+}
+
 // End has nothing more sent for the lock but its release.
 func (v *Votes) End() { v.all((*server.Claim).End) }
+
+// LeaveLater is ReleaseLater for a waiter. goesOn says that others of this process wait under the same mark.
+func (v *Votes) LeaveLater(goesOn bool) {
+	if goesOn {
+		v.all((*server.Claim).KeepMark)
+	}
+	v.ReleaseLater(time.Time{})
+}
 
 // GiveUp leaves what the servers may have of the lock to its new token, or to expire.
 func (v *Votes) GiveUp() { v.all((*server.Claim).GiveUp) }

@@ -121,9 +121,9 @@ func flag(b bool) any {
 	return "0"
 }
 
-// release is for release.lua. keep is for how long the lock stays locked. waits: the waiter leaves the queue, or is seen
-// to wait no more.
-func (a *arguments) release(l *Lock, keep time.Duration, waits, cluster bool) (script, []any) {
+// release is for release.lua. keep is for how long the lock stays locked. waits: the waiter leaves the queue.
+// hides: its process is seen to wait no more.
+func (a *arguments) release(l *Lock, keep time.Duration, waits, hides, cluster bool) (script, []any) {
 	a.remember(l, 0)
 	ms := any("0")
 	if keep > 0 {
@@ -132,7 +132,10 @@ func (a *arguments) release(l *Lock, keep time.Duration, waits, cluster bool) (s
 	list := a.head(l, ms, 0, l.Queue, l.Queue, false)
 	mark, member := "", ""
 	if waits {
-		mark, member = l.mark(), l.member()
+		member = l.member()
+	}
+	if hides {
+		mark = l.mark()
 	}
 	return l.Kind.scripts().release[queued(l.Queue)], append(list, "0", mark, member, flag(cluster))
 }

@@ -33,6 +33,7 @@ type Claim struct {
 	releasing bool          // a release is under way, or is the runner's
 	there     bool          // the server may have something of the token
 	waits     bool          // that may be a place in the queue, or a mark that it waits
+	shown     bool          // the mark stays: others wait under it
 	doubt     bool          // a plain try had no answer, and perhaps no undo behind it
 	spent     bool          // an undo was sent
 	open      time.Time     // no try without an answer is executed after this
@@ -83,6 +84,13 @@ func (c *Claim) Spent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spent || c.want != wanted
+}
+
+// Unknown reports whether a try had no answer.
+func (c *Claim) Unknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.open.IsZero() || c.tries > 0
 }
 
 // Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
@@ -180,6 +188,13 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	c.end()
 }
 
+// KeepMark has the release leave the mark that this process waits.
+func (c *Claim) KeepMark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown = true
+}
+
 // Entered notes that the waiter has been handed the lock.
 func (c *Claim) Entered() {
 	c.mu.Lock()
@@ -208,12 +223,18 @@ func (c *Claim) end() {
 	c.settle()
 }
 
-// settle decides how a claim that was released goes on, when nothing of it is under way. The caller holds c.mu.
+// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
+// overtakes it. The caller holds c.mu.
 func (c *Claim) settle() {
-	if c.want != released || c.releasing || c.running > 0 {
-		return
-	}
-	if !c.there || !c.pursue(time.Now()) {
+	switch {
+	case c.want != released:
+	case !c.there && c.running == 0:
+		c.forget()
+	case c.releasing:
+		c.server.runner(c).hasten(c)
+	case c.running > 0:
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
 		c.forget()
 	}
 }
@@ -319,14 +340,15 @@ func (c *Claim) answered(r *Reply) {
 	}
 }
 
-// rest returns for how long the lock is to stay locked, and whether the release is that of a waiter too.
-func (c *Claim) rest() (keep time.Duration, waits bool) {
+// rest returns for how long the lock is to stay locked, whether the release is that of a waiter too, and whether the mark of
+// its process goes with it.
+func (c *Claim) rest() (keep time.Duration, waits, hides bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.keep.IsZero() {
 		keep = max(time.Until(c.keep), time.Millisecond)
 	}
-	return keep, c.waits
+	return keep, c.waits, c.waits && !c.shown
 }
 
 func latest(a, b time.Time) time.Time {

@@ -10,7 +10,7 @@ import (
 // taken the lock.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	if !c.release(ctx, keep, start.Add(c.Timeout/2)) {
-		return Reply{Verdict: Missing}
+		return Reply{Verdict: Missing, Unasked: true}
 	}
 	op := c.server.begin(ctx, &c.Lock, start, 0)
 	op.claim, op.fresh = c, c.server.wasSilent(c.Key)
@@ -47,8 +47,8 @@ func (op *operation) releaseOnce() Reply {
 
 // release sends one release. To do so twice does no harm, because tokens are never used again.
 func (ses *session) release(c *Claim) Reply {
-	keep, waits := c.rest()
-	script, args := ses.op.args.release(&c.Lock, keep, waits, ses.pinned)
+	keep, waits, hides := c.rest()
+	script, args := ses.op.args.release(&c.Lock, keep, waits, hides, ses.pinned)
 	raw, err := ses.run(script, args)
 	return parseEnd(raw, err, ses.sent)
 }
@@ -98,8 +98,8 @@ func (batch releasingAll) send(op *operation) ([]Reply, error) {
 	op.sending()
 	replies := make([]Reply, len(batch))
 	lay := func(i int) (script, []any) {
-		keep, waits := batch[i].rest()
-		return op.args.release(&batch[i].Lock, keep, waits, ses.pinned)
+		keep, waits, hides := batch[i].rest()
+		return op.args.release(&batch[i].Lock, keep, waits, hides, ses.pinned)
 	}
 	err = ses.evalAll(len(batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
 	if err != nil {

@@ -21,6 +21,7 @@ const (
 type Reply struct {
 	Verdict Verdict
 	Err     error         // with Failed
+	Unasked bool          // the server was not asked: there was no need
 	Unknown bool          // with Failed: the operation may have been executed, or may be yet
 	There   bool          // acquire, with Failed: it was executed, but does not count
 	Twice   bool          // acquire: it was sent twice, because a connection broke; the first may be executed yet

@@ -16,13 +16,15 @@ type runner struct {
 	running bool
 	closed  bool
 	done    chan struct{} // closed when the goroutine has ended, if running
-	wake    chan struct{} // something new, or closed
+	wake    chan struct{} // something new
+	stop    chan struct{} // closed by close: no more waiting
 }
 
 // A pursuit is a claim that is to be released at a time, and given up at another.
 type pursuit struct {
 	claim     *Claim
 	at, until time.Time
+	overtakes bool // a command of the claim is under way
 }
 
 const (
@@ -45,15 +47,27 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
 	}
-	w.pending = append(w.pending, pursuit{c, at, until})
+	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
 	if w.running {
 		w.rouse()
 		return true
 	}
 	w.running = true
-	w.done, w.wake = make(chan struct{}), make(chan struct{}, 1)
+	w.done, w.wake, w.stop = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go w.run()
 	return true
+}
+
+// hasten has a claim released now that was to wait for the end of a command.
+func (w *runner) hasten(c *Claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pending {
+		if p := &w.pending[i]; p.claim == c && p.overtakes {
+			p.at, p.overtakes = time.Now(), false
+			w.rouse()
+		}
+	}
 }
 
 // rouse wakes the goroutine. The caller holds w.mu.
@@ -80,22 +94,18 @@ func (w *runner) run() {
 			}
 			wait, pause = pause, min(2*pause, maxPause)
 		}
+		wake := w.wake
+		if batch != nil {
+			wake = nil // the node has just not answered
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-w.wake:
-			if batch != nil && !w.closing() {
-				<-timer.C // the node has just not answered
-			}
+		case <-wake:
+		case <-w.stop:
 		}
 		timer.Stop()
 	}
-}
-
-func (w *runner) closing() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.closed
 }
 
 // due returns what to release now, or how long to wait. over: nothing is left, and the goroutine has to end. After close
@@ -133,10 +143,10 @@ func (w *runner) due() (batch []*Claim, wait time.Duration, over bool) {
 func (w *runner) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.closed = true
-	if w.running {
-		w.rouse()
+	if !w.closed && w.running {
+		close(w.stop)
 	}
+	w.closed = true
 }
 
 // wait waits until that was done, until end at most.

@@ -35,7 +35,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, until) {
 		op.free()
-		return Reply{Err: errEnded}
+		return Reply{Err: errEnded, Unasked: true}
 	}
 	for _, other := range t.With {
 		other.begin(true, until)

@@ -24,7 +24,10 @@ func TestAHoldThatWasWaitedForIsCompleteBeforeItIsRenewed(t *testing.T) {
 					pools = append(pools, pool)
 				}
 				const ttl = time.Second
-				opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithFencing(), redimutex.WithTTL(ttl)}
+				opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithTTL(ttl)}
+				if count == 1 {
+					opts = append(opts, redimutex.WithQueue())
+				}
 				held := newClient(t, pools, opts...).Mutex("k")
 				waiter := newClient(t, pools, opts...).Mutex("k")
 				for range 10 {

@@ -25,6 +25,9 @@ func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*red
 	t.Helper()
 	for count, topology := range map[int]string{1: "one server", 3: "three servers"} {
 		for kind, opts := range kinds {
+			if kind == "queue" && count > 1 {
+				continue // a queue is kept by one server
+			}
 			t.Run(topology+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				var servers []*redistest.Server

@@ -22,12 +22,12 @@ func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 	places := make(map[any]bool)
 	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
 		reply, err := run()
-		if command != "EVALSHA" || len(args) < 15 || args[10] == "" || err != nil {
+		if command != "EVALSHA" || len(args) < 16 || args[15] == "" || err != nil {
 			return reply, err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		places[args[10]] = true
+		places[args[15]] = true
 		if len(places) == 1 {
 			return nil, context.DeadlineExceeded
 		}
@@ -60,10 +60,10 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 	var once, undone sync.Once
 	left := make(chan struct{})
 	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
-		if command != "EVALSHA" || len(args) < 11 || len(args) > 12 && args[10] == "" {
+		if command != "EVALSHA" || len(args) < 14 || len(args) > 15 && args[15] == "" {
 			return run()
 		}
-		if len(args) < 12 { // leaves the queue
+		if len(args) < 16 { // leaves the queue
 			reply, err := run()
 			if err == nil {
 				undone.Do(func() { close(left) })

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +93,8 @@ func (s *server) onKey(command, key string, args []string) any {
 		}
 		s.set(key, args[0], px)
 		return status("OK")
+	case "ZUNIONSTORE":
+		return s.unite(key, args)
 	case "DEL":
 		delete(s.data, key)
 		delete(s.expires, key)
@@ -137,75 +137,6 @@ func number(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-// A sortedSet is in order of score, then name.
-type sortedSet struct{ members []member }
-
-type member struct {
-	score float64
-	name  string
-}
-
-// onSet runs a command on a sorted set.
-func (s *server) onSet(command, key string, v *value, args []string) any {
-	if v == nil {
-		v = &value{set: new(sortedSet)}
-	}
-	z := v.set
-	if z == nil {
-		return wrongType
-	}
-	var reply any
-	switch command {
-	case "ZADD":
-		score, err := strconv.ParseFloat(args[0], 64)
-		if err != nil {
-			return redis.Error("ERR value is not a valid float")
-		}
-		reply = int64(1 - z.remove(args[1]))
-		z.members = append(z.members, member{score, args[1]})
-		slices.SortFunc(z.members, func(a, b member) int {
-			return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name))
-		})
-		s.data[key] = v
-	case "ZREM":
-		reply = int64(z.remove(args[0]))
-	case "ZSCORE":
-		for _, m := range z.members {
-			if m.name == args[0] {
-				reply = strconv.FormatFloat(m.score, 'f', -1, 64)
-			}
-		}
-	case "ZCARD":
-		reply = int64(len(z.members))
-	case "ZRANGE": // of the first one
-		list := []any{}
-		if len(z.members) > 0 {
-			list = append(list, z.members[0].name)
-		}
-		reply = list
-	case "ZPOPMIN":
-		list := []any{}
-		if len(z.members) > 0 {
-			list = append(list, z.members[0].name, strconv.FormatFloat(z.members[0].score, 'f', -1, 64))
-			z.members = z.members[1:]
-		}
-		reply = list
-	default:
-		return redis.Error(fmt.Sprintf("ERR unknown command '%s'", command))
-	}
-	if len(z.members) == 0 {
-		delete(s.data, key)
-		delete(s.expires, key)
-	}
-	return reply
-}
-
-func (z *sortedSet) remove(name string) int {
-	before := len(z.members)
-	z.members = slices.DeleteFunc(z.members, func(m member) bool { return m.name == name })
-	return before - len(z.members)
 }
 
 func (s *server) listens(c *conn) bool {

@@ -16,10 +16,12 @@ type Config struct {
 
 	Renew, Fencing, Guard, Queue, Multiplex bool
 
-	Foreign   bool // the pools are none that the library knows to keep deadlines
-	Mixed     bool // Mutexes of several options share the key, and leases are extended; see mixed.go
-	Strangers bool // two of the workers use no library; one server
-	Astray    bool // some listeners sit at a replica, and can't know it
+	TTL       time.Duration // 0: ttl; more: locks that are left behind are looked for; see orphans.go
+	Few       bool          // one worker a client, which rests between two holds: most tries find the lock free
+	Foreign   bool          // the pools are none that the library knows to keep deadlines
+	Mixed     bool          // Mutexes of several options share the key, and leases are extended; see mixed.go
+	Strangers bool          // two of the workers use no library; one server
+	Astray    bool          // some listeners sit at a replica, and can't know it
 
 	Weather Weather
 	Plant   Plant
@@ -60,6 +62,7 @@ type Report struct {
 	Prolonged                         int // leases that were renewed although another had got the lock; of one server must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
+	Orphans                           int // locks that nobody has any more
 	Restarts, Fallen                  int // of servers during a hold; after so many it was lost
 	Events                            int
 	Hash                              uint64 // of all that happened, and when
@@ -98,6 +101,7 @@ func (r *Report) add(o *Report) {
 	r.Refused += o.Refused
 	r.Stale += o.Stale
 	r.Lapsed += o.Lapsed
+	r.Orphans += o.Orphans
 	r.Restarts += o.Restarts
 	r.Fallen += o.Fallen
 	r.Events += o.Events

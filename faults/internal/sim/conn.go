@@ -143,6 +143,9 @@ func (c *conn) Flush() error {
 	lostBefore := broken && dice.IntN(2) == 0
 	c.sent = arrives
 	c.mu.Unlock()
+	if broken && !lostBefore && c.server.hangs(arrives) { // the client hears of it before the server has read the message
+		c.breakSoon()
+	}
 	for _, args := range batch {
 		w.judge.sent(args)
 	}
@@ -157,7 +160,7 @@ func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now < s.hungUntil {
-		s.backlog = append(s.backlog, func() { c.arrive(batch, broken, lostBefore) })
+		s.backlog = append(s.backlog, unread{c, func() { c.arrive(batch, broken, lostBefore) }})
 		return
 	}
 	if c.dead || s.down || c.boot != s.boots || lostBefore {

@@ -13,7 +13,7 @@ func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Fallen+healthy.Overlaps, healthy.First)
 	assert.GreaterOrEqual(t, healthy.Restarts, c.Want)
-	program := mutant(t, "../../../internal/quorum/extend.go", "r.regain(i, gone.leases)", "_ = gone")
+	program := mutant(t, "../../../internal/quorum/extend.go", "x.regain(i, missing)", "_ = missing")
 	r, err := Run(t.Context(), program, c, nil)
 	require.NoError(t, err)
 	assert.NotZero(t, r.Fallen)
@@ -27,7 +27,7 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Prolonged+healthy.Revived, healthy.First)
 	t.Run("after a missed round", func(t *testing.T) {
-		program := mutant(t, "../../../internal/quorum/regain.go", "if !r.extended(k) {", "if false {")
+		program := mutant(t, "../../../internal/quorum/extend.go", "if !x.tallies[k].won() {", "if false {")
 		r, err := Run(t.Context(), program, c, nil)
 		require.NoError(t, err)
 		assert.NotZero(t, r.Prolonged)
@@ -36,9 +36,8 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	t.Run("over another's token", func(t *testing.T) {
 		planted := c
 		planted.Plant = Plant{
-			From: "return demoted(lock, token, there) or there and -1 or 0\nend\nif KEYS[2] then\nredis.pcall('PEXPIRE'",
-			To: "if holder then\nredis.call('SET', lock, token, 'PX', ARGV[2])\nreturn 1\nend\nreturn 0\nend\n" +
-				"if KEYS[2] then\nredis.pcall('PEXPIRE'",
+			From: notOurs,
+			To:   "if holder then\nredis.call('SET', KEYS[i], token, 'PX', ms)\nreturn 1\nend\nreturn 0, i\nend\nend\nlocal written = false\n",
 		}
 		r := run(t, planted)
 		assert.NotZero(t, r.Prolonged)

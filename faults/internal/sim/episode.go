@@ -19,10 +19,18 @@ const (
 	sceneLength = 3 * time.Second
 )
 
+// each is how many workers a client has.
+func (w *world) each() int {
+	if w.Few {
+		return 1
+	}
+	return each
+}
+
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
-	w.judge.world, w.judge.wanted = w, make(map[string]time.Duration)
+	w.judge.world, w.judge.wanted, w.judge.last = w, make(map[string]time.Duration), make(map[string]time.Duration)
 	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
 		w.servers = append(w.servers, newServer(w, i))
@@ -77,7 +85,7 @@ func (w *world) populate() (stop func()) {
 	for i := range clients {
 		pools := w.pools(i)
 		client := w.newClient(i, pools)
-		for k := range each {
+		for k := range w.each() {
 			number := i*each + k
 			var l locker = &ours{world: w, mutex: client.Mutex(key)}
 			switch {
@@ -95,6 +103,7 @@ func (w *world) populate() (stop func()) {
 	}
 	for w.judge.count() < perEpisode && w.now() < 2*time.Minute {
 		w.sleep(50 * time.Millisecond)
+		w.orphans()
 	}
 	w.end()
 	all.Wait()

@@ -15,6 +15,7 @@ type judge struct {
 	mu     sync.Mutex
 	report Report
 	wanted map[string]time.Duration // by token: when a server was first asked for it
+	last   map[string]time.Duration // by token: when something was last sent that brings it to a server, or its hold ended
 	alive  []*hold                  // of which no Unlock was called
 	past   []granted                // in order of time, with the highest fence until then
 	wrote  []*hold                  // who has written to the resource
@@ -72,6 +73,9 @@ func (j *judge) sent(args []string) {
 	defer j.mu.Unlock()
 	if _, known := j.wanted[token]; !known {
 		j.wanted[token] = j.world.now()
+	}
+	if creates(args) {
+		j.last[token] = j.world.now()
 	}
 }
 
@@ -152,6 +156,7 @@ func (j *judge) released(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.look()
+	j.last[h.token] = j.world.now()
 	for i, other := range j.alive {
 		if other == h {
 			j.alive = append(j.alive[:i:i], j.alive[i+1:]...)

@@ -33,7 +33,7 @@ func (w *world) pools(client int) []*redis.Pool {
 func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 	random := w.stream("backoff", client)
 	options := []redimutex.Option{
-		redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(peers.Quiet),
+		redimutex.WithTTL(w.ttl()), redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(peers.Quiet),
 		redimutex.WithBackoff(func(int) time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -40,6 +40,10 @@ func Rows() []evidence.Row {
 			ID: 29, Name: "sim-regain", Fault: "simulation: servers restart empty, one after the other, each away for longer than a TTL",
 			Must: "a lock that is held through all of it survives", Short: 5 * time.Second, Long: time.Minute, Run: regaining,
 		},
+		{
+			ID: 36, Name: "sim-orphans", Fault: "simulation: calls given up, connections that break before their commands arrive, hangs; TTL of 10 s",
+			Must: "no lock is left behind", Short: 5 * time.Second, Long: time.Minute, Run: orphaned,
+		},
 	}
 }
 

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,7 +25,7 @@ type server struct {
 	boots      int
 	down       bool
 	hungUntil  time.Duration
-	backlog    []func() // what has arrived while it hangs
+	backlog    []unread // what has arrived while it hangs
 	conns      []*conn  // that are open, in the order of their making
 	subscribed map[string][]*conn
 	astray     map[string][]*conn // to a replica
@@ -117,11 +119,32 @@ func (s *server) hang(d time.Duration) {
 		waiting := s.backlog
 		s.backlog, s.hungUntil = nil, 0
 		s.mu.Unlock()
-		for _, f := range waiting {
-			f()
+		// It reads the connections in an order of its own.
+		order := make(map[*conn]int)
+		for _, u := range waiting {
+			if _, known := order[u.from]; !known {
+				order[u.from] = s.faults.Int()
+			}
+		}
+		slices.SortStableFunc(waiting, func(a, b unread) int { return cmp.Compare(order[a.from], order[b.from]) })
+		for _, u := range waiting {
+			u.read()
 		}
 		s.plan()
 	})
+}
+
+// An unread message is one that arrived while the server hangs.
+type unread struct {
+	from *conn
+	read func()
+}
+
+// hangs reports whether the server will hang then, as far as that has begun.
+func (s *server) hangs(then time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return then < s.hungUntil
 }
 
 // crash ends the server, and starts it again after a while.

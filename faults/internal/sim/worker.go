@@ -24,7 +24,11 @@ type worker struct {
 
 func (w *worker) run() {
 	for !w.world.ended() {
-		w.world.sleep(exponential(w.random, 3*time.Millisecond))
+		rest := 3 * time.Millisecond
+		if w.world.Few {
+			rest = ttl / 2
+		}
+		w.world.sleep(exponential(w.random, rest))
 		w.once()
 	}
 }

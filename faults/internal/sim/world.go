@@ -62,6 +62,9 @@ func (w *world) reserve(d time.Duration) time.Duration {
 	return d
 }
 
+// ttl is that of the locks.
+func (w *world) ttl() time.Duration { return max(w.TTL, ttl) }
+
 func (w *world) free(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,7 +68,14 @@ end
 if holder == token then
   return granted(true) -- the reply was lost; or it was handed to us, and the message was lost
 end
-if not holder and not (queue and head()) then
+local first, wrong
+if queue then
+  first, wrong = head()
+  if wrong then
+    return wrong
+  end
+end
+if not holder and not first then
   return granted()
 end
 
@@ -97,7 +104,7 @@ end
 if show and mark ~= '' then
   show(mark, tonumber(ARGV[10]), want, holder)
 elseif member == '' and holder then
-  local refused = demoted(lock, token, true)
+  local refused = demoted(lock, token)
   if refused then
     return refused
   end

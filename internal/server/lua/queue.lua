@@ -10,19 +10,23 @@
 local queue = KEYS[own + keys + 1]
 local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
 
--- Returns the waiter who is served next, or nil.
+-- Returns the waiter who is served next, or nil; or nil and the error, if the queue is none.
 local function head()
-  local wanted = preferred and preferred()
-  if wanted then
+  local comesFirst = preferred and preferred()
+  if comesFirst then
     for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-      if string.match(member, '^%S+ (%S+)') == wanted then
+      local channel, wants = string.match(member, '^(%S+) (%S+)')
+      if channel and comesFirst(wants, channel) then
         return member
       end
     end
   end
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  if first ~= looked then
-    return first
+  local first = redis.pcall('ZRANGE', queue, 0, 0)
+  if first.err then
+    return nil, first
+  end
+  if first[1] ~= looked then
+    return first[1]
   end
 end
 
@@ -51,11 +55,11 @@ end
 -- Whoever was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
 -- so that nobody is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
--- the waiters find it when they look.
+-- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine, countsElsewhere)
   while true do
-    local first = head()
-    if not first then
+    local ok, first = pcall(head)
+    if not ok or not first then
       leave('')
       return false
     end

@@ -86,8 +86,12 @@ local function look(token, want, mark)
   end
 end
 
+-- Takes back what show has done. A process has the same mark on both sides, so only that of the caller goes.
 local function hide(mark)
-  redis.call('ZREM', writers, mark)
+  if want == 'w' then
+    redis.call('ZREM', writers, mark)
+    return
+  end
   redis.call('ZREM', waiting, mark)
   redis.call('ZREM', entitled, mark)
 end
@@ -164,9 +168,18 @@ local function show(mark, ms, want, holder)
   end
 end
 
--- Returns what those want who are served before all others, or nil.
+-- Returns a function that tells which waiters of the queue are served before all others, or nil. Whatever the order of
+-- arrival, it must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers
+-- for entitled readers.
 local function preferred()
   if any(entitled) then
-    return 'r'
+    return function(wants, channel)
+      return wants == 'r' and redis.call('ZSCORE', entitled, channel)
+    end
+  end
+  if any(writers) then
+    return function(wants)
+      return wants == 'w'
+    end
   end
 end

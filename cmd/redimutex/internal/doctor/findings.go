@@ -70,7 +70,7 @@ var checks = []check{
 		"Find who sends it (SLOWLOG GET, CLIENT LIST). SCAN replaces KEYS, UNLINK replaces DEL of big keys; or give locks a server of their own.",
 	},
 	{
-		"version", "The scripts read the clock and then write, and queues need ZPOPMIN. Redis can do both since version 5, unless lua-replicate-commands is no.",
+		"version", "The scripts read the clock and then write, and send no message to replicas. Redis can do both since version 5, unless lua-replicate-commands is no.",
 		"Upgrade to Redis 6.2 or newer, or to Valkey; CONFIG SET lua-replicate-commands yes, also in redis.conf.",
 	},
 	{

@@ -1,0 +1,183 @@
+// Command report has many machines read a report, and one write it. The report is 20 rows that are written one after
+// the other. A reader that comes meanwhile sees rows of two editions, unless it locks an RWMutex for reading: readers
+// share it, and the writer has it alone. Each edition ends with a Downgrade: the writer reads back what it has written,
+// together with the readers, before the next edition can begin.
+//
+// The machines are goroutines with a Client each. Run it, without anything installed, by
+//
+//	go run ./report
+//
+// or with REDIS_URL set to use a Redis of yours. The exit status is 1 if a report was torn in spite of the lock.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/examples/internal/backend"
+)
+
+const (
+	key      = "example:report"
+	rows     = 20
+	readers  = 8
+	editions = 15
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := start(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context) error {
+	server, err := backend.Open()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	pool, err := redimutex.NewPool(server.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return run(ctx, os.Stdout, pool)
+}
+
+// run has the report written and read without a lock and with it.
+func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
+	fmt.Fprintf(out, "%d machines read a report of %d rows, while one writes %d editions of it.\n\n", readers, rows, editions)
+	plain, err := publish(ctx, pool, false)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "without a lock:  %v\n", plain)
+	locked, err := publish(ctx, pool, true)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "with an RWMutex: %v\n", locked)
+	if locked.torn > 0 {
+		return errors.New("a report was torn, although it was read under the lock")
+	}
+	return nil
+}
+
+// An outcome is what the readers have seen.
+type outcome struct {
+	reads, torn int64
+	together    int64 // the most readers at a time
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%4d reads, %4d of them torn, up to %d at a time", o.reads, o.torn, o.together)
+}
+
+// publish writes all editions, while machines read.
+func publish(ctx context.Context, pool *redis.Pool, lock bool) (o outcome, err error) {
+	locks := make([]*redimutex.RWMutex, 1+readers) // one for each machine
+	for i := range locks {
+		c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithPollInterval(5*time.Millisecond))
+		defer c.Close()
+		locks[i] = c.RWMutex(key)
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var reads, torn, inside, together atomic.Int64
+	read := func(context.Context) error {
+		n := inside.Add(1)
+		defer inside.Add(-1)
+		for most := together.Load(); n > most && !together.CompareAndSwap(most, n); most = together.Load() { //nolint:revive // the maximum
+		}
+		whole, err := readReport(pool)
+		if err == nil && !whole {
+			torn.Add(1)
+		}
+		reads.Add(1)
+		return err
+	}
+	failures := make([]error, readers)
+	var all sync.WaitGroup
+	for i, m := range locks[1:] {
+		all.Go(func() {
+			do := m.RDo
+			if !lock {
+				do = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+			}
+			for reading.Err() == nil && failures[i] == nil {
+				if err := do(reading, read); reading.Err() == nil {
+					failures[i] = err
+				}
+			}
+		})
+	}
+	for edition := 1; edition <= editions && err == nil; edition++ {
+		err = write(ctx, locks[0], pool, edition, lock)
+	}
+	stop()
+	all.Wait()
+	return outcome{reads.Load(), torn.Load(), together.Load()}, errors.Join(err, errors.Join(failures...))
+}
+
+// write writes one edition.
+func write(ctx context.Context, m *redimutex.RWMutex, pool *redis.Pool, edition int, lock bool) error {
+	if !lock {
+		return writeReport(pool, edition)
+	}
+	return m.Do(ctx, func(ctx context.Context) error {
+		if err := writeReport(pool, edition); err != nil {
+			return err
+		}
+		if err := redimutex.LeaseFrom(ctx).Downgrade(ctx); err != nil {
+			return err
+		}
+		whole, err := readReport(pool) // the edition that we have written: no other writer has come between
+		if err == nil && !whole {
+			err = errors.New("the writer has read a torn report")
+		}
+		return err
+	})
+}
+
+func writeReport(pool *redis.Pool, edition int) error {
+	c := pool.Get()
+	defer c.Close()
+	for row := range rows {
+		if _, err := c.Do("HSET", key+":rows", row, edition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readReport reads row after row, and reports whether all are of the same edition.
+func readReport(pool *redis.Pool) (whole bool, err error) {
+	c := pool.Get()
+	defer c.Close()
+	var editions []int
+	for row := range rows {
+		edition, err := redis.Int(c.Do("HGET", key+":rows", row))
+		if err != nil && !errors.Is(err, redis.ErrNil) {
+			return false, err
+		}
+		editions = append(editions, edition)
+	}
+	return len(slices.Compact(editions)) == 1, nil
+}

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+)
+
+// Here the TTL is so long that a lock which its owner has left behind is seen: what was released must go soon, and not
+// only when it expires.
+
+const (
+	longTTL  = 10 * time.Second
+	patience = 4 * time.Second // between two tries of a release in the background lies a second, and faults come again and again
+)
+
+// creates reports whether a command can bring its token to a server, or keep it there.
+func creates(args []string) bool {
+	if args[0] == "SET" {
+		return true
+	}
+	if !strings.HasPrefix(args[0], "EVAL") {
+		return false
+	}
+	keys, err := strconv.Atoi(args[2])
+	if err != nil || len(args) < 3+keys+6 {
+		return false
+	}
+	return args[3+keys+2] != "0" // a release has no deadline
+}
+
+// orphans looks on the servers for locks that have no owner any more.
+func (w *world) orphans() {
+	if w.TTL == 0 {
+		return
+	}
+	for _, s := range w.servers {
+		s.mu.Lock()
+		tokens := s.tokens()
+		s.mu.Unlock()
+		for _, token := range tokens {
+			w.judge.orphan(s.number, token)
+		}
+	}
+}
+
+// tokens are those that have the lock. The caller holds s.mu.
+func (s *server) tokens() (all []string) {
+	if v := s.live(key); v != nil && v.set == nil {
+		all = append(all, v.text)
+	}
+	return all
+}
+
+// orphan looks at a token that a server has.
+func (j *judge) orphan(server int, token string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	last, known := j.last[token]
+	if !known || j.world.now()-last < patience {
+		return
+	}
+	for _, h := range j.alive {
+		if h.token == token {
+			return
+		}
+	}
+	delete(j.last, token) // it is counted once
+	j.wrong(&j.report.Orphans, "server %d has the token %s of a lock that was left %v ago", server, token, j.world.now()-last)
+}
+
+// messy is a weather in which tries are given up, connections break before their commands arrive, and nothing makes a
+// lease expire.
+var messy = Weather{
+	Drift: .009, Offset: time.Second, Slow: .01, Late: .1, Break: .02, Calm: time.Second,
+	Hang: 3, Crash: 1, Cut: true, Cancel: .3,
+}
+
+// orphanages are the Configs of row 36.
+func orphanages() []Config {
+	all := []Config{
+		{Name: "redimutex, 1 server", Servers: 1, Renew: true},
+		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
+		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
+		{Name: "redimutex, 3 servers", Servers: 3, Renew: true},
+	}
+	for i := range all {
+		all[i].TTL, all[i].Weather = longTTL, messy
+	}
+	return all
+}
+
+// orphaned is row 36.
+func orphaned(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+	configs := orphanages()
+	res, reports, err := table(ctx, s, 800, 40000, configs)
+	if err != nil {
+		return res, err
+	}
+	for i, c := range configs {
+		r := reports[i]
+		f := judged(c, r, r.Orphans, r.Acquired, "locks left behind")
+		res.Figures = append(res.Figures, alsoBroken(f, r.Overlaps, "overlaps"))
+	}
+	return res, nil
+}
