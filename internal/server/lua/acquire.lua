@@ -68,7 +68,7 @@ end
 if holder == token then
   return granted(true) -- the reply was lost; or it was handed to us, and the message was lost
 end
-if not holder and not (queue and head()) then
+if not holder and (together or not (queue and head())) then
   return granted()
 end
 
