@@ -256,7 +256,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	s := redistest.Real(t)
 	var traced, logged bytes.Buffer
 	say := func(e redimutex.Event) { fmt.Fprintf(&traced, "%v %+v\n", e.Err, e.Key) }
-	logger := slog.New(slog.NewMultiHandler(slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)))
+	logger := slog.New(slog.NewTextHandler(&logged, nil))
 	opts := []redimutex.Option{redimutex.WithLogger(logger), redimutex.WithTrace(&redimutex.Trace{Released: say, Acquired: say, GaveUp: say})}
 	giver, taker := newMutex(t, s.Pool(), "k", opts...), newMutex(t, s.Pool(), "k", opts...)
 	h := handOver(t, giver, time.Minute)
@@ -268,6 +268,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	twice := giver.TakeOver(t.Context(), h)
 	require.ErrorIs(t, twice, redimutex.ErrLost)
 	logger.Info("handed over", "h", h)
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("handed over", "h", h)
 	type hidden struct{ h redimutex.Handover }
 	var all bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t", "%T"} {
@@ -278,4 +279,70 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	assert.NotContains(t, all.String(), string(text))
 	assert.Contains(t, logged.String(), "hidden")
 	taker.Unlock()
+}
+
+func TestAHandOverWorksByMajority(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(300 * time.Millisecond)}
+	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
+	third := all.Client(t, opts...).Mutex("k")
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	all[0].Kill()
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	assert.Greater(t, taker.Lease().Fence(), l.Fence())
+	all[0].Restart() // without its data
+	assert.ErrorIs(t, third.TakeOver(t.Context(), h), redimutex.ErrLost)
+	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, taker.Lease().Err())
+	require.NoError(t, taker.Lease().Extend(t.Context(), time.Minute))
+	require.NoError(t, taker.UnlockContext(t.Context()))
+
+	l, err = giver.Acquire(t.Context())
+	require.NoError(t, err)
+	all[1].Kill()
+	all[2].Kill()
+	h, err = l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+}
+
+// Of two takers that split the votes one has the lock afterwards, or neither does and the Handover is good.
+func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	giver := all.Client(t).Mutex("k")
+	for range 10 {
+		h := handOver(t, giver, time.Minute)
+		takers := []*redimutex.Mutex{all.Client(t).Mutex("k"), all.Client(t).Mutex("k"), all.Client(t).Mutex("k")}
+		errs := make(chan error)
+		for _, m := range takers {
+			go func() { errs <- m.TakeOver(t.Context(), h) }()
+		}
+		won := 0
+		for range takers {
+			if err := <-errs; err == nil {
+				won++
+			} else {
+				assert.ErrorIs(t, err, redimutex.ErrLost)
+			}
+		}
+		require.LessOrEqual(t, won, 1)
+		if won == 0 {
+			redistest.Wait(t, "the votes are back", func() bool { return takers[0].TakeOver(t.Context(), h) == nil })
+		}
+		for _, m := range takers {
+			if m.Lease() != nil {
+				require.NoError(t, m.UnlockContext(t.Context()))
+			}
+		}
+		for _, s := range all { // a vote for a Handover that was used may stay until it expires
+			s.Do("DEL", "k")
+		}
+	}
 }

@@ -62,7 +62,9 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 
 // Acquire waits for a permit, as long as ctx lasts, and returns the hold: [Lease.Release] gives it back. The errors are
 // those of [Mutex.LockContext]. With [ErrLocked] the limit is reached; the [LockedError] is about one of the holders.
-func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, false, nil) }
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
+	return s.made().acquire(ctx, false, nil)
+}
 
 // TryAcquire tries once to get a permit. It does not wait for holders, nor for goroutines of this process that wait for
 // one already. The errors are those of [Mutex.TryLockContext].

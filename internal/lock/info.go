@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -71,7 +70,7 @@ func (e *Engine) Infos() []*Info {
 	}
 	all := make([]*Info, 0, len(found))
 	for of, info := range found {
-		info.Keys = strings.Split(of.key.line.keys, "\x00")
+		info.Keys = of.key.line.keys()
 		all = append(all, info)
 	}
 	return all

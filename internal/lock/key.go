@@ -3,7 +3,7 @@ package lock
 import (
 	"context"
 	"math"
-	"strings"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -15,20 +15,35 @@ import (
 // A line says whose goroutines stand in line for each other: those that exclude each other on the same keys, and those
 // that share one. A Mutex and the writer of an RWMutex are one.
 type line struct {
-	keys string
+	key  string
+	more string       // further keys, quoted: a key may have any bytes
 	kind *server.Kind // nil: exclusive
 }
 
 // lineOf returns the line of a lock.
 func lineOf(t *Terms, key string, more []string) line {
-	l := line{keys: key}
+	l := line{key: key}
 	if t.Kind.Shared {
 		l.kind = t.Kind
 	}
-	if len(more) > 0 {
-		l.keys += "\x00" + strings.Join(more, "\x00")
+	for _, k := range more {
+		l.more += strconv.Quote(k)
 	}
 	return l
+}
+
+// keys returns the keys of a line.
+func (l line) keys() []string {
+	keys := []string{l.key}
+	for rest := l.more; rest != ""; {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			break // lineOf has written it
+		}
+		k, _ := strconv.Unquote(quoted)
+		keys, rest = append(keys, k), rest[len(quoted):]
+	}
+	return keys
 }
 
 // A Key is one line in this process: its goroutines in order, and what they leave for each other.
@@ -123,7 +138,7 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 	for _, name := range names {
 		for _, kind := range []*server.Kind{nil, server.Reader} {
 			e.mu.Lock()
-			k := e.keys[line{name, kind}]
+			k := e.keys[line{key: name, kind: kind}]
 			e.mu.Unlock()
 			if k == nil || k == self {
 				continue

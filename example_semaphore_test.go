@@ -1,0 +1,53 @@
+package redimutex_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex"
+)
+
+// Ten downloads at a time, however many machines of the fleet have some to do.
+func ExampleSemaphore() {
+	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
+	downloads := client.Semaphore("downloads", 10)
+	download := func(ctx context.Context, url string) error { return ctx.Err() } // stops when ctx ends
+
+	var all sync.WaitGroup
+	for i := range 25 {
+		all.Go(func() {
+			err := downloads.Do(context.Background(), func(ctx context.Context) error {
+				return download(ctx, fmt.Sprintf("https://example.com/%d", i))
+			})
+			if err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println("at a time:", downloads.Permits())
+	// Output: at a time: 10
+}
+
+// A permit that is given back by other code than that which has got it.
+func ExampleSemaphore_Acquire() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // bounds the wait
+	defer cancel()
+	licences := redimutex.NewSemaphore(redisPool(), "licences", 3)
+	permit, err := licences.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	inUse, err := licences.InUse(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("in use:", inUse)
+	fmt.Println("released:", permit.Release(context.Background()) == nil)
+	// Output:
+	// in use: 1
+	// released: true
+}

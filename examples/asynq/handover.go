@@ -1,0 +1,88 @@
+package asynq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/redimutex/redimutex"
+)
+
+// Finish is the type of the task that finishes what a web request has begun.
+const Finish = "order:finish"
+
+// A Job is the payload of the task. It has the lock in it, so treat the queue as you treat the Redis of the locks.
+type Job struct {
+	Order string
+	Lock  redimutex.Handover
+}
+
+// wait is how long a worker may take to come to the task.
+const wait = 10 * time.Minute
+
+// Accept is the part of a web request: it locks the order, and hands the lock over to the worker that gets the task. A
+// second request for the same order is told so, by [redimutex.ErrLocked], until the worker is done.
+func Accept(ctx context.Context, client *redimutex.Client, queue *asynq.Client, order string) error {
+	lease, err := client.Mutex(order).TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer lease.Release(ctx) // accepted after HandOver, and does nothing
+	// What has to be done at once is done here, under the lock.
+	lock, err := lease.HandOver(ctx, wait)
+	if err != nil {
+		return err // the lock is over, or expires
+	}
+	payload, err := json.Marshal(Job{order, lock})
+	if err != nil {
+		return err
+	}
+	_, err = queue.EnqueueContext(ctx, asynq.NewTask(Finish, payload), asynq.MaxRetry(3))
+	if err != nil { // nothing will take it over: take it back, and unlock
+		mu := client.Mutex(order)
+		if mu.TakeOver(ctx, lock) == nil {
+			_ = mu.UnlockContext(ctx)
+		}
+	}
+	return err
+}
+
+// Handler is the worker's part: it goes on under the lock that the request had. A task that comes a second time, or too
+// late, does not run again.
+func Handler(client *redimutex.Client, finish func(ctx context.Context, order string, fence int64) error) asynq.HandlerFunc {
+	return func(ctx context.Context, task *asynq.Task) error {
+		var job Job
+		if err := json.Unmarshal(task.Payload(), &job); err != nil {
+			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+		}
+		mu := client.Mutex(job.Order)
+		switch err := takeOver(ctx, mu, job.Lock); {
+		case errors.Is(err, redimutex.ErrLost):
+			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+		case err != nil:
+			return err // asynq tries again
+		}
+		defer mu.Unlock()
+		lease := mu.Lease()
+		return finish(lease.Context(ctx), job.Order, lease.Fence())
+	}
+}
+
+// takeOver repeats what had no answer with the same Mutex, which finds what it did.
+func takeOver(ctx context.Context, mu *redimutex.Mutex, lock redimutex.Handover) error {
+	for {
+		err := mu.TakeOver(ctx, lock)
+		if !errors.Is(err, redimutex.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

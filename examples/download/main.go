@@ -1,0 +1,149 @@
+// Command download is a fleet that fetches files from a site which bears ten downloads at a time, whichever machines they
+// come from. A limit inside each process would be ten a machine; a Semaphore is one limit for all of them. One machine
+// crashes while it downloads: its permits come back when their TTL is over.
+//
+// The machines are goroutines with a Client each, and the site is a server inside the program. Run it, without anything
+// installed, by
+//
+//	go run ./download
+//
+// or with REDIS_URL set to use a Redis of yours. Look at how many downloads the site has seen at a time. The exit status
+// is 1 if there were more than ten in spite of the Semaphore.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/examples/internal/backend"
+)
+
+const (
+	key      = "example:download:site"
+	limit    = 10
+	machines = 4
+	files    = 12 // that each machine fetches, all at once
+	ttl      = time.Second
+	transfer = 20 * time.Millisecond
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := start(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "download:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context) error {
+	server, err := backend.Open()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	pool, err := redimutex.NewPool(server.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return run(ctx, os.Stdout, pool)
+}
+
+// A site counts the downloads that it serves at a time.
+type site struct{ now, most, served atomic.Int64 }
+
+func (s *site) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for m := s.most.Load(); n > m && !s.most.CompareAndSwap(m, n); m = s.most.Load() {
+	}
+	time.Sleep(transfer)
+	s.served.Add(1)
+	_, _ = io.WriteString(w, "a file")
+}
+
+// run lets the fleet loose without the Semaphore and with it.
+func run(ctx context.Context, out io.Writer, pool redimutex.Pool) error {
+	fmt.Fprintf(out, "%d machines fetch %d files each from a site that bears %d downloads at a time.\n", machines, files, limit)
+	for _, limited := range []bool{false, true} {
+		s := new(site)
+		if err := fleet(ctx, pool, s, limited); err != nil {
+			return err
+		}
+		words := "without a Semaphore"
+		if limited {
+			words = "with one          "
+		}
+		fmt.Fprintf(out, "  %s  %2d files, %2d downloads at a time\n", words, s.served.Load(), s.most.Load())
+		if limited && s.most.Load() > limit {
+			return errors.New("there were more downloads at a time than the Semaphore allows")
+		}
+	}
+	return nil
+}
+
+// fleet has all machines download.
+func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) error {
+	server := httptest.NewServer(s)
+	defer server.Close()
+	if limited {
+		crash(ctx, pool)
+	}
+	var all sync.WaitGroup
+	failures := make([]error, machines*files)
+	for m := range machines {
+		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithQueue())
+		defer client.Close()
+		downloads := client.Semaphore(key, limit)
+		for f := range files {
+			all.Go(func() {
+				fetch := func(ctx context.Context) error { return get(ctx, server.URL) }
+				if limited {
+					failures[m*files+f] = downloads.Do(ctx, fetch)
+				} else {
+					failures[m*files+f] = fetch(ctx)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return errors.Join(failures...)
+}
+
+// crash is a machine that has all permits and ends without giving them back.
+func crash(ctx context.Context, pool redimutex.Pool) {
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl))
+	for range limit {
+		_, _ = client.Semaphore(key, limit).TryAcquire(ctx)
+	}
+	client.Close() // which ends the renewals, and leaves the permits to expire
+}
+
+// get downloads a file. It stops when ctx ends: also when the permit is lost.
+func get(ctx context.Context, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	_, err = io.Copy(io.Discard, reply.Body)
+	return err
+}

@@ -1,0 +1,144 @@
+package redimutex_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// behind returns a Mutex whose Client reaches s through a front.
+func behind(t testing.TB, s *redistest.Server) (*redistest.Front, *redimutex.Mutex) {
+	t.Helper()
+	front := redistest.NewFront(t, s)
+	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", front.Addr()) }}
+	t.Cleanup(func() { pool.Close() })
+	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(150*time.Millisecond), redimutex.WithFencing())
+	require.NoError(t, m.TakeOver(t.Context(), handOver(t, m, time.Minute))) // the server knows the scripts now
+	require.NoError(t, m.UnlockContext(t.Context()))
+	return front, m
+}
+
+func TestHandOverEndsTheHoldWhateverTheServerAnswers(t *testing.T) {
+	t.Parallel()
+	for name, phase := range map[string]redistest.Phase{"it was done": redistest.AtReply, "it was not done": redistest.AtCommand} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			front, giver := behind(t, s)
+			taker := newMutex(t, s.Pool(), "k", redimutex.WithFencing())
+			l, err := giver.Acquire(t.Context())
+			require.NoError(t, err)
+			front.Hang(phase)
+			h, err := l.HandOver(t.Context(), time.Minute)
+			require.ErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+			assert.True(t, ended(l.Done()))
+			assert.Nil(t, giver.Lease())
+			again, err := l.HandOver(t.Context(), time.Minute)
+			require.ErrorIs(t, err, redimutex.ErrUnavailable)
+			assert.Equal(t, h, again, "a repeat returns the same Handover")
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err = l.HandOver(ctx, time.Minute)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			front.Lift()
+			again, err = l.HandOver(t.Context(), time.Minute)
+			require.NoError(t, err, "a repeat finds what it did, or does it")
+			assert.Equal(t, h, again)
+			assert.NoError(t, giver.UnlockContext(t.Context()))
+			require.NoError(t, taker.TakeOver(t.Context(), h))
+			assert.Greater(t, taker.Lease().Fence(), l.Fence())
+			require.NoError(t, taker.UnlockContext(t.Context()))
+			require.NoError(t, giver.LockContext(t.Context(), time.Minute))
+			require.NoError(t, giver.UnlockContext(t.Context()))
+		})
+	}
+}
+
+func TestAHandoverWithoutAnAnswerMayWork(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	front, giver := behind(t, s)
+	taker := newMutex(t, s.Pool(), "k")
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	front.Hang(redistest.AtReply)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	front.Lift()
+	_, err = l.HandOver(t.Context(), time.Minute)
+	assert.ErrorIs(t, err, redimutex.ErrLost, "it was taken over meanwhile")
+	assert.NoError(t, taker.Lease().Err())
+	taker.Unlock()
+}
+
+func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
+	t.Parallel()
+	for name, phase := range map[string]redistest.Phase{"it was done": redistest.AtReply, "it was not done": redistest.AtCommand} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			giver, other := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+			front, taker := behind(t, s)
+			h := handOver(t, giver, time.Minute)
+			front.Hang(phase)
+			require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+			assert.Nil(t, taker.Lease())
+			require.ErrorIs(t, taker.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, taker.TakeOver(ctx, h), context.DeadlineExceeded)
+			front.Lift()
+			require.NoError(t, taker.TakeOver(t.Context(), h))
+			token := taker.Lease().Token()
+			assert.Equal(t, token, s.Get("k"))
+			assert.ErrorIs(t, other.TakeOver(t.Context(), h), redimutex.ErrLost)
+			require.NoError(t, taker.UnlockContext(t.Context()))
+			redistest.Wait(t, "the lock is free", func() bool { return !s.Exists("k") })
+		})
+	}
+}
+
+// A renewal that is under way when the hold is handed over neither reports the lock as taken nor touches it afterwards.
+func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	front, giver := behind(t, s)
+	var hold atomic.Pointer[string]
+	seen := make(chan struct{}, 100)
+	front.On(func(command []string) redistest.Fate {
+		token := hold.Load()
+		if token == nil || !slices.Contains(command, *token) {
+			return redistest.Fate{}
+		}
+		hold.Store(nil)
+		seen <- struct{}{}
+		return redistest.Fate{Delay: 30 * time.Millisecond}
+	})
+	taker := newMutex(t, s.Pool(), "k")
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	token := l.Token()
+	hold.Store(&token)
+	extended := make(chan error)
+	go func() { extended <- l.Extend(t.Context(), 10*time.Second) }()
+	<-seen
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	if err := <-extended; err != nil {
+		assert.NotErrorIs(t, err, redimutex.ErrLost)
+	}
+	assert.NotErrorIs(t, l.Err(), redimutex.ErrLost)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	taker.Unlock()
+}
