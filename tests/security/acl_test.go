@@ -33,6 +33,7 @@ func granted(t *testing.T) []permission {
 		{title: "Lock,", use: useLock},
 		{title: "WithFencing", use: useFencing},
 		{title: "WithQueue", use: useQueue},
+		{title: "RWMutex", use: useRWMutex},
 		{title: "WithReplicas", use: useReplicas},
 		{title: "WithRestartGuard", use: useGuard},
 		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
@@ -220,6 +221,54 @@ func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 
 // useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is
 // deleted; so the first finds the lock free, and hands it to the second.
+// useRWMutex has a writer wait for a reader, and a reader for that writer, which is downgraded while another waits.
+func useRWMutex(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
+	const name = "lock:shared"
+	open := func() *redimutex.RWMutex {
+		c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(aclTTL), redimutex.WithPollInterval(5*time.Millisecond))
+		t.Cleanup(func() { c.Close() })
+		return c.RWMutex(name)
+	}
+	reader, err := open().RAcquire(t.Context())
+	if err != nil {
+		return err
+	}
+	results := make(chan error, 2)
+	read := func() { results <- open().RDo(t.Context(), func(context.Context) error { return nil }) }
+	shown := func(what string) {
+		redistest.Wait(t, "a mark, or something was refused", func() bool {
+			n, _ := redis.Int(s.Do("ZCARD", "redimutex:"+what+":{"+name+"}"), nil)
+			return n > 0 || len(denials(t, s)) > 0
+		})
+	}
+	var first *redimutex.Lease
+	acquired := make(chan error, 1)
+	go func() {
+		var err error
+		first, err = open().Acquire(t.Context())
+		acquired <- err
+	}()
+	shown("writers")
+	go read()
+	shown("waiting")
+	if err := errors.Join(reader.Release(t.Context()), <-acquired); err != nil {
+		return err
+	}
+	shown("entitled")
+	go func() { results <- open().Do(t.Context(), func(context.Context) error { return nil }) }()
+	shown("writers")
+	err = first.Extend(t.Context(), 2*aclTTL)
+	err = errors.Join(err, first.Downgrade(t.Context()))
+	if err == nil {
+		err = <-results
+	}
+	err = errors.Join(err, first.Release(t.Context()))
+	if err == nil {
+		err = <-results
+	}
+	return err
+}
+
 func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	const name = "lock:queued"
 	open := func() *redimutex.Mutex {
