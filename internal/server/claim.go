@@ -172,6 +172,9 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	if r.Twice {
 		c.there, c.doubt, c.open = true, true, latest(c.open, due)
 	}
+	if c.want == released { // the try may have been executed after a release that is still to be answered
+		c.open = latest(c.open, time.Now())
+	}
 	switch {
 	case r.Verdict == Done:
 		c.there, c.waits = true, false
