@@ -43,7 +43,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 		waiters[i] = q.Join()
 	}
 	for i, w := range waiters {
-		require.True(t, q.Waiting())
+		require.Positive(t, q.Waiting())
 		q.Release()
 		require.True(t, has(w), "waiter %d does not have the turn", i)
 		for _, later := range waiters[i+1:] {
@@ -52,7 +52,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 		require.False(t, q.TryAcquire(), "somebody overtook the queue")
 	}
 	q.Release()
-	assert.False(t, q.Waiting())
+	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire())
 }
 
@@ -190,7 +190,7 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	}
 	assert.Equal(t, sum, counter)
 	assert.Positive(t, counter)
-	assert.False(t, q.Waiting())
+	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire(), "the turn was lost")
 }
 

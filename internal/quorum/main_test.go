@@ -2,12 +2,7 @@ package quorum_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,134 +14,113 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// TestMain runs the tests, and looks for goroutines that outlive them.
-func TestMain(m *testing.M) {
-	errSilent = silence()
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
-// errSilent is what internal/server says of a server that does not answer in time.
-var errSilent error
+const ttl = time.Minute
 
-func silence() error {
-	s := server.New(silentPool{})
-	defer s.Close(time.Second)
-	err := s.Raise(context.Background(), server.Lock{Key: "k", Token: "t", Timeout: time.Millisecond}, 1, ttl).Err
-	if !server.TimedOut(err) {
-		panic(fmt.Sprintf("a server that does not answer has timed out; got %v", err))
+// terms are those of most tests, with more time than a slow machine needs.
+func terms() *server.Terms {
+	return &server.Terms{
+		Kind: server.Mutex, Want: "m", TTL: ttl, Timeout: 10 * time.Second, Fence: server.NextFence,
 	}
-	return err
 }
 
-type silentPool struct{}
-
-func (silentPool) Get() redis.Conn { return silentConn{} }
-
-// A silentConn is a connection to a server that never answers.
-type silentConn struct{}
-
-func (silentConn) Close() error                    { return nil }
-func (silentConn) Err() error                      { return nil }
-func (silentConn) Flush() error                    { return nil }
-func (silentConn) Send(string, ...any) error       { return nil }
-func (silentConn) Do(string, ...any) (any, error)  { return nil, os.ErrDeadlineExceeded }
-func (silentConn) Receive() (reply any, err error) { return nil, os.ErrDeadlineExceeded }
-func (c silentConn) ReceiveWithTimeout(time.Duration) (any, error) {
-	return c.Receive()
+// lock is about a key, for a new token.
+func lock(key string, t *server.Terms) server.Lock {
+	return server.Lock{Terms: t, Key: key, Token: uuid.NewString()}
 }
 
-func (c silentConn) DoWithTimeout(time.Duration, string, ...any) (any, error) {
-	return c.Receive()
-}
-
-const (
-	ttl     = 10 * time.Second
-	timeout = 500 * time.Millisecond
-)
-
-func lock(key string) server.Lock {
-	return server.Lock{Key: key, Token: uuid.NewString(), Timeout: timeout}
-}
-
-// try is a try for a key with a new token.
-func try(key string) *server.Try { return &server.Try{Lock: lock(key), TTL: ttl} }
-
-// releaseOf is the release of what t has taken.
-func releaseOf(t *server.Try) *server.Release {
-	return &server.Release{Lock: t.Lock, Queue: t.Queue, Ticket: t.Ticket, Until: time.Now().Add(t.TTL)}
-}
-
-// extending is an extension of what t has taken, and where its outcome will stand.
-func extending(t *server.Try) (*quorum.Extension, *quorum.Extended) {
-	out := new(quorum.Extended)
-	told := false
-	x := &quorum.Extension{Extension: server.Extension{Lock: t.Lock, TTL: t.TTL}}
-	x.Done = func(e quorum.Extended) {
-		if told {
-			panic("Done was called twice")
-		}
-		*out, told = e, true
-	}
-	return x, out
-}
-
-// A cluster is N independent servers in a bubble of virtual time, where everything takes no time
-// at all unless a test says otherwise.
+// A cluster is some independent servers, and a Quorum over them.
 type cluster struct {
-	t     *testing.T
-	nodes []*fake
-	q     *quorum.Quorum
+	*quorum.Quorum
+	servers []*redistest.Server
+	fronts  []*redistest.Network
 }
 
-func virtual(t *testing.T, n int, test func(*testing.T, *cluster)) {
+// start returns a cluster of n real servers, each behind a network.
+func start(t *testing.T, n int) *cluster {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t}
-		var voters []quorum.Voter
-		for range n {
-			f := newFake()
-			c.nodes, voters = append(c.nodes, f), append(voters, f)
+	c := new(cluster)
+	var all []*server.Server
+	for range n {
+		r := redistest.Start(t)
+		front := r.Network(0)
+		c.servers, c.fronts = append(c.servers, r), append(c.fronts, front)
+		all = append(all, server.New(front.Pool()))
+	}
+	c.Quorum = quorum.New(all)
+	require.Equal(t, n, c.Size())
+	t.Cleanup(func() {
+		for _, front := range c.fronts {
+			front.Release()
 		}
-		c.q = quorum.Of(voters...)
-		require.Equal(t, n, c.q.Size())
-		test(t, c)
-		c.q.Close(time.Minute)
-		for _, f := range c.nodes {
-			require.Zero(t, f.running.Load(), "Close has left something behind")
-		}
+		c.Close(20 * time.Second)
 	})
+	return c
 }
 
-// on sets how the servers with these numbers behave.
-func (c *cluster) on(what behaviour, nodes ...int) {
-	for _, i := range nodes {
-		c.nodes[i].set(what)
+// on sends a command to some of the servers themselves.
+func (c *cluster) on(servers []int, command string, args ...any) {
+	for _, i := range servers {
+		c.servers[i].Do(command, args...)
 	}
 }
 
-// set gives a key to somebody on the servers with these numbers.
-func (c *cluster) set(key, token string, nodes ...int) {
-	for _, i := range nodes {
-		c.nodes[i].put(key, token, ttl)
+// silence has some of the servers answer no more. Commands arrive.
+func (c *cluster) silence(servers ...int) {
+	for _, i := range servers {
+		c.fronts[i].Hold(redistest.Replies)
 	}
 }
 
-// holders counts the servers on which the token has the key.
-func (c *cluster) holders(l server.Lock) (n int) {
-	for _, f := range c.nodes {
-		if f.get(l.Key) == l.Token {
+// votes counts the servers on which a token has its key.
+func (c *cluster) votes(l *server.Lock) (n int) {
+	for _, s := range c.servers {
+		if s.Get(l.Key) == l.Token {
 			n++
 		}
 	}
 	return n
 }
 
-// take acquires the lock of t on all servers.
-func (c *cluster) take(t *server.Try) quorum.Grant {
-	c.t.Helper()
-	g, failure := c.q.Acquire(c.t.Context(), t, nil)
-	won(c.t, failure)
-	return g
+// free waits until no server has a key.
+func (c *cluster) free(t *testing.T, key string) {
+	t.Helper()
+	redistest.Wait(t, "the lock is free on all servers", func() bool {
+		for _, s := range c.servers {
+			if s.Get(key) != "" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// acquire tries once for new votes.
+func (c *cluster) acquire(ctx context.Context, l server.Lock) (*quorum.Votes, *quorum.Failure) {
+	v := c.Votes(l)
+	return v, v.Acquire(ctx, server.Try{}, nil, nil)
+}
+
+// take gets the lock, or fails the test.
+func (c *cluster) take(t *testing.T, l server.Lock) *quorum.Votes {
+	t.Helper()
+	v, failure := c.acquire(t.Context(), l)
+	won(t, failure)
+	return v
+}
+
+// extend extends one lease.
+func (c *cluster) extend(t *testing.T, v *quorum.Votes) (out quorum.Extended) {
+	t.Helper()
+	told := 0
+	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(x quorum.Extended) { out = x; told++ }}})
+	require.Equal(t, 1, told)
+	return out
+}
+
+func release(t *testing.T, v *quorum.Votes) *quorum.Failure {
+	return v.Release(t.Context(), time.Now(), time.Time{})
 }
 
 func won(t *testing.T, f *quorum.Failure) {
@@ -161,9 +135,8 @@ func failed(t *testing.T, f *quorum.Failure, kind quorum.Kind) *quorum.Failure {
 	return f
 }
 
-// goroutine names the goroutine that calls it.
-func goroutine() string {
-	buf := make([]byte, 64)
-	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
-	return name
+// down is a pool for a server that is not there.
+func down(t *testing.T) *redis.Pool {
+	dead := redistest.FreeAddr(t)
+	return &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }}
 }

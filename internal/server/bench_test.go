@@ -42,14 +42,14 @@ func pair(b *testing.B, pool server.Pool, plain bool) func() {
 	b.Cleanup(func() { s.Close(time.Second) })
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	l := server.Lock{Key: "pair", Token: "t", Timeout: 10 * time.Second}
-	try := server.Try{Lock: l, TTL: 10 * time.Second, Plain: plain}
-	end := server.Release{Lock: l}
+	l := request("pair").lock()
 	return func() {
-		if r := s.Acquire(ctx, try); r.Verdict != server.Done {
+		var c server.Claim
+		s.Claim(&c, l)
+		if r := c.Try(ctx, server.Try{Plain: plain}); r.Verdict != server.Done {
 			b.Fatal(r)
 		}
-		if r := s.Release(ctx, end); r.Verdict != server.Done {
+		if r := c.Release(ctx, time.Now(), time.Time{}); r.Verdict != server.Done {
 			b.Fatal(r)
 		}
 	}

@@ -20,17 +20,21 @@ import (
 
 // verbs are all that can be asked of a server.
 var verbs = map[string]func(context.Context, *server.Server, *hold) error{
-	"acquire": func(ctx context.Context, s *server.Server, q *hold) error { return s.Acquire(ctx, q.try()).Err },
+	"acquire": func(ctx context.Context, s *server.Server, q *hold) error { return q.claim(s).Try(ctx, q.try()).Err },
 	"plain": func(ctx context.Context, s *server.Server, q *hold) error {
 		t := q.try()
 		t.Plain = true
-		return s.Acquire(ctx, t).Err
+		return q.claim(s).Try(ctx, t).Err
 	},
-	"release": func(ctx context.Context, s *server.Server, q *hold) error { return s.Release(ctx, q.ending()).Err },
-	"raise":   func(ctx context.Context, s *server.Server, q *hold) error { return s.Raise(ctx, q.Lock, 1, q.TTL).Err },
-	"extend": func(ctx context.Context, s *server.Server, q *hold) (err error) {
-		s.Extend(ctx, []*server.Extension{{Lock: q.Lock, TTL: q.TTL}}, func(_ int, r server.Reply) { err = r.Err })
-		return err
+	"release": func(ctx context.Context, s *server.Server, q *hold) error {
+		return s.Foreign(q.lock()).Release(ctx, time.Now(), time.Time{}).Err
+	},
+	"raise": func(ctx context.Context, s *server.Server, q *hold) error {
+		l := q.lock()
+		return s.Raise(ctx, &l, 1, l.Timeout).Err
+	},
+	"extend": func(ctx context.Context, s *server.Server, q *hold) error {
+		return extendIn(ctx, s, q, q.TTL)
 	},
 	"run": func(ctx context.Context, s *server.Server, q *hold) error {
 		return s.Run(ctx, q.Timeout, q.Key, func(ses *server.Session) error {
@@ -246,12 +250,13 @@ func TestALateWinIsGivenBack(t *testing.T) {
 				taken.Store(m.Exists("k"))
 				return reply, err
 			})
-			try := q.try()
-			try.Plain = plain
-			got := s.Acquire(ctx, try)
+			q.Plain = plain
+			c := q.claim(s)
+			got := c.Try(ctx, q.try())
+			c.ReleaseLater(time.Time{})
 			failed(t, got)
 			require.ErrorIs(t, got.Err, context.Canceled)
-			assert.False(t, got.Open.IsZero(), "it may still be executed")
+			assert.NotNil(t, c.Away(), "it may still be executed")
 			time.Sleep(q.Timeout)
 			synctest.Wait()
 			assert.True(t, taken.Load(), "plain %v: nothing was tried", plain)
@@ -269,9 +274,7 @@ func TestATryThatWasNotSentInTimeNeverIs(t *testing.T) {
 		q := request("k")
 		var c counter
 		b.Set(c.count)
-		got := acquire(s, q)
-		failed(t, got)
-		assert.Zero(t, got.Open, "it can't be executed any more")
+		failed(t, acquire(s, q))
 		time.Sleep(5 * time.Minute)
 		assert.NotContains(t, c.take(), "EVAL")
 	})
@@ -295,12 +298,11 @@ func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
 		done(t, acquire(s, q))
 		done(t, release(s, q))
 		for _, f := range []func(context.Context) error{
-			func(ctx context.Context) error { return s.Acquire(ctx, q.try()).Err },
-			func(ctx context.Context) (err error) {
+			func(ctx context.Context) error { return q.claim(s).Try(ctx, q.try()).Err },
+			func(ctx context.Context) error {
 				done(t, acquire(s, q))
 				holdUp(b, 20*time.Millisecond)
-				s.Extend(ctx, []*server.Extension{{Lock: q.Lock, TTL: time.Hour}}, func(_ int, r server.Reply) { err = r.Err })
-				return err
+				return extendIn(ctx, s, q, time.Hour)
 			},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -331,4 +333,11 @@ func TestWorkersEndByThemselves(t *testing.T) {
 		done(t, release(s, q))
 		time.Sleep(5 * time.Second)
 	})
+}
+
+// extendIn extends a single lease.
+func extendIn(ctx context.Context, s *server.Server, q *hold, ttl time.Duration) (err error) {
+	batch := []server.Extension{{Claim: s.Foreign(q.lock()), TTL: ttl}}
+	s.Extend(ctx, time.Now(), batch, func(_ int, r server.Reply) { err = r.Err })
+	return err
 }

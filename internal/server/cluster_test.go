@@ -85,10 +85,10 @@ func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
 	assert.NotEmpty(t, monitor.Lines())
 	c.Nodes[0].Pause()
 	defer c.Nodes[0].Resume()
-	var batch []*server.Extension
+	var batch []server.Extension
 	for _, q := range all {
-		batch = append(batch, &server.Extension{Lock: q.Lock, TTL: 2 * time.Minute})
-		batch[len(batch)-1].Timeout = 2 * time.Second
+		q.Timeout = 2 * time.Second
+		batch = append(batch, server.Extension{Claim: s.Foreign(q.lock()), TTL: 2 * time.Minute})
 	}
 	for range 3 {
 		var mu sync.Mutex
@@ -103,7 +103,7 @@ func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			s.Extend(context.Background(), batch, func(i int, r server.Reply) {
+			s.Extend(context.Background(), time.Now(), batch, func(i int, r server.Reply) {
 				mu.Lock()
 				defer mu.Unlock()
 				if hung[i] {
@@ -143,12 +143,12 @@ func TestUndosOnAHealthyNodeDoNotWaitForAHungOne(t *testing.T) {
 	for i, q := range all { // those on the hung one first
 		if hung[i] {
 			q.Timeout = time.Minute
-			undo(s, q)
+			releaseLater(s, q)
 		}
 	}
 	for i, q := range all {
 		if !hung[i] {
-			undo(s, q)
+			releaseLater(s, q)
 		}
 	}
 	redistest.Wait(t, "all on the healthy nodes are undone", func() bool {
@@ -191,7 +191,7 @@ func TestAMovedKeyIsFollowed(t *testing.T) {
 		return &movingConn{boundConn: &boundConn{conn, new(bindings), -1}, moves: &moves}
 	}})
 	q, plain := request("k"), request("k")
-	q.Fencing, plain.Plain = true, true
+	q.Fence, plain.Plain = server.NextFence, true
 	for name, op := range []func() server.Reply{
 		func() server.Reply { return acquire(s, q) },
 		func() server.Reply { return release(s, q) },
@@ -233,7 +233,7 @@ func TestAMovedKeyWithoutAConnectionIsAnError(t *testing.T) {
 	}
 	gets.Store(0)
 	for range 3 { // of one key, in one round trip
-		undo(s, request("k"))
+		releaseLater(s, request("k"))
 	}
 	redistest.Wait(t, "undos that were told MOVED", func() bool { return moves.Load() > 10 })
 }

@@ -14,7 +14,9 @@ import (
 )
 
 func ask(token string, timeout time.Duration) *hold {
-	return &hold{Lock: server.Lock{Key: "k", Token: token, Timeout: timeout}, TTL: 10 * time.Second}
+	q := request("k")
+	q.Token, q.Timeout, q.TTL = token, timeout, 10*time.Second
+	return q
 }
 
 // A pool that waits asks every checkout for Done.

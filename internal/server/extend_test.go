@@ -44,9 +44,9 @@ func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
 	slow.Replicas = replicas(2 * time.Second) // it has none
 	var order []string
 	var reported atomic.Int32
-	s.Extend(context.Background(), []*server.Extension{
-		{Lock: slow.Lock, TTL: time.Minute, Replicas: slow.Replicas},
-		{Lock: quick.Lock, TTL: time.Minute},
+	s.Extend(context.Background(), time.Now(), []server.Extension{
+		{Claim: s.Foreign(slow.lock()), TTL: time.Minute},
+		{Claim: s.Foreign(quick.lock()), TTL: time.Minute},
 	}, func(i int, r server.Reply) {
 		if reported.Add(1) == 1 {
 			order = append(order, []string{"slow", "quick"}[i])

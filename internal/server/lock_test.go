@@ -169,7 +169,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
 	q := request("list")
 	for _, fencing := range []bool{false, true} {
 		for _, queue := range []bool{false, true} {
-			q.Fencing, q.Queue = fencing, queue
+			q.Fence, q.Queue = fenceIf(fencing), queue
 			reply := acquire(s, q)
 			failed(t, reply)
 			require.ErrorContains(t, reply.Err, "WRONGTYPE")
@@ -213,12 +213,12 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	forget()
 	done(t, release(s, batch[0]))
 	fenced := request("fenced")
-	fenced.Fencing = true
+	fenced.Fence = server.NextFence
 	forget()
 	done(t, raise(s, fenced, 7))
 	forget()
 	for _, q := range batch[1:] {
-		undo(s, q)
+		releaseLater(s, q)
 	}
 	redistest.Wait(t, "all locks are undone", func() bool { return len(r.Keys()) == 1 })
 }
@@ -228,7 +228,7 @@ func TestKeysAndTokensAreBinarySafe(t *testing.T) {
 	r, s := start(t)
 	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
 		q := request(key)
-		q.Fencing = true
+		q.Fence = server.NextFence
 		q.Token = "\x00 \r\n" + key
 		done(t, acquire(s, q))
 		assert.Equal(t, q.Token, r.Get(key), "%q", key)
@@ -249,4 +249,11 @@ func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {
 	} {
 		assert.Equal(t, want, server.Owner(token), "%q", token)
 	}
+}
+
+func fenceIf(fencing bool) server.Fence {
+	if fencing {
+		return server.NextFence
+	}
+	return server.NoFence
 }

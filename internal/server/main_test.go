@@ -19,62 +19,74 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // A hold is what a test asks for of one lock.
 type hold struct {
-	server.Lock
-	TTL, Keep    time.Duration
-	Fencing      bool
-	Guard, Plain bool
-	Replicas     server.Replicas
-	Queue        bool
-	Ticket       server.Ticket
+	server.Terms
+	Key, Token string
+	More       []string
+	Keep       time.Duration
+	Plain      bool
+	Waiter     *server.Waiter
+	Try        server.Try
 }
 
 // request is about key, with a token of its own and more time than a slow machine needs.
 func request(key string) *hold {
-	return &hold{Lock: server.Lock{Key: key, Token: uuid.NewString(), Timeout: 10 * time.Second}, TTL: time.Minute}
+	return &hold{
+		Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Minute, Timeout: 10 * time.Second, Fence: server.NoFence},
+		Key:   key, Token: uuid.NewString(),
+	}
+}
+
+func (q *hold) lock() server.Lock {
+	terms := q.Terms
+	return server.Lock{Terms: &terms, Key: q.Key, More: q.More, Token: q.Token, Waiter: q.Waiter}
+}
+
+// claim returns a new claim of the token.
+func (q *hold) claim(s *server.Server) *server.Claim {
+	c := new(server.Claim)
+	s.Claim(c, q.lock())
+	return c
 }
 
 func (q *hold) try() server.Try {
-	return server.Try{
-		Lock: q.Lock, TTL: q.TTL, Fencing: q.Fencing, Guard: q.Guard, Plain: q.Plain, Replicas: q.Replicas,
-		Queue: q.Queue, Ticket: q.Ticket,
-	}
-}
-
-func (q *hold) ending() server.Release {
-	return server.Release{
-		Lock: q.Lock, Keep: q.Keep, Queue: q.Queue, Ticket: q.Ticket,
-		Until: time.Now().Add(max(q.TTL, q.Keep) + q.Timeout),
-	}
+	t := q.Try
+	t.Plain = t.Plain || q.Plain
+	return t
 }
 
 func replicas(d time.Duration) server.Replicas { return server.Replicas{N: 1, Timeout: d} }
 
 func acquire(s *server.Server, q *hold) server.Reply {
-	return s.Acquire(context.Background(), q.try())
+	return q.claim(s).Try(context.Background(), q.try())
 }
 
+// release releases what the token has, whatever is known of it.
 func release(s *server.Server, q *hold) server.Reply {
-	return s.Release(context.Background(), q.ending())
+	var keep time.Time
+	if q.Keep > 0 {
+		keep = time.Now().Add(q.Keep)
+	}
+	return s.Foreign(q.lock()).Release(context.Background(), time.Now(), keep)
 }
 
-func undo(s *server.Server, q *hold) {
-	r := q.ending()
-	s.Undo(&r)
+func releaseLater(s *server.Server, q *hold) {
+	s.Foreign(q.lock()).ReleaseLater(time.Time{})
 }
 
 func raise(s *server.Server, q *hold, fence int64) server.Reply {
-	return s.Raise(context.Background(), q.Lock, fence, q.TTL)
+	l := q.lock()
+	return s.Raise(context.Background(), &l, fence, l.Timeout)
 }
 
 // extend returns the replies for a batch, each of which has to be reported once.
 func extend(s *server.Server, batch []*hold) []server.Reply {
-	extensions := make([]*server.Extension, len(batch))
+	extensions := make([]server.Extension, len(batch))
 	for i, q := range batch {
-		extensions[i] = &server.Extension{Lock: q.Lock, TTL: q.TTL, Fencing: q.Fencing, Replicas: q.Replicas}
+		extensions[i] = server.Extension{Claim: s.Foreign(q.lock()), TTL: q.TTL}
 	}
 	var mu sync.Mutex
 	replies, times := make([]server.Reply, len(batch)), make([]int, len(batch))
-	s.Extend(context.Background(), extensions, func(i int, r server.Reply) {
+	s.Extend(context.Background(), time.Now(), extensions, func(i int, r server.Reply) {
 		mu.Lock()
 		defer mu.Unlock()
 		replies[i] = r

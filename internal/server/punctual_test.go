@@ -107,7 +107,7 @@ func (l *undoLog) DoContext(ctx context.Context, name string, _ ...any) (any, er
 		l.undos = append(l.undos, slices.Clone(undo))
 		return "OK", nil
 	}
-	return int64(1_700_000_000_000_000), nil
+	return []any{int64(1_700_000_000_000_000), int64(0)}, nil
 }
 
 func TestTheUndoOfATryIsForItsOwnLock(t *testing.T) {
@@ -120,6 +120,6 @@ func TestTheUndoOfATryIsForItsOwnLock(t *testing.T) {
 		q.Plain = true
 		done(t, acquire(s, q))
 		require.Len(t, log.undos, i+1)
-		assert.Equal(t, []any{"EVAL", 1, q.Key, q.Token, "0"}, slices.Delete(log.undos[i], 1, 2))
+		assert.Equal(t, []any{"EVAL", 1, q.Key, q.Token, "0"}, slices.Delete(log.undos[i], 1, 2)[:5])
 	}
 }

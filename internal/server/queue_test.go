@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,16 +38,18 @@ func listen(t *testing.T, r *redistest.Server, channel string) (heard func() []s
 	}
 }
 
-// queued is a request for a lock with a queue; waiting it has a ticket too.
+// queued is a request for a lock with a queue.
 func queued(key string) *hold {
 	q := request(key)
 	q.Queue = true
 	return q
 }
 
-func waiting(key, name, channel string) *hold {
+// waiting is one that waits in it.
+func waiting(key, token, channel string) *hold {
 	q := queued(key)
-	q.Ticket = server.Ticket{Name: name, Channel: channel, HandOff: time.Minute}
+	q.Token, q.Try.Queues = token, true
+	q.Waiter = &server.Waiter{Channel: channel, HandOff: 20 * time.Second}
 	return q
 }
 
@@ -57,10 +58,17 @@ func wait(t *testing.T, s *server.Server, q *hold) server.Reply {
 	t.Helper()
 	got := acquire(s, q)
 	require.Equal(t, server.Held, got.Verdict, "%v", got.Err)
-	if q.Ticket.Arrived == 0 {
-		q.Ticket.Arrived = got.Now
+	if q.Try.Arrived == 0 {
+		q.Try.Arrived = got.Now
 	}
 	return got
+}
+
+// leave releases what a waiter may have, its place in the queue too.
+func leave(s *server.Server, q *hold) server.Reply {
+	c := q.claim(s)
+	c.Try(context.Background(), q.try())
+	return c.Release(context.Background(), time.Now(), time.Time{})
 }
 
 func members(r *redistest.Server, key string) []string {
@@ -76,33 +84,41 @@ func TestAReleaseHandsTheLockToWhoCameFirstAndListens(t *testing.T) {
 	done(t, acquire(s, holder))
 	gone, first, second := waiting("k", "gone", "nowhere"), waiting("k", "first", "here"), waiting("k", "second", "here")
 	for _, q := range []*hold{gone, first, second} {
-		q.Ticket.Fencing = true
+		q.Fence = server.NextFence
 		wait(t, s, q)
 	}
 	done(t, release(s, holder))
-	assert.Equal(t, "first", r.Get("k"))
-	fence := strings.Fields(heard()[0])[0]
-	assert.Equal(t, fence+" first", fmt.Sprint(fence, " first"))
-	reserved, err := redis.Int64(r.Do("GET", server.FenceKey("k")), nil)
-	require.NoError(t, err)
-	assert.Equal(t, fmt.Sprint(reserved), fence, "it is the last one")
-	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
-	assert.LessOrEqual(t, pttl(t, r, "k"), time.Minute, "it is given for as long as its hand-off lease")
+	assert.Equal(t, "first", r.Get("k"), "the waiter that does not listen is passed over")
+	assert.Equal(t, []string{r.Get(server.FenceKey("k")) + " first"}, heard(), "it is told the fence, and that is the last")
+	assert.Greater(t, pttl(t, r, "k"), 10*time.Second)
+	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second, "it is given for as long as its hand-off lease")
 
 	// It extends what it was given, or asks again if the message was lost.
-	one := *first
-	one.Token = first.Ticket.Name
-	require.Equal(t, server.Done, extend(s, []*hold{&one})[0].Verdict)
+	done(t, one(s, first))
 	done(t, acquire(s, first))
-	assert.Equal(t, first.Token, r.Get("k"))
-
 	assert.Equal(t, server.Held, acquire(s, queued("k")).Verdict)
 	done(t, release(s, first))
 	assert.Equal(t, "second", r.Get("k"))
-	second.Token, second.Ticket = "not its token", server.Ticket{Name: "second", Channel: "here", HandOff: time.Minute}
-	done(t, release(s, second)) // a lock whose value is the ticket's name is ours too
-	assert.Empty(t, r.Get("k"))
+	done(t, release(s, second))
+	assert.False(t, exists(t, r, "k"))
 	assert.NotContains(t, r.Keys(), server.QueueKey("k"), "nothing of an empty queue stays")
+}
+
+// A waiter that leaves just when it is given the lock has to pass it on.
+func TestAWaiterThatLeavesPassesOnWhatItWasGiven(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	listen(t, r, "here")
+	holder, first, second := queued("k"), waiting("k", "first", "here"), waiting("k", "second", "here")
+	done(t, acquire(s, holder))
+	wait(t, s, first)
+	wait(t, s, second)
+	leaving := first.claim(s)
+	require.Equal(t, server.Held, leaving.Try(t.Context(), first.try()).Verdict)
+	done(t, release(s, holder))
+	require.Equal(t, "first", r.Get("k"))
+	done(t, leaving.Release(t.Context(), time.Now(), time.Time{}))
+	assert.Equal(t, "second", r.Get("k"))
 }
 
 func TestAMessageTellsNoTime(t *testing.T) {
@@ -134,7 +150,7 @@ func TestAWaiterThatLetItsGrantLapseIsTold(t *testing.T) {
 	assert.Len(t, members(r, "k"), 2, "the next one, and the mark")
 
 	r.Do("SET", "k", "somebody else")
-	slow.Ticket.Rejoin = true // as among several servers
+	slow.Try.Rejoins = true // as among several servers
 	wait(t, s, slow)
 	assert.Contains(t, members(r, "k")[0], "slow", "it is back in its place")
 }
@@ -180,18 +196,18 @@ func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
 	assert.Zero(t, acquire(s, queued("k")).Gap, "who has no ticket does not count")
 }
 
-func TestAReleaseThatKeepsTheLockLeavesTheQueue(t *testing.T) {
+func TestAReleaseThatKeepsTheLockServesNoWaiter(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
-	listen(t, r, "here")
+	heard := listen(t, r, "here")
 	holder, other := queued("k"), waiting("k", "other", "here")
 	done(t, acquire(s, holder))
 	wait(t, s, other)
-	holder.Keep, holder.Ticket = 20*time.Second, other.Ticket
+	holder.Keep = 20 * time.Second
 	done(t, release(s, holder))
-	assert.Equal(t, holder.Token, r.Get("k"), "nobody is given it before its time")
+	assert.Equal(t, holder.Token, r.Get("k"), "it is nobody else's before its time")
 	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second)
-	assert.False(t, exists(t, r, server.QueueKey("k")))
+	assert.Empty(t, heard())
 }
 
 func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
@@ -199,7 +215,7 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 	r, s := start(t)
 	for _, queue := range []bool{false, true} {
 		q := request("k")
-		q.Queue, q.Fencing = queue, true
+		q.Queue, q.Fence = queue, server.NextFence
 		got := acquire(s, q)
 		done(t, got)
 		for _, sibling := range []string{server.QueueKey("k"), server.FenceKey("k")} {
@@ -207,9 +223,7 @@ func TestAReleaseDeletesTheLockWhateverItsSiblingsAre(t *testing.T) {
 			r.Do("HSET", sibling, "f", "v")
 		}
 		done(t, one(s, q))
-		end := q.ending()
-		end.Ticket = server.Ticket{Name: "n", Channel: "c", HandOff: time.Second}
-		done(t, s.Release(context.Background(), end))
+		done(t, release(s, q))
 		assert.False(t, exists(t, r, "k"))
 		r.Do("FLUSHALL")
 	}
@@ -224,14 +238,13 @@ func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 	for _, fencing := range []bool{false, true} {
 		for _, others := range []bool{false, true} {
 			holder, other := queued("k"), waiting("k", "other", "here")
-			holder.Fencing, other.Fencing, other.Ticket.Fencing = fencing, fencing, fencing
+			holder.Fence, other.Fence = fenceIf(fencing), fenceIf(fencing)
 			done(t, acquire(s, holder))
 			if others {
 				wait(t, s, other)
 			}
-			end := holder.ending()
 			r.Do("CONFIG", "SET", "maxmemory", "1")
-			got := s.Release(context.Background(), end)
+			got := release(s, holder)
 			r.Do("CONFIG", "SET", "maxmemory", "0")
 			done(t, got)
 			if others {
@@ -282,33 +295,43 @@ func TestALockIsHandedOverBeforeItsWaiterIsTold(t *testing.T) {
 	assert.Less(t, strings.Index(all, `"SET" "k" "first"`), strings.Index(all, `"PUBLISH"`))
 }
 
-func TestAPollThatFailedCostsNoPlace(t *testing.T) {
+// A try without an answer may have queued its waiter. That leaves with the release, and not before.
+func TestATryThatFailedCostsNoPlaceAndItsReleaseLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	r := redistest.Real(t)
 	b := redistest.NewBetween(r.Pool())
 	s := open(t, b)
 	holder, first := queued("k"), waiting("k", "first", "x")
 	done(t, acquire(s, holder))
-	wait(t, s, first)
-	cut := func(run func() (any, error), command string, args []any) (any, error) {
-		if command != "EVALSHA" || len(args) != 16 { // acquire_queued.lua
-			return run()
-		}
-		run()
-		b.Set(nil)
-		return nil, context.DeadlineExceeded
-	}
-	b.Set(cut)
-	failed(t, acquire(s, first))
+	c := first.claim(s)
+	require.Equal(t, server.Held, c.Try(t.Context(), first.try()).Verdict)
+	lose(b)
+	failed(t, c.Try(t.Context(), first.try()))
+	require.Len(t, members(r, "k"), 2, "the first waiter, and the mark")
+
 	failing := waiting("k", "new", "x")
-	b.Set(cut)
-	failed(t, acquire(s, failing))
-	redistest.Wait(t, "the try that queued somebody is undone", func() bool {
+	failing.Timeout = time.Second
+	d := failing.claim(s)
+	lose(b)
+	failed(t, d.Try(t.Context(), failing.try()))
+	require.Len(t, members(r, "k"), 3)
+	d.ReleaseLater(time.Time{})
+	redistest.Wait(t, "the waiter has left", func() bool {
 		all := members(r, "k")
 		return len(all) == 2 && strings.HasSuffix(all[0], "first")
 	})
-	s.Close(10 * time.Second)
-	assert.Len(t, members(r, "k"), 2, "the first waiter, and the mark")
+}
+
+// lose has the next script executed, and its reply lost.
+func lose(b *redistest.Between) {
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command != "EVALSHA" {
+			return run()
+		}
+		b.Set(nil)
+		_, _ = run()
+		return nil, context.DeadlineExceeded
+	})
 }
 
 // A Cluster, or a managed one, may refuse the message in a script.

@@ -50,14 +50,14 @@ func everything(t *testing.T, s *server.Server) {
 	require.NoError(t, err)
 	done(t, release(s, batch[0]))
 	for _, q := range batch[1:] {
-		undo(s, q)
+		releaseLater(s, q)
 	}
 	plain := request("plain")
 	plain.Plain = true
 	done(t, acquire(s, plain))
 	done(t, release(s, plain))
 	fenced := request("fenced")
-	fenced.Fencing = true
+	fenced.Fence = server.NextFence
 	done(t, raise(s, fenced, 1))
 	redistest.Wait(t, "the rest is undone", func() bool {
 		for _, q := range batch {

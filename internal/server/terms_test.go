@@ -20,7 +20,7 @@ import (
 func take(t *testing.T, s *server.Server, key string) int64 {
 	t.Helper()
 	q := request(key)
-	q.Fencing = true
+	q.Fence = server.NextFence
 	got := acquire(s, q)
 	done(t, got)
 	require.Positive(t, got.Fence)
@@ -74,7 +74,7 @@ func TestAHeldLockGivesNoFence(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
 	first, second := request("k"), request("k")
-	first.Fencing, second.Fencing = true, true
+	first.Fence, second.Fence = server.NextFence, server.NextFence
 	done(t, acquire(s, first))
 	counter := r.Get(server.FenceKey("k"))
 	got := acquire(s, second)
@@ -100,7 +100,7 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	r, s := start(t)
 	r.Do("SET", server.FenceKey("k"), "rubbish")
 	q := request("k")
-	q.Fencing = true
+	q.Fence = server.NextFence
 	failed(t, acquire(s, q))
 	assert.False(t, exists(t, r, "k"))
 }
@@ -160,7 +160,7 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		q := request("k")
-		q.Guard, q.Fencing = true, true
+		q.Guard, q.Fence = true, server.NextFence
 		s := open(t, pool)
 		failed(t, acquire(s, q))
 		time.Sleep(q.TTL - time.Second)
@@ -262,7 +262,7 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))
 	for _, queue := range []bool{false, true} {
 		q := request("k")
-		q.Queue, q.Fencing = queue, true
+		q.Queue, q.Fence = queue, server.NextFence
 		assert.Equal(t, server.Missing, release(s, q).Verdict)
 		done(t, acquire(s, q))
 		assert.Equal(t, server.Held, acquire(s, request("k")).Verdict)

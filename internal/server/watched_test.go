@@ -29,9 +29,9 @@ func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.
 		all.Go(func() {
 			for range 200 {
 				ctx, cancel := context.WithCancel(t.Context())
-				h := &server.Try{Lock: server.Lock{Key: key, Token: "x", Timeout: time.Minute}, TTL: time.Minute}
-				require.Equal(t, server.Done, s.Acquire(ctx, *h).Verdict)
-				require.Equal(t, server.Done, s.Release(ctx, server.Release{Lock: h.Lock}).Verdict)
+				c := request(key).claim(s)
+				require.Equal(t, server.Done, c.Try(ctx, server.Try{}).Verdict)
+				require.Equal(t, server.Done, c.Release(ctx, time.Now(), time.Time{}).Verdict)
 				cancel()
 			}
 		})

@@ -47,15 +47,20 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	require.True(t, h.Listen(t.Context()))
 	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
 	assert.Equal(t, 1, listeners(t, a, h))
-	rel := &server.Release{Lock: server.Lock{Key: "k", Token: "t", Timeout: 10 * time.Second}}
-	require.Equal(t, server.Missing, s.Release(t.Context(), *rel).Verdict) // leaves a connection in the pool
+	terms := &server.Terms{
+		Kind: server.Mutex, Want: "m", TTL: time.Minute, Timeout: 10 * time.Second, Fence: server.NextFence,
+	}
+	lock := server.Lock{Terms: terms, Key: "k", Token: "t"}
+	require.Equal(t, server.Missing, // leaves a connection in the pool
+		s.Foreign(lock).Release(t.Context(), time.Now(), time.Time{}).Verdict)
 
 	replicaOf(t, a, b)
 	address := b.Addr()
 	primary.Store(&address)
-	lock := &server.Try{Lock: rel.Lock, TTL: time.Minute, Fencing: true}
 	redistest.Wait(t, "a command meets the demoted server, and the listener moves", func() bool {
-		s.Acquire(t.Context(), *lock)
+		var c server.Claim
+		s.Claim(&c, lock)
+		c.Try(t.Context(), server.Try{})
 		return listeners(t, b, h) == 1 && listeners(t, a, h) == 0
 	})
 	redistest.Wait(t, "it is up", h.Listening)

@@ -104,7 +104,7 @@ end
 if show and mark ~= '' then
   show(mark, tonumber(ARGV[10]), want, holder)
 elseif member == '' and holder then
-  local refused = demoted(lock, token, true)
+  local refused = demoted(lock, token)
   if refused then
     return refused
   end

@@ -5,13 +5,14 @@
 --
 -- lock   the lock
 -- token  any value
--- there  true: the lock is there; else that is looked up, because one holder of a lock that many share may be gone
-local function demoted(lock, token, there)
+--
+-- Whether the lock is there has to be asked: a token may be missing in it while others have it.
+local function demoted(lock, token)
   local written
-  if there or redis.call('PTTL', lock) ~= -2 then
-    written = redis.pcall('SET', lock, token, 'NX', 'PX', 1)
-  else
+  if redis.call('PTTL', lock) == -2 then
     written = redis.pcall('DEL', lock)
+  else
+    written = redis.pcall('SET', lock, token, 'NX', 'PX', 1)
   end
   if type(written) == 'table' and written.err and string.find(written.err, 'READONLY', 1, true) then
     return written

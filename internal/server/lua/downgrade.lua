@@ -26,6 +26,6 @@ if peek(lock, #token) == token then
 end
 local kept, detail = keep(token, ms, 'r')
 if kept ~= 1 then
-  return demoted(lock, token, kept == -1) or {kept, detail}
+  return demoted(lock, token) or {kept, detail}
 end
 return {now, 0}

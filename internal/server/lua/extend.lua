@@ -16,9 +16,9 @@ if now > tonumber(ARGV[3]) then
 end
 local kept, detail = keep(token, ms, want)
 if kept ~= 1 then
-  return demoted(lock, token, kept == -1) or {kept, detail}
+  return demoted(lock, token) or {kept, detail}
 end
 for i = locks + 1, own do
   redis.pcall('PEXPIRE', KEYS[i], ARGV[5]) -- whatever the fence is held against, it outlives the hold
 end
-return not detail and demoted(lock, token, true) or 1
+return not detail and demoted(lock, token) or 1

@@ -55,11 +55,11 @@ end
 -- Whoever was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
 -- so that nobody is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
--- the waiters find it when they look.
+-- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine, countsElsewhere)
   while true do
-    local first = head()
-    if not first then
+    local ok, first = pcall(head)
+    if not ok or not first then
       leave('')
       return false
     end

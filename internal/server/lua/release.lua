@@ -28,6 +28,6 @@ elseif queue then
   leave('') -- the mark of the last look, if it is alone there
 end
 if dropped ~= 1 then
-  return stays or demoted(lock, token, dropped == -1) or {dropped, which}
+  return stays or demoted(lock, token) or {dropped, which}
 end
 return 1

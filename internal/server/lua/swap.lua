@@ -25,7 +25,7 @@ end
 local holder, wrong = peek(lock, math.max(#token, #ARGV[9]))
 if holder ~= token and holder ~= ARGV[9] then
   local there = holder or wrong
-  return demoted(lock, token, there) or {there and -1 or 0, 1}
+  return demoted(lock, token) or {there and -1 or 0, 1}
 end
 local fence, failure = fenceOf(ARGV[7])
 if not fence then

@@ -1,0 +1,339 @@
+package server_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// between returns a real server and a Server with a Between before it, whose scripts are known there.
+func between(t *testing.T) (*redistest.Server, *redistest.Between, *server.Server) {
+	r := redistest.Real(t)
+	b := redistest.NewBetween(r.Pool())
+	s := open(t, b)
+	warm := request("warm")
+	done(t, acquire(s, warm))
+	done(t, release(s, warm))
+	return r, b, s
+}
+
+// swallow has the next such command vanish: it is not executed, and gets no answer.
+func swallow(b *redistest.Between, name string) {
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command != name {
+			return run()
+		}
+		b.Set(nil)
+		return nil, context.DeadlineExceeded
+	})
+}
+
+func away(t *testing.T, c *server.Claim) {
+	t.Helper()
+	redistest.Wait(t, "the claim is out of the way", func() bool { return c.Away() == nil })
+}
+
+func TestWhatNothingWasSentForIsGoneWithoutAsking(t *testing.T) {
+	t.Parallel()
+	_, b, s := between(t)
+	var sent counter
+	b.Set(sent.count)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, before := range map[string]func(c *server.Claim){
+		"never tried": func(*server.Claim) {},
+		"not sent":    func(c *server.Claim) { failed(t, c.Try(over, server.Try{})) },
+	} {
+		c := request("k").claim(s)
+		before(c)
+		assert.NotNil(t, c.Away())
+		c.ReleaseLater(time.Time{})
+		assert.Nil(t, c.Away(), name)
+		c = request("k").claim(s)
+		before(c)
+		assert.Equal(t, server.Missing, c.Release(t.Context(), time.Now(), time.Time{}).Verdict, name)
+	}
+	assert.Empty(t, sent.take())
+
+	done(t, acquire(s, request("k")))
+	sent.take()
+	c := request("k").claim(s)
+	require.Equal(t, server.Held, c.Try(t.Context(), server.Try{}).Verdict)
+	sent.take()
+	c.ReleaseLater(time.Time{})
+	assert.Nil(t, c.Away(), "the server has refused it")
+	assert.Empty(t, sent.take())
+}
+
+func TestOnlyItsReleaseIsSentForAClaimThatEnded(t *testing.T) {
+	t.Parallel()
+	r, b, s := between(t)
+	c := request("k").claim(s)
+	done(t, c.Try(t.Context(), server.Try{}))
+	c.End()
+	assert.False(t, c.Wanted())
+	assert.True(t, c.Spent())
+	var sent counter
+	b.Set(sent.count)
+	failed(t, c.Try(t.Context(), server.Try{}))
+	s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { failed(t, r) })
+	assert.Empty(t, sent.take())
+	done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+	assert.False(t, r.Exists("k"))
+	assert.Equal(t, server.Missing, c.Release(t.Context(), time.Now(), time.Time{}).Verdict, "a claim is released once")
+	failed(t, c.Try(t.Context(), server.Try{}))
+	assert.False(t, r.Exists("k"), "a token that was released is never tried again")
+}
+
+func TestARepeatedTryFindsItsLockAndOnlyRaisesItsTTL(t *testing.T) {
+	t.Parallel()
+	r, b, s := between(t)
+	c := request("k").claim(s)
+	lose(b)
+	failed(t, c.Try(t.Context(), server.Try{}))
+	require.False(t, c.Spent())
+	r.Do("PEXPIRE", "k", 3_600_000)
+	done(t, c.Try(t.Context(), server.Try{}))
+	assert.Greater(t, r.PTTL("k"), 30*time.Minute, "it was cut")
+	r.Do("PEXPIRE", "k", 5000)
+	done(t, c.Try(t.Context(), server.Try{}))
+	assert.Greater(t, r.PTTL("k"), 30*time.Second)
+}
+
+// A try without an answer may be executed until its deadline.
+func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	r, b, s := between(t)
+	q := request("k")
+	q.Timeout = 2 * time.Second
+	c := q.claim(s)
+	began := time.Now()
+	swallow(b, "EVALSHA")
+	failed(t, c.Try(t.Context(), q.try()))
+	c.ReleaseLater(time.Time{})
+	away(t, c)                                 // a release was answered,
+	r.Do("SET", "k", q.Token, "PX", 3_600_000) // and now the try is executed
+	redistest.Wait(t, "the lock is released again", func() bool { return !r.Exists("k") })
+	assert.GreaterOrEqual(t, time.Since(began), q.Timeout)
+	r.Do("SET", "k", q.Token, "PX", 3_600_000)
+	s.Close(10 * time.Second)
+	assert.True(t, r.Exists("k"), "it was gone, and something was sent for it")
+}
+
+// A plain try has no deadline. If its connection broke, what may still be executed is over with the second release that
+// was answered after the first.
+func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
+	t.Parallel()
+	r, b, s := between(t)
+	q := request("k")
+	q.Timeout = time.Second
+	c := q.claim(s)
+	swallow(b, "SET")
+	due := time.Now().Add(q.Timeout)
+	failed(t, c.Try(t.Context(), server.Try{Plain: true}))
+	assert.True(t, c.Spent(), "an undo may be behind it")
+	var after atomic.Int32
+	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		late := time.Now().After(due)
+		reply, err := run()
+		if late && after.Add(1) == 1 {
+			r.Do("SET", "k", q.Token, "PX", 3_600_000) // it is executed behind this release
+		}
+		return reply, err
+	})
+	c.ReleaseLater(time.Time{})
+	redistest.Wait(t, "the second release", func() bool { return after.Load() == 2 && !r.Exists("k") })
+	r.Do("SET", "k", q.Token, "PX", 3_600_000)
+	s.Close(10 * time.Second)
+	assert.True(t, r.Exists("k"), "it was gone, and something was sent for it")
+	assert.EqualValues(t, 2, after.Load())
+}
+
+// hang has the next script wait until it is let go, and returns what tells that it has come.
+func hang(b *redistest.Between) (come, let chan struct{}) {
+	come, let = make(chan struct{}), make(chan struct{})
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command != "EVALSHA" {
+			return run()
+		}
+		b.Set(nil)
+		close(come)
+		<-let
+		return run()
+	})
+	return come, let
+}
+
+func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
+	t.Parallel()
+	for _, lasts := range []time.Duration{time.Second, time.Hour} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			q := request("k")
+			c := q.claim(s)
+			done(t, c.Try(t.Context(), server.Try{}))
+			come, let := hang(b)
+			go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+			<-come
+			time.AfterFunc(min(lasts, time.Minute), func() { close(let) })
+			began := time.Now()
+			done(t, c.Release(t.Context(), began, time.Time{}))
+			assert.Equal(t, min(lasts, q.Timeout/2), time.Since(began))
+			assert.False(t, m.Exists("k"))
+			time.Sleep(2 * time.Minute)
+			assert.False(t, m.Exists("k"))
+		})
+	}
+}
+
+// Else a lock would live longer than its MinHold asks, up to a TTL.
+func TestAnExtensionUnderWayDoesNotUndoWhatIsKept(t *testing.T) {
+	t.Parallel()
+	const keep = 30 * time.Second
+	t.Run("answered late", func(t *testing.T) {
+		t.Parallel()
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			q := request("k")
+			c := q.claim(s)
+			done(t, c.Try(t.Context(), server.Try{}))
+			come, let := hang(b)
+			go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(int, server.Reply) {})
+			<-come
+			began := time.Now()
+			done(t, c.Release(t.Context(), began, began.Add(keep)))
+			assert.Equal(t, q.Timeout/2, time.Since(began))
+			close(let) // within its deadline
+			time.Sleep(time.Second)
+			assert.LessOrEqual(t, m.TTL("k"), began.Add(keep).Sub(time.Now())+time.Millisecond)
+			assert.Positive(t, m.TTL("k"), "it was to be kept")
+		})
+	})
+	t.Run("never answered", func(t *testing.T) {
+		t.Parallel()
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			q := request("k")
+			c := q.claim(s)
+			done(t, c.Try(t.Context(), server.Try{}))
+			swallow(b, "EVALSHA")
+			began := time.Now()
+			s.Extend(t.Context(), began, []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { failed(t, r) })
+			done(t, c.Release(t.Context(), began, began.Add(keep)))
+			m.SetTTL("k", time.Hour) // now it is executed
+			time.Sleep(q.Timeout + time.Second)
+			assert.LessOrEqual(t, m.TTL("k"), began.Add(keep).Sub(time.Now())+time.Millisecond)
+			assert.Positive(t, m.TTL("k"), "it was to be kept")
+		})
+	})
+}
+
+func TestAClaimIsGivenUpWhenAllThatItMayHaveHasExpired(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		began := time.Now()
+		done(t, c.Try(t.Context(), server.Try{}))
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		c.ReleaseLater(time.Time{})
+		gone := c.Away()
+		require.NotNil(t, gone)
+		<-gone
+		assert.GreaterOrEqual(t, time.Since(began), q.TTL)
+		assert.LessOrEqual(t, time.Since(began), q.TTL+q.Timeout+2*time.Second)
+	})
+}
+
+func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		const pursued = 16384 + 128 // one round trip of them is under way
+		var first, last *server.Claim
+		for range pursued + 1 {
+			last = s.Foreign(request("k").lock())
+			if first == nil {
+				first = last
+			}
+			last.ReleaseLater(time.Time{})
+		}
+		assert.NotNil(t, first.Away())
+		assert.Nil(t, last.Away(), "it was taken in")
+	})
+	assert.LessOrEqual(t, unsafe.Sizeof(server.Claim{}), uintptr(400), "bytes of a claim")
+}
+
+func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c, d := q.claim(s), request("other").claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		done(t, d.Try(t.Context(), server.Try{}))
+		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		c.ReleaseLater(time.Time{})
+		time.Sleep(5 * time.Second)
+		b.Set(nil)
+		s.Close(time.Second)
+		assert.False(t, m.Exists("k"))
+		assert.Nil(t, c.Away())
+		d.ReleaseLater(time.Time{})
+		assert.False(t, m.Exists("other"), "after Close there is no background")
+	})
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		c := request("k").claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			time.Sleep(time.Hour)
+			return nil, redistest.ErrCut
+		})
+		c.ReleaseLater(time.Time{})
+		began := time.Now()
+		s.Close(time.Second)
+		assert.LessOrEqual(t, time.Since(began), time.Second)
+		time.Sleep(2 * time.Hour)
+		assert.Nil(t, c.Away())
+	})
+}
+
+func TestAReleaseThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	r, b, s := between(t)
+	q := request("k")
+	c := q.claim(s)
+	done(t, c.Try(t.Context(), server.Try{}))
+	var calls atomic.Int32
+	r.Do("ACL", "SETUSER", "default", "-evalsha", "-eval")
+	defer r.Do("ACL", "SETUSER", "default", "+@all")
+	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		calls.Add(1)
+		return run()
+	})
+	c.ReleaseLater(time.Time{})
+	away(t, c)
+	n := calls.Load()
+	s.Close(time.Second)
+	assert.Equal(t, n, calls.Load())
+}
+
+func TestWhoWaitsForAClaimIsToldOnce(t *testing.T) {
+	t.Parallel()
+	_, _, s := between(t)
+	c := request("k").claim(s)
+	done(t, c.Try(t.Context(), server.Try{}))
+	var told atomic.Int32
+	require.True(t, c.WhenAway(func() { told.Add(1) }))
+	gone := c.Away()
+	done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+	<-gone
+	c.ReleaseLater(time.Time{})
+	assert.EqualValues(t, 1, told.Load())
+	assert.False(t, c.WhenAway(func() { told.Add(1) }), "it is away")
+}
