@@ -18,6 +18,9 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 		r := run(t, varied(queue))
 		assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
 	}
+	// Here a writer that was extended is downgraded, and another waits for its end.
+	r := run(t, Config{Name: "extended, then downgraded", Seed: 99000011, Want: 300, Servers: 1, Kinds: true, Weather: unruly})
+	assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
 }
 
 func TestCheckerFindsBugsInTheKinds(t *testing.T) {
