@@ -23,6 +23,6 @@ func Enqueue(t *testing.T, s *redistest.Server, key, owner string, dead bool) {
 		_, err = c.Do("SUBSCRIBE", channel)
 		require.NoError(t, err)
 	}
-	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" 1 60000 "+uuid.NewString()+server.OwnerMark+owner)
+	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" m next 60000 "+uuid.NewString()+server.OwnerMark+owner)
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
 }

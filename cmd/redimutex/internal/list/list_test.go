@@ -243,7 +243,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	}
 	// What the help says that is needed.
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
-		"+scan", "+pttl", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
+		"+scan", "+pttl", "+type", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
 	lines, stderr := listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
