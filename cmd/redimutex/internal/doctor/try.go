@@ -21,6 +21,11 @@ var grants = []grant{
 	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
 	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
 	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zscore +publish +subscribe"},
+	{"semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcard +zcount +zadd +zrem"},
+	{
+		"readers", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} ~redimutex:entitled:{KEY*} " +
+			"+zremrangebyscore +exists +zrange +zscore +zadd +zrem +zunionstore",
+	},
 	{"replicas", "cannot-wait", "+wait"},
 	{"guard", "cannot-guard", "~redimutex:guard +get"},
 }
@@ -56,7 +61,7 @@ func (r *nodeReport) try() {
 	for _, f := range []struct {
 		name string
 		try  func() error
-	}{{"fencing", t.fence}, {"queue", t.queue}, {"replicas", t.replicate}, {"guard", t.guard}} {
+	}{{"fencing", t.fence}, {"queue", t.queue}, {"semaphore", t.semaphore}, {"readers", t.readers}, {"replicas", t.replicate}, {"guard", t.guard}} {
 		if l, wanted := r.wants(f.name); wanted && r.sensible(f.name) {
 			t.attempt(f.name, l, f.try)
 		}
@@ -70,6 +75,8 @@ func (r *nodeReport) sensible(feature string) bool {
 		return true
 	case feature == "guard": // it is for several servers, and not for a cluster
 		return r.several
+	case feature == "semaphore", feature == "readers":
+		return !r.several
 	case feature == "replicas":
 		return r.replicas > 0 || r.info == nil || r.number("connected_slaves") > 0
 	}
@@ -164,7 +171,8 @@ func (t *trial) permissions(g grant) string {
 // title names a feature as the library does.
 func title(feature string) string {
 	return map[string]string{
-		"lock": "a lock", "fencing": "WithFencing", "queue": "WithQueue", "replicas": "WithReplicas", "guard": "WithRestartGuard",
+		"lock": "a lock", "fencing": "WithFencing", "queue": "WithQueue", "semaphore": "a Semaphore", "readers": "an RWMutex",
+		"replicas": "WithReplicas", "guard": "WithRestartGuard",
 	}[feature]
 }
 
