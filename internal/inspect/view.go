@@ -30,12 +30,6 @@ type View struct {
 	Err     error         // what the server said instead, if this key is no lock or may not be read
 }
 
-// A Holder is one of many.
-type Holder struct {
-	Token string
-	Left  time.Duration // of its own lease; 0 if unknown
-}
-
 // Look looks at locks, and at so many waiters of each, without changing anything. It takes one
 // round trip, and a second one to see which waiters listen. What concerns one key alone is the
 // Err of its View. It uses plain commands, so that it works for a user who may only read. They are not

@@ -11,6 +11,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/inspect"
 )
 
 // What became of a lock that was to be broken, on one server or on all of them.
@@ -100,8 +101,12 @@ func (b *breach) release(i int) (servers.Release, error) {
 	if !v.Kind.Shared {
 		return b.nodes[i].Release(v.Kind, b.Key, v.Holder, v.Left, queue)
 	}
+	holders := v.Holders
+	if len(holders) == 0 { // of readers whose set is lost, or may not be seen: a release ends the first, and is refused the other
+		holders = []inspect.Holder{{}}
+	}
 	all := servers.Missing
-	for _, h := range v.Holders {
+	for _, h := range holders {
 		what, err := b.nodes[i].Release(v.Kind, b.Key, h.Token, v.Left, queue)
 		if err != nil {
 			return what, err
