@@ -234,3 +234,29 @@ func withTTLs(t testing.TB, s *redistest.Server) {
 		assert.GreaterOrEqual(t, s.PTTL(k), time.Duration(0), "%s has no TTL", k)
 	}
 }
+
+func TestReadersOfOneClientWithOtherOptionsKeepNoWriterWaiting(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		const ttl = 2 * time.Minute
+		a, b, c := process(t, s, opts), process(t, s, opts), process(t, s, opts, redimutex.WithTTL(ttl))
+		other := c.Client().RWMutex("k", redimutex.WithOwner("another"))
+		first := start(t, a.Acquire).get(t)
+		alike := start(t, c.RAcquire)
+		shown(t, s, "entitled", 1)
+		var others []*call
+		for n := range 2 {
+			others = append(others, start(t, other.RAcquire))
+			redistest.Wait(t, "it to wait", func() bool { return c.Client().Stats().Waiting == n+2 })
+		}
+		second := start(t, b.Acquire)
+		shown(t, s, "writers", 1)
+		began := time.Now()
+		release(t, first)
+		release(t, alike.get(t))
+		release(t, second.get(t))
+		for _, r := range others {
+			release(t, r.get(t))
+		}
+		assert.Less(t, time.Since(began), ttl/2, "nothing that has no holder is in the way")
+	})
+}
