@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -259,4 +261,47 @@ func TestReadersOfOneClientWithOtherOptionsKeepNoWriterWaiting(t *testing.T) {
 		}
 		assert.Less(t, time.Since(began), ttl/2, "nothing that has no holder is in the way")
 	})
+}
+
+// undiallable is a pool over which no one can subscribe, so that waiters poll in spite of WithQueue.
+type undiallable struct{ pool *redis.Pool }
+
+func (u undiallable) Get() redis.Conn { return u.pool.Get() }
+
+func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	type acquire = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
+	var read, write acquire = (*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire
+	for name, c := range map[string]struct {
+		first, polls, queues acquire
+		polling, queued      string // where they are shown
+	}{
+		"a reader polls":                {write, read, write, "entitled", "writers"},
+		"a writer polls":                {read, write, read, "writers", "waiting"},
+		"a writer polls after a writer": {write, write, read, "writers", "entitled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			holder, queues := process(t, s, ways["queue"]), process(t, s, ways["queue"])
+			polls := locktest.Client(t, []redimutex.Pool{undiallable{s.Pool()}}, redimutex.WithQueue()).RWMutex("k")
+			first, err := c.first(holder, t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // else they would wait for ever
+			defer cancel()
+			poller := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.polls(polls, ctx) })
+			shown(t, s, c.polling, 1)
+			waiter := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.queues(queues, ctx) })
+			shown(t, s, c.queued, 1)
+			redistest.Wait(t, "it to queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+			release(t, first)
+			redistest.Wait(t, "one to enter", func() bool { return poller.over() || waiter.over() })
+			next, last := poller, waiter
+			if waiter.over() {
+				next, last = waiter, poller
+			}
+			release(t, next.get(t))
+			release(t, last.get(t))
+		})
+	}
 }
