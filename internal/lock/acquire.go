@@ -293,6 +293,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.engine.Waiting.Add(1)
 	defer a.engine.Waiting.Add(-1)
+	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}

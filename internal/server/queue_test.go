@@ -64,13 +64,6 @@ func wait(t *testing.T, s *server.Server, q *hold) server.Reply {
 	return got
 }
 
-// leave releases what a waiter may have, its place in the queue too.
-func leave(s *server.Server, q *hold) server.Reply {
-	c := q.claim(s)
-	c.Try(context.Background(), q.try())
-	return c.Release(context.Background(), time.Now(), time.Time{})
-}
-
 func members(r *redistest.Server, key string) []string {
 	all, _ := redis.Strings(r.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
 	return all

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -232,5 +234,74 @@ func withTTLs(t testing.TB, s *redistest.Server) {
 	t.Helper()
 	for _, k := range s.Keys() {
 		assert.GreaterOrEqual(t, s.PTTL(k), time.Duration(0), "%s has no TTL", k)
+	}
+}
+
+func TestReadersOfOneClientWithOtherOptionsKeepNoWriterWaiting(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		const ttl = 2 * time.Minute
+		a, b, c := process(t, s, opts), process(t, s, opts), process(t, s, opts, redimutex.WithTTL(ttl))
+		other := c.Client().RWMutex("k", redimutex.WithOwner("another"))
+		first := start(t, a.Acquire).get(t)
+		alike := start(t, c.RAcquire)
+		shown(t, s, "entitled", 1)
+		var others []*call
+		for n := range 2 {
+			others = append(others, start(t, other.RAcquire))
+			redistest.Wait(t, "it to wait", func() bool { return c.Client().Stats().Waiting == n+2 })
+		}
+		second := start(t, b.Acquire)
+		shown(t, s, "writers", 1)
+		began := time.Now()
+		release(t, first)
+		release(t, alike.get(t))
+		release(t, second.get(t))
+		for _, r := range others {
+			release(t, r.get(t))
+		}
+		assert.Less(t, time.Since(began), ttl/2, "nothing that has no holder is in the way")
+	})
+}
+
+// undiallable is a pool over which no one can subscribe, so that waiters poll in spite of WithQueue.
+type undiallable struct{ pool *redis.Pool }
+
+func (u undiallable) Get() redis.Conn { return u.pool.Get() }
+
+func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	type acquire = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
+	var read, write acquire = (*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire
+	for name, c := range map[string]struct {
+		first, polls, queues acquire
+		polling, queued      string // where they are shown
+	}{
+		"a reader polls":                {write, read, write, "entitled", "writers"},
+		"a writer polls":                {read, write, read, "writers", "waiting"},
+		"a writer polls after a writer": {write, write, read, "writers", "entitled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			holder, queues := process(t, s, ways["queue"]), process(t, s, ways["queue"])
+			polls := locktest.Client(t, []redimutex.Pool{undiallable{s.Pool()}}, redimutex.WithQueue()).RWMutex("k")
+			first, err := c.first(holder, t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // else they would wait for ever
+			defer cancel()
+			poller := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.polls(polls, ctx) })
+			shown(t, s, c.polling, 1)
+			waiter := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.queues(queues, ctx) })
+			shown(t, s, c.queued, 1)
+			redistest.Wait(t, "it to queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+			release(t, first)
+			redistest.Wait(t, "one to enter", func() bool { return poller.over() || waiter.over() })
+			next, last := poller, waiter
+			if waiter.over() {
+				next, last = waiter, poller
+			}
+			release(t, next.get(t))
+			release(t, last.get(t))
+		})
 	}
 }

@@ -285,8 +285,6 @@ func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return err
 }
 
-// useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is
-// deleted; so the first finds the lock free, and hands it to the second.
 func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	const name = "lock:queued"
 	open := func() *redimutex.Mutex {

@@ -10,7 +10,8 @@
 local queue = KEYS[own + keys + 1]
 local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
 
--- Returns the waiter who is served next, or nil; or nil and the error, if the queue is none.
+-- Returns the waiter who is served next, or nil, also where that is one outside of the queue; or nil and the error, if the
+-- queue is none.
 local function head()
   local comesFirst = preferred and preferred()
   if comesFirst then
@@ -25,9 +26,16 @@ local function head()
   if first.err then
     return nil, first
   end
-  if first[1] ~= looked then
-    return first[1]
+  if first[1] == looked then
+    return
   end
+  if comesFirst then -- those who poll, and are not in the queue: the first must not wait for them, and they for it
+    local channel, wants, name = string.match(first[1] or '', '^(%S+) (%S+) %S+ %d+ (.+)$')
+    if channel and look(name, wants, channel) then
+      return
+    end
+  end
+  return first[1]
 end
 
 -- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.

@@ -1,9 +1,0 @@
-package lock
-
-import (
-	"testing"
-
-	"github.com/redimutex/redimutex/internal/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.Main(m) }
