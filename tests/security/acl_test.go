@@ -33,6 +33,8 @@ func granted(t *testing.T) []permission {
 		{title: "Lock,", use: useLock},
 		{title: "WithFencing", use: useFencing},
 		{title: "WithQueue", use: useQueue},
+		{title: "Semaphore", use: useSemaphore},
+		{title: "RWMutex", use: useRWMutex},
 		{title: "WithReplicas", use: useReplicas},
 		{title: "WithRestartGuard", use: useGuard},
 		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
@@ -199,6 +201,72 @@ func useReplicas(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 
 func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
+}
+
+// useSemaphore takes all permits, and is refused another.
+func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	s := newClient(t, pool, redimutex.WithTTL(aclTTL)).Semaphore("lock:k", 1)
+	permit, err := s.Acquire(t.Context())
+	if err != nil {
+		return err
+	}
+	if _, err := s.TryAcquire(t.Context()); !errors.Is(err, redimutex.ErrLocked) {
+		return fmt.Errorf("a permit too many: %w", err)
+	}
+	if _, err := s.InUse(t.Context()); err != nil {
+		return err
+	}
+	if err := permit.Extend(t.Context(), aclTTL); err != nil {
+		return err
+	}
+	return permit.Release(t.Context())
+}
+
+// useRWMutex has a writer wait for a reader, and another reader for the writer, which becomes a reader then.
+func useRWMutex(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	open := func() *redimutex.RWMutex {
+		return newClient(t, pool, redimutex.WithTTL(aclTTL)).RWMutex("lock:k")
+	}
+	first, err := open().RAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	if err := first.Extend(ctx, aclTTL); err != nil {
+		return err
+	}
+	wait := func(set string) {
+		redistest.Wait(t, "its mark is there, or something was refused", func() bool {
+			marks, _ := redis.Int(s.Do("ZCARD", "redimutex:"+set+":{lock:k}"), nil)
+			return marks == 1 || len(denials(t, s)) > 0
+		})
+	}
+	results := make(chan error, 2)
+	go func() {
+		w, err := open().Acquire(ctx)
+		if err == nil {
+			err = errors.Join(w.Downgrade(ctx), w.Release(ctx))
+		}
+		results <- err
+	}()
+	wait("writers")
+	go func() {
+		r, err := open().RAcquire(ctx)
+		if err == nil {
+			err = r.Release(ctx)
+		}
+		results <- err
+	}()
+	wait("waiting")
+	err = first.Release(ctx)
+	redistest.Wait(t, "both are done, or something was refused", func() bool {
+		return len(results) == cap(results) || len(denials(t, s)) > 0
+	})
+	if len(denials(t, s)) > 0 {
+		cancel()
+	}
+	return errors.Join(err, <-results, <-results)
 }
 
 // useElection leads and looks who does.
