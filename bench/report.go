@@ -76,7 +76,7 @@ func goalRows(b *figures.Book, head []string, cells func(figures.Verdict) []stri
 	return layOut(rows)
 }
 
-// brief is what a reader wants to know first: medians of the goals, and the libraries side by side.
+// brief is what a reader wants to know first: the goals with their spread, and medians of the libraries side by side.
 func brief(b *figures.Book, about []string) string {
 	var text strings.Builder
 	for _, line := range about {
@@ -84,9 +84,9 @@ func brief(b *figures.Book, about []string) string {
 	}
 	fmt.Fprintf(&text, "\n%s\n", goalRows(b, []string{"case", "figure", "measured", "goal"}, func(v figures.Verdict) []string {
 		if v.Met() {
-			return []string{median(v.Summary), v.Wanted()}
+			return []string{spread(v.Summary), v.Wanted()}
 		}
-		return []string{median(v.Summary), v.Wanted() + ", missed"}
+		return []string{spread(v.Summary), v.Wanted() + ", missed"}
 	}))
 	columns := []struct {
 		head, name string

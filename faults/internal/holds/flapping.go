@@ -21,7 +21,7 @@ import (
 func flapping() evidence.Row {
 	return staged(evidence.Row{
 		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
-		Must: "no hand-over missed", Short: 6 * time.Second, Long: 90 * time.Second,
+		Must: "no hand-off missed", Short: 6 * time.Second, Long: 90 * time.Second,
 	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
 		return flapAll(t, row, s, []kit{
 			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 1)},

@@ -21,7 +21,7 @@ func Rows() []evidence.Row {
 		},
 		{
 			ID: 2, Name: "sim-amnesia", Fault: "simulation: amnesiac restart, clock jump of a TTL",
-			Must: "the checker finds overlaps (it has teeth); fences hold", Short: 8 * time.Second, Long: 4 * time.Minute, Run: amnesia,
+			Must: "the checker must detect overlaps here (proof that it works); fences hold", Short: 8 * time.Second, Long: 4 * time.Minute, Run: amnesia,
 		},
 		{
 			ID: 3, Name: "sim-guard", Fault: "simulation: amnesiac restart with WithRestartGuard", Must: "no overlap",
