@@ -8,13 +8,15 @@
 //
 // # What it guarantees
 //
-// While a [Lease] is valid, no other holder of the same key has a valid one, on condition that the server keeps its
-// data and its clock runs at the speed of ours, give or take 1%. That is all. A lease is a lock for a time: it is valid
-// from just before the lock was asked for, for one TTL (10 s, see [WithTTL]) less 1% and 2 ms, on this process's
-// monotonic clock, and it is renewed every third of the TTL while the process lives. The lock of a process that has
-// crashed is free one TTL after its last renewal at the latest.
+// While the [Lease] of a [Mutex] is valid, no other holder of the same key has a valid one. Two conditions: the server
+// keeps its data, and its clock runs at the speed of ours, give or take 1%. That is all. The other kinds say who may be
+// in together, below.
 //
-// It does not guarantee that a holder which was paused stops in time. A process that sleeps for longer than its lease
+// A lease is a lock for a time. It is valid from just before the lock was asked for, for one TTL (10 s, see [WithTTL])
+// less 1% and 2 ms, on this process's monotonic clock. It is renewed every third of the TTL while the process lives. The
+// lock of a process that has crashed is free at most one TTL after its last renewal.
+//
+// It does not guarantee that a paused holder stops in time. A process that sleeps for longer than its lease
 // (stopped, swapped out, collecting garbage) wakes up in the middle of its work, and another has the lock by then.
 // [Lease.Err] says so, but between looking and writing it can be paused again. No lock with a timeout can close that
 // gap. The resource can: with [WithFencing] each hold has a number that is higher than those before, and a resource
@@ -25,29 +27,47 @@
 // A machine that was suspended wakes up without its leases: the wall clock counts as well as the monotonic one, which
 // stands still meanwhile on most systems. So setting the wall clock forward may cost leases, and never makes one last.
 //
+// # Kinds
+//
+//   - [Mutex]: one holder. On one server, or on a majority of several.
+//   - [RWMutex]: many readers or one writer. A waiting reader sees at most one writer begin, a waiting writer at most one
+//     phase of readers. Each hold of a reader is a lease. [Lease.Downgrade] makes a reader of a writer.
+//   - [Semaphore]: at most as many holders as the limit that the call names. Each permit is a lease. Permits have no
+//     fence, because holders at the same time have no order.
+//   - [Client.MutexAll]: a Mutex of several keys, all or none, with one lease and one fence. The loss of one key is the
+//     loss of all.
+//   - [Lease.HandOver] and [Mutex.TakeOver]: another process goes on with the hold of a Mutex, and the lock is never free
+//     between. The [Handover] is a secret.
+//
+// RWMutex and Semaphore need one server: majorities of several servers do not count. A key is of one kind: the wrong kind
+// is an error at once. RWMutex and Mutex exclude each other.
+//
 // # What breaks it
 //
 //   - A holder that is paused, as above.
 //   - A server that forgets: a restart without persistence, FLUSHALL, a failover to a replica that
 //     did not have the key yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the
-//     lock at once; the holder learns of it by the next renewal, so within a third of the TTL.
+//     lock at once. The holder finds out by the next renewal, within a third of the TTL.
 //     [WithReplicas] is for the failover, several servers and [WithRestartGuard] for the restart.
 //   - A server whose clock is set forward by about a TTL: the key expires early.
-//   - A server that can't be reached does not break it: nobody can lock, and the holder is told
-//     before its validity ends.
+//
+// A server that can't be reached does not break it: no process can lock, and the holder is told before its validity
+// ends.
 //
 // # When the lease is lost
 //
 // The context that [Mutex.Do] gives ends, with an error that matches [ErrLost] as its
 // [context.Cause]; [Lease.Done] is closed; [Lease.Err], [Mutex.UnlockContext] and Do return that
 // error. [LostError] says why: expired (no renewal got through), deleted, or taken by another
-// token. A loss that the servers can tell is known with the next renewal, one that they can't when the
-// validity ends at the latest, whatever a renewal that hangs is doing. A renewal never brings a
-// lost key back.
+// token. If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time
+// the lease ends, even if a renewal hangs. A renewal never brings a lost key back: the lease of one server is lost. Of
+// several servers, a minority that has lost the key is asked to take it again, while a majority still has it.
+// With [WithLeaseReuse] an Unlock that keeps the lock for the next hold asks no server, and reports no loss since the
+// last renewal.
 //
 // # Errors and what to do about them
 //
-//	ErrLocked                      somebody else holds it (LockedError: who, for how long):
+//	ErrLocked                      another holder has it (LockedError: who, for how long):
 //	                               do something else, or come back
 //	ErrLost                        stop, and treat what was written since as suspect: check it, or
 //	                               do it again under a new lock
@@ -55,9 +75,10 @@
 //	                               back later. From Unlock: nothing to do, the release goes on in
 //	                               the background, and the key expires by itself
 //	NodeError, not ErrUnavailable  the server refuses (password, permission, a key of another
-//	                               type) and will again: mend the configuration
+//	                               type) and will again: correct the configuration
 //	ErrClosed                      the Client was closed: we are shutting down
-//	ErrUnlocked                    Unlock without Lock: a bug in the caller; Unlock panics
+//	ErrUnlocked                    Unlock without Lock, a second Release, or a Lease that was handed
+//	                               over: a bug in the caller; Unlock panics
 //	the cause of the ctx           the caller gave up
 //
 // Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by
@@ -69,12 +90,13 @@
 //
 // One [Mutex] is shared by many goroutines, as a sync.Mutex is; any of them may unlock it. Where Lock and Unlock are far
 // from each other, [Mutex.Acquire] returns the hold itself: [Lease.Release] ends that one, and never a later one.
-// Inside [Mutex.Do], [LeaseFrom] finds it in the ctx. All
-// Mutexes of a [Client] with the same key share one queue in the process: first come, first served,
-// and only the first of the queue asks the servers, so ten thousand goroutines that wait for one key
-// cost as many requests as one. Between processes there is no order: waiters ask every 50 ms (see
-// [WithPollInterval] and [WithBackoff]), and whoever asks first after the release wins. With [WithQueue]
-// they queue on the server, in order of arrival, and a release hands over to the first and wakes it.
+// Inside [Mutex.Do], [LeaseFrom] finds it in the ctx.
+//
+// All Mutexes of a [Client] with the same key share one line in the process: first come, first served. Only the first in
+// line asks the servers, so ten thousand goroutines that wait for one key cost as many requests as one. Between
+// processes there is no order: waiters ask every 50 ms (see [WithPollInterval] and [WithBackoff]), and the first to ask
+// after the release wins. With [WithQueue] they queue on the server, in order of arrival: a release is a hand-off to the
+// first, and wakes it. It needs one server.
 //
 // A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.
 // Like a sync.Mutex it is not reentrant: a call that would wait for the Do whose ctx it has is an error at once. With
@@ -90,8 +112,12 @@
 //	if redis.call('GET', KEYS[1]) == ARGV[1] then                    to unlock
 //	  return redis.call('DEL', KEYS[1]) end
 //
-// A key without TTL, which no client should leave behind, is waited for until somebody deletes it. Keys that begin
-// with "redimutex:" belong to this library: fence counters, queues and the restart guard. No lock can have such a name.
+// It excludes, and is excluded by, a Mutex, a MutexAll and both sides of an RWMutex. A Semaphore's key is a sorted set,
+// which no other client shares.
+//
+// A key without TTL, which no client should leave behind, is waited for until it is deleted. Keys that begin
+// with "redimutex:" belong to this library: fence counters, queues, the readers of an RWMutex and the restart guard. No
+// lock can have such a name.
 //
 // # Pools and servers
 //
@@ -101,6 +127,9 @@
 // [NewPoolAt] from an address, and the modules in pools make one from a client of go-redis, valkey-go or rueidis.
 // Their connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
 // of your own.
+//
+// An operation whose connection turns out to be broken, as after a restart of the server, goes on over a fresh one.
+// After a connection that was silent for the whole node timeout, the next operation on the key dials.
 //
 // With [WithMultiplexing] many goroutines share a few connections: worth it where dozens lock different keys at once.
 //
@@ -117,7 +146,7 @@
 //   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered], [WithMaxAttempts],
 //     [WithQueue]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
-//   - Speed: [WithLeaseReuse]
+//   - Speed: [WithLeaseReuse], [WithMultiplexing]
 //   - Nesting: [WithReentrancy]
 //   - Seeing: [WithOwner], [WithTrace], [WithLogger]
 //

@@ -70,7 +70,7 @@ func Example() {
 	})
 	switch {
 	case errors.Is(err, redimutex.ErrLost):
-		log.Fatal("somebody may have been here at the same time: ", err)
+		log.Fatal("another process may have been here at the same time: ", err)
 	case errors.Is(err, redimutex.ErrUnavailable):
 		log.Fatal("no answer from Redis: ", err)
 	case err != nil:
@@ -246,7 +246,7 @@ func ExampleMutex_LockContext() {
 	}
 	fmt.Println("locked")
 	if err := mu.UnlockContext(ctx); errors.Is(err, redimutex.ErrLost) {
-		fmt.Println("somebody may have been here at the same time:", err)
+		fmt.Println("another process may have been here at the same time:", err)
 	}
 	// Output: locked
 }

@@ -78,12 +78,12 @@ func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
 func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	const ttl = 300 * time.Millisecond
+	const ttl = 3 * time.Second
 	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	until := taker.Lease().Until()
 	assert.Less(t, time.Until(until), ttl)
-	redistest.Wait(t, "a renewal", func() bool { return taker.Lease().Until().After(until.Add(ttl)) })
+	redistest.Wait(t, "a renewal", func() bool { return taker.Lease().Until().After(until) })
 	require.NoError(t, taker.UnlockContext(t.Context()))
 }
 
@@ -279,4 +279,16 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	assert.NotContains(t, all.String(), string(text))
 	assert.Contains(t, logged.String(), "hidden")
 	taker.Unlock()
+}
+
+func TestALockThatWasTakenOverIsNotKeptForReuse(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	reuse := redimutex.WithLeaseReuse(4 * time.Second)
+	giver, taker := newMutex(t, s.Pool(), "k", reuse), newMutex(t, s.Pool(), "k", reuse)
+	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
+	require.NoError(t, taker.UnlockContext(t.Context()))
+	assert.False(t, s.Exists("k"))
+	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
+	giver.Unlock()
 }

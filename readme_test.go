@@ -91,12 +91,51 @@ func TestPageOfRecipesNamesTestsAndFoldersThatExist(t *testing.T) {
 	assert.GreaterOrEqual(t, rows, 20)
 }
 
-func TestSecurityPageNamesTestsThatExist(t *testing.T) {
+func TestPagesNameTestsThatExist(t *testing.T) {
 	tests := tests(t)
-	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "docs/security.md"), -1)
-	assert.NotEmpty(t, names)
-	for _, name := range names {
-		assert.Contains(t, tests, name[1])
+	for _, page := range []string{"docs/security.md", "docs/topologies.md", "docs/guarantees.md"} {
+		names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, page), -1)
+		assert.NotEmpty(t, names, page)
+		for _, name := range names {
+			assert.Contains(t, tests, name[1], page)
+		}
+	}
+}
+
+func TestEachGuaranteeHasATest(t *testing.T) {
+	held, rows := between(t, read(t, "docs/guarantees.md"), "## What holds\n", "\n## "), 0
+	for line := range strings.Lines(held) {
+		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| tests |\n") {
+			continue
+		}
+		rows++
+		assert.Regexp(t, "`Test\\w+` \\|\n$", line)
+	}
+	assert.NotZero(t, rows)
+}
+
+// Figures that a page quotes are those of the last run.
+func TestFiguresOfTheEvidenceAreThoseOfItsPage(t *testing.T) {
+	evidence := read(t, "docs/evidence.md")
+	quotes := map[string]string{
+		"README.md":       between(t, read(t, "README.md"), "## Evidence\n", "\n## "),
+		"docs/fencing.md": read(t, "docs/fencing.md"),
+	}
+	for page, text := range quotes {
+		figures := regexp.MustCompile(`[\d,]*\d\s+of\s+[\d,]*\d`).FindAllString(text, -1)
+		assert.NotEmpty(t, figures, page)
+		for _, figure := range figures {
+			assert.Contains(t, evidence, strings.Join(strings.Fields(figure), " "), page)
+		}
+	}
+}
+
+func TestFiguresOfTheSpeedAreThoseOfItsPage(t *testing.T) {
+	benchmark := read(t, "docs/benchmark.md")
+	figures := regexp.MustCompile(`\d+,\d{3}|\d+ ms`).FindAllString(between(t, read(t, "README.md"), "## Speed\n", "\n## "), -1)
+	assert.NotEmpty(t, figures)
+	for _, figure := range figures {
+		assert.Regexp(t, `\| `+strings.TrimSuffix(figure, " ms")+` +\|`, benchmark)
 	}
 }
 

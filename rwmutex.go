@@ -3,14 +3,10 @@ package redimutex
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/keepalive"
-	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -145,7 +141,8 @@ func (m *RWMutex) RLock() {
 }
 
 // TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It does
-// not count as waiting. It logs errors other than that the lock is taken.
+// not count as waiting. While another reader of this Client asks the server it may fail though the lock is free. It logs
+// errors other than that the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	err := m.TryRLockContext(context.Background())
 	if err != nil && !errors.Is(err, ErrLocked) {
@@ -233,106 +230,3 @@ type rlocker RWMutex
 
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
-
-// Downgrade makes a reader of the writer of an [RWMutex], in one step: no writer comes between, and the readers that
-// wait enter too. The lease goes on, with its Token and Fence. [RWMutex.Lease] is nil afterwards; [RWMutex.RUnlock] or
-// [Lease.Release] ends the hold.
-//
-// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; RUnlock is needed all
-// the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: the hold is a reader's
-// in this process, while others may have to wait for its end. Downgrade may be repeated, and finds what it has done. For a
-// Lease that is no writer's of an RWMutex it is an error that changes nothing.
-func (l *Lease) Downgrade(ctx context.Context) error {
-	o := l.of
-	switch o.config.terms.Kind {
-	case server.Writer:
-	case server.Reader:
-		return fmt.Errorf("redimutex: %q: Downgrade: this is the lease of a reader already; only a writer's can be downgraded", o.key)
-	default:
-		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
-	}
-	_ = ctx.Err() // a nil ctx panics before anything is changed
-	if err := l.Err(); errors.Is(err, ErrUnlocked) {
-		return err
-	}
-	if !l.reader.Swap(true) {
-		o.reads.downgraded(l)
-	}
-	r, f := l.hold.Downgrade(ctx)
-	if err := l.reason(r); err != nil || f == nil {
-		return err
-	}
-	err := o.serversError(f)
-	if lock.Over(ctx) {
-		return ending{ctx}.error(o.key, err)
-	}
-	return err
-}
-
-// reads reports whether l is that of a reader.
-func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }
-
-// readHolds are the holds of an RWMutex that RUnlock ends. It ends a lost one first, because that protects no reader
-// any more; and a downgraded one last, because its Release may be called as well.
-type readHolds struct {
-	mu                  sync.Mutex
-	live, lost, writers []*Lease
-}
-
-// add takes in what RLock has made, unless there is an error, which it returns.
-func (r *readHolds) add(l *Lease, err error) error {
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.hold.Reason() == keepalive.Alive {
-		r.live = append(r.live, l)
-	} else {
-		r.lost = append(r.lost, l)
-	}
-	return nil
-}
-
-// downgraded takes in a writer that becomes a reader.
-func (r *readHolds) downgraded(l *Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.current.CompareAndSwap(l, nil)
-	if !l.claimed.Load() { // else nothing would take it out any more
-		r.writers = append(r.writers, l)
-	}
-}
-
-// lose notes that a hold is lost.
-func (r *readHolds) lose(l *Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := slices.Index(r.live, l); i >= 0 {
-		r.live = slices.Delete(r.live, i, i+1)
-		r.lost = append(r.lost, l)
-	}
-}
-
-// claimed takes out a hold that was downgraded.
-func (r *readHolds) claimed(l *Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := slices.Index(r.writers, l); i >= 0 {
-		r.writers = slices.Delete(r.writers, i, i+1)
-	}
-}
-
-// take takes out the hold that is ended next, or returns nil.
-func (r *readHolds) take() *Lease {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, list := range []*[]*Lease{&r.lost, &r.live, &r.writers} {
-		if n := len(*list); n > 0 {
-			l := (*list)[n-1]
-			(*list)[n-1], *list = nil, (*list)[:n-1]
-			return l
-		}
-	}
-	return nil
-}

@@ -47,8 +47,6 @@ func withTTLs(t testing.TB, s *redistest.Server) {
 	}
 }
 
-func waiting(m *redimutex.RWMutex) int { return m.Client().Stats().Waiting }
-
 func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

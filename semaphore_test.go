@@ -98,7 +98,7 @@ func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	const ttl = 600 * time.Millisecond
+	const ttl = 2 * time.Second
 	crashed := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
 	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl))
 	dead, err := crashed.Acquire(t.Context())
@@ -123,7 +123,7 @@ func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 func TestAPermitThatIsTakenAwayIsLostAndTheOthersStay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	sem := newSemaphore(t, s, 3, redimutex.WithTTL(600*time.Millisecond))
+	sem := newSemaphore(t, s, 3, redimutex.WithTTL(3*time.Second))
 	var held []*redimutex.Lease
 	for range 3 {
 		l, err := sem.Acquire(t.Context())
@@ -183,7 +183,7 @@ func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
 func TestALostPermitEndsTheContextOfDo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	sem := newSemaphore(t, s, 2, redimutex.WithTTL(300*time.Millisecond))
+	sem := newSemaphore(t, s, 2, redimutex.WithTTL(3*time.Second))
 	err := sem.Do(t.Context(), func(ctx context.Context) error {
 		s.Do("DEL", "s")
 		<-ctx.Done()

@@ -41,12 +41,16 @@ type named struct {
 
 type lock struct {
 	named
-	Age     int64  `json:"age_ms"`
-	Left    int64  `json:"left_ms"`
-	TTL     int64  `json:"ttl_ms"`
-	Idle    bool   `json:"idle,omitempty"`
-	Waiting int    `json:"waiting"`
-	Error   string `json:"error,omitempty"`
+	Keys    []string `json:"keys,omitempty"` // of several that are one lock
+	Kind    string   `json:"kind"`           // mutex, semaphore, reader or writer
+	Holds   int      `json:"holds"`          // how many of this process have it
+	What    string   `json:"what"`           // all of that, in words
+	Age     int64    `json:"age_ms"`
+	Left    int64    `json:"left_ms"`
+	TTL     int64    `json:"ttl_ms"`
+	Idle    bool     `json:"idle,omitempty"`
+	Waiting int      `json:"waiting"`
+	Error   string   `json:"error,omitempty"`
 
 	info *redimutex.LockInfo
 }
@@ -88,7 +92,7 @@ type stats struct {
 func (p *Page) look(q *query, now time.Time) *look {
 	l := &look{At: moment{now}, Process: &p.process, Stats: figures(p.client.Stats()), Query: q, Held: []*lock{}, WaitedFor: []*lock{}}
 	for _, info := range p.client.Locks() {
-		if !q.matches(info.Key, info.Owner) {
+		if !q.matchesAny(&info) {
 			continue
 		}
 		if info.Held {
@@ -110,13 +114,23 @@ func (q *query) first(all []*lock) ([]*lock, int) {
 	n := min(len(all), q.Limit)
 	for _, l := range all[:n] {
 		l.named = name(l.Key, l.Owner, l.Fence)
+		if all := l.info.Keys; len(all) > 0 {
+			for _, key := range all {
+				n := name(key, "", 0)
+				l.Keys = append(l.Keys, n.Key)
+			}
+			l.Shown = shorten(printable(strings.Join(all, ", ")), maxShown)
+		}
 	}
 	return all[:n], len(all) - n
 }
 
 // newLock leaves the names as they are, because few of many are shown.
 func newLock(info *redimutex.LockInfo, now time.Time) *lock {
-	l := &lock{named: named{Key: info.Key, Owner: info.Owner, Fence: info.Fence}, info: info, Idle: info.Idle, Waiting: info.Waiting}
+	l := &lock{
+		named: named{Key: info.Key, Owner: info.Owner, Fence: info.Fence}, Kind: info.Kind, Holds: info.Holds, What: kind(info),
+		info: info, Idle: info.Idle, Waiting: info.Waiting,
+	}
 	if info.Held {
 		l.Age, l.Left, l.TTL = now.Sub(info.Since).Milliseconds(), max(info.Until.Sub(now), 0).Milliseconds(), info.TTL.Milliseconds()
 	}
@@ -124,6 +138,17 @@ func newLock(info *redimutex.LockInfo, now time.Time) *lock {
 		l.Error = said(info.Err, info.Key)
 	}
 	return l
+}
+
+// kind tells of what kind a lock is, and how often it is held if that may be more than once.
+func kind(info *redimutex.LockInfo) string {
+	switch {
+	case len(info.Keys) > 0:
+		return fmt.Sprintf("%s of %d keys", info.Kind, len(info.Keys))
+	case info.Holds > 1:
+		return fmt.Sprintf("%s, %d holds", info.Kind, info.Holds)
+	}
+	return info.Kind
 }
 
 func name(key, owner string, fence int64) named {

@@ -28,17 +28,20 @@ var anyUUID = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[
 // What a script reads.
 type (
 	lock struct {
-		Key     string `json:"key"`
-		Bytes   int    `json:"key_bytes"`
-		Shown   string `json:"shown"`
-		Owner   string `json:"owner"`
-		Fence   int64  `json:"fence"`
-		Age     *int64 `json:"age_ms"`
-		Left    *int64 `json:"left_ms"`
-		TTL     int64  `json:"ttl_ms"`
-		Idle    bool   `json:"idle"`
-		Waiting int    `json:"waiting"`
-		Error   string `json:"error"`
+		Key     string   `json:"key"`
+		Keys    []string `json:"keys"`
+		Kind    string   `json:"kind"`
+		Holds   int      `json:"holds"`
+		Bytes   int      `json:"key_bytes"`
+		Shown   string   `json:"shown"`
+		Owner   string   `json:"owner"`
+		Fence   int64    `json:"fence"`
+		Age     *int64   `json:"age_ms"`
+		Left    *int64   `json:"left_ms"`
+		TTL     int64    `json:"ttl_ms"`
+		Idle    bool     `json:"idle"`
+		Waiting int      `json:"waiting"`
+		Error   string   `json:"error"`
 	}
 	happening struct {
 		At      time.Time `json:"at"`

@@ -96,12 +96,12 @@
     const meter = $("meter", row);
     Object.assign(meter, { max: lock.ttl_ms, optimum: lock.ttl_ms, high: lock.ttl_ms / 2, low: lock.ttl_ms / 4 });
     fill(row, {
-      shown: lock.shown, owner: lock.owner, fence: lock.fence, ttl: round(lock.ttl_ms),
+      shown: lock.shown, what: lock.what, owner: lock.owner, fence: lock.fence, ttl: round(lock.ttl_ms),
       waiting: lock.idle ? `${lock.waiting}, kept idle` : lock.waiting,
     });
     rows.set(row, lock);
   };
-  const showWaited = (row, lock) => fill(row, { shown: lock.shown, waiting: lock.waiting, error: lock.error || "no try has failed yet" });
+  const showWaited = (row, lock) => fill(row, { shown: lock.shown, what: lock.what, waiting: lock.waiting, error: lock.error || "no try has failed yet" });
   const showEvent = (row, e) => {
     row.classList.toggle("bad", e.trouble);
     fill(row, { at: e.at.slice(11, 23), event: e.event, shown: e.shown, text: e.text });
@@ -110,7 +110,7 @@
   const show = (look, asked) => {
     heldAt = asked;
     rows.clear();
-    const key = lock => `${lock.shown} ${lock.key}`, event = e => String(e.number);
+    const key = lock => `${lock.kind} ${lock.shown} ${lock.key}`, event = e => String(e.number);
     list("held", "t-held", look.held, key, showHeld);
     list("waited_for", "t-waited_for", look.waited_for, key, showWaited);
     list("trouble", "t-event", look.trouble, event, showEvent);

@@ -67,6 +67,43 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	})
 }
 
+func TestPageShowsTheKindsOfLocks(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, redistest.Start(t).Pool(), redimutex.WithTTL(time.Hour))
+	page := debughttp.Handler(c)
+	for range 2 {
+		_, err := c.Semaphore("downloads", 3).Acquire(t.Context())
+		require.NoError(t, err)
+		_, err = c.RWMutex("report").RAcquire(t.Context())
+		require.NoError(t, err)
+	}
+	c.RWMutex("book").Lock()
+	c.MutexAll([]string{"from", "to"}).Lock()
+
+	l, _ := asJSON(t, page, url.Values{"sort": {"key"}})
+	require.Len(t, l.Held, 4)
+	for i, want := range []struct {
+		key, kind string
+		holds     int
+		keys      []string
+	}{
+		{"book", "writer", 1, nil}, {"downloads", "semaphore", 2, nil}, {"from", "mutex", 1, []string{"from", "to"}}, {"report", "reader", 2, nil},
+	} {
+		held := l.Held[i]
+		assert.Equal(t, want.key, held.Key)
+		assert.Equal(t, want.kind, held.Kind)
+		assert.Equal(t, want.holds, held.Holds, want.key)
+		assert.Equal(t, want.keys, held.Keys)
+	}
+	text := html(t, page, nil)
+	for _, part := range []string{">writer<", ">semaphore, 2 holds<", ">from, to<", ">mutex of 2 keys<", ">reader, 2 holds<"} {
+		assert.Contains(t, text, part)
+	}
+	l, _ = asJSON(t, page, url.Values{"q": {"to"}})
+	require.Len(t, l.Held, 1, "one of its keys is enough")
+	assert.Equal(t, "from", l.Held[0].Key)
+}
+
 func TestKeptLeaseIsShownAsIdle(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Start(t).Pool(), redimutex.WithLeaseReuse(30*time.Second), redimutex.WithTTL(time.Minute*2))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redimutex/redimutex"
 )
 
 // A query is what somebody wants to see.
@@ -108,6 +110,11 @@ func (q *query) matches(key, owner string) bool {
 		}
 	}
 	return false
+}
+
+// matchesAny reports whether a lock is wanted, of which one key is enough.
+func (q *query) matchesAny(info *redimutex.LockInfo) bool {
+	return q.matches(info.Key, info.Owner) || slices.ContainsFunc(info.Keys, func(key string) bool { return q.matches(key, "") })
 }
 
 // prefersJSON reports whether somebody accepts JSON, and does not like HTML as much.

@@ -20,13 +20,14 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.KeyReading)
 	s := redistest.Real(t)
-	holder := redimutex.New(s.Pool(), "lock:job", redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
-	holder.Lock()
-	defer holder.Unlock()
+	rw := redimutex.NewRWMutex(s.Pool(), "lock:job", redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
+	holder, err := rw.RAcquire(t.Context())
+	require.NoError(t, err)
+	defer holder.Release(t.Context())
 	s.Do("SET", "lock:text", "of another kind", "PX", 3600000)
 	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
 	defer client.Close()
-	go client.Mutex("lock:job").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
+	go client.RWMutex("lock:job").Acquire(t.Context()) //nolint:errcheck // it waits until the end of the test
 	redistest.Wait(t, "somebody waits", func() bool {
 		n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{lock:job}", 0, 3e15), nil)
 		return n == 1
@@ -55,7 +56,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 			s.Do("ACL", "LOG", "RESET")
 			_, out, stderr := clitest.Call(slices.Concat(c.args, []string{"-redis", url})...)
 			assert.NotContains(t, out+stderr, "hunter2")
-			assert.NotContains(t, out+stderr, holder.Lease().Token())
+			assert.NotContains(t, out+stderr, holder.Token())
 			return out
 		}
 		out := look(c.all)

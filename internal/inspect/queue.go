@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 // A Waiter is one process in the queue of a lock.
 type Waiter struct {
 	Owner    string        // its label, or ""
+	Wants    *server.Kind  // what it waits for; nil if unknown
 	Since    time.Duration // how long it has waited; 0 if unknown
 	Presence Presence
 
@@ -49,10 +51,11 @@ func (v *View) readQueue(replies []any, now int64) {
 			continue
 		}
 		w := Waiter{Since: since(members[i+1], 0, now)}
-		fields := strings.SplitN(members[i], " ", 4) // channel, fences, lease, name
+		fields := strings.SplitN(members[i], " ", 5) // channel, want, fence, lease, name
 		w.channel = fields[0]
-		if len(fields) == 4 {
-			w.Owner = server.Owner(fields[3])
+		if len(fields) == 5 {
+			w.Wants, w.Owner = wants(fields[1]), server.Owner(fields[4])
+			v.among(w.Wants)
 		}
 		v.Queue = append(v.Queue, w)
 	}
@@ -67,45 +70,101 @@ func since(score string, ahead float64, now int64) time.Duration {
 	return time.Duration(max(now-int64(at-ahead), 1)) * time.Microsecond
 }
 
-// channels are those on which the waiters listen, in order.
-func (v *View) channels() (all []string) {
-	for _, w := range v.Queue {
-		all = append(all, w.channel)
-	}
-	return all
-}
-
-// meet finds out which waiters listen. channels are those of all waiters of all views, in order.
-func meet(ses *server.Session, views []View, channels []string) error {
-	command := []any{"PUBSUB", "NUMSUB"}
-	listed := make(map[string]bool)
-	for _, c := range channels {
-		if !listed[c] {
-			listed[c] = true
-			command = append(command, c)
+// wants returns the kind of lock of those who say that they want this.
+func wants(want string) *server.Kind {
+	for _, k := range []*server.Kind{server.Mutex, server.Reader, server.Writer} {
+		if k.Want == want {
+			return k
 		}
 	}
-	replies, err := ses.Pipeline([][]any{command, {"CLUSTER", "INFO"}})
+	return server.Semaphore
+}
+
+// among notes that a waiter of that kind is there: where readers and writers meet, whoever has the lock alone counts as a
+// writer.
+func (v *View) among(waiter *server.Kind) {
+	if v.Kind == server.Mutex && waiter.Shows {
+		v.Kind = server.Writer
+	}
+}
+
+// readMarks takes in the replies about those that show that they wait, which those in the queue do as well.
+func (v *View) readMarks(replies []any, now int64) {
+	shown := 0
+	for i, reply := range replies {
+		marks := living(reply, now)
+		shown += len(marks)
+		if len(marks) > 0 {
+			v.among([]*server.Kind{server.Writer, server.Reader, server.Reader}[i])
+		}
+	}
+	v.Waiting = max(v.Waiting, shown)
+}
+
+// A meeting is the second look at some locks: who of many has them, and which waiters listen.
+type meeting struct {
+	now      int64
+	shared   []*View
+	commands [][]any // two for each of them
+	waiters  []*Waiter
+}
+
+// add has the meeting ask about a lock.
+func (m *meeting) add(v *View, key string) {
+	for i := range v.Queue {
+		m.waiters = append(m.waiters, &v.Queue[i])
+	}
+	if v.Kind != nil && v.Kind.Shared {
+		if v.Kind == server.Reader {
+			key, _, _, _ = server.PhaseKeys(key)
+		}
+		m.shared = append(m.shared, v)
+		m.commands = append(m.commands, last(key), []any{"ZCARD", key})
+	}
+}
+
+// ask asks, if there is anything to ask.
+func (m *meeting) ask(ses *server.Session) error {
+	commands := m.commands
+	if len(m.waiters) > 0 {
+		channels := []any{"PUBSUB", "NUMSUB"}
+		for _, w := range m.waiters {
+			if !slices.Contains(channels[2:], any(w.channel)) {
+				channels = append(channels, w.channel)
+			}
+		}
+		commands = append(commands, channels, []any{"CLUSTER", "INFO"})
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	replies, err := ses.Pipeline(commands)
 	if err != nil {
 		return err
 	}
-	info, err := redis.String(replies[1], refusal(replies[1]))
-	alone := err != nil || !strings.Contains(info, "cluster_state:") // no other node can have the waiter
-	counts, err := redis.IntMap(replies[0], refusal(replies[0]))
-	if err != nil {
-		return nil //nolint:nilerr // not permitted, or not known to a proxy: then it is not known
+	for i, v := range m.shared {
+		v.readHolders(replies[2*i], replies[2*i+1], m.now)
 	}
-	for i := range views {
-		for j := range views[i].Queue {
-			n, known := counts[channels[0]]
-			channels = channels[1:]
-			switch w := &views[i].Queue[j]; {
-			case n > 0:
-				w.Presence = Listening
-			case known && alone:
-				w.Presence = Absent
-			}
-		}
+	if len(m.waiters) > 0 {
+		m.presences(replies[len(replies)-2], replies[len(replies)-1])
 	}
 	return nil
+}
+
+// presences takes in which waiters listen.
+func (m *meeting) presences(listening, cluster any) {
+	info, err := redis.String(cluster, refusal(cluster))
+	alone := err != nil || !strings.Contains(info, "cluster_state:") // no other node can have the waiter
+	counts, err := redis.IntMap(listening, refusal(listening))
+	if err != nil {
+		return // not permitted, or not known to a proxy: then it is not known
+	}
+	for _, w := range m.waiters {
+		switch n, known := counts[w.channel]; {
+		case n > 0:
+			w.Presence = Listening
+		case known && alone:
+			w.Presence = Absent
+		}
+	}
 }

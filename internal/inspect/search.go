@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,7 +17,7 @@ import (
 type Search struct {
 	Passed  int  // keys that the server has gone through, about
 	Total   int  // keys on the server, about; 0 if unknown
-	Seen    int  // those that are strings of the pattern, and were looked at
+	Seen    int  // those of the pattern, which were looked at
 	Refused int  // those of them that the user may not read
 	Done    bool // there are no more
 
@@ -27,7 +25,6 @@ type Search struct {
 	pattern string
 	all     bool
 	cursor  string
-	untyped bool // the server does not know SCAN with TYPE, which came with Redis 6
 }
 
 // searchCount is how many keys one step looks at, about. It takes the server a fraction of a millisecond.
@@ -40,8 +37,8 @@ const (
 )
 
 // Find begins a Search. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
-// whose value is a token of a known form, or that has a queue or a fence counter. With all it is any
-// string that is not longer than 300 bytes, whether it expires or not.
+// whose value is a token of a known form, or that has a queue, a fence counter or readers; or a sorted set of tokens that
+// expires. With all it is any string too that is not longer than 300 bytes, whether it expires or not.
 func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
@@ -93,23 +90,49 @@ func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err e
 	if f.all {
 		end = labelled
 	}
-	values, err := each(ses, keys, func(key string) []any { return []any{"GETRANGE", key, 0, end} })
+	types, err := each(ses, keys, func(key string) []any { return []any{"TYPE", key} })
+	if err != nil {
+		return nil, err
+	}
+	sets := make(map[string]bool)
+	keys = f.keep(keys, types, func(key string, reply any) bool {
+		sets[key] = reply == "zset"
+		return sets[key] || reply == "string"
+	})
+	values, err := each(ses, keys, func(key string) []any {
+		if sets[key] {
+			return []any{"ZRANGE", key, -1, -1}
+		}
+		return []any{"GETRANGE", key, 0, end}
+	})
 	if err != nil {
 		return nil, err
 	}
 	var doubtful []string
+	reading := make(map[string]bool)
 	for i, value := range values {
-		v, err := redis.String(value, refusal(value))
+		v, err := first(value)
+		reading[keys[i]] = v == server.Reading
 		switch {
 		case err != nil:
 			f.refused(err)
+		case sets[keys[i]]:
+			if KindOf(v) == Ours {
+				locks = append(locks, keys[i])
+			}
 		case KindOf(v) != NoToken, f.all && len(v) <= labelled:
 			locks = append(locks, keys[i])
 		default:
 			doubtful = append(doubtful, keys[i])
 		}
 	}
-	siblings, err := each(ses, doubtful, func(key string) []any { return []any{"EXISTS", server.FenceKey(key), server.QueueKey(key)} })
+	siblings, err := each(ses, doubtful, func(key string) []any {
+		if reading[key] {
+			readers, _, _, _ := server.PhaseKeys(key)
+			return []any{"EXISTS", readers}
+		}
+		return []any{"EXISTS", server.FenceKey(key), server.QueueKey(key)}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,21 +142,24 @@ func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err e
 	})...), nil
 }
 
+// first returns what a value begins with, or a member of a set.
+func first(value any) (string, error) {
+	if members, ok := value.([]any); ok {
+		if len(members) == 0 {
+			return "", nil
+		}
+		value = members[0]
+	}
+	return redis.String(value, refusal(value))
+}
+
 // scan returns the next keys.
 func (f *Search) scan(ses *server.Session) (keys []string, err error) {
 	args := []any{f.cursor, "COUNT", searchCount}
 	if f.pattern != "" {
 		args = append(args, "MATCH", f.pattern)
 	}
-	if !f.untyped {
-		args = append(args, "TYPE", "string")
-	}
 	reply, err := redis.Values(ses.Do("SCAN", args...))
-	var said redis.Error
-	if !f.untyped && errors.As(err, &said) && strings.HasPrefix(string(said), "ERR syntax error") {
-		f.untyped = true // what is no string is refused by GETRANGE later
-		return f.scan(ses)
-	}
 	if err == nil {
 		_, err = redis.Scan(reply, &f.cursor, &keys)
 	}
@@ -154,7 +180,7 @@ func (f *Search) keep(keys []string, replies []any, wanted func(key string, repl
 }
 
 func (f *Search) refused(err error) {
-	if !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+	if !wrongType(err) { // else it has just become something else
 		f.Refused++
 	}
 }

@@ -5,6 +5,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,12 +16,15 @@ import (
 // A View is what one server has to say about a lock. The zero View is of one that is free, and times
 // that can't be told are 0: those that can be are more.
 type View struct {
+	Kind    *server.Kind // nil: it is free. A plain Mutex is a Writer where waiters show that readers use the key
 	Held    bool
-	Holder  string        // the token
+	Holder  string        // the token; "" if many may hold it
 	Left    time.Duration // what is left of its TTL; negative when the key has none
+	Holders []Holder      // if many may hold it: those whose leases end last
+	Holding int           // how many hold it
 	Fence   int64         // the last fence that was given for the key; 0 if none is known
 	Age     time.Duration // since the lock was given to its holder; see hold
-	Waiting int           // how many are in the queue
+	Waiting int           // how many are in the queue, or show without one that they wait
 	Looked  time.Duration // since any of them last looked at the queue
 	Queue   []Waiter      // the first of them, in order
 	Err     error         // what the server said instead, if this key is no lock or may not be read
@@ -54,8 +58,8 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	return all, nil
 }
 
-// perKey is how many commands tell all about one key.
-const perKey = 6
+// perKey is how many commands tell all about one key, but who the holders are where there are many.
+const perKey = 9
 
 // look looks at locks over one connection.
 func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
@@ -63,10 +67,12 @@ func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 	commands = append(commands, []any{"TIME"})
 	for _, key := range keys {
 		queue := server.QueueKey(key)
+		_, writers, waiting, entitled := server.PhaseKeys(key)
 		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", server.FenceKey(key)},
-			[]any{"ZCARD", queue}, []any{"ZRANGE", queue, -1, -1, "WITHSCORES"}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"})
+			[]any{"ZCARD", queue}, []any{"ZRANGE", queue, -1, -1, "WITHSCORES"}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"},
+			last(writers), last(waiting), last(entitled))
 		if waiters <= 0 {
-			commands[len(commands)-1] = []any{"ZRANGE", queue, 1, 0}
+			commands[len(commands)-4] = []any{"ZRANGE", queue, 1, 0}
 		}
 	}
 	replies, err := ses.Pipeline(commands)
@@ -75,14 +81,12 @@ func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 	}
 	now := clockOf(replies[0])
 	views := make([]View, len(keys))
-	var channels []string
+	m := meeting{now: now}
 	for i := range views {
-		channels = append(channels, views[i].read(replies[1+i*perKey:][:perKey], now)...)
+		views[i].read(replies[1+i*perKey:][:perKey], now)
+		m.add(&views[i], keys[i])
 	}
-	if len(channels) == 0 {
-		return views, nil
-	}
-	return views, meet(ses, views, channels)
+	return views, m.ask(ses)
 }
 
 // clockOf reads the reply to TIME, in µs; 0 if we may not know it.
@@ -94,38 +98,44 @@ func clockOf(reply any) int64 {
 	return v[0]*1e6 + v[1]
 }
 
-// read takes in the replies about one key, and returns the channels on which its waiters listen. What
-// the user may not see besides the lock itself is unknown, and the rest is still of use.
-func (v *View) read(replies []any, now int64) (channels []string) {
+// read takes in the replies about one key. What the user may not see besides the lock itself is unknown, and the rest is
+// still of use.
+func (v *View) read(replies []any, now int64) {
 	holder, err := redis.String(replies[0], refusal(replies[0]))
-	if v.Held = err == nil; !v.Held && !errors.Is(err, redis.ErrNil) {
+	switch {
+	case wrongType(err):
+		v.Kind, v.Held = server.Semaphore, true // unless it is no lock
+	case holder == server.Reading:
+		v.Kind, v.Held = server.Reader, true
+	case err == nil:
+		v.Kind, v.Held, v.Holder, v.Holding = server.Mutex, true, holder, 1
+	case !errors.Is(err, redis.ErrNil):
 		v.Err = err
-		return nil
+		return
 	}
 	if v.Held {
 		left, err := redis.Int64(replies[1], refusal(replies[1]))
 		switch {
 		case err != nil:
-			v.Err = err
-			return nil
+			*v = View{Err: err}
+			return
 		case left == -2: // it has expired in between
-			v.Held = false
+			*v = View{}
 		default:
-			v.Holder, v.Left = holder, time.Duration(left)*time.Millisecond
+			v.Left = time.Duration(left) * time.Millisecond
 		}
 	}
-	fence := replies[2]
-	if refusal(fence) == nil {
+	if fence := replies[2]; refusal(fence) == nil {
 		if v.Fence, err = redis.Int64(fence, nil); err != nil && !errors.Is(err, redis.ErrNil) {
-			v.Err = err
-			return nil
+			*v = View{Err: err}
+			return
 		}
 	}
-	if v.Held {
+	if v.Holding == 1 {
 		v.Age = hold(v.Fence, now)
 	}
-	v.readQueue(replies[3:], now)
-	return v.channels()
+	v.readQueue(replies[3:6], now)
+	v.readMarks(replies[6:], now)
 }
 
 // hold tells since when a lock is held from the last fence that was given: that is the server's clock at the
@@ -144,8 +154,11 @@ func hold(fence, now int64) time.Duration {
 
 // refusal returns the error of the server that stands in the place of a reply, or nil.
 func refusal(reply any) error {
-	if e, ok := reply.(redis.Error); ok {
-		return e
+	var said redis.Error
+	if err, ok := reply.(error); ok && errors.As(err, &said) {
+		return said
 	}
 	return nil
 }
+
+func wrongType(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }

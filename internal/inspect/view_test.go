@@ -99,7 +99,7 @@ func grant(s *redistest.Server, key, token string) {
 
 // enqueue puts a waiter into the queue of a lock, behind those that are there.
 func enqueue(s *redistest.Server, key, token, channel string) {
-	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" 1 150 "+token)
+	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" m next 150 "+token)
 }
 
 // looked marks when a waiter has last looked at the queue.

@@ -30,14 +30,17 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	}
 	l := *g.votes.Lock()
 	terms := *l.Terms
-	terms.TTL, terms.Fence, l.Terms, l.Token = within, server.NoFence, &terms, token
+	// The guard would count from within. It is not needed: only a server that has the lock puts another token there.
+	terms.TTL, terms.Fence, terms.Guard, l.Terms, l.Token = within, server.NoFence, false, &terms, token
 	given := &Given{from: g.votes, to: g.key.engine.quorum.Votes(l)}
 	f := given.Repeat(ctx)
-	g.votes.GiveUp() // a release that came behind the hand-over would do nothing, and one before would undo it
 	if r := lost(f); r != keepalive.Alive {
+		g.votes.ReleaseLater(time.Time{})
+		given.to.ReleaseLater(time.Time{})
 		h.lose(r)
 		return nil, r, nil
 	}
+	g.votes.GiveUp() // a release behind the hand-over would do nothing, and one before would undo it
 	h.end(keepalive.Unlocked)
 	return given, keepalive.Unlocked, f
 }
@@ -67,8 +70,11 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, t *Taker, h 
 		t = &Taker{votes: e.quorum.Votes(l)}
 	}
 	f := t.votes.Take(ctx, old)
-	if f == nil && newGrant(k, c.Terms, t.votes, 0, false, h) != nil {
-		return nil, nil
+	if f == nil {
+		if g := newGrant(k, c.Terms, t.votes, 0, false, h); g != nil {
+			g.over.Store(true) // it is not kept for the next hold, which has the turn and looks for it on the servers
+			return nil, nil
+		}
 	}
 	k.unref()
 	if f == nil {

@@ -168,9 +168,13 @@ func (c *Claim) begin(creates bool, until time.Time) bool {
 func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	due = due.Add(c.Timeout) // by the server's clock, which may have drifted since it last answered
 	c.tries--
 	if r.Twice {
 		c.there, c.doubt, c.open = true, true, latest(c.open, due)
+	}
+	if c.want == released { // the try may have been executed after a release that is still to be answered
+		c.open = latest(c.open, time.Now())
 	}
 	switch {
 	case r.Verdict == Done:
@@ -208,7 +212,7 @@ func (c *Claim) extended(r *Reply, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.Verdict == Failed {
-		c.extending = latest(c.extending, due)
+		c.extending = latest(c.extending, due.Add(c.Timeout)) // as in tried
 	}
 	c.end()
 }

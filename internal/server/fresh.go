@@ -31,13 +31,13 @@ func (ses *session) severed(err error) bool {
 // redial goes on with a fresh connection, within the bound of the operation. It fails if the one that has broken was fresh,
 // where the pool can dial.
 func (ses *session) redial() error {
-	if ses.op.fresh || ses.redials == maxRedials || !time.Now().Before(ses.op.end) {
+	if ses.fresh || ses.redials == maxRedials || !time.Now().Before(ses.op.end) {
 		return errNoConnection
 	}
 	ses.redials++
 	ses.close()
 	ses.bad = false
-	ses.op.fresh = ses.op.server.source.CanDial()
+	ses.fresh = ses.op.server.source.CanDial()
 	return ses.connect()
 }
 
@@ -49,7 +49,7 @@ func (ses *session) connect() error {
 	op := ses.op
 	get := op.server.source.Get
 	var ctx context.Context = op.wait
-	if op.fresh {
+	if ses.fresh {
 		bounded, cancel := context.WithDeadline(op.ctx.Context, op.end)
 		defer cancel()
 		ctx, get = bounded, op.server.source.Fresh

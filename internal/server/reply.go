@@ -42,7 +42,9 @@ func parseAcquire(raw any) (r Reply, now int64) {
 		if v < 0 {
 			return Reply{Err: errLate}, v
 		}
-		return Reply{Verdict: Lapsed}, 0
+		if v == 0 {
+			return Reply{Verdict: Lapsed}, 0
+		}
 	case []any:
 		if len(v) < 2 {
 			break

@@ -112,7 +112,7 @@ func (a *stepping) do(op *operation) Reply {
 			return Reply{Err: err}
 		}
 	} else {
-		*ses = session{op: op, key: op.key, conn: a.held.conn, pinned: a.held.pinned, bad: a.held.bad}
+		*ses = session{op: op, key: op.key, fresh: op.fresh, conn: a.held.conn, pinned: a.held.pinned, bad: a.held.bad}
 	}
 	err := ses.steady(func() error { return a.run(ses) })
 	if err != nil || a.last {

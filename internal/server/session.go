@@ -17,7 +17,8 @@ type session struct {
 	pinned bool // bound to the cluster node of the key
 	bad    bool // its pool must not keep the connection
 
-	redials int // how often it went on over another connection
+	fresh   bool // its connection was dialled for it
+	redials int  // how often it went on over another connection
 
 	// Of the last command.
 	sent, received time.Time
@@ -25,7 +26,7 @@ type session struct {
 
 // open checks a connection out, bound to the node that serves key where the pool is a cluster.
 func (op *operation) open(key string) (*session, error) {
-	op.session = session{op: op, key: key}
+	op.session = session{op: op, key: key, fresh: op.fresh}
 	return &op.session, op.session.get()
 }
 

@@ -18,6 +18,15 @@ func FenceKey(key string) string { return sibling("fence", key) }
 // QueueKey is the name of the queue of key.
 func QueueKey(key string) string { return sibling("queue", key) }
 
+// PhaseKeys are the names of what belongs to the readers and writers of key: the readers, the marks of writers and readers
+// that wait, and those of entitled readers.
+func PhaseKeys(key string) (readers, writers, waiting, entitled string) {
+	return sibling(phases[0], key), sibling(phases[1], key), sibling(phases[2], key), sibling(phases[3], key)
+}
+
+// Reading is what a lock holds while readers have it.
+const Reading = "*"
+
 // TermKey is the name of the key where the leader of an election over key tells its term.
 func TermKey(key string) string { return sibling("term", key) }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing mixes pollers and queues, reuse, downgrades, tries and
-// waits that end early.
+// waits that end early, with plain Mutexes on the same key.
 func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -39,7 +39,7 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 		process(t, s, queue, redimutex.WithMaxAttempts(3)), process(t, s, poll, redimutex.WithMultiplexing(1)),
 	}
 	var group sync.WaitGroup
-	var reads, writes, downgrades atomic.Int64
+	var reads, writes, downgrades, plains atomic.Int64
 	for _, m := range all {
 		plain := m.Client().Mutex("k")
 		for range 4 {
@@ -69,9 +69,10 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 							writes.Add(1)
 						}
 					case 5:
-						if plain.TryLock() {
-							write(plain.Lease())
-							plain.Unlock()
+						if l, err := plain.Acquire(ctx); err == nil {
+							write(l)
+							assert.NoError(t, l.Release(t.Context()))
+							plains.Add(1)
 						}
 					case 6:
 						if l, err := m.Acquire(ctx); err == nil {
@@ -94,10 +95,11 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 		}
 	}
 	group.Wait()
-	t.Log(reads.Load(), writes.Load(), downgrades.Load())
+	t.Log(reads.Load(), writes.Load(), downgrades.Load(), plains.Load())
 	assert.Positive(t, reads.Load())
 	assert.Positive(t, writes.Load())
 	assert.Positive(t, downgrades.Load())
+	assert.Positive(t, plains.Load())
 	redistest.Wait(t, "no lock and no reader to be left", func() bool { return !s.Exists("k") && !s.Exists("redimutex:readers:{k}") })
 	withTTLs(t, s)
 	for _, m := range all {

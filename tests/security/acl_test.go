@@ -33,6 +33,8 @@ func granted(t *testing.T) []permission {
 		{title: "Lock,", use: useLock},
 		{title: "WithFencing", use: useFencing},
 		{title: "WithQueue", use: useQueue},
+		{title: "A Semaphore", use: useSemaphore},
+		{title: "An RWMutex", use: useReaders},
 		{title: "WithReplicas", use: useReplicas},
 		{title: "WithRestartGuard", use: useGuard},
 		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
@@ -201,6 +203,71 @@ func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
 }
 
+// useSemaphore has one wait for the permit of another, and counts.
+func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
+	open := func() *redimutex.Semaphore {
+		return newClient(t, pool, redimutex.WithTTL(aclTTL)).Semaphore("lock:permits", 1)
+	}
+	holder, other := open(), open()
+	l, err := holder.Acquire(t.Context())
+	if err != nil {
+		return err
+	}
+	if _, err := other.TryAcquire(t.Context()); !errors.Is(err, redimutex.ErrLocked) {
+		return fmt.Errorf("the other: %w", err)
+	}
+	if err := l.Extend(t.Context(), 2*aclTTL); err != nil {
+		return err
+	}
+	if n, err := holder.InUse(t.Context()); n != 1 {
+		return fmt.Errorf("%d in use: %w", n, err)
+	}
+	return l.Release(t.Context())
+}
+
+// useReaders has a writer wait for a reader, another reader for the writer, and the writer become a reader.
+func useReaders(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
+	open := func() *redimutex.RWMutex {
+		return newClient(t, pool, redimutex.WithTTL(aclTTL)).RWMutex("lock:rw")
+	}
+	reader, err := open().RAcquire(t.Context())
+	if err != nil {
+		return err
+	}
+	if err := reader.Extend(t.Context(), 2*aclTTL); err != nil {
+		return err
+	}
+	marked := func(kind string) {
+		redistest.Wait(t, "a mark, or something was refused", func() bool {
+			n, _ := redis.Int(s.Do("EXISTS", "redimutex:"+kind+":{lock:rw}"), nil)
+			return n == 1 || len(denials(t, s)) > 0
+		})
+	}
+	results := make(chan error, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		l, err := open().Acquire(ctx)
+		if err == nil {
+			err = errors.Join(l.Downgrade(ctx), l.Release(ctx))
+		}
+		results <- err
+	}()
+	marked("writers")
+	go func() {
+		l, err := open().RAcquire(ctx)
+		if err == nil {
+			err = l.Release(ctx)
+		}
+		results <- err
+	}()
+	marked("waiting")
+	if err := reader.Release(t.Context()); err != nil {
+		return err
+	}
+	return errors.Join(<-results, <-results)
+}
+
 // useElection leads and looks who does.
 func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	e := election.New(newClient(t, pool), "lock:lead", "a", redimutex.WithTTL(aclTTL))
@@ -218,8 +285,6 @@ func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return err
 }
 
-// useQueue has three processes wait behind a holder. The last of them gives up; the holder's key is
-// deleted; so the first finds the lock free, and hands it to the second.
 func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	const name = "lock:queued"
 	open := func() *redimutex.Mutex {

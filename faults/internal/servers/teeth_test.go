@@ -42,7 +42,7 @@ var refused = regexp.MustCompile(`(?s)^-OOM.*\r\n$`)
 func (l liar) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if refused.Match(b[:n]) {
-		n = copy(b, ":1\r\n")
+		n = copy(b, "*2\r\n:1\r\n:0\r\n")
 	}
 	return n, err
 }

@@ -17,6 +17,7 @@ type Config struct {
 	Renew, Fencing, Guard, Queue, Multiplex bool
 
 	TTL       time.Duration // 0: ttl; more: locks that are left behind are looked for; see orphans.go
+	Kinds     bool          // all kinds of locks; see kinds.go; one server
 	Few       bool          // one worker a client, which rests between two holds: most tries find the lock free
 	Foreign   bool          // the pools are none that the library knows to keep deadlines
 	Mixed     bool          // Mutexes of several options share the key, and leases are extended; see mixed.go

@@ -30,6 +30,7 @@ func (w *world) each() int {
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
+	w.given, w.noneGiven, w.judge.byKey = make(chan redimutex.Handover, 1), make(chan struct{}), make(map[string][]*hold)
 	w.judge.world, w.judge.wanted, w.judge.last = w, make(map[string]time.Duration), make(map[string]time.Duration)
 	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
@@ -80,11 +81,20 @@ func episode(c Config, seed uint64) *Report {
 
 // populate lets the clients work until there were enough acquisitions. It returns how to clean up.
 func (w *world) populate() (stop func()) {
-	var all sync.WaitGroup
+	var all, takers sync.WaitGroup
 	var closing []func()
 	for i := range clients {
 		pools := w.pools(i)
 		client := w.newClient(i, pools)
+		if w.Kinds {
+			rw := client.RWMutex("rw", redimutex.WithFencing())
+			for k := range each {
+				all.Go(w.newKinds(i*each+k, client, rw).run)
+			}
+			takers.Go(w.newKinds(clients*each+i, client, rw).takers)
+			closing = append(closing, func() { w.close(client, pools) })
+			continue
+		}
 		for k := range w.each() {
 			number := i*each + k
 			var l locker = &ours{world: w, mutex: client.Mutex(key)}
@@ -107,6 +117,8 @@ func (w *world) populate() (stop func()) {
 	}
 	w.end()
 	all.Wait()
+	close(w.noneGiven)
+	takers.Wait()
 	return func() {
 		for _, f := range closing {
 			f()

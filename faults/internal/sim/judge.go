@@ -17,6 +17,7 @@ type judge struct {
 	wanted map[string]time.Duration // by token: when a server was first asked for it
 	last   map[string]time.Duration // by token: when something was last sent that brings it to a server, or its hold ended
 	alive  []*hold                  // of which no Unlock was called
+	byKey  map[string][]*hold       // those with a fence, in order of time
 	past   []granted                // in order of time, with the highest fence until then
 	wrote  []*hold                  // who has written to the resource
 	high   int64                    // the highest fence that the resource has seen
@@ -27,6 +28,9 @@ type judge struct {
 type hold struct {
 	worker  int
 	token   string
+	keys    []string // nil: the one that all want; see kinds.go
+	reads   bool
+	permits int // more than 0: of a semaphore with so many
 	fence   int64
 	fenced  bool
 	began   time.Duration // when it was asked for
@@ -97,7 +101,7 @@ func (j *judge) acquired(h *hold) {
 	j.report.Acquired++
 	j.look()
 	for _, other := range j.alive {
-		if !other.dead {
+		if !other.dead && h.excludes(other) {
 			h.clash = true
 			if h.wanted > other.granted { // else the server may have given it before, and clocks have jumped in between
 				other.rival = h.granted
@@ -105,8 +109,15 @@ func (j *judge) acquired(h *hold) {
 			j.wrong(&j.report.Overlaps, "worker %d was given the lock while the lease of worker %d was valid", h.worker, other.worker)
 		}
 	}
+	if h.permits > 0 && j.crowd(h) > h.permits {
+		j.wrong(&j.report.Overlaps, "worker %d was given a permit while %d others had one", h.worker, h.permits)
+	}
 	j.alive = append(j.alive, h)
-	if !h.fenced {
+	switch {
+	case !h.fenced:
+		return
+	case h.keys != nil:
+		j.fences(h)
 		return
 	}
 	top := granted{h.granted, h.fence, h.worker}

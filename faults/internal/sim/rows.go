@@ -44,6 +44,10 @@ func Rows() []evidence.Row {
 			ID: 36, Name: "sim-orphans", Fault: "simulation: calls given up, connections that break before their commands arrive, hangs; TTL of 10 s",
 			Must: "no lock is left behind", Short: 5 * time.Second, Long: time.Minute, Run: orphaned,
 		},
+		{
+			ID: 37, Name: "sim-kinds", Fault: "simulation: readers and writers, permits, several keys, downgrades and hand-overs, commands that overtake each other, clock steps back",
+			Must: "no overlap, no permit too many, no falling fence", Short: 5 * time.Second, Long: 2 * time.Minute, Run: together,
+		},
 	}
 }
 

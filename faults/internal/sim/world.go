@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/redimutex/redimutex"
 )
 
 // The terms of the locks. They are short, so that much happens in little time.
@@ -26,12 +28,14 @@ const (
 // which of them runs first. No two messages arrive in the same nanosecond.
 type world struct {
 	Config
-	seed    uint64
-	began   time.Time
-	servers []*server
-	links   [][]*link // by client and server
-	judge   judge
-	over    bool // protected by mu, as all below
+	seed      uint64
+	began     time.Time
+	servers   []*server
+	links     [][]*link // by client and server
+	judge     judge
+	given     chan redimutex.Handover // that another worker may take over; until noneGiven is closed
+	noneGiven chan struct{}
+	over      bool // protected by mu, as all below
 
 	mu     sync.Mutex
 	taken  map[time.Duration]bool // moments for which something is planned

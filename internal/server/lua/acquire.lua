@@ -75,7 +75,7 @@ if queue then
     return wrong
   end
 end
-if not holder and not first then
+if not holder and (together or not first) then
   return granted()
 end
 

@@ -16,6 +16,7 @@ if now > tonumber(ARGV[3]) then
 end
 if peek(lock, #token) == token then
   redis.call('DEL', readers)
+  ms = math.max(ms, redis.call('PTTL', lock)) -- an extension may have given it more
   redis.call('ZADD', readers, us(now + ms * 1000), token)
   follow()
   entitle()

@@ -19,7 +19,8 @@
 --                                locks it is; or whether anything was written
 --   drop(token, ms)              token leaves, in ms: 1, 0 or -1 as keep
 --
--- Kinds of which waiters are seen by the others have two more: show(mark, ms, want, holder) and hide(mark).
+-- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
+-- tells whom the queue serves first; and together, which is true where a caller that may enter need not heed the queue.
 
 local token, ms, locks, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[6]
 local lock = KEYS[1]

@@ -64,4 +64,4 @@ local function drop(token, ms)
   return dropped, which
 end
 
-local show, hide, preferred
+local show, hide, preferred, together

@@ -1,4 +1,5 @@
--- Readers and writers, phase-fair, behind head.lua and holder.lua. want is 'r' or 'w'.
+-- Readers and writers, phase-fair, behind head.lua and holder.lua. want is 'r' or 'w'. A waiter of the queue may want 'm': a
+-- plain Mutex is let in alone, as a writer is.
 --
 -- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
 -- whoever takes the key for a plain Mutex is kept out, and keeps out readers and writers.
@@ -69,7 +70,7 @@ local function look(token, want, mark)
   if holder == token or holder == '*' and redis.call('ZSCORE', readers, token) then
     return token
   end
-  if want == 'w' then
+  if want ~= 'r' then
     if holder then
       return holder, redis.call('PTTL', lock)
     end
@@ -97,7 +98,7 @@ local function hide(mark)
 end
 
 local function take(token, ms, want, mark)
-  if want == 'w' then
+  if want ~= 'r' then
     local written = redis.pcall('SET', lock, token, 'PX', ms)
     if written.err then
       return written
@@ -121,6 +122,12 @@ end
 
 local function keep(token, ms, want)
   local holder, wrong = current(#token)
+  if holder == token and want == 'r' then -- a plain Mutex has handed it the lock
+    redis.call('DEL', readers)
+    redis.call('ZADD', readers, us(now + math.max(ms, redis.call('PTTL', lock)) * 1000), token)
+    follow()
+    return 1, true
+  end
   if holder == token then
     if redis.call('PTTL', lock) < ms then
       redis.call('PEXPIRE', lock, ms)
@@ -168,9 +175,12 @@ local function show(mark, ms, want, holder)
   end
 end
 
--- Returns a function that tells which waiters of the queue are served before all others, or nil. Whatever the order of
--- arrival, it must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers
--- for entitled readers.
+-- A reader that may enter enters, whatever the queue: those that it must not overtake are seen by their marks.
+local together = want == 'r'
+
+-- Returns a function that tells which waiters of the queue are served before all others. Whatever the order of arrival, it
+-- must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
+-- readers. A writer without a mark is gone.
 local function preferred()
   if any(entitled) then
     return function(wants, channel)
@@ -178,8 +188,11 @@ local function preferred()
     end
   end
   if any(writers) then
-    return function(wants)
-      return wants == 'w'
+    return function(wants, channel)
+      return wants == 'w' and redis.call('ZSCORE', writers, channel)
     end
+  end
+  return function(wants)
+    return wants == 'r'
   end
 end

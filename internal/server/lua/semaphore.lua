@@ -67,4 +67,4 @@ local function drop(token)
   return 1
 end
 
-local show, hide, preferred
+local show, hide, preferred, together

@@ -24,7 +24,8 @@ func Command() *cli.Command {
 		Name: "break", Summary: "break a lock that is stuck",
 		Args: "KEY", Keys: 1,
 		About: []cli.Block{cli.Para(`Breaks the lock KEY: shows who holds it, asks, and deletes it, but only if the same
-			holder still has it. The first waiter in its queue gets it.`)},
+			holder still has it. The first waiter in its queue gets it. Of a semaphore, or of readers, it ends the holds
+			of all that it shows, 1000 at most.`)},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, "Then the lock is deleted on all of them."),
 			{Names: []string{"y", "yes"}, Value: cli.Switch(&yes), Text: "Do not ask. Needed where stdin is not a terminal."},
@@ -104,7 +105,10 @@ func breakLock(t *cli.Terminal, nodes servers.Set, key string, yes, asJSON bool)
 // confirm asks whether the lock that was shown is to be broken.
 func (b *breach) confirm(t *cli.Terminal) bool {
 	who := "That does not stop its holder, which may still be working."
-	if !b.Before.Held {
+	switch {
+	case b.Before.Holding > 1:
+		who = "That does not stop its holders, all of which may still be working."
+	case !b.Before.Held:
 		who = "Perhaps somebody is taking the lock just now."
 	}
 	fmt.Fprintf(t.Err, "%s\nBreak %q on %s? [y/N] ", who, cli.Printable(b.Key), b.nodes.Names())

@@ -47,9 +47,9 @@ func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
 	s := redistest.Start(t)
 	holder := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithQueue(), redimutex.WithTTL(time.Hour))
 	holder.Lock()
-	clitest.Enqueue(t, s, "job", "web-2", true)
-	clitest.Enqueue(t, s, "job", "web-3", false)
-	clitest.Enqueue(t, s, "job", "web-4", false)
+	clitest.Enqueue(t, s, "job", "m next", "web-2", true)
+	clitest.Enqueue(t, s, "job", "m next", "web-3", false)
+	clitest.Enqueue(t, s, "job", "m next", "web-4", false)
 	status, out, stderr := clitest.Call("break", "-yes", "-json", "-redis", s.URL(), "job")
 	assert.Equal(t, cli.OK, status, stderr)
 	assert.Empty(t, stderr)
@@ -87,7 +87,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 		first, second := uuid.NewString()+" first", uuid.NewString()+" second"
 		s.Do("SET", name, first, "PX", 60000)
 		if waiting {
-			clitest.Enqueue(t, s, name, "waiter", false)
+			clitest.Enqueue(t, s, name, "m next", "waiter", false)
 		}
 		b := breachOf(t, name, s)
 		s.Do("SET", name, second, "PX", 60000)

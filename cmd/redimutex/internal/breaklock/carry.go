@@ -11,6 +11,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/inspect"
 )
 
 // What became of a lock that was to be broken, on one server or on all of them.
@@ -95,8 +96,26 @@ func (b *breach) release(i int) (servers.Release, error) {
 			return servers.Missing, nil
 		}
 	}
-	// Whoever has queued since we looked finds the free lock by itself, within a second.
-	return b.nodes[i].Release(b.Key, v.Holder, v.Left, b.Before.Waiting > 0)
+	// A waiter that has queued since we looked finds the free lock by itself, within a second.
+	queue := b.Before.Waiting > 0
+	if !v.Kind.Shared {
+		return b.nodes[i].Release(v.Kind, b.Key, v.Holder, v.Left, queue)
+	}
+	holders := v.Holders
+	if len(holders) == 0 { // of readers whose set is lost, or may not be seen: a release ends the first, and is refused the other
+		holders = []inspect.Holder{{}}
+	}
+	all := servers.Missing
+	for _, h := range holders {
+		what, err := b.nodes[i].Release(v.Kind, b.Key, h.Token, v.Left, queue)
+		if err != nil {
+			return what, err
+		}
+		if what == servers.Deleted || all == servers.Missing {
+			all = what
+		}
+	}
+	return all, nil
 }
 
 // status says what went wrong, and returns the exit status.
@@ -144,15 +163,20 @@ func (b *breach) tellBroken(w io.Writer) {
 	switch {
 	case !b.Before.Held:
 		return
+	case b.Before.Holding > 1:
+		fmt.Fprintln(w, `  Its holders learn that their leases are lost at their next renewals, within a third of their
+  TTLs, or when they release them. Their code may run until then.`)
 	case b.Before.Foreign:
 		fmt.Fprintln(w, "  Its holder uses another library, which may not notice. Its code may still be running.")
 	default:
 		fmt.Fprintln(w, `  Its holder learns that its lease is lost at its next renewal, within a third of its
   TTL, or when it unlocks, if it does not renew. Its code may run until then.`)
 	}
-	if b.Before.Fence > 0 && !b.Before.Foreign {
+	switch {
+	case b.Before.Shared():
+	case b.Before.Fence > 0 && !b.Before.Foreign:
 		fmt.Fprintf(w, "  A resource that checks fences refuses its writes, with fence %d, once it has seen a higher one.\n", b.Before.Fence)
-	} else {
+	default:
 		fmt.Fprintln(w, "  It has no fence, so nothing keeps its late writes out.")
 	}
 }

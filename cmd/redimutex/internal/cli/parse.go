@@ -183,6 +183,24 @@ func OneKey(words []string) (string, error) {
 	return words[0], nil
 }
 
+// Keys returns the keys among the operands, each once.
+func Keys(words []string) (keys []string, err error) {
+	if len(words) == 0 {
+		_, err := OneKey(words)
+		return nil, err
+	}
+	for _, word := range words {
+		key, err := OneKey([]string{word})
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
 // IsURL reports whether the word is the URL of a server.
 func IsURL(word string) bool {
 	for _, scheme := range []string{"redis://", "rediss://", "unix://"} {

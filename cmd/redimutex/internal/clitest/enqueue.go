@@ -12,8 +12,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Enqueue puts a waiter into the queue of a lock. It listens on the server unless it is dead.
-func Enqueue(t *testing.T, s *redistest.Server, key, owner string, dead bool) {
+// Enqueue puts a waiter into the queue of a lock: wants is what it wants, and its fence. It listens on the server unless it is dead.
+func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead bool) {
 	t.Helper()
 	channel := "channel-" + uuid.NewString()
 	if !dead {
@@ -23,6 +23,6 @@ func Enqueue(t *testing.T, s *redistest.Server, key, owner string, dead bool) {
 		_, err = c.Do("SUBSCRIBE", channel)
 		require.NoError(t, err)
 	}
-	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" 1 60000 "+uuid.NewString()+server.OwnerMark+owner)
+	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" "+wants+" 60000 "+uuid.NewString()+server.OwnerMark+owner)
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
 }

@@ -66,8 +66,9 @@ func Command() *cli.Command {
 			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
 				program. Default: a twentieth of -ttl, 50ms at least and 3s at most`},
 			{
-				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "replicas", "guard"),
-				Text: `What your program uses, of fencing, queue, replicas and guard, with commas: that is tried, and an
+				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "semaphore", "readers", "replicas", "guard"),
+				Text: `What your program uses, of fencing, queue, semaphore, readers (an RWMutex), replicas and
+					guard, with commas: that is tried, and an
 					error if it does not work. "-need lock" tries nothing more than a lock. Default: all is tried, and
 					what does not work is a warning`,
 			},

@@ -87,7 +87,7 @@ func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
 
 	status, out, _ := clitest.Call("doctor", "-ttl", "10m", "-redis", s.URL())
 	assert.Equal(t, cli.OK, status)
-	assert.Regexp(t, `works: lock, fencing, queue\n  OK\nFine\.\n$`, out)
+	assert.Regexp(t, `works: lock, fencing, queue, semaphore, readers\n  OK\nFine\.\n$`, out)
 }
 
 func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
@@ -229,7 +229,7 @@ func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
 	status, d := doctor(t, []string{s.URL()})
 	assert.Equal(t, exitWarnings, status)
 	assert.Equal(t, []string{"cluster"}, d.ids())
-	assert.Equal(t, []string{"lock", "fencing", "queue"}, d.Servers[0].Tried)
+	assert.Equal(t, []string{"lock", "fencing", "queue", "semaphore", "readers"}, d.Servers[0].Tried)
 
 	status, d = doctor(t, []string{s.URL()}, "-need", "guard")
 	assert.Equal(t, exitUnusable, status)

@@ -139,6 +139,14 @@ var checks = []check{
 		"A proxy or a managed service that does not pass pub/sub on can't be used with WithQueue; connect to the server itself, or poll.",
 	},
 	{
+		"cannot-count", "A Semaphore, and redimutex run -permits, fail on this server.",
+		"Grant the user the commands of sorted sets.",
+	},
+	{
+		"cannot-read", "An RWMutex, and redimutex run -s, fail on this server.",
+		"Grant the user the keys and commands of readers and writers.",
+	},
+	{
 		"cannot-wait", "WithReplicas fails on this server.",
 		"Grant the user the command WAIT; a service that does not have it can't be used with WithReplicas.",
 	},

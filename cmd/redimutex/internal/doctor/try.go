@@ -13,18 +13,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
-// names of the locks begin with. docs/security.md has them too.
-type grant struct{ feature, check, rules string }
-
-var grants = []grant{
-	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
-	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
-	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zscore +publish +subscribe"},
-	{"replicas", "cannot-wait", "+wait"},
-	{"guard", "cannot-guard", "~redimutex:guard +get"},
-}
-
 const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is gone after that
 
 // A trial is a lock with a random name, which the library's own code takes and gives back: what
@@ -56,7 +44,7 @@ func (r *nodeReport) try() {
 	for _, f := range []struct {
 		name string
 		try  func() error
-	}{{"fencing", t.fence}, {"queue", t.queue}, {"replicas", t.replicate}, {"guard", t.guard}} {
+	}{{"fencing", t.fence}, {"queue", t.queue}, {"semaphore", t.semaphore}, {"readers", t.readers}, {"replicas", t.replicate}, {"guard", t.guard}} {
 		if l, wanted := r.wants(f.name); wanted && r.sensible(f.name) {
 			t.attempt(f.name, l, f.try)
 		}
@@ -70,6 +58,8 @@ func (r *nodeReport) sensible(feature string) bool {
 		return true
 	case feature == "guard": // it is for several servers, and not for a cluster
 		return r.several
+	case feature == "semaphore", feature == "readers":
+		return !r.several
 	case feature == "replicas":
 		return r.replicas > 0 || r.info == nil || r.number("connected_slaves") > 0
 	}
@@ -134,38 +124,6 @@ func (t *trial) failed(g grant, l level, err error) {
 			last.Do += " ACL SETUSER NAME " + cli.Printable(rules) + exceptions(rules)
 		}
 	}
-}
-
-// exceptions are when a server refuses rules: where the user has all keys or channels already, and where we could
-// not see that the server is a Redis 6.0.
-func exceptions(rules string) string {
-	if !strings.Contains(rules, "~") {
-		return ""
-	}
-	channels := ""
-	if strings.Contains(rules, "&") {
-		channels = "; without & where it has all channels, as new users of Redis 6.2 have, and on Redis 6.0"
-	}
-	return " (without ~ where the user has ~*" + channels + ")"
-}
-
-// permissions are the rules of a grant as the server understands them: none before Redis 6, and none for
-// channels before 6.2.
-func (t *trial) permissions(g grant) string {
-	var rules []string
-	for rule := range strings.FieldsSeq(g.rules) {
-		if !t.older(6, 0) && (!t.older(6, 2) || !strings.HasPrefix(rule, "&")) {
-			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.checkup.prefix))
-		}
-	}
-	return strings.Join(rules, " ")
-}
-
-// title names a feature as the library does.
-func title(feature string) string {
-	return map[string]string{
-		"lock": "a lock", "fencing": "WithFencing", "queue": "WithQueue", "replicas": "WithReplicas", "guard": "WithRestartGuard",
-	}[feature]
 }
 
 // fresh lets what follows use another key.

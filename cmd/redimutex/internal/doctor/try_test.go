@@ -32,14 +32,14 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 		}
 		return rules
 	}
-	args := []string{"-key", "lock:", "-need", "fencing,queue,replicas,guard", "-ignore", "persistence"}
+	args := []string{"-key", "lock:", "-need", "fencing,queue,semaphore,readers,replicas,guard", "-ignore", "persistence"}
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
 
 	s.Do("ACL", user("")...)
 	status, d := doctor(t, urls, args...)
 	assert.Equal(t, exitWarnings, status)
 	assert.Equal(t, []string{"unchecked"}, d.ids(), "it may not call INFO")
-	assert.Equal(t, []string{"lock", "fencing", "queue", "replicas", "guard"}, d.Servers[0].Tried)
+	assert.Equal(t, []string{"lock", "fencing", "queue", "semaphore", "readers", "replicas", "guard"}, d.Servers[0].Tried)
 
 	for _, g := range grants {
 		for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
@@ -89,7 +89,7 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 			s.Do("ACL", user...)
 			for range len(grants) + 1 {
 				_, d := doctor(t, []string{"redis://lock:hunter2@" + s.Addr()}, "-key", "lock:",
-					"-need", "fencing,queue,replicas,guard", "-ignore", "persistence,unchecked")
+					"-need", "fencing,queue,semaphore,readers,replicas,guard", "-ignore", "persistence,unchecked")
 				if len(d.Findings) == 0 {
 					return
 				}
@@ -119,7 +119,7 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
 	status, d := doctor(t, urls, "-key", "lock:")
 	assert.Equal(t, exitWarnings, status)
-	assert.Equal(t, []string{"cannot-fence", "cannot-queue"}, d.ids())
+	assert.Equal(t, []string{"cannot-fence", "cannot-queue", "cannot-read"}, d.ids())
 	status, d = doctor(t, urls, "-key", "lock:", "-need", "fencing")
 	assert.Equal(t, exitUnusable, status)
 	assert.Equal(t, []string{"cannot-fence"}, d.ids())

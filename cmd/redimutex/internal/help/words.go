@@ -119,8 +119,6 @@ func (p *position) completions() (kind string, list []candidate) {
 		return kindWords, only(p.flagNames(), p.word)
 	case len(p.operands) == 0 || p.Keys < 0:
 		return kindWords, p.operandWords()
-	case p.Runs:
-		return kindWords, only([]candidate{{"--", "the command follows"}}, p.word)
 	}
 	return kindWords, nil
 }
@@ -171,6 +169,9 @@ func (p *position) operandWords() (list []candidate) {
 				list = append(list, candidate{key, ""})
 			}
 		}
+	}
+	if p.Runs && len(p.operands) > 0 {
+		list = append(list, candidate{"--", "the command follows"})
 	}
 	for _, word := range p.Words {
 		list = append(list, candidate{word, ""})

@@ -49,7 +49,7 @@ func Command() *cli.Command {
 				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
 				their databases), locks (a list, each as
-				redimutex show -json has it, but without queue and queue_looked_ms), and errors, a list with
+				redimutex show -json has it, but without holders, queue and queue_looked_ms), and errors, a list with
 				address and error of each server that failed.`},
 		},
 		Notes: notes,
@@ -71,16 +71,17 @@ func Command() *cli.Command {
 // notes are the rest of the help.
 var notes = []cli.Section{
 	{Title: "WHAT IS LISTED", Blocks: []cli.Block{
-		cli.Para(`A lock is a string key that expires, with a token as redimutex writes it; or one that has a queue
-			or a fence beside it. If the token looks like that of another library, the owner is (foreign).
+		cli.Para(`A lock is a string key that expires, with a token as redimutex writes it, or one that has a queue,
+			a fence or readers beside it; or a sorted set of tokens that expires, a semaphore. If the token looks like that of another library, the owner is (foreign).
 			That is a guess: a digest or a random id in a cache has the same form.
 			With -all, a value that looks like no token is (perhaps no lock). Locks that last for some
 			milliseconds come and go while list looks, so it may miss them.`),
 		cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
-			the command.`),
+			the command. Of many holders it is their number and what they are: redimutex show names them.`),
 		cli.Item("AGE", "Known if the lock was taken with fencing, as redimutex run does; see redimutex show -h."),
-		cli.Item("TTL", "When the lock ends if it is not renewed."),
-		cli.Item("WAITERS", "Those that wait in the queue, with -queue or WithQueue. A waiter that polls leaves no trace on the server."),
+		cli.Item("TTL", "When the lock ends if it is not renewed; of many leases the last."),
+		cli.Item("WAITERS", `Those that wait in the queue, with -queue or WithQueue, and readers and writers. Others that poll leave
+			no trace on the server.`),
 		cli.Item("SERVERS", `With several servers: how many of them have the same holder. A majority is enough. A lock
 			that a minority has is held by nobody: it is being taken or given up, or was lost.`),
 		cli.Para("In a cluster, list looks at the node of the URL and no other: call it for each primary. show and break want the node that serves KEY."),
@@ -89,9 +90,9 @@ var notes = []cli.Section{
 		cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
 			took, 50ms at most. So a server with little else to do spends half of its time on it at most; a
 			million keys take some ten seconds.
-			It reads 40 bytes of strings that expire (300 bytes with -all, of all strings), and nothing of
-			other keys.`),
-		cli.Para(`A user that may only read needs: scan, pttl, getrange, exists, get, zcard, zrange, time, and if
+			It asks for the TTL of each key. It reads 40 bytes of strings that expire (300 bytes with -all, of all
+			strings), one member of sorted sets that expire, and nothing of other keys.`),
+		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, get, zcard, zrange, time, and if
 			possible pubsub|numsub and dbsize.`),
 	}},
 	{Title: "EXAMPLES", Blocks: []cli.Block{
@@ -223,6 +224,9 @@ func (r *inventory) print(w io.Writer, nodes servers.Set) {
 	for _, l := range r.Locks {
 		s := l.shown()
 		owner := []rune(cmp.Or(s.Owner, "-"))
+		if s.Shared() {
+			owner = []rune(s.Holder())
+		}
 		if s.Foreign {
 			owner = []rune("(foreign)")
 		}

@@ -18,9 +18,9 @@ func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
 	owner := c.Owner("job")
 	mine, other := c.Nodes[owner], c.Nodes[(owner+1)%len(c.Nodes)]
 	mine.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
-	clitest.Enqueue(t, mine, "job", "web-2", false)
+	clitest.Enqueue(t, mine, "job", "m next", "web-2", false)
 
-	clitest.Enqueue(t, mine, "job", "web-3", true)
+	clitest.Enqueue(t, mine, "job", "m next", "web-3", true)
 	_, out, _ := clitest.Call("show", "-redis", mine.URL(), "job")
 	assert.Regexp(t, `\n  2\. web-3, for [0-9.]+m?s\n$`, out, "it may listen at another node")
 

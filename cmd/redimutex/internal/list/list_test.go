@@ -53,7 +53,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	m := redimutex.New(s.Pool(), "b:job", redimutex.WithOwner("web-1 pid 7"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	m.Lock()
 	defer m.Unlock()
-	clitest.Enqueue(t, s, "b:job", "db-1", false)
+	clitest.Enqueue(t, s, "b:job", "m next", "db-1", false)
 	s.Do("SET", "a:foreign", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 600000)
 	s.Do("SET", "c:label\x1b[2J", uuid.NewString()+" "+strings.Repeat("long ", 20), "PX", 60000)
 	s.Do("SET", "session:1", "somebody's data", "PX", 60000)
@@ -135,7 +135,7 @@ func TestListIsSortedAsWanted(t *testing.T) {
 		m.Lock()
 		defer m.Unlock()
 		for i := range l.waiters {
-			clitest.Enqueue(t, s, l.key, fmt.Sprint(i), false)
+			clitest.Enqueue(t, s, l.key, "m next", fmt.Sprint(i), false)
 		}
 	}
 	for order, want := range map[string][]string{
@@ -243,7 +243,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	}
 	// What the help says that is needed.
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
-		"+scan", "+pttl", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
+		"+scan", "+pttl", "+type", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
 	lines, stderr := listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)

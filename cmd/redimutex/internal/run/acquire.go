@@ -15,7 +15,7 @@ import (
 
 // failed ends a wait that can't succeed.
 func (r *runner) failed(err error) {
-	r.notes.say("can't lock %q: %s", r.key, r.servers.Explain(err))
+	r.notes.say("can't lock %q: %s", r.name, r.servers.Explain(err))
 	r.finish(cli.Unavailable)
 }
 
@@ -75,6 +75,6 @@ func (r *runner) conflicts(err error, format string) {
 func (r *runner) say(err error, format string) {
 	var locked *redimutex.LockedError
 	if !r.quiet && errors.As(err, &locked) {
-		r.notes.say(format, r.key, cli.HeldBy(locked.Owner, locked.Left))
+		r.notes.say(format, r.name, cli.HeldBy(locked.Owner, locked.Left))
 	}
 }

@@ -14,11 +14,14 @@ import (
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // What the command gets to know of its lock.
 const (
 	envKey   = "REDIMUTEX_KEY"
+	envKeys  = "REDIMUTEX_KEYS" // of several, one a line
 	envFence = "REDIMUTEX_FENCE"
 	envHolds = "REDIMUTEX_HOLDS" // pid:hash of each redimutex run around the command, and of the token that it has, outermost first
 )
@@ -26,19 +29,25 @@ const (
 // environment returns the environment of the command: ours, with what the command may want to know of
 // the lock, and with the servers that we use, without their passwords.
 func environment(env []string, j *job, fence int64, token string) []string {
-	out, holds := make([]string, 0, len(env)+4), ""
+	out, holds := make([]string, 0, len(env)+5), ""
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		switch name {
-		case envKey, envFence, servers.EnvURL:
+		case envKey, envKeys, envFence, servers.EnvURL:
 		case envHolds:
 			holds = value + " "
 		default:
 			out = append(out, e)
 		}
 	}
-	return append(out, servers.EnvURL+"="+j.servers.Child(), envKey+"="+j.key,
-		fmt.Sprintf("%s=%d", envFence, fence), fmt.Sprintf("%s=%s%d:%s", envHolds, holds, os.Getpid(), hash(token)))
+	out = append(out, servers.EnvURL+"="+j.servers.Child(), envKey+"="+j.keys[0])
+	if len(j.keys) > 1 {
+		out = append(out, envKeys+"="+strings.Join(j.keys, "\n"))
+	}
+	if j.permits == 0 {
+		out = append(out, fmt.Sprintf("%s=%d", envFence, fence))
+	}
+	return append(out, fmt.Sprintf("%s=%s%d:%s", envHolds, holds, os.Getpid(), hash(token)))
 }
 
 // hash stands for a token where others may read it. No two holds have the same token.
@@ -47,24 +56,36 @@ func hash(token string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// heldByAncestor reports whether the holder of the lock is a redimutex run that runs us: then it waits for
-// us, as we would for it. One that has ended may have left the lock to expire, as -min-hold does.
+// heldByAncestor reports whether a holder of the lock is a redimutex run that runs us: then it waits for
+// us, as we would for it. One that has ended may have left the lock to expire, as -min-hold does. Of a semaphore, others
+// may give their permits back.
 func (j *job) heldByAncestor(ctx context.Context) bool {
-	tokens := make(map[string]bool)
+	around := make(map[string]bool)
 	for hold := range strings.FieldsSeq(os.Getenv(envHolds)) {
 		number, token, _ := strings.Cut(hold, ":")
 		pid, err := strconv.Atoi(number)
 		if err == nil && pid > 0 && syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // the bare number
-			tokens[token] = true
+			around[token] = true
 		}
 	}
-	if len(tokens) == 0 {
+	if len(around) == 0 {
 		return false
 	}
-	r, err := sight.Look(ctx, j.servers, j.key)
-	if err != nil || !r.Held {
+	locks, err := sight.LookAll(ctx, j.servers, j.keys, 0)
+	if err != nil {
 		return false
 	}
-	holder, _ := sight.Prevailing(r.Views)
-	return tokens[hash(holder.Holder)]
+	for _, r := range locks {
+		view, _ := sight.Prevailing(r.Views)
+		ours := 0
+		for _, h := range append(view.Holders, inspect.Holder{Token: view.Holder}) {
+			if around[hash(h.Token)] {
+				ours++
+			}
+		}
+		if r.Held && ours > 0 && (view.Kind != server.Semaphore || ours == view.Holding) {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,10 @@ func sections() []cli.Section {
 				"redimutex run -redis @/etc/redis.url -w 10m deploy -- ./deploy.sh web"),
 			cli.Example("Redlock over three servers:",
 				"redimutex run -redis redis://a -redis redis://b -redis redis://c \\\n  import -- ./import"),
+			cli.Example("Reports that may run together, but not while the import writes:",
+				"redimutex run -s ledger -- ./report\nredimutex run ledger -- ./import"),
+			cli.Example("Ten downloads at a time, over all machines:", "redimutex run -permits 10 -queue downloads -- ./download"),
+			cli.Example("Two accounts, or none:", "redimutex run account:{eu}:1 account:{eu}:2 -- ./transfer"),
 			cli.Example("A line of the shell:", "redimutex run import -- sh -c './load && ./index'"),
 			cli.Example("Who holds it?", "redimutex show deploy"),
 		}},
@@ -20,8 +24,8 @@ func sections() []cli.Section {
 			ends the wait, who holds the lock then. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
 			a server hangs, that may take some seconds; a second signal ends us at once, and what is left ends with its TTL.
 			A server that can't be reached at the start is an error at once. If it fails later, while we wait, we go on
-			trying until -w is over. If the holder is a redimutex run that runs us, the wait would never end, so we say so and exit as
-			with -n.`)}},
+			trying until -w is over. If the holder, or one of the readers, or each holder of a permit is a redimutex run that runs us, the
+			wait would never end, so we say so and exit as with -n.`)}},
 		{Title: "WHILE COMMAND RUNS", Blocks: []cli.Block{
 			cli.Para(`It has our stdin, a process group of its own and, at a terminal, the foreground. HUP, INT, QUIT, TERM,
 				ALRM, USR1, USR2, WINCH, CONT and TSTP are passed on to the group. HUP and INT that we were started to ignore,
@@ -49,8 +53,10 @@ func sections() []cli.Section {
 				keeps its lock. What protects the data is a fence.`),
 		}},
 		{Title: "ENVIRONMENT OF COMMAND", Blocks: []cli.Block{
-			cli.Item("REDIMUTEX_KEY", "KEY"),
-			cli.Item("REDIMUTEX_FENCE", "a number that is higher for every hold of KEY"),
+			cli.Item("REDIMUTEX_KEY", "KEY; of several the first in order"),
+			cli.Item("REDIMUTEX_KEYS", "all of several, in order, each on a line of its own"),
+			cli.Item("REDIMUTEX_FENCE", `a number that is higher for every hold of KEY; with -s that of the last run without it, and
+				with -permits there is none`),
 			cli.Item("REDIMUTEX_URL", `the servers that we use, so that a redimutex in COMMAND uses the same. It has no users
 				and passwords; what -redis @FILE or @FILE in $REDIMUTEX_URL names stays the name of the file`),
 			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, as hashes, for those inside it"),

@@ -49,7 +49,8 @@ type runner struct {
 	notes   *notes
 	signals chan os.Signal
 	client  *redimutex.Client
-	mutex   *redimutex.Mutex
+	lock    locker
+	lease   *redimutex.Lease // nil: none yet
 	began   time.Time
 	locked  error  // that of the first try; nil while there was none
 	watch   *watch // of COMMAND; nil before it runs
@@ -74,7 +75,7 @@ func (j *job) run(t *cli.Terminal) (int, error) {
 	defer r.notes.flush()
 	defer j.servers.Close()
 	r.client = redimutex.NewClient(j.servers.Pools(), r.options()...)
-	r.mutex = r.client.Mutex(j.key)
+	r.lock = r.locker()
 	r.loop()
 	if r.typed {
 		syscall.Kill(0, r.by) //nolint:errcheck // it can't fail; we catch it
@@ -189,7 +190,7 @@ func (r *runner) due() {
 // skip ends us without the rest of the clean-up.
 func (r *runner) skip() {
 	if r.watch != nil {
-		r.notes.say("the lock %q is not given back, so it stays until its TTL is over", r.key)
+		r.notes.say("the lock %q is not given back, so it stays until its TTL is over", r.name)
 	}
 	r.enter(over)
 }
@@ -232,9 +233,9 @@ func (r *runner) start() {
 		}
 		break
 	}
-	lease := r.mutex.Lease()
+	lease := r.lease
 	if lease.Err() != nil { // we were stopped after we got the lock
-		r.notes.say("the lock %q was lost before the command could start", r.key)
+		r.notes.say("the lock %q was lost before the command could start", r.name)
 		r.finish(cli.Unavailable)
 		return
 	}

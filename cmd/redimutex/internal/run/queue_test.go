@@ -94,8 +94,8 @@ func queued(t *testing.T, s *redistest.Server) (token string) {
 	t.Helper()
 	redistest.Wait(t, "a place in the queue", func() bool {
 		for _, m := range s.Do("ZRANGE", server.QueueKey("job"), 0, -1).([]any) {
-			if place := strings.Fields(string(m.([]byte))); len(place) > 3 { // the channel, two numbers, the token and the owner
-				token = place[3]
+			if place := strings.Fields(string(m.([]byte))); len(place) > 4 { // the channel, want, fence, lease, the token and the owner
+				token = place[4]
 			}
 		}
 		return token != ""

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,7 +20,10 @@ import (
 
 // A job is what one redimutex run is asked to do.
 type job struct {
-	key       string
+	keys      []string // sorted; more than one are locked together
+	name      string   // of the lock, for people
+	shared    bool     // as a reader
+	permits   int      // of a semaphore; 0: it is none
 	command   []string
 	path      string // where the command is
 	urls      servers.URLs
@@ -49,16 +54,29 @@ func Command() *cli.Command {
 		Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
 			waits for ever). Default: as long as it takes`,
 	}
+	permits := &cli.Flag{
+		Names: []string{"permits"}, Arg: "N", Value: cli.Number(&j.permits, 1, math.MaxInt32, "a number of permits, 1 at least"),
+		Text: `Hold one of N permits of the semaphore KEY: N run at a time. All that use KEY name the same N; a lower one waits
+			until enough have left. For one KEY and one server. Locks of other kinds need other KEYs`,
+	}
 	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
 		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
 	return &cli.Command{
 		Name: "run", Summary: "run a command while holding a lock",
-		Args: "KEY -- COMMAND [ARGUMENTS]", Keys: 1, Runs: true,
-		About: []cli.Block{cli.Para(`Runs COMMAND while holding the lock KEY, as flock(1) does, but for all machines
-			that use the same Redis. At most one of them runs its command at a time. The exit status is that of COMMAND.`)},
+		Args: "KEY... -- COMMAND [ARGUMENTS]", Keys: -1, Runs: true,
+		About: []cli.Block{
+			cli.Para(`Runs COMMAND while holding the lock KEY, as flock(1) does, but for all machines
+				that use the same Redis. At most one of them runs its command at a time. The exit status is that of COMMAND.`),
+			cli.Para(`With several KEYs it runs while it holds all of them. It takes all or none, so two that name
+				them in another order never wait for each other.`),
+		},
 		Flags: []*cli.Flag{
 			servers.Flag(&j.urls, `A majority of independent servers decides then. URL is
 				redis://[[user]:password@]host[:port][/db], the same with rediss:// for TLS, or unix:///path/to/socket.`),
+			{Names: []string{"s", "shared"}, Value: cli.Switch(&j.shared), Text: `Hold KEY as a reader: many readers run at a time,
+				and none beside a run without this flag. Where one of an RWMutex waits, new readers wait for it; a run
+				without this flag waits until there is no reader. For one KEY and one server.`},
+			permits,
 			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if somebody else holds the lock, exit at once."},
 			wait,
 			{
@@ -96,12 +114,14 @@ func Command() *cli.Command {
 
 // check takes the operands in, and says what is wrong with them or with the flags.
 func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
-	if j.key, err = cli.OneKey(in.Words); err != nil {
+	if j.keys, err = cli.Keys(in.Words); err != nil {
 		return err
 	}
+	slices.Sort(j.keys)
+	j.name = strings.Join(j.keys, " ")
 	j.command = in.Behind
 	switch {
-	case server.Reserved(j.key):
+	case slices.ContainsFunc(j.keys, server.Reserved):
 		return errors.New("a name that begins with redimutex: belongs to what stands beside locks; choose another KEY")
 	case len(j.command) == 0 || j.command[0] == "":
 		return errors.New("there is no command after --; write redimutex run KEY -- COMMAND")
@@ -114,12 +134,43 @@ func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
 	if err := j.setGrace(j.grace, graced); err != nil {
 		return err
 	}
+	if err := j.fits(); err != nil {
+		return err
+	}
 	j.owner = j.label()
 	j.servers, err = servers.Find(j.urls, servers.NodeTimeout(j.ttl))
-	if err == nil && j.queue && len(j.servers) > 1 {
-		return cli.Usagef("-queue is for one server, and %d are given: leave it out, and waiters ask again and again", len(j.servers))
+	if n := len(j.servers); err == nil && n > 1 {
+		switch {
+		case j.shared:
+			return cli.Usagef("-s is for one server, and %d are given: readers that have a majority each would let a writer in", n)
+		case j.permits > 0:
+			return cli.Usagef("-permits is for one server, and %d are given: a count by majority lets more than %d in", n, j.permits)
+		case j.queue:
+			return cli.Usagef("-queue is for one server, and %d are given: leave it out, and waiters ask again and again", n)
+		}
 	}
 	return err
+}
+
+// fits says which flags and operands exclude each other.
+func (j *job) fits() error {
+	kind := "-s"
+	if j.permits > 0 {
+		kind = "-permits"
+	}
+	switch {
+	case j.shared && j.permits > 0:
+		return errors.New("-s and -permits exclude each other: a reader and a permit are of different kinds of locks")
+	case (j.shared || j.permits > 0) && j.minHold > 0:
+		return cli.Usagef("-min-hold and %s exclude each other: others run at the same time anyway", kind)
+	case len(j.keys) == 1:
+		return nil
+	case j.shared || j.permits > 0:
+		return cli.Usagef("%s is for one KEY, and there are %d", kind, len(j.keys))
+	case j.queue:
+		return cli.Usagef("-queue is for one KEY, and there are %d: leave it out, and waiters ask again and again", len(j.keys))
+	}
+	return nil
 }
 
 // setGrace checks the times against each other.

@@ -206,7 +206,7 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 	assert.Equal(t, []string{
 		"A=1", "REDIS_URL=redis://:p@h", "REDIMUTEX_URL=redis://h/2,rediss://i:7000,unix:///s?db=1",
 		"REDIMUTEX_KEY=my job", "REDIMUTEX_FENCE=7", fmt.Sprintf("REDIMUTEX_HOLDS=3:outer %d:%s", os.Getpid(), hash("a token")),
-	}, environment(env, &job{key: "my job", servers: nodes}, 7, "a token"))
+	}, environment(env, &job{keys: []string{"my job"}, servers: nodes}, 7, "a token"))
 }
 
 func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {

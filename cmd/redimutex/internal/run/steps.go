@@ -12,19 +12,21 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
-// The steps of the states. Each is one call that may take its time and ends with its ctx. What kind of lock it is,
-// only these know.
+// The steps of the states. Each is one call that may take its time and ends with its ctx.
 
 // options are those of the Client.
 func (r *runner) options() []redimutex.Option {
 	opts := []redimutex.Option{
 		redimutex.WithTTL(r.ttl),
 		redimutex.WithOwner(r.owner),
-		redimutex.WithFencing(),
 		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // we say ourselves what there is to say
 		redimutex.WithTrace(&redimutex.Trace{Renewed: r.renewed}),
+	}
+	if r.permits == 0 {
+		opts = append(opts, redimutex.WithFencing())
 	}
 	if r.queue {
 		opts = append(opts, redimutex.WithQueue())
@@ -43,6 +45,39 @@ func (r *runner) renewed(e redimutex.Event) {
 	r.lastRenewal.Store(&e.Err)
 }
 
+// A locker is a lock of any kind.
+type locker interface {
+	TryAcquire(ctx context.Context) (*redimutex.Lease, error)
+	Acquire(ctx context.Context) (*redimutex.Lease, error)
+}
+
+// locker returns the lock. Only here it is known of what kind it is.
+func (r *runner) locker(opts ...redimutex.Option) locker {
+	switch {
+	case r.permits > 0:
+		return r.client.Semaphore(r.keys[0], r.permits, opts...)
+	case r.shared:
+		return reader{r.client.RWMutex(r.keys[0], opts...)}
+	case len(r.keys) > 1:
+		return r.client.MutexAll(r.keys, opts...)
+	}
+	return r.client.Mutex(r.keys[0], opts...)
+}
+
+// A reader is the side of an RWMutex that many hold.
+type reader struct{ *redimutex.RWMutex }
+
+func (r reader) TryAcquire(ctx context.Context) (*redimutex.Lease, error) { return r.TryRAcquire(ctx) }
+func (r reader) Acquire(ctx context.Context) (*redimutex.Lease, error)    { return r.RAcquire(ctx) }
+
+// hold keeps the lease of a lock that was acquired.
+func (r *runner) hold(l *redimutex.Lease, err error) error {
+	if err == nil {
+		r.lease = l
+	}
+	return err
+}
+
 // errNested says that the holder is a redimutex run that runs us: it waits for us, as we would for it.
 var errNested = errors.New("the holder runs us")
 
@@ -58,12 +93,12 @@ func (r *runner) try(ctx context.Context) error {
 	if err := r.servers.Connect(ctx); err != nil {
 		return err
 	}
-	err := r.mutex.TryLockContext(ctx)
+	err := r.hold(r.lock.TryAcquire(ctx))
 	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end); {
 		if !pause(ctx) {
 			break
 		}
-		err = r.mutex.TryLockContext(ctx)
+		err = r.hold(r.lock.TryAcquire(ctx))
 	}
 	if !r.once && errors.Is(err, redimutex.ErrLocked) && r.heldByAncestor(ctx) {
 		return fmt.Errorf("%w: %w", errNested, err)
@@ -86,26 +121,27 @@ func pause(ctx context.Context) bool {
 // await waits for the lock as long as it may, and says once that the servers fail meanwhile.
 func (r *runner) await(ctx context.Context) error {
 	var once sync.Once
-	r.mutex = r.client.Mutex(r.key, redimutex.WithTrace(&redimutex.Trace{
+	r.lock = r.locker(redimutex.WithTrace(&redimutex.Trace{
 		Renewed: r.renewed,
 		Attempt: func(e redimutex.Event) {
 			if e.Context.Err() == nil && !r.quiet && errors.Is(e.Err, redimutex.ErrUnavailable) {
 				once.Do(func() {
-					r.notes.say("still waiting for %q, though the server fails: %s", r.key, r.servers.Failures(e.Err))
+					r.notes.say("still waiting for %q, though the server fails: %s", r.name, r.servers.Failures(e.Err))
 				})
 			}
 		},
 	}))
-	limit := r.wait
-	if limit > 0 {
-		limit = max(limit-time.Since(r.began), 1)
+	if r.wait > 0 {
+		limited, cancel := context.WithDeadline(ctx, r.began.Add(r.wait))
+		defer cancel()
+		ctx = limited
 	}
-	return r.mutex.LockContext(ctx, limit)
+	return r.hold(r.lock.Acquire(ctx))
 }
 
 // settle extends what a release has handed over to a whole TTL.
 func (r *runner) settle(ctx context.Context) error {
-	err := r.mutex.Lease().Extend(ctx, r.ttl)
+	err := r.lease.Extend(ctx, r.ttl)
 	if err != nil {
 		r.abandon()
 	}
@@ -116,7 +152,7 @@ func (r *runner) settle(ctx context.Context) error {
 // if -min-hold could not be kept.
 func (r *runner) release(ctx context.Context) (err error) {
 	defer r.client.Close()
-	switch lease := r.mutex.Lease(); {
+	switch lease := r.lease; {
 	case lease == nil:
 	case r.watch == nil:
 		r.abandon()
@@ -144,34 +180,37 @@ func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
 		return nil
 	}
 	r.notes.say("the lock %q could not be kept for the %v of -min-hold, so COMMAND may run again before: the server has not answered in time",
-		r.key, r.minHold)
+		r.name, r.minHold)
 	return lease.Err()
 }
 
 // unlock gives the lock back, and says so if it was lost and that was not told.
 func (r *runner) unlock() {
-	err := r.mutex.UnlockContext(context.Background())
+	err := r.lease.Release(context.Background())
 	var lost *redimutex.LostError
 	switch {
 	case err == nil || r.watch.ending():
 	case errors.As(err, &lost):
-		r.notes.say("%s; that was noticed only after the command had ended", lostWords(r.key, lost.Reason))
+		r.notes.say("%s; that was noticed only after the command had ended", lostWords(r.name, lost.Reason))
 	case r.minHold > 0: // it stays for long enough
 	default:
-		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.key, r.servers.Failures(err))
+		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.name, r.servers.Failures(err))
 	}
 }
 
 // abandon gives back a lock under which no command has run, whatever -min-hold is. What can't be given back expires.
 func (r *runner) abandon() {
-	token := r.mutex.Lease().Token()
-	r.mutex.UnlockContext(context.Background()) //nolint:errcheck // it expires
+	token := r.lease.Token()
+	r.lease.Release(context.Background()) //nolint:errcheck // it expires
+	r.lease = nil
 	if r.minHold == 0 {
 		return
 	}
 	var each sync.WaitGroup
 	for _, n := range r.servers {
-		each.Go(func() { n.Release(r.key, token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
+		for _, key := range r.keys {
+			each.Go(func() { n.Release(server.Mutex, key, token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
+		}
 	}
 	each.Wait()
 }

@@ -81,7 +81,7 @@ func (w *watch) check() {
 			reason = ", " + w.servers.Failures(*err)
 		}
 		w.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
-			w.key, reason, until.Sub(now).Round(time.Millisecond))
+			w.name, reason, until.Sub(now).Round(time.Millisecond))
 	}
 }
 
@@ -92,13 +92,13 @@ func (w *watch) lose(err error, now time.Time) {
 		// What was sent TERM has had its time; what was not, because we were stopped, has none.
 		w.kill = now
 		if !w.warned.Equal(w.lease.Until()) {
-			w.notes.say("%s; the command is sent KILL", lostWords(w.key, lost.Reason))
+			w.notes.say("%s; the command is sent KILL", lostWords(w.name, lost.Reason))
 		}
 		return
 	}
 	w.kill = now.Add(w.grace)
 	w.group.end(syscall.SIGTERM)
-	w.notes.say("%s; the command is sent TERM, and KILL in %v", lostWords(w.key, lost.Reason), w.grace)
+	w.notes.say("%s; the command is sent TERM, and KILL in %v", lostWords(w.name, lost.Reason), w.grace)
 }
 
 // follow deals with the command having been stopped. At a terminal we stop as well, so that the shell

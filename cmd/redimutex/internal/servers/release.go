@@ -17,13 +17,13 @@ const (
 	Taken                  // it has another token
 )
 
-// Release deletes the lock on the server if it still has the token. Whoever waits in its queue gets it. ttl
-// is how long the fence of the next holder has to last at least.
-func (n Node) Release(key, token string, ttl time.Duration, queue bool) (Release, error) {
+// Release ends the hold of the token on the server, if it has one, as Unlock does: the first in the queue gets the lock.
+// ttl is how long the fence of the next holder has to last at least.
+func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, queue bool) (Release, error) {
 	s := server.New(n.Pool)
 	defer s.Close(0)
 	c := s.Foreign(server.Lock{Key: key, Token: token, Terms: &server.Terms{
-		Kind: server.Mutex, Want: server.Mutex.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
+		Kind: kind, Want: kind.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
 	}})
 	reply := c.Release(context.Background(), time.Now(), time.Time{})
 	switch reply.Verdict {

@@ -20,15 +20,16 @@ func Command() *cli.Command {
 		Name: "show", Summary: "show who holds a lock",
 		Args: "KEY", Keys: 1,
 		About: []cli.Block{cli.Para(`Shows who holds the lock KEY, since when, for how long if it is not renewed, and
-			who waits. It changes nothing. It does not show the token of the holder, because a token is all
-			that somebody needs to release the lock.`)},
+			who waits; of a semaphore all who have a permit, and all readers. It changes nothing. It shows no token, because
+			a token is all that one needs to release the lock.`)},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
-			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, owner ("" if unknown),
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, kind (mutex, writer, reader or semaphore; "": free), holding (how many hold it), owner ("" if unknown, or many),
 				foreign (the token is of another library), no_token (the
 				value is no token that we know: perhaps it is no lock), ttl_ms (-1: the key never expires), age_ms (-1:
 				unknown), fence (0: none is known; with
-				several servers that of which a majority is sure), waiting, queue (a list with owner, waiting_ms and listening of
+				several servers that of which a majority is sure), waiting, holders (of a semaphore, or readers: a list with
+				owner and ttl_ms of each; 100 at most), queue (a list with owner, kind, waiting_ms and listening of
 				each, null if unknown; the first 100), queue_looked_ms (since a waiter last looked; -1:
 				unknown), agree (how many servers have the same holder), unsure (it may be held: the servers
 				that did not answer would decide), and servers, a list with address, name (with the
@@ -39,8 +40,10 @@ func Command() *cli.Command {
 				cli.Para("With several servers a lock is held if a majority has the same holder. The view of each server follows."),
 				cli.Sub("age", `Known if locks of this KEY are taken with fencing, as redimutex run does: the fence tells
 					it. If some are and some are not, it may be the age of an earlier hold.`),
-				cli.Sub("waiting", `Those that wait with -queue or WithQueue, in order. A waiter that polls leaves no trace on
-					the server.`),
+				cli.Sub("waiting", `Those that wait with -queue or WithQueue, in order; and the number of processes in which
+					readers and writers wait, with a queue or without. Others that poll leave no trace on the server.`),
+				cli.Sub("kind", `A writer has the same key as the holder of a Mutex, and is called one while readers or writers
+					wait. A lock that is being handed over to another process is held until that is done.`),
 			}},
 			{Title: "EXAMPLES", Blocks: []cli.Block{
 				cli.Example("", "redimutex show nightly-backup"),

@@ -67,11 +67,11 @@ func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	m.Lock()
 	defer m.Unlock()
-	clitest.Enqueue(t, s, "job", "db-1 import\x1b[2J", false)
-	clitest.Enqueue(t, s, "job", "db-2", true)
+	clitest.Enqueue(t, s, "job", "m next", "db-1 import\x1b[2J", false)
+	clitest.Enqueue(t, s, "job", "m next", "db-2", true)
 	_, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `^job: held by web-1, age [0-9.]+m?s, for another [0-9.m]+s, fence \d+, 2 waiting in the queue, on \S+/0
+	assert.Regexp(t, `^job: held by web-1, age [0-9.]+m?s, for another [0-9.m]+s, fence \d+, 2 waiting, on \S+/0
   1\. db-1 import \[2J, for [0-9.]+m?s
   2\. db-2, for [0-9.]+m?s, does not listen: dead, or connecting again
 $`, out)

@@ -1,12 +1,14 @@
 package sight
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // String is the lock in words.
@@ -14,11 +16,11 @@ func (s Sight) String() string {
 	var words []string
 	if s.Held {
 		words = append(words, cli.HeldBy(s.Holder(), time.Duration(s.TTL)))
-		age := "unknown"
 		if s.Age >= 0 {
-			age = cli.Brief(time.Duration(s.Age) * time.Millisecond).String()
+			words = append(words, fmt.Sprintf("age %v", cli.Brief(time.Duration(s.Age)*time.Millisecond)))
+		} else if !s.Shared() {
+			words = append(words, "age unknown")
 		}
-		words = append(words, "age "+age)
 		if s.TTL >= 0 {
 			words = append(words, fmt.Sprintf("for another %v", cli.Brief(time.Duration(s.TTL)*time.Millisecond)))
 		}
@@ -29,7 +31,7 @@ func (s Sight) String() string {
 		words = append(words, "free")
 	}
 	if s.Waiting > 0 {
-		words = append(words, fmt.Sprintf("%d waiting in the queue", s.Waiting))
+		words = append(words, fmt.Sprintf("%d waiting", s.Waiting))
 	}
 	return strings.Join(words, ", ")
 }
@@ -44,10 +46,16 @@ func (r *Lock) Print(w io.Writer) {
 		what += ", on " + r.Servers[0].Name
 	}
 	fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Key), what)
+	for _, h := range r.Holders {
+		fmt.Fprintf(w, "  %s\n", h)
+	}
+	if more := r.Holding - len(r.Holders); r.Shared() && more > 0 && len(r.Holders) > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
 	for i, q := range r.Queue {
 		fmt.Fprintf(w, "  %d. %s\n", i+1, q)
 	}
-	if more := r.Waiting - len(r.Queue); more > 0 {
+	if more := r.Waiting - len(r.Queue); more > 0 && len(r.Queue) > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
 	if looked := time.Duration(r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
@@ -71,10 +79,18 @@ func (r *Lock) Print(w io.Writer) {
 // silentQueue is after how long waiters are suspected that look once a second when they live.
 const silentQueue = 5 * time.Second
 
+func (h Holder) String() string {
+	s := cmp.Or(h.Owner, unknownOwner)
+	if h.TTL >= 0 {
+		s += fmt.Sprintf(", for another %v", cli.Brief(time.Duration(h.TTL)*time.Millisecond))
+	}
+	return s
+}
+
 func (q Waiter) String() string {
-	s := q.Owner
-	if s == "" {
-		s = "an unknown owner"
+	s := cmp.Or(q.Owner, unknownOwner)
+	if q.Kind == server.Reader.Name || q.Kind == server.Writer.Name {
+		s += " (" + q.Kind + ")"
 	}
 	if q.Since >= 0 {
 		s += fmt.Sprintf(", for %v", cli.Brief(time.Duration(q.Since)*time.Millisecond))
@@ -85,17 +101,28 @@ func (q Waiter) String() string {
 	return s
 }
 
-// Holder is how the holder is called.
+const unknownOwner = "an unknown owner"
+
+// Shared reports whether many may hold the lock.
+func (s Sight) Shared() bool { return s.Kind == server.Reader.Name || s.Kind == server.Semaphore.Name }
+
+// Holder is how the holder is called, or how many there are.
 func (s Sight) Holder() string {
 	switch {
 	case s.Owner != "":
 		return s.Owner
+	case s.Kind == server.Semaphore.Name:
+		return cli.Count(s.Holding, "permit holder")
+	case s.Shared() && s.Holding == 0: // this user may not see them
+		return "readers"
+	case s.Shared():
+		return cli.Count(s.Holding, "reader")
 	case s.NoToken:
-		return "an unknown owner of another library (perhaps no lock)"
+		return unknownOwner + " of another library (perhaps no lock)"
 	case s.Foreign:
-		return "an unknown owner of another library"
+		return unknownOwner + " of another library"
 	}
-	return "an unknown owner"
+	return unknownOwner
 }
 
 // InWords is the state in a few words.

@@ -16,7 +16,9 @@ import (
 // A Sight is what is known about a lock, by one server or by all of them together.
 type Sight struct {
 	Held    bool   `json:"held"`
-	Owner   string `json:"owner"`
+	Kind    string `json:"kind"`    // mutex, writer, reader or semaphore; "" if it is free
+	Holding int    `json:"holding"` // how many hold it; more than one of a semaphore, or of readers
+	Owner   string `json:"owner"`   // "" where many may hold it
 	Foreign bool   `json:"foreign"`
 	NoToken bool   `json:"no_token"` // its value has no form of a token that we know
 	TTL     int64  `json:"ttl_ms"`
@@ -33,9 +35,16 @@ type Server struct {
 	Error string `json:"error,omitempty"`
 }
 
+// A Holder is one of those who hold a semaphore, or read.
+type Holder struct {
+	Owner string `json:"owner"`
+	TTL   int64  `json:"ttl_ms"` // of its own lease; -1: unknown
+}
+
 // A Waiter is one in the queue.
 type Waiter struct {
 	Owner     string `json:"owner"`
+	Kind      string `json:"kind"` // of lock that it wants
 	Since     int64  `json:"waiting_ms"`
 	Listening *bool  `json:"listening"` // nil if unknown
 }
@@ -44,8 +53,9 @@ type Waiter struct {
 type Lock struct {
 	Key string `json:"key"`
 	Sight
-	Agree   int      `json:"agree"`  // how many servers have the same holder, at most
-	Unsure  bool     `json:"unsure"` // not held, unless those who did not answer say so
+	Agree   int      `json:"agree"`   // how many servers have the same holder, at most
+	Unsure  bool     `json:"unsure"`  // not held, unless those who did not answer say so
+	Holders []Holder `json:"holders"` // of a semaphore, or readers; the first of them
 	Queue   []Waiter `json:"queue"`
 	Looked  int64    `json:"queue_looked_ms"`
 	Servers []Server `json:"servers"`
@@ -162,13 +172,28 @@ func (r *Lock) Conclude() {
 	r.Looked = inMillis(longest.Looked)
 	r.Queue = make([]Waiter, 0, len(longest.Queue))
 	for _, w := range longest.Queue {
-		s := Waiter{Owner: cli.Printable(w.Owner), Since: inMillis(w.Since)}
+		s := Waiter{Owner: cli.Printable(w.Owner), Kind: name(w.Wants), Since: inMillis(w.Since)}
 		if w.Presence != inspect.PresenceUnknown {
 			listens := w.Presence == inspect.Listening
 			s.Listening = &listens
 		}
 		r.Queue = append(r.Queue, s)
 	}
+	most, _ := Prevailing(r.Views)
+	r.Holders = []Holder{}
+	for _, h := range most.Holders[:min(len(most.Holders), mostHolders)] {
+		r.Holders = append(r.Holders, Holder{Owner: cli.Printable(server.Owner(h.Token)), TTL: inMillis(h.Left)})
+	}
+}
+
+// mostHolders is how many of many holders are listed.
+const mostHolders = 100
+
+func name(kind *server.Kind) string {
+	if kind == nil {
+		return ""
+	}
+	return kind.Name
 }
 
 // See leaves the token out of a view.
@@ -177,13 +202,17 @@ func See(v inspect.View) Sight {
 	if v.Left < 0 {
 		left = -1
 	}
-	kind := inspect.KindOf(v.Holder)
+	form := inspect.KindOf(v.Holder)
+	alone := v.Held && !shared(v)
 	return Sight{
-		Held: v.Held, Owner: cli.Printable(server.Owner(v.Holder)),
-		Foreign: v.Held && kind != inspect.Ours, NoToken: v.Held && kind == inspect.NoToken,
+		Held: v.Held, Kind: name(v.Kind), Holding: v.Holding, Owner: cli.Printable(server.Owner(v.Holder)),
+		Foreign: alone && form != inspect.Ours, NoToken: alone && form == inspect.NoToken,
 		TTL: left, Age: inMillis(v.Age), Fence: v.Fence, Waiting: v.Waiting,
 	}
 }
+
+// shared reports whether many may hold the lock.
+func shared(v inspect.View) bool { return v.Kind != nil && v.Kind.Shared }
 
 // inMillis is a time as JSON has it: -1 if it is unknown, which is 0 in a View.
 func inMillis(d time.Duration) int64 {
@@ -199,7 +228,7 @@ func Prevailing(views []inspect.View) (most inspect.View, servers int) {
 	for _, v := range views {
 		same := 0
 		for _, other := range views {
-			if v.Held && other.Held && other.Holder == v.Holder {
+			if v.Held && other.Held && other.Holder == v.Holder && other.Kind == v.Kind {
 				same++
 			}
 		}

@@ -29,6 +29,7 @@ const (
 	expired    = "expired"
 	vanished   = "gone"
 	cameWent   = "came, went"
+	changed    = "changed"
 	unreadable = "unreadable"
 )
 
@@ -119,6 +120,8 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 		}
 	case same && moved && !is.Held:
 		add(cameWent, "", "", fmt.Sprintf("came and went: its fence is %d now", is.Fence))
+	case same && is.Holding != was.Holding && is.Held:
+		add(changed, is.Owner, was.Owner, "held by "+is.Holder()+withFence(is))
 	case same:
 	case !was.Held:
 		add(acquired, is.Owner, "", "acquired by "+is.Holder()+withFence(is))

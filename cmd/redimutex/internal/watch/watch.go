@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -34,7 +33,7 @@ func Command() *cli.Command {
 			limit,
 			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as nobody holds any of the locks."},
 			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
-				key, known (false: too few servers answer; error says why), held, owner, foreign, ttl_ms, age_ms,
+				key, known (false: too few servers answer; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
 				fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
 				before, a list with event, owner and from of each.`},
 		},
@@ -49,11 +48,12 @@ func Command() *cli.Command {
 					or redimutex break.`),
 				cli.Sub("expired", "Its time ran down without a renewal, and was over."),
 				cli.Sub("gone", "It was so short that it may have been released or have expired."),
+				cli.Sub("changed", "Another number of readers, or of holders of permits, has it than at the last look."),
 				cli.Sub("came, went", "It was free both times, but its fence is higher now."),
 				cli.Para(`The bar is the time that is left, of the longest that was seen of this hold. With several servers
 					the lock is held if a majority has the same holder; watch lists the servers that do not agree. While too
-					few servers answer, it goes on trying. Waiting are those with -queue or WithQueue; others leave no
-					trace.`),
+					few servers answer, it goes on trying. Waiting are those with -queue or WithQueue, and readers and writers;
+					others leave no trace.`),
 			}},
 			{Title: "EXAMPLES", Blocks: []cli.Block{
 				cli.Example("", "redimutex watch nightly-backup deploy"),
@@ -92,19 +92,9 @@ type options struct {
 }
 
 // check takes the keys in, and says what is wrong with them or with the times.
-func (o *options) check(words []string, limited bool) error {
-	if len(words) == 0 {
-		_, err := cli.OneKey(words)
+func (o *options) check(words []string, limited bool) (err error) {
+	if o.keys, err = cli.Keys(words); err != nil {
 		return err
-	}
-	for _, word := range words {
-		key, err := cli.OneKey([]string{word})
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(o.keys, key) {
-			o.keys = append(o.keys, key)
-		}
 	}
 	switch {
 	case o.interval < minInterval:

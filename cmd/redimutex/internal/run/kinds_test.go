@@ -1,0 +1,140 @@
+//go:build unix
+
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+const lingering = "echo ready; sleep 1000"
+
+// ended ends a run by a signal, and waits for it.
+func ended(t *testing.T, p *clitest.Process) {
+	t.Helper()
+	p.Signal(15)
+	assert.Equal(t, 143, p.Status(), p.Err())
+}
+
+func TestReadersRunTogetherAndNoWriterBesideThem(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one := clitest.Launch(t, s, "run", "-s", "job", "--", "sh", "-c", lingering)
+	one.Says("ready")
+	two := clitest.Launch(t, s, "run", "-shared", "job", "--", "sh", "-c", lingering)
+	two.Says("ready")
+	status, _, stderr := clitest.Run(t, s, "run", "-n", "-E", "7", "job", "--", "true")
+	assert.Equal(t, 7, status, stderr)
+	writer := redimutex.NewRWMutex(s.Pool(), "job")
+	require.ErrorIs(t, writer.TryLockContext(t.Context()), redimutex.ErrLocked)
+
+	ended(t, one)
+	ended(t, two)
+	require.NoError(t, writer.TryLockContext(t.Context()))
+	status, _, stderr = clitest.Run(t, s, "run", "-s", "-w", "0.2", "job", "--", "true")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stderr, `gave up "job" after 200ms, held by `)
+	require.NoError(t, writer.UnlockContext(t.Context()))
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestNoMoreCommandsRunThanThereArePermits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	run := func() *clitest.Process {
+		return clitest.Launch(t, s, "run", "-permits", "2", "-queue", "job", "--", "sh", "-c", lingering)
+	}
+	one, two := run(), run()
+	one.Says("ready")
+	two.Says("ready")
+	three := run()
+	three.Warns(`waiting for "job", held by `)
+	assert.Empty(t, three.Out())
+	status, _, _ := clitest.Run(t, s, "run", "-permits", "2", "-n", "job", "--", "true")
+	assert.Equal(t, 1, status)
+	ended(t, one)
+	three.Says("ready")
+	ended(t, two)
+	ended(t, three)
+	assert.NotContains(t, s.Keys(), "job")
+
+	status, _, stderr := clitest.Run(t, s, "run", "-permits", "1", "job", "--", "sh", "-c", `echo "$REDIMUTEX_KEY ${REDIMUTEX_FENCE-none}" >&2`)
+	assert.Equal(t, 0, status)
+	assert.Equal(t, "job none\n", stderr)
+}
+
+func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := clitest.Launch(t, s, "run", "b", "a", "b", "--", "sh", "-c", `echo "$REDIMUTEX_KEY:$REDIMUTEX_KEYS:$REDIMUTEX_FENCE"; `+lingering)
+	p.Says("ready")
+	assert.Regexp(t, "^a:a\nb:[1-9][0-9]+\n", p.Out())
+	status, _, stderr := clitest.Run(t, s, "run", "-n", "c", "a", "--", "true")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stderr, `"a c" is held by `)
+	assert.NotContains(t, s.Keys(), "c", "all or none")
+	s.Do("DEL", "b")
+	assert.Equal(t, 143, p.Status(), "one is lost, all are lost")
+	assert.Contains(t, p.Notes(), "was lost")
+	assert.NotContains(t, s.Keys(), "a")
+}
+
+func TestSeveralKeysOverSeveralServers(t *testing.T) {
+	t.Parallel()
+	var flags []string
+	var all []*redistest.Server
+	for range 3 {
+		s := redistest.Start(t)
+		all = append(all, s)
+		flags = append(flags, "-redis", s.URL())
+	}
+	p := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "a", "b", "--", "sh", "-c", lingering)...)
+	p.Says("ready")
+	status, _, stderr := clitest.Run(t, nil, append(append([]string{"run", "-n"}, flags...), "b", "--", "true")...)
+	assert.Equal(t, 1, status, stderr)
+	ended(t, p)
+	for _, s := range all {
+		assert.NotContains(t, s.Keys(), "a")
+		assert.NotContains(t, s.Keys(), "b")
+	}
+}
+
+// A wait for a lock that is held by a run around us would never end.
+func TestARunInsideARunOfAnyKindIsTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, c := range []struct{ outer, inner string }{
+		{"-s", ""},
+		{"-permits 1", "-permits 1"},
+		{"other", "another"},
+	} {
+		inner := append(append([]string{"run"}, strings.Fields(c.inner)...), "job", "--", "true")
+		args := append(append([]string{"run"}, strings.Fields(c.outer)...), "job", "--")
+		p := clitest.Prepare(t, s)
+		p.Cmd.Args = append(append(append(p.Cmd.Args, args...), p.Cmd.Path), inner...)
+		p.Start()
+		assert.Equal(t, 1, p.Status(), c)
+		assert.Contains(t, p.Err(), "the wait would never end", c)
+	}
+}
+
+// What -min-hold keeps is kept of all keys.
+func TestMinHoldKeepsAllKeys(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "1000", "a", "b", "--", "true")
+	assert.Equal(t, 0, status, stderr)
+	for _, key := range []string{"a", "b"} {
+		assert.Greater(t, s.Do("PTTL", key), int64(900*time.Second/time.Millisecond))
+		assert.NotEmpty(t, server.Owner(s.Get(key)))
+	}
+}

@@ -1,0 +1,48 @@
+package redimutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Downgrade makes a reader of the writer of an [RWMutex], in one step: no writer comes between, and the readers that
+// wait enter too. The lease goes on, with its Token and Fence. [RWMutex.Lease] is nil afterwards; [RWMutex.RUnlock] or
+// [Lease.Release] ends the hold.
+//
+// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; RUnlock is needed all
+// the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: the hold is a reader's
+// in this process, while others may have to wait for its end. Downgrade may be repeated, and finds what it has done. For a
+// Lease that is no writer's of an RWMutex it is an error that changes nothing.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	o := l.of
+	switch o.config.terms.Kind {
+	case server.Writer:
+	case server.Reader:
+		return fmt.Errorf("redimutex: %q: Downgrade: this is the lease of a reader already; only a writer's can be downgraded", o.key)
+	default:
+		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
+	}
+	_ = ctx.Err() // a nil ctx panics before anything is changed
+	if err := l.Err(); errors.Is(err, ErrUnlocked) {
+		return err
+	}
+	if !l.reader.Swap(true) {
+		o.reads.downgraded(l)
+	}
+	r, f := l.hold.Downgrade(ctx)
+	if err := l.reason(r); err != nil || f == nil {
+		return err
+	}
+	err := o.serversError(f)
+	if lock.Over(ctx) {
+		return ending{ctx}.error(o.key, err)
+	}
+	return err
+}
+
+// reads reports whether l is that of a reader.
+func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }

@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// delayed is a weather in which much of what is sent comes too late, and few rival for the lock.
+func delayed(c Config) Config {
+	c.Few, c.Weather = true, Weather{Drift: .009, Slow: .01, Late: .3, Break: .02, Calm: 300 * time.Millisecond, Hang: 3, Cancel: .1}
+	return c
+}
+
+func TestCheckerFindsNothingThatHealthyClaimsLeaveBehind(t *testing.T) {
+	for _, c := range append(orphanages(), delayed(Config{Name: "delayed", Servers: 1, Renew: true})) {
+		c.Seed, c.Want = 1, 4000
+		r := run(t, c)
+		assert.Zero(t, r.Overlaps+r.Revived+r.Orphans, "%s: %s", c.Name, r.First)
+	}
+}
+
+// What a claim must not do. Each is planted in a copy of the file.
+func TestCheckerFindsBugsInTheClaims(t *testing.T) {
+	const claim, acquire = "../../../internal/server/claim.go", "../../../internal/quorum/acquire.go"
+	one, queued, three := orphanages()[0], orphanages()[1], orphanages()[2]
+	fenced := Config{Servers: 3, Renew: true, Fencing: true, Weather: rough}
+	for name, bug := range map[string]struct {
+		file, from, to string
+		at             Config
+	}{
+		"gone by an answer that came too early":    {claim, "case r.Sent.Before(open):", "case false:", queued},
+		"a try that is repeated after its undo":    {claim, "return c.spent || c.want != wanted", "return c.want != wanted", delayed(Config{Servers: 1, Renew: true})},
+		"a release that is not repeated":           {claim, "more = c.pursue(time.Now().Add(minPause))", "", one},
+		"a try without an answer has done nothing": {claim, "	case r.Unknown:\n		c.there = true\n", "	case r.Unknown:\n", one},
+		"a release that a try overtook":            {claim, "case c.tries > 0, c.running > 0 && !c.keep.IsZero():", "case false:", three},
+		"something is sent for what has ended":     {claim, "	if c.want != wanted {\n		return false\n	}\n	c.running++", "	c.running++", three},
+		"a fence that is not written back":         {acquire, "if failure == nil && v.Lock().Fence == server.NextFence {", "if false && v.Lock().Fence == server.NextFence {", fenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := bug.at
+			c.Name, c.Seed, c.Want = "planted", 1, 2000
+			r, err := Run(t.Context(), mutant(t, bug.file, bug.from, bug.to), c, nil)
+			require.NoError(t, err)
+			assert.NotZero(t, r.Overlaps+r.Orphans+r.Inverted)
+			t.Log(r.Overlaps, r.Orphans, r.Inverted, r.First)
+		})
+	}
+}
+
+func TestCheckerFindsTriesThatAreExecutedAfterTheirDeadline(t *testing.T) {
+	c := orphanages()[1]
+	c.Name, c.Seed, c.Want = "planted", 1, 3000
+	c.Plant = Plant{From: "if now > tonumber(ARGV[3]) then\nreturn -now\nend\nif ARGV[8] == '1' then\nlocal abstention", To: "if ARGV[8] == '1' then\nlocal abstention"}
+	r := run(t, c)
+	assert.NotZero(t, r.Orphans)
+	t.Log(r.Orphans, r.First)
+}
+
+func TestCheckerFindsAGuardThatEndsTooEarly(t *testing.T) {
+	r := run(t, Config{
+		Name: "planted", Seed: 1, Want: 6000, Servers: 3, Guard: true, Weather: forgetful,
+		Plant: Plant{From: "local left = math.ceil((born - now) / 1000) + ttl", To: "local left = math.ceil((born - now) / 1000) + ttl / 2"},
+	})
+	assert.NotZero(t, r.Overlaps)
+	t.Log(r.Overlaps, r.First)
+}

@@ -1,0 +1,129 @@
+package redimutex_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestAHandOverWorksByMajority(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(300 * time.Millisecond)}
+	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
+	third := all.Client(t, opts...).Mutex("k")
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	all[0].Kill()
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	assert.Greater(t, taker.Lease().Fence(), l.Fence())
+	all[0].Restart() // without its data
+	assert.ErrorIs(t, third.TakeOver(t.Context(), h), redimutex.ErrLost)
+	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, taker.Lease().Err())
+	require.NoError(t, taker.Lease().Extend(t.Context(), time.Minute))
+	require.NoError(t, taker.UnlockContext(t.Context()))
+
+	l, err = giver.Acquire(t.Context())
+	require.NoError(t, err)
+	all[1].Kill()
+	all[2].Kill()
+	h, err = l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+}
+
+// Of two takers that split the votes one has the lock afterwards, or neither does and the Handover is good.
+func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	giver := all.Client(t).Mutex("k")
+	for range 10 {
+		h := handOver(t, giver, time.Minute)
+		takers := []*redimutex.Mutex{all.Client(t).Mutex("k"), all.Client(t).Mutex("k"), all.Client(t).Mutex("k")}
+		errs := make(chan error)
+		for _, m := range takers {
+			go func() { errs <- m.TakeOver(t.Context(), h) }()
+		}
+		won := 0
+		for range takers {
+			if err := <-errs; err == nil {
+				won++
+			} else {
+				assert.ErrorIs(t, err, redimutex.ErrLost)
+			}
+		}
+		require.LessOrEqual(t, won, 1)
+		if won == 0 {
+			redistest.Wait(t, "the votes are back", func() bool { return takers[0].TakeOver(t.Context(), h) == nil })
+		}
+		for _, m := range takers {
+			if m.Lease() != nil {
+				require.NoError(t, m.UnlockContext(t.Context()))
+			}
+		}
+		for _, s := range all { // a vote for a Handover that was used may stay until it expires
+			s.Do("DEL", "k")
+		}
+	}
+}
+
+func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOver(t, all.Client(t).Mutex("k"), time.Hour)
+	for _, s := range all {
+		redistest.Wait(t, "all servers have it", func() bool { return s.Exists("k") })
+	}
+	for _, s := range all[1:] { // so that a taker gets one vote, and gives it back
+		s.Do("RENAME", "k", "away")
+		s.Do("SET", "k", "another", "PX", "60000")
+	}
+	m := all.Client(t).Mutex("k")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
+	for _, s := range all[1:] {
+		s.Do("RENAME", "away", "k")
+	}
+	require.ErrorIs(t, all.Client(t).Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked)
+	all[2].Kill() // so that the vote which was given back is needed
+	redistest.Wait(t, "the vote is back", func() bool { return m.TakeOver(t.Context(), h) == nil })
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
+func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	opts := []redimutex.Option{redimutex.WithTTL(time.Second), redimutex.WithRestartGuard()}
+	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
+	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
+	h, err := giver.Lease().HandOver(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	m := all.Client(t).Mutex("k")
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	for _, s := range all {
+		redistest.Wait(t, "it has all votes", func() bool { return s.Exists("k") })
+	}
+	all[0].Do("DEL", "k")
+	all[1].Do("DEL", "k")
+	_, err = l.HandOver(t.Context(), time.Hour)
+	require.ErrorIs(t, err, redimutex.ErrLost)
+	redistest.Wait(t, "the vote of the last server is free", func() bool { return !all[2].Exists("k") })
+}

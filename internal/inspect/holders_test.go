@@ -1,0 +1,72 @@
+package inspect_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	for i, token := range []string{tokenA, tokenB, tokenC} {
+		s.Do("ZADD", "job", time.Now().Add(time.Duration(i)*time.Minute-time.Second).UnixMicro(), token)
+	}
+	s.Do("PEXPIRE", "job", 120000)
+	s.Do("ZADD", server.QueueKey("job"), ago(0), "channel 3 0 150 "+tokenA)
+	v, err := look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, server.Semaphore, v.Kind)
+	assert.True(t, v.Held)
+	assert.Empty(t, v.Holder)
+	assert.Equal(t, 2, v.Holding, "the first has expired")
+	require.Len(t, v.Holders, 2)
+	assert.Equal(t, tokenB, v.Holders[0].Token)
+	assert.InDelta(t, 59, v.Holders[0].Left.Seconds(), 10)
+	require.Len(t, v.Queue, 1)
+	assert.Equal(t, server.Semaphore, v.Queue[0].Wants)
+	assert.Equal(t, "a", v.Queue[0].Owner)
+
+	s.Do("ZADD", "job", 1, tokenB, 1, tokenC)
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.False(t, v.Held, "all have expired")
+	assert.Nil(t, v.Kind)
+
+	s.Do("ZADD", "board", 4e18, "somebody")
+	_, err = look(node, "board")
+	assert.ErrorContains(t, err, "WRONGTYPE")
+}
+
+func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	readers, writers, waiting, entitled := server.PhaseKeys("job")
+	soon := time.Now().Add(time.Minute).UnixMicro()
+	s.Do("SET", "job", "*", "PX", 60000)
+	s.Do("ZADD", readers, soon, tokenA, 1, tokenB)
+	s.Do("ZADD", writers, soon, "w1", 1, "gone")
+	s.Do("ZADD", waiting, soon, "r1")
+	s.Do("ZADD", entitled, soon, "r2")
+	v, err := look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, server.Reader, v.Kind)
+	assert.Equal(t, 1, v.Holding, "the other one is dead")
+	require.Len(t, v.Holders, 1)
+	assert.Equal(t, tokenA, v.Holders[0].Token)
+	assert.Equal(t, 3, v.Waiting)
+
+	s.Do("SET", "job", tokenC, "PX", 60000)
+	v, err = look(node, "job")
+	require.NoError(t, err)
+	assert.Equal(t, server.Writer, v.Kind)
+	assert.Equal(t, tokenC, v.Holder)
+	assert.Empty(t, v.Holders)
+}
