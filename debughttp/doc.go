@@ -24,8 +24,9 @@
 //	at          when this was so
 //	process     program, host, pid; since when it is observed
 //	stats       the figures of [redimutex.Stats]
-//	held        locks that the process has: key, owner, fence, age_ms, left_ms, ttl_ms, waiting, idle
-//	waited_for  keys that it wants and does not have: key, waiting, error of the last try
+//	held        locks that the process has: key, keys of a MutexAll, kind, holds, owner, fence, age_ms, left_ms, ttl_ms,
+//	            waiting, idle; what is kind and holds in words
+//	waited_for  keys that it wants and does not have: key, keys, kind, waiting, error of the last try
 //	trouble     the last events that somebody may have to look into, the newest first
 //	events      the last events, the newest first
 //

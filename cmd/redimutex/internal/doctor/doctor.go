@@ -102,6 +102,9 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			defer nodes.Close()
+			if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
+				return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
+			}
 			return c.run(t, nodes), nil
 		},
 	}

@@ -74,7 +74,7 @@ func Command() *cli.Command {
 			servers.Flag(&j.urls, `A majority of independent servers decides then. URL is
 				redis://[[user]:password@]host[:port][/db], the same with rediss:// for TLS, or unix:///path/to/socket.`),
 			{Names: []string{"s", "shared"}, Value: cli.Switch(&j.shared), Text: `Hold KEY as a reader: many readers run at a time,
-				and none beside a run without this flag. Where one of an RWMutex waits, new readers wait for it; a run
+				and none beside a run without this flag. While a writer of an RWMutex waits, new readers wait for it; a run
 				without this flag waits until there is no reader. For one KEY and one server.`},
 			permits,
 			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if somebody else holds the lock, exit at once."},
@@ -84,7 +84,7 @@ func Command() *cli.Command {
 				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`,
 			},
 			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
-				use this flag, instead of asking again and again. For one server only.`},
+				use this flag, instead of asking again and again. For one KEY and one server.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
 				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
 			grace,
