@@ -2,6 +2,7 @@ package redimutex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redimutex/redimutex/internal/lock"
@@ -12,9 +13,9 @@ import (
 // wait enter too. The lease goes on, with its Token and Fence. [RWMutex.Lease] is nil afterwards; [RWMutex.RUnlock] or
 // [Lease.Release] ends the hold.
 //
-// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost. With
-// [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: the hold is a reader's in this
-// process, while others may have to wait for its end. Downgrade may be repeated, and finds what it has done. For a
+// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; RUnlock is needed all
+// the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: the hold is a reader's
+// in this process, while others may have to wait for its end. Downgrade may be repeated, and finds what it has done. For a
 // Lease that is no writer's of an RWMutex it is an error that changes nothing.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	o := l.of
@@ -25,11 +26,9 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	default:
 		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
 	}
-	if err := l.Err(); err != nil {
+	_ = ctx.Err() // a nil ctx panics before anything is changed
+	if err := l.Err(); errors.Is(err, ErrUnlocked) {
 		return err
-	}
-	if ctx.Err() != nil {
-		return ending{ctx}.error(o.key, nil)
 	}
 	if !l.reader.Swap(true) {
 		o.reads.downgraded(l)

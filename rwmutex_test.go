@@ -244,6 +244,33 @@ func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
+func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newRWMutex(t, s, redimutex.WithTTL(300*time.Millisecond))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.Lock()
+	assert.ErrorIs(t, m.Lease().Downgrade(gone), context.Canceled)
+	assert.Nil(t, m.Lease())
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+	assert.NoError(t, m.RUnlockContext(t.Context()))
+	assert.Empty(t, s.Keys())
+
+	m.Lock()
+	l := m.Lease()
+	s.Do("DEL", "k")
+	<-l.Done()
+	for range 2 {
+		assert.ErrorIs(t, l.Downgrade(t.Context()), redimutex.ErrLost, "it was known before")
+	}
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, m.RUnlockContext(t.Context()), redimutex.ErrLost)
+	assert.ErrorIs(t, m.RUnlockContext(t.Context()), redimutex.ErrUnlocked)
+	assert.True(t, m.TryLock())
+	m.Unlock()
+}
+
 func TestInsideDoADowngradedHoldReads(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
