@@ -104,7 +104,7 @@ func (a *acquisition) finish() {
 		a.ticket.waiter.Leave()
 	}
 	if a.grant == nil {
-		a.drop(a.key.fifo.Waiting() > 0)
+		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
 	}
 	if a.turn && (a.grant == nil || a.Terms.Kind.Shared) {
 		a.key.pass()
