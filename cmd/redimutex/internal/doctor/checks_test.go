@@ -216,5 +216,5 @@ func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {
 		title = strings.Join(strings.Fields(title)[:2], " ")
 		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(grants[i].rules, "KEY", "lock:")), feature)
 	}
-	assert.Len(t, page, len(grants)+3, "doctor tries each but those of elections, semaphores, readers and writers")
+	assert.Len(t, page, len(grants)+1, "doctor tries each but the one of elections")
 }
