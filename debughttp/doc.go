@@ -18,7 +18,7 @@
 //
 // # JSON
 //
-// With ?format=json, or to whoever accepts application/json and does not prefer text/html, the same comes
+// With ?format=json, or to a client that accepts application/json and does not prefer text/html, the same comes
 // as JSON. Times of an age ("_ms") are milliseconds.
 //
 //	at          when this was so
@@ -26,7 +26,7 @@
 //	stats       the figures of [redimutex.Stats]
 //	held        locks that the process has: key, owner, fence, age_ms, left_ms, ttl_ms, waiting, idle
 //	waited_for  keys that it wants and does not have: key, waiting, error of the last try
-//	trouble     the last events that somebody may have to look into, the newest first
+//	trouble     the last events that an operator may have to look into, the newest first
 //	events      the last events, the newest first
 //
 // A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A query is what somebody wants to see.
+// A query is what a reader of the page wants to see.
 type query struct {
 	Filter string
 	Order  string
@@ -110,7 +110,7 @@ func (q *query) matches(key, owner string) bool {
 	return false
 }
 
-// prefersJSON reports whether somebody accepts JSON, and does not like HTML as much.
+// prefersJSON reports whether a client accepts JSON, and does not like HTML as much.
 func prefersJSON(accept []string) bool {
 	var asJSON, asHTML float64
 	for _, part := range strings.Split(strings.Join(accept, ","), ",") {

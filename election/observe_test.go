@@ -118,7 +118,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	}
 }
 
-// A leader with a short TTL is out of sight of whoever is far away.
+// A leader with a short TTL is out of sight of the caller that is far away.
 func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -139,7 +139,7 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	told("b")
 }
 
-// However a leader ends, whoever is told of it knows of the end within a TTL.
+// However a leader ends, the caller that is told of it knows of the end within a TTL.
 func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second

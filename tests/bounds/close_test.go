@@ -39,7 +39,7 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 	}
 }
 
-// closing closes a Client while a renewal is under way that can't succeed, and somebody waits in the queue; where the
+// closing closes a Client while a renewal is under way that can't succeed, and a caller waits in the queue; where the
 // primary hangs a try is under way as well.
 func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
 	t.Helper()

@@ -41,7 +41,7 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 	}
 }
 
-// The demoted server lives on, so nothing breaks the connections to it; and whoever polls uses them all the time, so
+// The demoted server lives on, so nothing breaks the connections to it; and the process that polls uses them all the time, so
 // that they are never idle for long.
 func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
 	redistest.Wait(t, "the release", func() bool { return !replicas[0].Exists("k") })
 }
 
-// The listener of the queue has a connection of its own, which nobody writes on.
+// The listener of the queue has a connection of its own, which no operation writes on.
 func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -117,7 +117,7 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
-// Whoever stands in the queue twice is called once for nothing, which costs the others a hand-off.
+// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
 func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -154,7 +154,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	})
 }
 
-// Nobody ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
+// No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
 // have timed out.
 func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A lock that was handed to a waiter who has just given up would be nobody's until its claim expires.
+// A lock that was handed to a waiter who has just given up would be no caller's until its claim expires.
 func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
