@@ -17,7 +17,7 @@ import (
 const (
 	wasBroken   = "broken"
 	wasFree     = "free"
-	wasChanged  = "changed" // somebody else holds it
+	wasChanged  = "changed" // another process holds it
 	wasDeclined = "declined"
 	wasUnclear  = "unknown" // too few servers have answered
 )
@@ -95,7 +95,7 @@ func (b *breach) release(i int) (servers.Release, error) {
 			return servers.Missing, nil
 		}
 	}
-	// Whoever has queued since we looked finds the free lock by itself, within a second.
+	// A waiter that has queued since we looked finds the free lock by itself, within a second.
 	return b.nodes[i].Release(b.Key, v.Holder, v.Left, b.Before.Waiting > 0)
 }
 

@@ -152,7 +152,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	}
 }
 
-// Killing in time must not wait for somebody who does not read our stderr.
+// Killing in time must not wait for a process that does not read our stderr.
 func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -117,7 +117,7 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	}
 }
 
-// Whoever holds it at the end counts, and not at the beginning.
+// The holder at the end counts, and not the one at the beginning.
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

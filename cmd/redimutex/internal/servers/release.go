@@ -17,7 +17,7 @@ const (
 	Taken                  // it has another token
 )
 
-// Release deletes the lock on the server if it still has the token. Whoever waits in its queue gets it. ttl
+// Release deletes the lock on the server if it still has the token. A waiter in its queue gets it. ttl
 // is how long the fence of the next holder has to last at least.
 func (n Node) Release(key, token string, ttl time.Duration, queue bool) (Release, error) {
 	s := server.New(n.Pool)
