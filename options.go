@@ -256,7 +256,7 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 // Speed.
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
-// lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
+// lock was acquired there, Unlock keeps it for the next caller of this Client. Each hold has its own [Lease],
 // and learns of a loss that is found while it lasts. When d is over, or the Client is closed, the lock is released. It is
 // worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other

@@ -105,7 +105,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	t.Parallel()
 	_, pools := several(t, 3)
 	w := observe(t, pools())
-	redistest.Wait(t, "nobody leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+	redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
 	for _, name := range []string{"a", "b", "a"} {
 		c := join(t, pools(), name, redimutex.WithTTL(time.Second))
 		lead := c.leads(t, 1)
@@ -114,7 +114,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 			return l == election.Leader{Owner: name, Term: lead.number}
 		})
 		c.stop(nil)
-		redistest.Wait(t, "nobody leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+		redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
 	}
 }
 

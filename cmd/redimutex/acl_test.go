@@ -27,7 +27,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
 	defer client.Close()
 	go client.Mutex("lock:job").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
-	redistest.Wait(t, "somebody waits", func() bool {
+	redistest.Wait(t, "a caller waits", func() bool {
 		n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{lock:job}", 0, 3e15), nil)
 		return n == 1
 	})

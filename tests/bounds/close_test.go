@@ -50,7 +50,7 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 	queued := client.Mutex("queued", redimutex.WithQueue())
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	c := pool.Get()
-	_, err := c.Do("SET", "queued", "somebody else", "PX", 60000)
+	_, err := c.Do("SET", "queued", "another holder", "PX", 60000)
 	require.NoError(t, err)
 	c.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -115,7 +115,7 @@ func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
 		})
 		pool.Set(nil)
 	}
-	redistest.Wait(t, "nobody is in the queue", func() bool { return queueLength(t, s, "k") == 0 })
+	redistest.Wait(t, "the queue is empty", func() bool { return queueLength(t, s, "k") == 0 })
 	before := expired(t, s)
 	q := queue(t, s, newMutex(t, s.Pool()), 0)
 	holder.Unlock()

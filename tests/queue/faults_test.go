@@ -236,7 +236,7 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 	}
 	cut.Store(true) // what it has goes on, so its looks are answered
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	redistest.Wait(t, "nobody listens", func() bool { return subscribers() == "" })
+	redistest.Wait(t, "no one listens", func() bool { return subscribers() == "" })
 	second := queue(t, s, newMutex(t, s.Pool()), 1)
 	holder.Unlock()
 	require.NoError(t, <-second.got)

@@ -141,7 +141,7 @@ func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	first.Lock()
 	locked := make(chan struct{})
 	go func() { next.Lock(); close(locked) }()
-	redistest.Wait(t, "somebody in line", func() bool { return c.Stats().Waiting == 1 })
+	redistest.Wait(t, "a caller in line", func() bool { return c.Stats().Waiting == 1 })
 	time.Sleep(1200 * time.Millisecond) // longer than a node timeout
 	first.Unlock()
 	<-locked
