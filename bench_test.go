@@ -77,7 +77,7 @@ func race(b *testing.B, pairs int, ours, other func()) {
 	b.ReportMetric(0, "ns/op") // would be that of both together
 }
 
-// BenchmarkOwnKey is one goroutine that locks and unlocks a key that nobody else wants. An
+// BenchmarkOwnKey is one goroutine that locks and unlocks a key that no other caller wants. An
 // operation is 200 pairs of ours and 200 of the bare loop. The goal is a ratio of at least 0.95.
 func BenchmarkOwnKey(b *testing.B) {
 	pool := redistest.Start(b).Pool()

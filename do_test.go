@@ -175,7 +175,7 @@ func TestTheContextOfDoEndsAlsoWhileSomebodyElseIsUnlocking(t *testing.T) {
 		inner = ctx
 		p.Hold()
 		go func() { unlocked <- m.UnlockContext(context.Background()) }()
-		redistest.Wait(t, "somebody who unlocks", func() bool { return m.Lease() == nil })
+		redistest.Wait(t, "a caller who unlocks", func() bool { return m.Lease() == nil })
 		return nil
 	}))
 	assert.ErrorIs(t, context.Cause(inner), redimutex.ErrUnlocked)

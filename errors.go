@@ -14,7 +14,7 @@ import (
 //	var locked *redimutex.LockedError
 //	if errors.As(err, &locked) { ... }
 var (
-	// ErrLocked says that somebody else holds the lock. [LockedError] says who, where that is known.
+	// ErrLocked says that another process holds the lock. [LockedError] says who, where that is known.
 	ErrLocked = errors.New("locked by another holder")
 
 	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped

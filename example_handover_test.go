@@ -16,7 +16,7 @@ import (
 func ExampleLease_HandOver() {
 	type job struct {
 		Order string
-		Lock  redimutex.Handover // secret: whoever has it can take the lock
+		Lock  redimutex.Handover // secret: the process that has it can take the lock
 	}
 	request := func(ctx context.Context, client *redimutex.Client, enqueue func([]byte)) error {
 		lease, err := client.Mutex("order:7").TryAcquire(ctx)

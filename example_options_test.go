@@ -21,7 +21,7 @@ func ExampleLease_Done() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(200*time.Millisecond), redimutex.WithoutRenewal())
 	mu.Lock()
 	lease := mu.Lease()
-	<-lease.Done() // nobody renews it
+	<-lease.Done() // no process renews it
 	fmt.Println(lease.Err())
 
 	var lost *redimutex.LostError
@@ -203,7 +203,7 @@ func ExampleWithLogger() {
 	// Output: level=WARN msg="redimutex: Unlock" key=invoices err="redimutex: \"invoices\": lease lost: expired"
 }
 
-// The release hands the lock to whoever has waited longest, in whichever process, and wakes it.
+// The release hands the lock to the process that has waited longest, in whichever process, and wakes it.
 func ExampleWithQueue() {
 	pool := redisPool()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())

@@ -31,7 +31,7 @@ const exampleVariable = "REDIMUTEX_TEST_EXAMPLE"
 
 // startRedis starts an embedded server on a port, names it in REDIS_URL, and returns how to stop it.
 func startRedis() (stop func()) {
-	if os.Getenv(exampleVariable) != "" { // the server is somebody else's
+	if os.Getenv(exampleVariable) != "" { // the server is another test's
 		return func() {}
 	}
 	m := miniredis.NewMiniRedis()

@@ -18,7 +18,7 @@ func (m *Mutex) Acquire(ctx context.Context) (*Lease, error) { return m.lock(ctx
 func (m *Mutex) TryAcquire(ctx context.Context) (*Lease, error) { return m.tryLock(ctx) }
 
 // Release ends this hold and no other, as [Mutex.UnlockContext] does: whatever it returns, the hold is over in
-// this process, and ctx bounds the wait for the servers in the same way. A Lease that somebody keeps after its end never
+// this process, and ctx bounds the wait for the servers in the same way. A Lease that a process keeps after its end never
 // ends the next hold.
 //
 // The error matches

@@ -21,7 +21,7 @@ import (
 // A Handover is the right to go on with a lock that another process has held: [Lease.HandOver] gives it, and
 // [Mutex.TakeOver] uses it, once. It is of one key.
 //
-// It is carried as text: in JSON, in the message of a queue, in an environment variable. Whoever has the text can take
+// It is carried as text: in JSON, in the message of a queue, in an environment variable. The process that has the text can take
 // the lock, so treat it as a secret. MarshalText and encoding/json write it; String, fmt and log/slog hide it.
 type Handover struct {
 	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
@@ -76,7 +76,7 @@ func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHi
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
 // HandOver ends this hold, and returns a Handover with which another process can go on: [Mutex.TakeOver] of the same key,
-// within that time. Until then nobody else gets the lock. If nobody takes it over, it is free when the time is over.
+// within that time. Until then no other process gets the lock. If no process takes it over, it is free when the time is over.
 //
 // The hold is over in this process whatever the server answers: Err is [ErrUnlocked], the Mutex is unlocked, and a Do
 // returns the error of its f. One Unlock, or Release, that follows is accepted, so that those that were deferred do no

@@ -31,7 +31,7 @@ type Lease struct {
 	excused atomic.Bool            // it was handed over, and one release is accepted yet
 }
 
-// Token returns the random value that the key has on the server during this hold. Whoever has it can
+// Token returns the random value that the key has on the server during this hold. The process that has it can
 // release the lock; treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 
@@ -89,7 +89,7 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 			return
 		}
 		err := l.Err()
-		if err == nil { // somebody else is unlocking just now
+		if err == nil { // another caller is unlocking just now
 			err = l.reason(keepalive.Unlocked)
 		}
 		cancel(err)

@@ -120,7 +120,7 @@ func TestCancelledWaitReturnsTheCause(t *testing.T) {
 	}
 }
 
-// mutexWaits reports whether somebody waits for m, in the queue or between two tries: only then
+// mutexWaits reports whether a caller waits for m, in the queue or between two tries: only then
 // the lock shows neither as ours nor as free to try.
 func mutexWaits(m *redimutex.Mutex) bool { return m.TryLockContext(context.Background()) != nil }
 

@@ -68,7 +68,7 @@ func (m *Mutex) Lock() {
 //   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
 //   - [ErrUnavailable], with a [NodeError] for each server that failed, when time ran out while too
 //     few servers answered;
-//   - [NodeError] alone, at once, when servers refuse what no waiting can mend;
+//   - [NodeError] alone, at once, when servers refuse what no waiting can fix;
 //   - [ErrClosed] when the Client is closed.
 //
 // With an error the lock is not held, even if it was won at the very moment when ctx ended; what a

@@ -127,13 +127,13 @@ func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
 	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k")
 	m.Lock()
-	s.Do("SET", "k", "somebody else", "PX", "60000")
+	s.Do("SET", "k", "another holder", "PX", "60000")
 	err := m.UnlockContext(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrLost)
 	var lost *redimutex.LostError
 	require.ErrorAs(t, err, &lost)
 	assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Taken}, lost)
-	assert.Equal(t, "somebody else", s.Get("k"))
+	assert.Equal(t, "another holder", s.Get("k"))
 }
 
 // A lock key without a TTL can be seen between SETNX and EXPIRE, if those are two commands: by a

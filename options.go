@@ -215,7 +215,7 @@ func WithMaxAttempts(n int) Option {
 // A waiter also looks by itself, several times a second, so a lost message, or a holder that does not know of the queue,
 // delays it and no more. A waiter that died costs nothing if its connection is closed. One that listens but hangs (on a
 // Redis Cluster one that died, too) costs, once, what a hand-off lasts: a node timeout, 85 ms, and twice its own round
-// trip. Whoever lets a hand-off lapse goes to the end of the line. A lease that was handed over begins with no more
+// trip. A waiter that lets a hand-off lapse goes to the end of the line. A lease that was handed over begins with no more
 // than that, and asks for its TTL after 10 ms: until then Lease.Until is near, and a longer pause or stall ends it.
 //
 // Clients that do not queue share the lock safely, and may overtake. A client that may not subscribe polls, and comes
@@ -256,7 +256,7 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 // Speed.
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
-// lock was acquired there, Unlock keeps it for whoever of this Client waits, or comes. Each hold has its own [Lease],
+// lock was acquired there, Unlock keeps it for the next caller of this Client. Each hold has its own [Lease],
 // and learns of a loss that is found while it lasts. When d is over, or the Client is closed, the lock is released. It is
 // worth
 // most where a lock is taken thousands of times a second, with a few ms of d. Combine it with [WithQueue] where other
@@ -268,7 +268,7 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 // in the background, in the log and in [Stats]. A loss that was known before Unlock is reported as ever.
 //
 // It is off by default because other processes wait up to d longer, and because after a crash the lock stays locked for
-// the TTL even if nobody held it. [WithFencing] turns it off: each hold has a fence of its own, which the server gives.
+// the TTL even if no process held it. [WithFencing] turns it off: each hold has a fence of its own, which the server gives.
 // Nor does a hold follow one that was extended. d has to be less than half the TTL.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)

@@ -256,7 +256,7 @@ func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
 	})
 }
 
-// Between the calls nobody waits for the key.
+// Between the calls no caller waits for the key.
 func TestServersThatFailAreLoggedOnceASecondForShortWaitsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)

@@ -63,7 +63,7 @@ type LockInfo struct {
 	Kind    string        // mutex, semaphore, reader or writer
 	Held    bool          // this process has it
 	Holds   int           // Held: how many have it; more than one of a semaphore, or of readers
-	Idle    bool          // Held, but nobody uses it just now; see [WithLeaseReuse]
+	Idle    bool          // Held, but no caller uses it just now; see [WithLeaseReuse]
 	Owner   string        // Held: see [WithOwner]
 	Fence   int64         // Held: the fence with which the servers gave it, with fencing
 	Since   time.Time     // Held: when the servers gave it

@@ -49,7 +49,7 @@ func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	a, b := c.Mutex("a"), c.Mutex("b")
-	a.Lock() // nobody is told
+	a.Lock() // no caller is told
 	var first, second diary
 	stopFirst, stopSecond := c.Observe(first.trace()), c.Observe(second.trace())
 	a.Unlock()

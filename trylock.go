@@ -6,7 +6,7 @@ import (
 )
 
 // TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors
-// other than that somebody else holds the lock.
+// other than that another process holds the lock.
 func (m *Mutex) TryLock() bool {
 	err := m.TryLockContext(context.Background())
 	if err != nil && !errors.Is(err, ErrLocked) {

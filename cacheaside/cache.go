@@ -28,7 +28,7 @@ type Store interface {
 }
 
 // A Cache is what the calls of [Fetch] in one process share. Make one and keep it; it is safe for
-// concurrent use, and nothing runs in it while nobody fetches.
+// concurrent use, and nothing runs in it while no goroutine fetches.
 type Cache struct {
 	client   *redimutex.Client
 	store    Store
@@ -38,7 +38,7 @@ type Cache struct {
 	logger   *slog.Logger
 
 	mu      sync.Mutex
-	flights map[string]*flight // of the keys that somebody waits for
+	flights map[string]*flight // of the keys that a caller waits for
 }
 
 // An Option changes how a [Cache] behaves. Nonsense panics, with a sentence that says what is allowed.

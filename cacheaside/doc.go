@@ -13,8 +13,8 @@
 //
 // # What it guarantees
 //
-// While a holder's lease is valid, nobody else loads the key. A loader's result is in the cache before
-// the lock is given back, so whoever gets the lock next finds it there. A loader that fails fails its
+// While a holder's lease is valid, no other caller loads the key. A loader's result is in the cache before
+// the lock is given back, so the process that gets the lock next finds it there. A loader that fails fails its
 // own caller, and the next one tries with its own.
 //
 // It is a way to spare the database, not to keep the cache right. A value can be as old as the cache

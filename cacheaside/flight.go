@@ -5,7 +5,7 @@ import "sync/atomic"
 // A flight is the goroutines of this process that wait for the value of one key. One of them at
 // a time leads: it asks the servers for all.
 type flight struct {
-	lead chan struct{}         // holds one element while nobody leads
+	lead chan struct{}         // holds one element while no candidate leads
 	why  atomic.Pointer[error] // why the last try for the lock failed
 
 	refs int // protected by Cache.mu
@@ -32,7 +32,7 @@ func (c *Cache) board(key string, begin bool) *flight {
 	return f
 }
 
-// leave forgets the flight when nobody is on it any more.
+// leave forgets the flight when no caller is on it any more.
 func (c *Cache) leave(key string, f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *Cache) leave(key string, f *flight) {
 	}
 }
 
-// land tells everybody on the flight how it ended. Only its leader may call it. Whoever comes
+// land tells everybody on the flight how it ended. Only its leader may call it. The caller that comes
 // from now on looks in the cache again.
 func (c *Cache) land(key string, f *flight, value []byte, err error) {
 	c.mu.Lock()

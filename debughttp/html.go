@@ -18,7 +18,7 @@ var pageCSS string
 var pageJS string
 
 // policy allows the page its own script, style and icon, and to ask where it came from. Anything else, such as
-// what somebody writes into a key, is not run and not loaded, even if we forgot to escape it.
+// what a process writes into a key, is not run and not loaded, even if we forgot to escape it.
 var policy = "default-src 'none'; script-src " + hash(pageJS) + "; style-src " + hash(pageCSS) + "; img-src data:; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 

@@ -96,7 +96,7 @@ func (j *journal) last() (all, trouble []entry) {
 	return all, trouble
 }
 
-// isTrouble reports whether somebody may have to look into the event. That a lock was held by another is
+// isTrouble reports whether an operator may have to look into the event. That a lock was held by another is
 // none, unless a caller that waited ran out of time; that a caller has changed its mind is none either.
 func (e *entry) isTrouble() bool {
 	switch e.what {

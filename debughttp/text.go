@@ -59,7 +59,7 @@ func said(err error, key string) string {
 	return shorten(line.String(), maxSaid)
 }
 
-// round is brief without the parts that are zero, for times that somebody has set.
+// round is brief without the parts that are zero, for times that a process has set.
 func round(d time.Duration) string {
 	return strings.NewReplacer(".0 s", " s", " min 0 s", " min", " h 0 min", " h", " d 0 h", " d").Replace(brief(d))
 }

@@ -6,16 +6,16 @@
 //		return bill(ctx) // we lead until ctx ends
 //	})
 //
-// Whoever wants to know who leads asks [Election.Leader], or ranges over [Election.Observe].
+// The caller that wants to know who leads asks [Election.Leader], or ranges over [Election.Observe].
 //
 // # What it guarantees
 //
-//   - While a leader's lease is valid, nobody else has a valid one; on the conditions of the Mutex, which its
+//   - While a leader's lease is valid, no other candidate has a valid one; on the conditions of the Mutex, which its
 //     package tells: the servers keep their data, and clocks run at about the same speed.
 //   - Each lead has a [Term], higher than all before, and an observer is never told two leaders of one term.
 //   - The lead is not given away before f has returned.
 //   - f is called when this process leads, and at no other time. Nothing is called when it stops.
-//   - Whoever has lost the lead stands again, as soon as f has returned.
+//   - The process that has lost the lead stands again, as soon as f has returned.
 //   - With one server, candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and
 //     who resigns goes to the end of the line. With several servers they poll, and no order is promised.
 //   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of

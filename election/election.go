@@ -28,10 +28,10 @@ type Election struct {
 
 // New returns an Election over key, which is the key of the lock as well. name is what [Leader.Owner]
 // tells of this candidate; an observer needs none. The options are those of the lock, above all
-// [redimutex.WithTTL]: how long nobody leads after a leader has crashed, at most. WithFencing is
+// [redimutex.WithTTL]: how long no candidate leads after a leader has crashed, at most. WithFencing is
 // always on, and so is WithQueue, unless the Client has several servers. All candidates of one process can share a Client, or have their own.
 //
-// Leave WithLeaseReuse out, here and at the Client: with it, whoever resigns may keep the lock and lead again, before
+// Leave WithLeaseReuse out, here and at the Client: with it, the caller that resigns may keep the lock and lead again, before
 // those in line. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
@@ -50,7 +50,7 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 // returned it gives the lead to the next candidate and waits in line again, behind all others.
 //
 // The ctx of f ends when ctx does, when the lead is lost, with an error that matches [redimutex.ErrLost]
-// as its cause, and after [Election.Resign], with [ErrResigned]. f has to stop then: somebody else leads
+// as its cause, and after [Election.Resign], with [ErrResigned]. f has to stop then: another candidate leads
 // soon, or already. The lead is not given away before f has returned, and while f runs on after a loss this
 // candidate does not stand again. Errors of f after the end of its lead are not looked at; any other ends
 // Run, which returns it as it is. f is not called, nor anything else, where this candidate never leads.
@@ -126,7 +126,7 @@ func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 
 // Resign ends the lead, if this candidate has it: the ctx of f ends, with [ErrResigned] as its cause, and when f
 // has returned the next candidate leads. This one goes to the end of the line. Resign does not
-// wait for f, so f may call it. Whoever does not want to be a candidate any more ends the ctx of Run.
+// wait for f, so f may call it. The process that does not want to be a candidate any more ends the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
 		l.cancel(ErrResigned)

@@ -65,7 +65,7 @@ func ExampleElection_Observe() {
 
 	observer := election.New(client, "billing", "")
 	for leader := range observer.Observe(ctx) {
-		if leader.Term != 0 { // else nobody leads
+		if leader.Term != 0 { // else no candidate leads
 			fmt.Println(leader.Owner, "leads")
 			break
 		}

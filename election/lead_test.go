@@ -78,7 +78,7 @@ func TestAnErrorOfFEndsRunAndNilDoesNot(t *testing.T) {
 	assert.Empty(t, s.Get(key), "the lead was given back")
 }
 
-// The key is deleted, and nobody can have noticed that when f returns.
+// The key is deleted, and no caller can have noticed that when f returns.
 func TestAnErrorOfFEndsRunThoughTheReleaseFindsTheLeadLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

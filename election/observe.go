@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lock"
 )
 
-// A Leader is who leads. The zero Leader is nobody.
+// A Leader is who leads. The zero Leader is no candidate.
 type Leader struct {
 	Owner string // the name of the candidate
 	Term  int64  // the fence of its lease: higher than those of all leaders before it
@@ -18,7 +18,7 @@ type Leader struct {
 const lookTTL = 2 * time.Second
 
 // Leader asks the servers who leads; with several of them a majority has to say so. It returns the zero Leader
-// while nobody does. By the time that it returns another may lead; that is for the term to tell.
+// while no process does. By the time that it returns another may lead; that is for the term to tell.
 //
 // The error is the cause of ctx, or matches [redimutex.ErrUnavailable] where too few servers answered
 // within a second, or is what they refuse. A [redimutex.NodeError] for each says why.
@@ -43,7 +43,7 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 
 // Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
 // servers at each eighth of the leader's TTL, and once a second at least, so it learns of a change within one TTL of
-// the old leader, and may miss a leader that was there for less. The zero Leader says that nobody leads; or that
+// the old leader, and may miss a leader that was there for less. The zero Leader says that no candidate leads; or that
 // for most of a TTL too few servers have answered, so that the leader who was told may have been replaced. Why they did
 // not, [Election.Leader] says: Observe goes on asking, also where they refuse.
 //

@@ -105,7 +105,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	t.Parallel()
 	_, pools := several(t, 3)
 	w := observe(t, pools())
-	redistest.Wait(t, "nobody leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+	redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
 	for _, name := range []string{"a", "b", "a"} {
 		c := join(t, pools(), name, redimutex.WithTTL(time.Second))
 		lead := c.leads(t, 1)
@@ -114,11 +114,11 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 			return l == election.Leader{Owner: name, Term: lead.number}
 		})
 		c.stop(nil)
-		redistest.Wait(t, "nobody leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+		redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
 	}
 }
 
-// A leader with a short TTL is out of sight of whoever is far away.
+// A leader with a short TTL is out of sight of the caller that is far away.
 func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -139,7 +139,7 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	told("b")
 }
 
-// However a leader ends, whoever is told of it knows of the end within a TTL.
+// However a leader ends, the caller that is told of it knows of the end within a TTL.
 func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second

@@ -72,7 +72,7 @@ func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))
 	waiting(t, s, 1)
 
-	// Whoever waits looks when the lease is over, and a poll interval later.
+	// A waiter looks when the lease is over, and a poll interval later.
 	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
 		require.NoError(t, redistest.Stop(cmd.Process.Pid))
 		b.leads(t, 1)

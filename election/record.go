@@ -31,7 +31,7 @@ func (r record) String() string {
 	return fmt.Sprintf("%d %d %s", r.term, r.ttl.Milliseconds(), r.token)
 }
 
-// parse is the inverse of String. What is no record is nobody's.
+// parse is the inverse of String. What is no record names no leader.
 func parse(s string) (r record) {
 	fields := strings.SplitN(s, " ", 3)
 	if len(fields) < 3 {
@@ -64,7 +64,7 @@ func (e *Election) tell(l *lead, r record) error {
 }
 
 // repeat writes r again and again while the lead lasts: for servers that have lost it, and because it expires. One
-// that a server which hung executes late may stand over that of the next leader, and then nobody is told to
+// that a server which hung executes late may stand over that of the next leader, and then no caller is told to
 // lead until the next leader repeats its own.
 func (e *Election) repeat(l *lead, r record) {
 	for pause(l, r.ttl/3) {

@@ -181,7 +181,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	old := c.Owner("k")
-	// A holder that has died is a key that nobody renews.
+	// A holder that has died is a key that no process renews.
 	c.Nodes[old].Do("SET", "k", "its token", "NX", "PX", 3000)
 	waiter := newMutex(t, pool(), "k")
 	locked := make(chan error, 1)

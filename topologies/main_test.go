@@ -103,7 +103,7 @@ func (c *crowd) leave() {
 	c.members.Wait()
 }
 
-// stop ends the crowd, and checks that nobody was inside beside somebody else, and that the fences rose.
+// stop ends the crowd, and checks that no caller was inside beside another caller, and that the fences rose.
 func (c *crowd) stop() {
 	c.t.Helper()
 	c.leave()

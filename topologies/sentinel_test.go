@@ -69,7 +69,7 @@ func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	primary := g.Primary()
-	// A holder that has died is a key that nobody renews.
+	// A holder that has died is a key that no process renews.
 	primary.Do("SET", "k", "its token", "NX", "PX", 3000)
 	waiter := newMutex(t, pool(), "k")
 	locked := make(chan error, 1)

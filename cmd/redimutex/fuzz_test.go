@@ -56,7 +56,7 @@ func harmless(args []string) []string {
 		return nil
 	}
 	if verb := args[0]; (verb == "demo" || verb == "watch") && !slices.Equal(args[1:], []string{"-h"}) {
-		return nil // they run until somebody ends them
+		return nil // they run until they are ended
 	}
 	for i, a := range args {
 		switch {

@@ -162,7 +162,7 @@ func TestTwoDashesEndTheFlags(t *testing.T) {
 	}
 }
 
-// What a killed or stopped redimutex means is said where somebody looks for it.
+// What a killed or stopped redimutex means is said where a user looks for it.
 func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
 	t.Parallel()
 	_, out, _ := clitest.Call("run", "-h")
@@ -217,7 +217,7 @@ func TestEveryVerbNamesTLSAtAPortThatHasNone(t *testing.T) {
 	}
 }
 
-// Nobody listens on port 1.
+// No server listens on port 1.
 func TestNoPasswordIsRepeatedWhereverAURLStands(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://:hunter2@127.0.0.1:1/0", "redis://:hunter 2@127.0.0.1:1/0"} {

@@ -22,7 +22,7 @@ func installed() (string, error) {
 	return "", errNoBrowser
 }
 
-// browse starts a browser with an empty profile that speaks to nobody but us, and returns what ends it.
+// browse starts a browser with an empty profile that speaks to no server but ours, and returns what ends it.
 func browse(parent context.Context) (context.Context, context.CancelFunc, error) {
 	path, err := installed()
 	if err != nil {

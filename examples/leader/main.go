@@ -11,7 +11,7 @@
 //
 //	go run ./leader
 //
-// or with REDIS_URL set to use a Redis of yours. Look at how long nobody led: about a TTL after a
+// or with REDIS_URL set to use a Redis of yours. Look at how long no candidate led: about a TTL after a
 // leader was killed or paused, and next to nothing after it has resigned. The exit status is 1 if the
 // fences of the leaders did not rise, or if the paused one was not told that it had lost its place. It
 // needs a Unix, for its signals.

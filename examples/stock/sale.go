@@ -82,7 +82,7 @@ type report struct {
 	err  error
 }
 
-// open runs the processes until the last buyer was served. Those that were paused go on when nobody
+// open runs the processes until the last buyer was served. Those that were paused go on when no caller
 // else is left: by then their leases are over, and all items sold.
 func (p *plan) open(ctx context.Context, cancel func(), j job, r *result) error {
 	reports := make(chan report)

@@ -37,7 +37,7 @@ type shop struct{ db *sql.DB }
 type item struct{ stock, version int64 }
 
 // openShop opens the database in file. All statements of a process share one connection, so that
-// whoever has it knows that the process is in no transaction.
+// its holder knows that the process is in no transaction.
 func openShop(file string) (*shop, error) {
 	db, err := sql.Open("sqlite", "file:"+file+
 		"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_txlock=immediate")
@@ -48,7 +48,7 @@ func openShop(file string) (*shop, error) {
 	return &shop{db}, nil
 }
 
-// stockUp fills an empty database for a sale: the mishaps happen to whoever is about to sell when so
+// stockUp fills an empty database for a sale: the mishaps happen to the caller that is about to sell when so
 // many items are left.
 func (s *shop) stockUp(ctx context.Context, items int64, mishaps []mishap) error {
 	_, err := s.db.ExecContext(ctx, schema)

@@ -33,7 +33,7 @@ func (p exporting) Get() redis.Conn { return p.Primary.Get() }
 func (p two) Get() redis.Conn       { return p.Primary.Get() }
 func (p hiding) Get() redis.Conn    { return p.pool.Get() }
 
-// Whoever wraps a pool may choose a database for each connection; so no operation goes around that.
+// The caller that wraps a pool may choose a database for each connection; so no operation goes around that.
 func TestOnlyAPoolItselfDialsForOperationsAndOneThatIsShownForSubscriptions(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()

@@ -88,7 +88,7 @@ func dialOf(p *redis.Pool) dialling {
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
-// exported. Whoever wraps a pool may do something to its connections, such as choosing a database, so what the inner one
+// exported. The caller that wraps a pool may do something to its connections, such as choosing a database, so what the inner one
 // dials is good for listening and for nothing else.
 func inside(pool Pool) (found *redis.Pool) {
 	v := reflect.Indirect(reflect.ValueOf(pool))

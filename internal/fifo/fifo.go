@@ -21,12 +21,12 @@ type Line struct {
 	spare       *Waiter // for the next waiter, linked by next
 }
 
-// The states of a Line. Without mu, it changes between free and taken only; so in a crowd nobody
+// The states of a Line. Without mu, it changes between free and taken only; so in a crowd no caller
 // comes or goes without looking at the waiters.
 const (
 	free    int32 = iota
-	taken         // and nobody waits
-	crowded       // taken, and somebody waits
+	taken         // and no caller waits
+	crowded       // taken, and a caller waits
 )
 
 // maxSpares bounds what a Line keeps for later waiters.
@@ -85,7 +85,7 @@ func (q *Line) Waiting() int {
 	return waiting
 }
 
-// Queued reports whether somebody has the turn, and how many wait for it.
+// Queued reports whether a process has the turn, and how many wait for it.
 func (q *Line) Queued() (held bool, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +135,7 @@ func (q *Line) Release() (passed bool) {
 	return q.pass()
 }
 
-// Close sends all waiters away, and all that will come. Whoever has the turn keeps it.
+// Close sends all waiters away, and all that will come. The process that has the turn keeps it.
 func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +183,7 @@ func (q *Line) unlink(w *Waiter) {
 	}
 }
 
-// recycle keeps w, whom nobody knows any more, for a later waiter.
+// recycle keeps w, whom no process knows any more, for a later waiter.
 func (q *Line) recycle(w *Waiter) {
 	if q.spares == maxSpares {
 		return

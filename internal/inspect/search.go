@@ -33,7 +33,7 @@ const searchCount = 500
 // The beginning of a value that tells what it is.
 const (
 	tokenStart = 41  // one more than the longest form that KindOf knows
-	labelled   = 300 // no token that somebody wrote on purpose is longer
+	labelled   = 300 // no token that a process wrote on purpose is longer
 )
 
 // Find begins a Search. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
@@ -46,7 +46,7 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 // Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
 // fails, the Search stands where it stood.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
-	next := *f // Run may give up on the func, which then goes on with what nobody reads
+	next := *f // Run may give up on the func, which then goes on with what no goroutine reads
 	var found []string
 	err = f.server.Run(ctx, timeout, f.pattern, func(ses *server.Session) (err error) {
 		found, err = next.step(ses)

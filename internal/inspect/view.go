@@ -41,7 +41,7 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	all := make([]View, 0, len(keys))
 	for len(all) < len(keys) {
 		rest := keys[len(all):]
-		var views []View // Run may give up on f, which then writes what nobody reads
+		var views []View // Run may give up on f, which then writes what no goroutine reads
 		err := s.Run(ctx, time.Until(deadline), rest[0], func(ses *server.Session) (err error) {
 			some := rest
 			if ses.Pinned() {

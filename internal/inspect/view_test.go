@@ -204,7 +204,7 @@ func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 	assert.Less(t, age("fenced"), time.Minute)
 
 	s.Do("DEL", "fenced")
-	assert.Zero(t, age("fenced"), "nobody holds it")
+	assert.Zero(t, age("fenced"), "no process holds it")
 
 	s.Do("SET", "plain", tokenA, "PX", 60000)
 	assert.Zero(t, age("plain"))

@@ -88,7 +88,7 @@ func (l *Lease) Reason() Reason {
 	return l.reason
 }
 
-// Ended reports whether somebody has noticed that the lease has ended. Where its Reason was told, it has.
+// Ended reports whether a process has noticed that the lease has ended. Where its Reason was told, it has.
 func (l *Lease) Ended() bool { return l.ended.Load() }
 
 // nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands

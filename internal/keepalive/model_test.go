@@ -71,7 +71,7 @@ func (m *model) start(renew bool) *hold {
 	m.holds[h.lease] = h
 	m.mu.Unlock()
 	if !m.keeper.Start(h.lease, terms) {
-		h.lost, h.reason, h.ended = 1, keepalive.Closed, now // nobody has to be told
+		h.lost, h.reason, h.ended = 1, keepalive.Closed, now // no process has to be told
 	}
 	return h
 }

@@ -12,7 +12,7 @@ type Kind int8
 
 const (
 	Servers Kind = iota // the servers have said no; Failure.Servers says how
-	Busy                // somebody else of this process has the lock, or asks for it
+	Busy                // another caller of this process has the lock, or asks for it
 	Ended               // the caller's ctx has ended
 	Closed              // the Engine was closed
 )
@@ -39,7 +39,7 @@ func Over(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return true
-	case <-timer.C: // a context of somebody's own, which does not keep what it says
+	case <-timer.C: // a context of a caller's own, which does not keep what it says
 		return false
 	}
 }

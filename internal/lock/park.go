@@ -214,7 +214,7 @@ func (k *Key) takeGift(t *Terms) *quorum.Votes {
 	return nil
 }
 
-// returnGifts releases the gifts that nobody has taken. The caller has the turn.
+// returnGifts releases the gifts that no process has taken. The caller has the turn.
 func (k *Key) returnGifts() {
 	for _, g := range k.gifts {
 		g.votes.ReleaseLater(time.Time{})

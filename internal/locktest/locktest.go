@@ -122,7 +122,7 @@ func (s Servers) Client(t testing.TB, opts ...redimutex.Option) *redimutex.Clien
 	return Client(t, pools, opts...)
 }
 
-// NoOrphans holds the server to having no key, now that nobody holds a lock; what a try of unknown
+// NoOrphans holds the server to having no key, now that no process holds a lock; what a try of unknown
 // outcome may have left is given back soon.
 func NoOrphans(t testing.TB, s *redistest.Server, pool *redis.Pool) {
 	t.Helper()

@@ -17,13 +17,13 @@ type call struct {
 	undo []any // a command to write if it is late; it belongs to the caller, and is there until done
 
 	deadline time.Time
-	over     bool // has an outcome, or nobody waits for one any more. Protected by link.mu
+	over     bool // has an outcome, or no caller waits for one any more. Protected by link.mu
 
 	// Set before done, which ends the writing to it.
 	reply any
 	err   error
 	done  chan struct{}
-	again bool // nobody but the caller has a hold of it: it can be used again
+	again bool // only the caller has a hold of it: it can be used again
 }
 
 // newCall takes the arguments over: a caller that gives up may use them for something else while
@@ -49,7 +49,7 @@ func (l *link) outcome(c *call) (any, error) {
 	return reply, err
 }
 
-// free is for a call that nobody else has a hold of.
+// free is for a call that no other process has a hold of.
 func (l *link) free(c *call) {
 	clear(c.args)
 	*c = call{args: c.args[:0], done: c.done}

@@ -13,7 +13,7 @@ import (
 // A Conn is one operation's use of a shared connection. All goes through DoContext: a command, or a batch of them.
 type Conn struct {
 	link  *link
-	alone bool // nobody else uses the link
+	alone bool // no other caller uses the link
 }
 
 var _ redis.Conn = (*Conn)(nil)

@@ -56,7 +56,7 @@ func (l *link) giveUp(err error) (orphans []*call) {
 	unsent := l.queue
 	l.queue = nil
 	for _, c := range unsent {
-		if c.over { // an undo, or what nobody waits for
+		if c.over { // an undo, or what no caller waits for
 			l.queue = append(l.queue, c)
 		}
 	}

@@ -30,7 +30,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool
-	changed chan struct{} // closed when a dial has ended; nil: nobody waits for that
+	changed chan struct{} // closed when a dial has ended; nil: no caller waits for that
 }
 
 // A slot is the place of one shared connection.
@@ -221,7 +221,7 @@ func (p *Pool) Close(d time.Duration) {
 	}
 	p.mu.Unlock()
 	for _, l := range up {
-		go l.fail(errClosed) // to close a connection may take as long as whoever has made it likes
+		go l.fail(errClosed) // to close a connection may take as long as the process that has made it likes
 	}
 	ended := make(chan struct{})
 	go func() {

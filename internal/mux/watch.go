@@ -20,7 +20,7 @@ const (
 	// patience is how much later than its caller has waited for a reply may come. A caller may have had less time than
 	// a node timeout.
 	patience = 25 * time.Millisecond
-	// maxIdle is the time after which a connection that nobody uses is closed, or up to twice that.
+	// maxIdle is the time after which a connection that no caller uses is closed, or up to twice that.
 	// It is less than what some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
 	// tickGap keeps many different deadlines from each having their own tick.
@@ -119,7 +119,7 @@ func (l *link) expire(now time.Time) (late []*call, overdue bool, next time.Time
 	kept := l.queue[:0]
 	for _, c := range l.queue {
 		switch {
-		case c.over: // it is to be executed although nobody waits for it
+		case c.over: // it is to be executed although no caller waits for it
 		case now.Before(c.deadline):
 			soonest(c.deadline)
 		default:

@@ -19,7 +19,7 @@ type Conn struct {
 
 	undo   func()          // writeUndo
 	ctx    context.Context // of the DoContext under way, for writeUndo
-	unread atomic.Int32    // commands that were sent and whose replies nobody has received
+	unread atomic.Int32    // commands that were sent and whose replies no process has received
 }
 
 var (
@@ -36,7 +36,7 @@ type (
 // Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
 // command. If the operation is cut short when its own command is written already, this one is written behind it
 // on the same connection, which is then closed: a server that executes the first late executes the second next.
-// It is written only if the network takes it at once, and nobody hears of its reply.
+// It is written only if the network takes it at once, and no goroutine hears of its reply.
 var Undo any = undoKey{}
 
 // Caller is the key of a value of a ctx that is made for an operation, and has the Done of another: that other one.
@@ -124,7 +124,7 @@ func (c *Conn) begin(ctx context.Context) (deadline time.Time, err error) {
 	}
 	if err != nil {
 		if c.unread.Load() > 0 {
-			c.socket.interrupt() // nobody has the time to receive what is still to come
+			c.socket.interrupt() // no process has the time to receive what is still to come
 		}
 		return deadline, err
 	}

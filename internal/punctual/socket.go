@@ -47,7 +47,7 @@ type deadline struct {
 
 const (
 	// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the
-	// goodbye of TLS. Nobody waits for room: they are small, and only a peer that takes nothing has none left.
+	// goodbye of TLS. No caller waits for room: they are small, and only a peer that takes nothing has none left.
 	maxGrace = 5 * time.Millisecond
 )
 
@@ -213,7 +213,7 @@ func (s *socket) forget() {
 	}
 }
 
-// interrupt ends the connection: whoever reads or writes returns at once. It may be called from any goroutine.
+// interrupt ends the connection: the goroutine that reads or writes returns at once. It may be called from any goroutine.
 func (s *socket) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

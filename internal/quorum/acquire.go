@@ -116,7 +116,7 @@ func (v *Votes) complete(ctx context.Context, until time.Time) *Failure {
 	return nil
 }
 
-// raise writes the fence of a lock back to a majority, so that whoever is granted the lock next meets it on one server at
+// raise writes the fence of a lock back to a majority, so that the caller that is granted the lock next meets it on one server at
 // least. All are told, also where a majority stands there already: a server that had lost its counter counts as well when
 // another loses its own.
 func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {

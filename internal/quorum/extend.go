@@ -163,7 +163,7 @@ func (x *extending) finish() {
 // that is held for long outlives servers that restart one after the other.
 //
 // It is safe because the vote is regained only behind a majority that has confirmed the lock just now: while that
-// lasts, nobody else can have one, with or without this server. The regained vote counts only once a later renewal sees
+// lasts, no other caller can have one, with or without this server. The regained vote counts only once a later renewal sees
 // the token there. After a round that was missed another may hold the lock, so nothing is regained.
 //
 // It gives up when the server does not answer, or refuses for a reason that concerns all leases, such as that it is a

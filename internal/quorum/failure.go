@@ -12,11 +12,11 @@ import (
 type Kind int
 
 const (
-	Contended   Kind = iota // somebody else holds the lock
+	Contended   Kind = iota // another process holds the lock
 	Unavailable             // too few servers answered; it may be better later
 	Refused                 // servers said no, and will again
 	Missing                 // the lock that was to be extended or released is gone
-	Taken                   // somebody else holds it
+	Taken                   // another process holds it
 	Lapsed                  // the ticket of the try is no longer queued; nothing was done
 )
 

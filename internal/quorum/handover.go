@@ -7,7 +7,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Give puts the token of to in the place of that of v, for whoever is to take the lock over, after all that is under way
+// Give puts the token of to in the place of that of v, for the process that is to take the lock over, after all that is under way
 // for v has ended; for that it takes half of the time at most. Nothing more is sent for v. It may be repeated, and finds
 // what it has done. The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {

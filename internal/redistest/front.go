@@ -137,7 +137,7 @@ func (f *Front) Most() int {
 	return f.most
 }
 
-// stopAccepting leaves the listener with a full queue, so that the system ignores whoever dials.
+// stopAccepting leaves the listener with a full queue, so that the system ignores the process that dials.
 func (f *Front) stopAccepting() {
 	f.mu.Lock()
 	f.resume = make(chan struct{})

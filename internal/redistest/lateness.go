@@ -7,7 +7,7 @@ import (
 )
 
 // A Lateness is how late this machine, and this process, let a goroutine run that wanted to sleep for
-// a moment. Whoever measures times measures this beside them: they can't be more punctual.
+// a moment. The caller that measures times measures this beside them: they can't be more punctual.
 type Lateness struct {
 	moment time.Duration
 	stop   chan struct{}

@@ -14,7 +14,7 @@ type line struct {
 	conn redis.Conn // nil while it is used, and before
 }
 
-// Do runs a command on a connection that nobody else uses, and fails the test if that fails.
+// Do runs a command on a connection that no other caller uses, and fails the test if that fails.
 func (s *Server) Do(command string, args ...any) any {
 	s.t.Helper()
 	reply, err := s.try(command, args...)

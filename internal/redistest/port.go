@@ -8,12 +8,12 @@ import (
 )
 
 // A claim keeps a port from all tests of this machine but one. Between the look at a port and the start of a
-// server on it, and while a server is down, nobody listens there: a server of another process could come up, and
-// two tests would take it for theirs. So whoever wants a port has its number in UDP too, which nobody else uses.
+// server on it, and while a server is down, no server listens there: a server of another process could come up, and
+// two tests would take it for theirs. So the caller that wants a port has its number in UDP too, which no other caller uses.
 // The system ends the claim with the process.
 type claim struct{ udp net.PacketConn }
 
-// claimPort returns nil if somebody listens on the port, or claims it. A nil claim can be released.
+// claimPort returns nil if a server listens on the port, or claims it. A nil claim can be released.
 func claimPort(port int) *claim {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	udp, err := net.ListenPacket("udp", address)
@@ -35,7 +35,7 @@ func (c *claim) release() {
 	}
 }
 
-// claimAddr returns a loopback address that nobody listens on, and the claim to it. Its port is below those that
+// claimAddr returns a loopback address that no server listens on, and the claim to it. Its port is below those that
 // the system gives to outgoing connections: else, while a server is down, a client that dials it could be given
 // its port, and be connected to itself.
 func claimAddr(t testing.TB) (string, *claim) {
@@ -50,7 +50,7 @@ func claimAddr(t testing.TB) (string, *claim) {
 	return "", nil
 }
 
-// FreeAddr returns a loopback address that nobody listens on, and no other test is given before this one ends.
+// FreeAddr returns a loopback address that no server listens on, and no other test is given before this one ends.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, c := claimAddr(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // A start of a server costs more than most tests do with it. So a server that a test leaves as it found it is
-// given to the next one: nobody is connected, the settings and the users are those of the start, and no key,
+// given to the next one: no caller is connected, the settings and the users are those of the start, and no key,
 // script or figure is left. Whatever was killed, restarted, left paused or made with arguments is not.
 var spares struct {
 	mu   sync.Mutex
@@ -80,7 +80,7 @@ func (s *Server) retire() {
 		if len(spares.idle) < mostSpares && spares.dir != "" {
 			next := &Server{build: s.build, addr: s.addr, claim: s.claim, dir: s.dir, guard: s.guard, leash: s.leash, pid: s.pid, settings: s.settings}
 			spares.idle = append(spares.idle, next)
-			s.guard = nil // whoever keeps the old one can do no harm with it
+			s.guard = nil // the process that keeps the old one can do no harm with it
 			return
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Server) clean() error {
 		return err
 	}
 	defer c.Close()
-	for try := 0; ; try++ { // whoever has just hung up is seen for a moment
+	for try := 0; ; try++ { // the process that has just hung up is seen for a moment
 		clients, err := redis.String(c.Do("CLIENT", "LIST"))
 		if err != nil {
 			return err

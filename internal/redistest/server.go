@@ -93,7 +93,7 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 }
 
 func (s *Server) start() error {
-	// What ends the test from outside, such as ^C, must leave somebody who ends the server.
+	// What ends the test from outside, such as ^C, must leave a process that ends the server.
 	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!; wait $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
@@ -190,7 +190,7 @@ func (s *Server) Restart() {
 	}
 	var err error
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		// While nobody listens on the port, a connection that somebody opens may be given it.
+		// While no server listens on the port, a connection that a process opens may be given it.
 		if err = s.start(); err == nil {
 			return
 		}
@@ -198,7 +198,7 @@ func (s *Server) Restart() {
 	s.t.Fatal(err)
 }
 
-// Pause stops the server in its tracks, as SIGSTOP does: connections stay open and nobody
+// Pause stops the server in its tracks, as SIGSTOP does: connections stay open and no caller
 // answers. It needs a real server.
 func (s *Server) Pause() {
 	s.paused.Store(true)

@@ -84,13 +84,13 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	return op
 }
 
-// free ends an operation that nobody else has a hold of.
+// free ends an operation that no other process has a hold of.
 func (op *operation) free() {
 	s := op.server
 	if !op.wait.over() {
 		op.wait = nil
 	}
-	// Where the caller's ctx has ended, a context that somebody derived from ours may just be looking at it.
+	// Where the caller's ctx has ended, a context that a process derived from ours may just be looking at it.
 	if ctx := op.ctx.Context; ctx.Done() == nil || ctx.Err() == nil {
 		op.state.Store(begun)
 		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
@@ -182,7 +182,7 @@ func (op *operation) sending() bool {
 // Run is the worker's part.
 func (op *operation) Run() { op.reply = op.action.do(op) }
 
-// Finish hands the reply over, or cleans up where nobody waits for it.
+// Finish hands the reply over, or cleans up where no caller waits for it.
 func (op *operation) Finish() {
 	if op.state.Swap(finished) != abandoned {
 		op.node.limit.leave(true)

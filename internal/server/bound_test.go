@@ -226,7 +226,7 @@ func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
 	})
 }
 
-// A reply that nobody waited for any more was a win.
+// A reply that no caller waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
@@ -327,7 +327,7 @@ func TestWorkersEndByThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
-		s := server.New(pool) // and nobody closes it
+		s := server.New(pool) // and no caller closes it
 		q := request("k")
 		done(t, acquire(s, q))
 		done(t, release(s, q))

@@ -270,7 +270,7 @@ func (c *Claim) clear() {
 	}
 }
 
-// GiveUp ends a claim whose release nobody pursues any more.
+// GiveUp ends a claim whose release no process pursues any more.
 func (c *Claim) GiveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

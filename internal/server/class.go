@@ -7,7 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// permanentCodes are the errors that waiting can't mend, by their first word.
+// permanentCodes are the errors that waiting can't fix, by their first word.
 var permanentCodes = map[string]bool{
 	"WRONGTYPE": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "NOPROTO": true, "CROSSSLOT": true, "DENIED": true,
 }
@@ -36,7 +36,7 @@ var permanentTexts = []string{
 	"This instance has cluster support disabled", // CLUSTER SLOTS
 }
 
-// Permanent reports whether waiting can't mend err: the server understood us and says that what
+// Permanent reports whether waiting can't fix err: the server understood us and says that what
 // we want will never work, for the reason in its words. What that is is a list. Everything else passes with time: broken
 // networks, servers that load, fail over, are full or read-only, and replies that we don't know.
 func Permanent(err error) bool {

@@ -211,7 +211,7 @@ func TestAMovedKeyIsFollowed(t *testing.T) {
 	}
 }
 
-// A cluster may be in such a state that whoever follows MOVED gets no connection.
+// A cluster may be in such a state that a client that follows MOVED gets no connection.
 func TestAMovedKeyWithoutAConnectionIsAnError(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)

@@ -36,7 +36,7 @@ func (c *opContext) Value(key any) any {
 }
 
 // A waitContext is an opContext for the checkout of a connection, which others may keep: pools that wait look for a Done that
-// is closed at the deadline as well, and dials hand it on. It makes the channel when somebody asks for it, because that
+// is closed at the deadline as well, and dials hand it on. It makes the channel when a caller asks for it, because that
 // is on the path of every lock, and ends with the checkout.
 type waitContext struct {
 	parent context.Context
@@ -45,7 +45,7 @@ type waitContext struct {
 	mu    sync.Mutex
 	inner context.Context // nil: Done was not asked for
 	stop  context.CancelFunc
-	held  bool // somebody asked for more than Done
+	held  bool // a caller asked for more than Done
 }
 
 func (c *waitContext) Deadline() (time.Time, bool) {

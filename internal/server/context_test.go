@@ -53,7 +53,7 @@ func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
 	p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
 		var cancel context.CancelFunc
 		kept, cancel = context.WithCancel(ctx)
-		_ = cancel // whoever keeps a context finds it over all the same
+		_ = cancel // the process that keeps a context finds it over all the same
 		return redis.Dial("tcp", s.Addr())
 	}}
 	t.Cleanup(func() { p.Close() })

@@ -196,7 +196,7 @@ func TestMarksOfThoseThatWaitExpire(t *testing.T) {
 	redistest.Wait(t, "the reader is forgotten", func() bool { return acquire(s, writer("Y")).Verdict == server.Done })
 }
 
-// A waiter that gives up stands in nobody's way.
+// A waiter that gives up stands in no caller's way.
 func TestAReleaseTakesTheMarkAway(t *testing.T) {
 	t.Parallel()
 	_, s := start(t)
@@ -210,7 +210,7 @@ func TestAReleaseTakesTheMarkAway(t *testing.T) {
 	done(t, acquire(s, reader(time.Minute, "")))
 }
 
-// What is left of readers after the lock was deleted, or taken by another, gives nobody a place.
+// What is left of readers after the lock was deleted, or taken by another, gives no caller a place.
 func TestTheFirstReaderForgetsThoseOfBefore(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)

@@ -12,7 +12,7 @@ import (
 const maxStuck = 16
 
 // A limit bounds how many operations a node that hangs can keep: each is a goroutine, and a connection or a dial, that
-// nobody can end. So many may run as have come back in time before; as with a TCP connection that number
+// nothing can end. So many may run as have come back in time before; as with a TCP connection that number
 // grows while they do, and falls back when one does not.
 type limit struct {
 	mu      sync.Mutex

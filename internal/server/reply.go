@@ -31,7 +31,7 @@ type Reply struct {
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it
-	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: nobody has
+	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
 }
 
 // parseAcquire reads the reply of acquire.lua and swap.lua. now is the server's clock where the reply has it, negative

@@ -102,7 +102,7 @@ type stepping struct {
 	last    bool
 	held    *holding
 	replies []any // there when it is Done
-	unbegun bool  // nobody has touched the connection, nor will
+	unbegun bool  // no process has touched the connection, nor will
 }
 
 func (a *stepping) do(op *operation) Reply {

@@ -15,7 +15,7 @@ import (
 )
 
 // A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
-// the caller's: the ctx of an operation belongs to somebody else by then. The race detector sees it if not.
+// the caller's: the ctx of an operation belongs to another caller by then. The race detector sees it if not.
 func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)

@@ -70,7 +70,7 @@ func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
 	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 7 })
 }
 
-// So it is after a failover that no operation has met: nobody says READONLY, and the subscription lives on.
+// So it is after a failover that no operation has met: no server says READONLY, and the subscription lives on.
 func TestTheListenerMovesToWhereThePoolLeads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
-	idle    *time.Timer        // ends the listening when nobody has waited for a while
+	idle    *time.Timer        // ends the listening when no process has waited for a while
 	changed chan struct{}      // closed when the listener is in another state
 	drops   uint64
 	closed  bool
@@ -91,7 +91,7 @@ func (w *Waiter) Leave() {
 	}
 }
 
-// rest stops the listening if still nobody waits.
+// rest stops the listening if still no caller waits.
 func (h *Hub) rest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

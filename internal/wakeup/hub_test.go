@@ -92,8 +92,8 @@ func TestHubListensAgainAfterABreakAndHasWaitersLook(t *testing.T) {
 	w.Leave()
 }
 
-// What was published while nobody listened is lost: the waiter looks when the break comes, not only
-// when it is mended.
+// What was published while no subscriber listened is lost: the waiter looks when the break comes, not only
+// when it is fixed.
 func TestAWaiterLooksWhenTheSubscriptionIsLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

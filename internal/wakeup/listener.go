@@ -20,7 +20,7 @@ import (
 //	  └ stop, broken ────────────────────────┘
 //
 // What is down because it failed or broke is dialled again after a while, and stays down until it
-// is up: nobody waits for it.
+// is up: no caller waits for it.
 type listener struct {
 	hub    *Hub
 	server *server.Server

@@ -9,7 +9,7 @@ import (
 // A Job is what a worker does.
 type Job interface {
 	Run()
-	// Finish ends the job. The worker may have its next one by then, from whoever hears of the end.
+	// Finish ends the job. The worker may have its next one by then, from the goroutine that hears of the end.
 	Finish()
 }
 

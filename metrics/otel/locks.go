@@ -17,7 +17,7 @@ const scope = "github.com/redimutex/redimutex/metrics/otel"
 type Locks struct {
 	client   *redimutex.Client
 	config   *config
-	spans    *spans // nil: nobody wants them
+	spans    *spans // nil: no caller wants them
 	times    times
 	stop     func()
 	callback metric.Registration

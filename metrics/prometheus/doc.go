@@ -23,7 +23,7 @@
 //	redimutex_wait_seconds{outcome}           histogram  from the call to the lock, or to giving up
 //	redimutex_hold_seconds{outcome}           histogram  from the lock to Unlock
 //
-// The outcome of a wait is acquired, locked (somebody else held it until time or tries ran out),
+// The outcome of a wait is acquired, locked (another process held it until time or tries ran out),
 // unavailable (too few servers answered), refused (the servers refuse for good), cancelled (the
 // caller's context ended), closed (the Client was) or failed; that of a hold is released, lost, or
 // unreleased (Unlock could not tell enough servers, so the key has to expire).

@@ -55,7 +55,7 @@ func TestALockWorksOverTheClusterOfAClient(t *testing.T) {
 	assert.NotContains(t, err.Error(), secret)
 }
 
-// waitInLine has somebody wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
+// waitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
 func waitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	t.Helper()
 	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})

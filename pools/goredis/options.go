@@ -39,7 +39,7 @@ func refuse(all ...refusal) error {
 const failover = "FailoverClient"
 
 // maxAge is how old a connection to a primary that Sentinel has chosen may become. An old primary takes writes until
-// Sentinel reaches it, for seconds or for as long as it is cut off from Sentinel and not from us. Whoever leaves it
+// Sentinel reaches it, for seconds or for as long as it is cut off from Sentinel and not from us. The caller that leaves it
 // within a second renews its locks at the new one before they expire there.
 const maxAge = time.Second
 

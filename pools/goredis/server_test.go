@@ -133,7 +133,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
-// redisc dials some connections by itself, with nobody behind it who cuts errors short.
+// redisc dials some connections by itself, with no caller behind it who cuts errors short.
 func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
 	front := redistest.NewFront(t, redistest.Real(t))
 	front.On(func(words []string) redistest.Fate {

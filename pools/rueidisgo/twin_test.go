@@ -15,7 +15,7 @@ import (
 // go test -run Twin -write
 var write = flag.Bool("write", false, "write the files of this package anew")
 
-// The options of rueidis are those of valkey-go, and so are these files, but for names: whoever uses the one need not
+// The options of rueidis are those of valkey-go, and so are these files, but for names: the caller that uses the one need not
 // have the other. They are changed there. What needs servers is tested there alone.
 func TestTwinOfValkeygo(t *testing.T) {
 	names := strings.NewReplacer("valkey-io/valkey-go", "redis/rueidis", "valkey-go", "rueidis",

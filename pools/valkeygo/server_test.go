@@ -241,7 +241,7 @@ func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
 	assert.ErrorAs(t, err, &said)
 }
 
-// waitInLine has somebody wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
+// waitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
 func waitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	t.Helper()
 	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})

@@ -6,7 +6,7 @@
 // # Jobs by the clock: the Locker
 //
 // A cron, daily or weekly job is due at the same time on all machines. Each machine tries once to lock the name of
-// the job, and whoever gets it runs:
+// the job, and the process that gets it runs:
 //
 //	locker := redimutexgocron.NewLocker(client, "billing:", 30*time.Second)
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -48,7 +48,7 @@
 // each other; the other way round there is a gap of nearly two intervals. The Elector keeps the interval as long as
 // a machine leads.
 //
-// Its failure is at the change. While nobody leads, for up to a TTL after a crash, runs are left out; the interval
+// Its failure is at the change. While no candidate leads, for up to a TTL after a crash, runs are left out; the interval
 // begins anew with the new leader. And it does not look at ticks: a machine that becomes the leader just then, with
 // a clock that is behind, runs a tick by the clock that the old leader has run already. So use the Locker for
 // those. gocron takes one of the two for a scheduler; with both, it asks the Elector alone.

@@ -140,7 +140,7 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 		n, _ := s.Do("EXISTS", "redimutex:queue:{lead}").(int64)
 		return n == 1
 	})
-	s.Pause() // whoever asked it would get no answer
+	s.Pause() // the caller that asked it would get no answer
 	before := a.runs.Load()
 	redistest.Wait(t, "a runs its job", func() bool { return a.runs.Load() >= before+20 })
 	assert.Zero(t, b.runs.Load())

@@ -39,7 +39,7 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 	}
 }
 
-// closing closes a Client while a renewal is under way that can't succeed, and somebody waits in the queue; where the
+// closing closes a Client while a renewal is under way that can't succeed, and a caller waits in the queue; where the
 // primary hangs a try is under way as well.
 func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
 	t.Helper()
@@ -50,7 +50,7 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 	queued := client.Mutex("queued", redimutex.WithQueue())
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	c := pool.Get()
-	_, err := c.Do("SET", "queued", "somebody else", "PX", 60000)
+	_, err := c.Do("SET", "queued", "another holder", "PX", 60000)
 	require.NoError(t, err)
 	c.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -238,7 +238,7 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 	}
 }
 
-// Nor that it is held: otherwise nobody would look for the new primary as long as the old one has the lock. Before Redis 7 a
+// Nor that it is held: otherwise no caller would look for the new primary as long as the old one has the lock. Before Redis 7 a
 // replica shows scripts also what has expired.
 func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 	}
 }
 
-// The demoted server lives on, so nothing breaks the connections to it; and whoever polls uses them all the time, so
+// The demoted server lives on, so nothing breaks the connections to it; and the process that polls uses them all the time, so
 // that they are never idle for long.
 func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				primary, replicas := redistest.Replicas(t, 1)
 				var board switchboard
 				board.to(primary.Addr())
-				primary.Do("SET", "k", "somebody else", "PX", time.Hour.Milliseconds())
+				primary.Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
 				var tries atomic.Int64
 				if strings.HasSuffix(name, "multiplexed") {
 					opts = append(slices.Clone(opts), redimutex.WithMultiplexing(1))
@@ -96,7 +96,7 @@ func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
 	redistest.Wait(t, "the release", func() bool { return !replicas[0].Exists("k") })
 }
 
-// The listener of the queue has a connection of its own, which nobody writes on.
+// The listener of the queue has a connection of its own, which no operation writes on.
 func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -105,7 +105,7 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	// The try that meets the failover must not time out: the client learns of the failover by its answer.
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
 	waiting := newClient(t, board.pool(t), opts...)
-	primary.Do("SET", "k", "somebody else")
+	primary.Do("SET", "k", "another holder")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error, 1)
 	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
@@ -114,10 +114,10 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
 	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
-	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
-// Whoever stands in the queue twice is called once for nothing, which costs the others a hand-off.
+// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
 func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -134,7 +134,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 		c.Close()
 	}
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second))
-	primary.Do("SET", "k", "somebody else")
+	primary.Do("SET", "k", "another holder")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error, 1)
 	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
@@ -154,7 +154,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	})
 }
 
-// Nobody ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
+// No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
 // have timed out.
 func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 		return nil
 	}
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(25*time.Second))
-	primary.Do("SET", "k", "somebody else")
+	primary.Do("SET", "k", "another holder")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error, 1)
 	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
@@ -197,7 +197,7 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	board.to(replicas[0].Addr())
 	gate.Unlock()
 	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
-	redistest.Wait(t, "nobody listens to the replica", func() bool { return listeners(t, primary) == 0 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
 // listeners counts the connections of clients that have subscribed.

@@ -58,7 +58,7 @@ func TestFailoverToAConfirmedReplicaKeepsTheLock(t *testing.T) {
 	replicas[1].Resume()
 }
 
-// Each case needs more replicas than go on. What was written is taken back, so that it locks nobody out.
+// Each case needs more replicas than go on. What was written is taken back, so that it locks no caller out.
 func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ want, paused int }{

@@ -13,7 +13,7 @@ import (
 )
 
 // What we know of a server's clock is as exact as its first reply was fast. So the server may refuse a try in the last
-// moments of ctx; but the lock was held by somebody else all the time.
+// moments of ctx; but the lock was held by another caller all the time.
 func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

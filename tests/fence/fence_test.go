@@ -157,7 +157,7 @@ func TestFenceCounterIsInTheSlotOfItsLockAndExpires(t *testing.T) {
 	assert.Len(t, names, 15)
 }
 
-// The hour counts from the last use, whoever had the fence: each lock, each write-back, and each renewal starts it anew.
+// The hour counts from the last use, whichever process had the fence: each lock, each write-back, and each renewal starts it anew.
 func TestUseKeepsTheFenceCounter(t *testing.T) {
 	t.Parallel()
 	c := locktest.Start(t, 3)

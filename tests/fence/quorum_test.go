@@ -160,7 +160,7 @@ func TestFencesRiseWhenAMinorityLostItsData(t *testing.T) {
 			c := startSkewed(t, n, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 			last := int64(0)
 			for round := range 4 * n {
-				// Whoever loses data next must not be the one that others rely on, so first all have the fence. A
+				// The server that loses data next must not be the one that others rely on, so first all have the fence. A
 				// server that is slow for a moment is left out, and gets the next one.
 				redistest.Wait(t, "a fence that all servers have", func() bool {
 					f := fence(t, c.mutex)

@@ -1,5 +1,5 @@
 // Package keys_test holds what is promised about the keys on the servers: a lock has the key that its user
-// gave it, whatever else is there, and the keys beside it are nobody's lock.
+// gave it, whatever else is there, and the keys beside it are no lock.
 package keys_test
 
 import (

@@ -56,7 +56,7 @@ func TestLocksOfAllNamesAreHeldAtOnce(t *testing.T) {
 	}
 }
 
-// contend has somebody hold the lock of key and another wait for it, so that all the keys are there that
+// contend has a process hold the lock of key and another wait for it, so that all the keys are there that
 // belong to it, until the function is called that it returns.
 func contend(t *testing.T, s *redistest.Server, key string) (holder *redimutex.Mutex, siblings []string, end func()) {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package lease_test holds what a Lease promises: that nobody else has a valid one, whatever order the
+// Package lease_test holds what a Lease promises: that no other holder has a valid one, whatever order the
 // servers execute extensions in, and that its end is known.
 package lease_test
 

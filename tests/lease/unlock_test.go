@@ -64,7 +64,7 @@ func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 		require.True(t, server.Exists("k"))
 		pool.Set(nil)
 		time.Sleep(5 * time.Second)
-		assert.False(t, server.Exists("k"), "nobody owns it, and it would live for another %v", server.TTL("k"))
+		assert.False(t, server.Exists("k"), "it has no owner, and it would live for another %v", server.TTL("k"))
 	})
 }
 
@@ -107,7 +107,7 @@ func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		assert.ErrorIs(t, m.UnlockContext(ctx), redimutex.ErrClosed)
-		assert.False(t, server.Exists("k"), "nobody owns it, and it would live for another %v", server.TTL("k"))
+		assert.False(t, server.Exists("k"), "it has no owner, and it would live for another %v", server.TTL("k"))
 	})
 }
 

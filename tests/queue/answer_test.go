@@ -74,7 +74,7 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 			close(caught)
 			<-release
 			defer close(executed)
-			run() //nolint:errcheck // nobody hears of it
+			run() //nolint:errcheck // no goroutine hears of it
 		})
 		return nil, redistest.ErrCut
 	})

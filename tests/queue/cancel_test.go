@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A lock that was handed to a waiter who has just given up would be nobody's until its claim expires.
+// A lock that was handed to a waiter who has just given up would be no caller's until its claim expires.
 func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -115,7 +115,7 @@ func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
 		})
 		pool.Set(nil)
 	}
-	redistest.Wait(t, "nobody is in the queue", func() bool { return queueLength(t, s, "k") == 0 })
+	redistest.Wait(t, "the queue is empty", func() bool { return queueLength(t, s, "k") == 0 })
 	before := expired(t, s)
 	q := queue(t, s, newMutex(t, s.Pool()), 0)
 	holder.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Whoever looks seldom takes long to notice that another let the lock lapse, or that it was deleted.
+// A waiter that looks seldom takes long to notice that another let the lock lapse, or that it was deleted.
 func TestLivingWaiterLooksNoLessOftenForTheDeadOnesInTheQueue(t *testing.T) {
 	t.Parallel()
 	const (

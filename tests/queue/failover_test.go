@@ -55,7 +55,7 @@ func checkRole(c redis.Conn, _ time.Time) error {
 
 // A contest is clients that take the lock again and again, and ask the leases whether two are valid at once.
 type contest struct {
-	current atomic.Pointer[redimutex.Lease] // of whoever holds it and has not begun to unlock
+	current atomic.Pointer[redimutex.Lease] // of the process that holds it and has not begun to unlock
 	holds   atomic.Int64
 	clashes atomic.Int64
 }

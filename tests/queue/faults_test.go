@@ -65,7 +65,7 @@ func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 	t.Logf("%d killed waiters in front delayed the hand-over to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
 }
 
-// A process that hangs keeps its connection open, so nobody can tell that it won't come.
+// A process that hangs keeps its connection open, so no caller can tell that it won't come.
 func TestHungWaitersAtTheHeadCostOneHandOffEach(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -215,7 +215,7 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	other.gets(time.Now())
 }
 
-// Whoever could not hear that it was called comes before those who came later, also if it hears again by the time that
+// A waiter that could not hear that it was called comes before those who came later, also if it hears again by the time that
 // it learns of that.
 func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 	}
 	cut.Store(true) // what it has goes on, so its looks are answered
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	redistest.Wait(t, "nobody listens", func() bool { return subscribers() == "" })
+	redistest.Wait(t, "no one listens", func() bool { return subscribers() == "" })
 	second := queue(t, s, newMutex(t, s.Pool()), 1)
 	holder.Unlock()
 	require.NoError(t, <-second.got)

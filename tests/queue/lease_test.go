@@ -158,7 +158,7 @@ func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
 	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())
 }
 
-// An interval is a time in which somebody took the lock for its own.
+// An interval is a time in which a process took the lock for its own.
 type interval struct{ from, until time.Time }
 
 func TestNoTwoLeasesAreValidAtOnceWhateverHappensToTheQueue(t *testing.T) {

@@ -209,7 +209,7 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	waitQueued(t, s, "k", 1)
 	other := newMutex(t, s.Pool())
 	assert.False(t, other.TryLock())
-	s.Do("DEL", "k") // hands the lock to nobody
+	s.Do("DEL", "k") // hands the lock to no waiter
 	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
 	require.NoError(t, <-locked)
 	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")

@@ -102,7 +102,7 @@ func TestOurOwnReleaseNeverStandsInOurWayAtAServerThatWasSilent(t *testing.T) {
 	require.NoError(t, m.TryLockContext(t.Context()))
 }
 
-// With two servers that hang all the time there is no server to spare: whoever has not executed the release decides.
+// With two servers that hang all the time there is no server to spare: the server that has not executed the release decides.
 func TestLockAndUnlockFollowEachOtherWithTwoOfFiveServersStopped(t *testing.T) {
 	t.Parallel()
 	servers, fronts, client := behindFronts(t, 5)

@@ -50,7 +50,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 	}
 }
 
-// Whoever cut them has done nothing to the locks, and Unlock can do without them.
+// The caller that cut them has done nothing to the locks, and Unlock can do without them.
 func TestUnlockOutlivesBrokenConnections(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {

@@ -22,7 +22,7 @@ func halted() (trace *redimutex.Trace, waits <-chan struct{}, goOn func()) {
 	return &redimutex.Trace{Waiting: func(redimutex.Event) { close(in); <-out }}, in, func() { close(out) }
 }
 
-// The time of a parked grant may end just while one who gives up has the turn, and so nobody can give the
+// The time of a parked grant may end just while one who gives up has the turn, and so no caller can give the
 // grant back. The key would be renewed for ever.
 func TestAParkedGrantIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestALockThatWasExtendedIsNotKept(t *testing.T) {
 	}
 }
 
-// What is kept for one with other options is given back in the background, and whoever comes next waits for that, however
+// What is kept for one with other options is given back in the background, and the caller that comes next waits for that, however
 // long it has been in line.
 func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	first.Lock()
 	locked := make(chan struct{})
 	go func() { next.Lock(); close(locked) }()
-	redistest.Wait(t, "somebody in line", func() bool { return c.Stats().Waiting == 1 })
+	redistest.Wait(t, "a caller in line", func() bool { return c.Stats().Waiting == 1 })
 	time.Sleep(1200 * time.Millisecond) // longer than a node timeout
 	first.Unlock()
 	<-locked

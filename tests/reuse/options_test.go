@@ -27,7 +27,7 @@ func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	m := c.Mutex("k", redimutex.WithLeaseReuse(20*time.Second))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	require.NoError(t, m.UnlockContext(t.Context()))
-	return c.Mutex("k", redimutex.WithOwner("somebody else"))
+	return c.Mutex("k", redimutex.WithOwner("another holder"))
 }
 
 // hang has pool answer nothing more until the function is called that it returns.
@@ -75,7 +75,7 @@ func TestWhatIsKeptForOtherOptionsIsNoOtherHoldersLock(t *testing.T) {
 	pool := s.Pool()
 	for range 20 {
 		other := kept(t, pool)
-		require.NoError(t, other.TryLockContext(t.Context()), "nobody holds it")
+		require.NoError(t, other.TryLockContext(t.Context()), "no process holds it")
 		require.NoError(t, other.UnlockContext(t.Context()))
 	}
 }

@@ -73,12 +73,12 @@ func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 	m.Unlock()
 	m.Lock()
 	lost := m.Lease()
-	s.Do("SET", "k", "somebody else", "PX", 600_000)
+	s.Do("SET", "k", "another holder", "PX", 600_000)
 	<-lost.Done()
 	assert.ErrorIs(t, lost.Err(), redimutex.ErrLost)
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	assert.False(t, m.TryLock(), "nothing of a lost grant is used again")
-	assert.Equal(t, "somebody else", s.Get("k"))
+	assert.Equal(t, "another holder", s.Get("k"))
 }
 
 func TestWithFencingEachHoldHasAFenceOfItsOwnFromTheServer(t *testing.T) {

@@ -56,7 +56,7 @@ func (b *book) leave(l *redimutex.Lease) {
 	delete(b.held, l)
 }
 
-// nothingLeft waits until the servers have no keys but fence counters. What nobody gives back stays for longer.
+// nothingLeft waits until the servers have no keys but fence counters. What no caller gives back stays for longer.
 func nothingLeft(t testing.TB, servers ...*redistest.Server) {
 	t.Helper()
 	for _, s := range servers {

@@ -12,7 +12,7 @@ type Kind string
 
 const (
 	Load     Kind = "load"     // goroutines lock and unlock as often as they can
-	Waiting  Kind = "waiting"  // goroutines wait for a lock that somebody else keeps
+	Waiting  Kind = "waiting"  // goroutines wait for a lock that another process keeps
 	Held     Kind = "held"     // goroutines lock a key each, and keep it
 	Ping     Kind = "ping"     // no lock at all: the round trip of a PING
 	Pipeline Kind = "pipeline" // one goroutine takes and releases the keys of all by hand, with all commands in one packet
@@ -66,7 +66,7 @@ type Result struct {
 	Elapsed  time.Duration
 	Holds    []int64         // of each goroutine
 	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
-	Pairs    stats.Histogram // from asking to having unlocked, of keys that nobody else wants
+	Pairs    stats.Histogram // from asking to having unlocked, of keys that no other caller wants
 	Requests int64           // sent to the server
 	Mallocs  uint64          // allocations of the whole process
 	CPU      time.Duration   // of the whole process, user and system

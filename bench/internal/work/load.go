@@ -109,7 +109,7 @@ func (l *load) goroutine(g int) tally {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
 				t.waits.Add(rest)
 			}
-			slot.Unlock(context.Background()) //nolint:errcheck // nobody counts any more
+			slot.Unlock(context.Background()) //nolint:errcheck // no caller counts any more
 			break
 		}
 		if l.Hold > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// waiting has all goroutines wait for a lock that nobody gives back. It measures what that costs.
+// waiting has all goroutines wait for a lock that no caller gives back. It measures what that costs.
 func (r *runner) waiting() (Result, error) {
 	c, err := redis.Dial("tcp", r.Addrs[0])
 	if err != nil {

@@ -61,7 +61,7 @@ func Work[Job, Order any](work func(job Job, boss *Boss[Order]) error) int {
 func (b *Boss[Order]) Tell(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out.Encode(event) //nolint:errcheck,errchkjson // nobody listens any more: the end of the orders says so as well
+	b.out.Encode(event) //nolint:errcheck,errchkjson // no reader is left: the end of the orders says so as well
 }
 
 // A Worker is a worker process, as its boss sees it.

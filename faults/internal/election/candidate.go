@@ -68,7 +68,7 @@ func Main() {
 		mu.Lock()
 		defer mu.Unlock()
 		if out.Encode(m) != nil {
-			os.Exit(2) // nobody listens any more
+			os.Exit(2) // no reader is left
 		}
 	}
 	var all []*lead.Election

@@ -52,7 +52,7 @@ func run(ctx context.Context, s evidence.Setup) (r evidence.Result, _ error) {
 	return r, errors.Join(errs...)
 }
 
-// A strike is what is done to the leaders. Whoever was hit is back when it returns, unless it was killed.
+// A strike is what is done to the leaders. The caller that was hit is back when it returns, unless it was killed.
 type strike struct {
 	name string
 	hit  func(x *scene, p *process)

@@ -17,7 +17,7 @@ type order struct {
 	whose  time.Duration
 }
 
-// order looks at all waits but the first of each member, which has its connections opened then. Whoever waits is passed
+// order looks at all waits but the first of each member, which has its connections opened then. A waiter is passed
 // by those that were before it, once each. The second turn of the same member in one wait is out of order.
 func (q *queue) order(all []turns.Turn) (o order) {
 	first := make([]int, len(q.members))

@@ -31,7 +31,7 @@ type queue struct {
 	mu      sync.Mutex
 	turns   []turns.Turn // in the order of their ends
 	counts  []int
-	current *redimutex.Lease // of whoever has the lock, and has not begun to unlock
+	current *redimutex.Lease // of the process that has the lock, and has not begun to unlock
 	holds   int
 	clashes int // of these that began while another lease was valid
 	err     error

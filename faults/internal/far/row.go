@@ -49,7 +49,7 @@ func (c cost) more() time.Duration {
 	return (c.with.Time - needed) / time.Duration(max(c.with.Turns, 1))
 }
 
-// held allows each turn what a machine that is late takes from it: so many times somebody has to be woken up in it, at the two
+// held allows each turn what a machine that is late takes from it: so many times a process has to be woken up in it, at the two
 // ends and on both ways between them.
 func (c cost) held(late time.Duration) bool {
 	const woken = 6

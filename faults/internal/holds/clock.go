@@ -39,7 +39,7 @@ var origin = func() (o struct {
 	return o
 }()
 
-// instantOf converts t. What it gets wrong, by less than a microsecond, is too early, so nobody is blamed for
+// instantOf converts t. What it gets wrong, by less than a microsecond, is too early, so no caller is blamed for
 // more than was promised.
 func instantOf(t time.Time) instant { return origin.instant.add(t.Sub(origin.time)) }
 

@@ -40,7 +40,7 @@ type sloppy struct {
 }
 
 type sloppySlot struct {
-	peers.Slot // which is none: what it does not have nobody asks for
+	peers.Slot // which is none: what it does not have no caller asks for
 	locker     sloppy
 	key        string
 	token      string

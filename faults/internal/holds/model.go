@@ -40,13 +40,13 @@ const (
 	resultFailed = "failed" // everything else
 )
 
-// never is when a call returns of which nobody knows whether it had an effect.
+// never is when a call returns of which no process knows whether it had an effect.
 const never = instant(math.MaxInt64)
 
 // The state of a lock, as far as those who use it can tell: who was last given it, and until when
-// nobody else may be.
+// no other caller may be.
 type state struct {
-	holder int64 // 0: nobody
+	holder int64 // 0: no holder
 	until  instant
 	fence  int64
 }

@@ -49,7 +49,7 @@ type contest struct {
 	work     time.Duration // under the lock, so that others have a chance to clash with it
 
 	mu      sync.Mutex
-	current *redimutex.Lease // of whoever has the lock, and has not begun to unlock
+	current *redimutex.Lease // of the process that has the lock, and has not begun to unlock
 	last    time.Time        // when the last hold began
 	gap     time.Duration    // the longest time in which no hold began
 	high    int64            // the highest fence
@@ -112,7 +112,7 @@ func (c *contest) hold(ctx context.Context, m *redimutex.Mutex) {
 	_ = m.UnlockContext(context.Background()) // what was lost tells so, which is no clash
 }
 
-// begin takes in a hold. Whoever has a valid lease has the newest, so its fence has to be the highest.
+// begin takes in a hold. The process that has a valid lease has the newest, so its fence has to be the highest.
 func (c *contest) begin(lease *redimutex.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

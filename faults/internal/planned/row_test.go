@@ -35,7 +35,7 @@ func TestNoTwoLeasesAreValidAtOnceAndNoFenceFallsInPlannedFailovers(t *testing.T
 	assert.True(t, r.OK())
 }
 
-// Where the new primary has none of the locks, somebody gets one that another holds. If not at once, then at the next failover.
+// Where the new primary has none of the locks, a process gets one that another holds. If not at once, then at the next failover.
 func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 	needServers(t)
 	forgetful := plan{"FAILOVER TO", true, func(t testing.TB) *site {
@@ -53,7 +53,7 @@ func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 		stop := c.start(t.Context(), t, site.pools[0].make)
 		t.Cleanup(stop)
 		for i := 0; i < 30 && result(all, 1).OK(); i++ {
-			more(t.Context(), t, sc.contests, 1) // and now somebody holds it for a while
+			more(t.Context(), t, sc.contests, 1) // and now a process holds it for a while
 			site.failover(t)
 		}
 		stop()

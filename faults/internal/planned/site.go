@@ -74,7 +74,7 @@ func sentinelPools(addrs []string) []kind {
 	}
 }
 
-// byHand is a primary with a replica, an address that moves with the role, and somebody who knows where the primary is and
+// byHand is a primary with a replica, an address that moves with the role, and a process that knows where the primary is and
 // answers as a Sentinel does.
 func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 	primary, replicas := redistest.Replicas(t, 1)

@@ -31,7 +31,7 @@ func Rows() []evidence.Row {
 	}}
 }
 
-// password is what nobody may say.
+// password is what no output may show.
 const password = "s3cr3t-Pa55w0rd"
 
 // A tally counts what was tried, and keeps what went wrong in words that don't repeat the password.
@@ -72,7 +72,7 @@ func ours(rawURL string) error {
 }
 
 func redigo(rawURL string) error {
-	c, err := redis.DialURL(rawURL, redis.DialConnectTimeout(time.Nanosecond)) // which reaches nobody
+	c, err := redis.DialURL(rawURL, redis.DialConnectTimeout(time.Nanosecond)) // which reaches no server
 	if err == nil {
 		c.Close()
 	}
@@ -185,6 +185,6 @@ func useWith(ctx context.Context, t testing.TB, rawURL, key string, dial []redis
 	} else {
 		m.Unlock()
 	}
-	client.Close() // nobody logs any more
+	client.Close() // no caller logs any more
 	return fmt.Sprintf("%v %+v %#v %v %s", err, err, err, m, logged.String()), err
 }

@@ -183,7 +183,7 @@ func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 		case n < 12:
 			return redistest.Treatment{Harm: redistest.Halved}
 		case n < 13:
-			return redistest.Treatment{Harm: redistest.Silence} // dear: somebody waits for the node timeout
+			return redistest.Treatment{Harm: redistest.Silence} // dear: a caller waits for the node timeout
 		case n < 20:
 			return redistest.Treatment{Delay: time.Duration(1+rng.IntN(20)) * time.Millisecond}
 		}

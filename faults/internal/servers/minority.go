@@ -26,7 +26,7 @@ func minorityRow() evidence.Row {
 // promptly is what the table asks of Lock and Unlock.
 const promptly = 5 * time.Millisecond
 
-// minorityTTL makes the node timeout 3 s: whoever waits for a paused server is seen, however slow
+// minorityTTL makes the node timeout 3 s: a waiter for a paused server is seen, however slow
 // the machine is.
 const minorityTTL = time.Minute
 
@@ -93,7 +93,7 @@ func minority(r *run) {
 			resume(servers, which)
 		})
 		r.quiet(before)
-		if got.within(minorityTTL / 40) { // half of the node timeout: nobody waited for a paused server
+		if got.within(minorityTTL / 40) { // half of the node timeout: no caller waited for a paused server
 
 			held++
 		} else {

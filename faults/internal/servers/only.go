@@ -40,7 +40,7 @@ func onlyServer(r *run) {
 				cancel := round%2 == 1
 				lateness.call(r.between(50*time.Millisecond, 150*time.Millisecond), cancel, m.UnlockContext, func(err error) string {
 					if err == nil && f.name == "reuse" {
-						return "" // the lock is kept for the next goroutine: nobody is asked
+						return "" // the lock is kept for the next goroutine: no server is asked
 					}
 					return checkSilence(err, cancel)
 				})

@@ -56,7 +56,7 @@ type scene struct {
 const askers = 5
 
 // orphans has locks taken and given up while the fault comes and goes, and counts the keys that are
-// left when nobody holds any lock.
+// left when no process holds any lock.
 func orphans(r *run, s *scene, short int) {
 	held, tried, won := 0, 0, 0
 	for round := 0; r.more(round, short, 10*short); round++ {
@@ -104,7 +104,7 @@ func warm(t testing.TB, m interface {
 	_ = m.UnlockContext(context.Background()) // of a late machine the lease may be over
 }
 
-// A trial is a lock of one key that somebody gives up soon.
+// A trial is a lock of one key that a caller gives up soon.
 type trial struct {
 	key          string
 	lock, unlock func(ctx context.Context) error

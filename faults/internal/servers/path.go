@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A path is a way to some servers that can be broken: packets vanish in both directions, and nobody
-// is told. When it is mended, what was under way arrives late, because TCP repeats it.
+// A path is a way to some servers that can be broken: packets vanish in both directions, and no caller
+// is told. When it is fixed, what was under way arrives late, because TCP repeats it.
 type path struct {
 	kind    string
 	servers []*redistest.Server

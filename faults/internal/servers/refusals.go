@@ -32,8 +32,8 @@ func refusalsRow() evidence.Row {
 type class int
 
 const (
-	passes  class = iota // time mends it: repeat
-	forGood              // time does not mend it: say so at once
+	passes  class = iota // time fixes it: repeat
+	forGood              // time does not fix it: say so at once
 	unseen               // callers must not notice
 )
 

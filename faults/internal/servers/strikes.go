@@ -166,7 +166,7 @@ func elsewhere(args ...string) func(*site, []*cell) func() {
 	}
 }
 
-// nowhere leads new connections to where nobody listens.
+// nowhere leads new connections to where no server listens.
 func nowhere(s *site, _ []*cell) func() {
 	s.target.set(peers.To(redistest.FreeAddr(s.t)))
 	s.killClients()

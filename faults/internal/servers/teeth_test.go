@@ -126,7 +126,7 @@ func TestConnectionThatIsNotGivenBackIsFound(t *testing.T) {
 	assert.Zero(t, checkedOut([]*redis.Pool{p}))
 }
 
-// What is sent while the path is broken arrives when it is mended, and nobody is told before.
+// What is sent while the path is broken arrives when it is fixed, and no caller is told before.
 func TestBrokenPathHoldsBackAndDeliversLate(t *testing.T) {
 	needServers(t)
 	for name, build := range map[string]func(testing.TB, int) *path{"by the best means": newPath, "by proxies": newProxyPath} {

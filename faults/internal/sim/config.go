@@ -63,7 +63,7 @@ type Report struct {
 	Prolonged                         int // leases that were renewed although another had got the lock; of one server must not be either
 	Writes, Refused, Stale            int // at the resource that checks fences
 	Lapsed                            int // holds that the simulation made lapse
-	Orphans                           int // locks that nobody has any more
+	Orphans                           int // locks that no process has any more
 	Restarts, Fallen                  int // of servers during a hold; after so many it was lost
 	Events                            int
 	Hash                              uint64 // of all that happened, and when

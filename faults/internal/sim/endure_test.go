@@ -19,7 +19,7 @@ func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
 	assert.NotZero(t, r.Fallen)
 }
 
-// After a round that was missed, and where another token stands, somebody else may have the lock.
+// After a round that was missed, and where another token stands, another caller may have the lock.
 func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	gone := corrected
 	gone.Amnesia, gone.Cut, gone.Long, gone.Calm = 8, true, .4, 300*time.Millisecond

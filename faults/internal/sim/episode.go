@@ -49,7 +49,7 @@ func newWorld(c Config, seed uint64) *world {
 func (w *world) finish(stop func()) {
 	w.end()
 	stop()
-	time.Sleep(time.Minute) // whoever still waits for an answer has got it by then
+	time.Sleep(time.Minute) // the caller that still waits for an answer has got it by then
 	uuid.SetRand(nil)
 }
 

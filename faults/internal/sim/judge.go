@@ -43,7 +43,7 @@ type hold struct {
 	until   func() time.Time // nil where leases are not renewed
 	lasts   func() time.Time // nil where leases are not extended
 	seen    time.Time        // what that was
-	rival   time.Duration    // when another got the lock that asked for it after this one had it; 0: nobody did
+	rival   time.Duration    // when another got the lock that asked for it after this one had it; 0: no caller did
 	gone    map[int]bool     // servers on which its key has expired
 }
 
@@ -208,7 +208,7 @@ func (j *judge) forget() {
 }
 
 // write is a write to a resource that checks fences, by a holder that believes to have the lock. It
-// is stale if somebody who asked for the lock only later has written already, and it is accepted all the same.
+// is stale if a process that asked for the lock only later has written already, and it is accepted all the same.
 func (j *judge) write(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,7 +15,7 @@ const perLapses = 25 // lapses in an episode
 
 // lapse makes the leases of one client lapse, again and again: its links are cut until the leases have
 // expired, here and on the servers, and what was sent meanwhile arrives after that. In half of the
-// cases somebody else takes the lock.
+// cases another process takes the lock.
 func lapse(c Config, seed uint64) *Report {
 	w := newWorld(c, seed)
 	pools, others := w.pools(0), w.pools(1)

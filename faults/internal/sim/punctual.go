@@ -114,7 +114,7 @@ func (c *conn) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// write sends a last command, whose reply nobody waits for.
+// write sends a last command, whose reply no caller waits for.
 func (c *conn) write(command []any) {
 	words := make([]string, len(command))
 	for i, a := range command {

@@ -24,7 +24,7 @@ func Main(role string, work func(*Post) error) {
 	p := &Post{orders: bufio.NewScanner(os.Stdin)}
 	p.orders.Buffer(nil, 1<<20)
 	if err := work(p); err != nil {
-		os.Stderr.WriteString(err.Error()) //nolint:errcheck // nobody else could be told
+		os.Stderr.WriteString(err.Error()) //nolint:errcheck // no other caller could be told
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -39,7 +39,7 @@ func (p *Post) Say(message any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, err := os.Stdout.Write(append(b, '\n')); err != nil {
-		os.Exit(2) // nobody listens any more
+		os.Exit(2) // no reader is left
 	}
 }
 

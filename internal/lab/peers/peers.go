@@ -1,5 +1,5 @@
 // Package peers gives libraries for locks the same face: ours, redsync, redislock, rueidislock, and what a
-// program does without any. Whoever uses them decides how servers are reached and which settings are on.
+// program does without any. The caller that uses them decides how servers are reached and which settings are on.
 package peers
 
 import (
@@ -25,7 +25,7 @@ type Slot interface {
 	Hold
 }
 
-// A Hold is what a library tells whoever has the lock.
+// A Hold is what a library tells the process that has the lock.
 type Hold interface {
 	Token() string         // what is in the key; "": the library does not say
 	Fence() int64          // 0: there is none
@@ -39,7 +39,7 @@ type Doer interface {
 	Do(ctx context.Context, f func(context.Context) error) error
 }
 
-// ErrGone is matched by the errors that say that the key is gone, or somebody else's.
+// ErrGone is matched by the errors that say that the key is gone, or another holder's.
 var ErrGone = errors.New("the key is gone, or somebody else's")
 
 // Eager is the poll interval of those that poll, where they leave it to us: the shortest that redislock's

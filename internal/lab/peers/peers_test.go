@@ -110,7 +110,7 @@ func TestAPipelineTakesAndReleasesEveryKey(t *testing.T) {
 	for range 2 {
 		require.NoError(t, p.Pairs())
 	}
-	server.Do("SET", "b", "somebody else")
+	server.Do("SET", "b", "another holder")
 	require.ErrorIs(t, p.Pairs(), redis.ErrNil)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A Pipeline takes and releases many keys by hand over one connection, each time with all commands in one packet. That is
-// the most that redigo can do, and no more than that: nobody waits, retries or cleans up.
+// the most that redigo can do, and no more than that: no caller waits, retries or cleans up.
 type Pipeline struct {
 	conn   redis.Conn
 	ttl    time.Duration

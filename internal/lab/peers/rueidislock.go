@@ -23,8 +23,8 @@ func Rueidislock(addr string, d Dialer, ttl time.Duration) (Library, error) {
 		KeyValidity:    ttl,
 		KeyMajority:    1,
 		NoLoopTracking: true,
-		// There is no next key to try. A try that is cut short waits for somebody else's release, and
-		// hangs if there is nobody else.
+		// There is no next key to try. A try that is cut short waits for another holder's release, and
+		// hangs if there is no other caller.
 		TryNextAfter: time.Second,
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.
 	assert.Equal(t, 210*ms, all[11].Own())
 	// From the end of the first to that of the last are 320 ms, 210 of them the far one's, and 11 turns.
 	assert.InDelta(t, 11/.11, rate(all), .001)
-	all[12].Freed = all[12].Freed.Add(110 * ms) // a hand-off that nobody took
+	all[12].Freed = all[12].Freed.Add(110 * ms) // a hand-off that no process took
 	assert.InDelta(t, 11/.22, rate(all), .001)
 	assert.Zero(t, rate(all[:1]), "one turn is no pace")
 }

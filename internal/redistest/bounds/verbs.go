@@ -20,7 +20,7 @@ const (
 type Verb struct {
 	Name  string
 	Bound time.Duration
-	takes bool // it may leave a lock behind that nobody owns
+	takes bool // it may leave a lock behind that no process owns
 	// begin is run while the server answers, and returns the call, which is run when it does not.
 	begin  func(p *party) (call func() error)
 	wait   time.Duration // before the call, while the server hangs
@@ -192,7 +192,7 @@ func doing() Verb {
 	}}
 }
 
-// waiting is a Close while somebody waits in the queue of the servers, with a listener.
+// waiting is a Close while a caller waits in the queue of the servers, with a listener.
 func waiting() Verb {
 	return Verb{Name: "Close with a waiter in the queue", Bound: 2 * nodeTimeout, begin: func(p *party) func() error {
 		m := p.client.Mutex(p.key, redimutex.WithQueue())

@@ -19,8 +19,8 @@
 --   error GUARD             this server lost its data less than one TTL ago
 --
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
--- past somebody who waits for it. The deadline is compared on the same clock and at the same moment as the lock is
--- taken: a try that the server executes after its caller gave up takes nothing, and shows no waiter. Whoever comes by and
+-- past a waiter. The deadline is compared on the same clock and at the same moment as the lock is
+-- taken: a try that the server executes after its caller gave up takes nothing, and shows no waiter. The caller that comes by and
 -- finds the lock free serves the first waiter, so that no hand-off depends on the one before.
 
 if now > tonumber(ARGV[3]) then
@@ -91,7 +91,7 @@ if member ~= '' then
     end
     redis.call('ZADD', queue, us(math.min(arrived, now)), member)
   elseif arrived > now then
-    -- Whoever came before the clock was set back is not put behind all who come after it.
+    -- A waiter that came before the clock was set back is not put behind all who come after it.
     redis.call('ZADD', queue, us(now), member)
   end
   local at = redis.call('ZSCORE', queue, looked)

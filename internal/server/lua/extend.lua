@@ -2,7 +2,7 @@
 --
 -- Replies
 --   1        extended
---   {0, i}   lock i is gone; it is not re-created, because somebody may have held it meanwhile
+--   {0, i}   lock i is gone; it is not re-created, because another may have held it meanwhile
 --   {-1, i}  another holds lock i
 --   -now     too late, nothing was done; now is this server's clock, in µs
 --   an error, such as READONLY

@@ -57,12 +57,12 @@ end
 --
 -- Returns true when it is the turn of mine, which stays in the queue.
 --
--- The message is "fence name". Whoever does not listen on its channel is gone, and is passed over. A waiter that listens
+-- The message is "fence name". A waiter that does not listen on its channel is gone, and is passed over. A waiter that listens
 -- but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
 --
--- Whoever was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
+-- A waiter that was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
--- so that nobody is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
+-- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
 -- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine, countsElsewhere)
   while true do

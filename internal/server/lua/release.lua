@@ -14,7 +14,7 @@
 --
 -- Atomic, so that a lock which expired and was taken by another holder between the comparison and the deletion is never
 -- deleted, nor its TTL touched; so that a waiter who leaves just when it is given the lock passes it on; and so that
--- nobody can take the lock between the release and the hand-off.
+-- no caller can take the lock between the release and the hand-off.
 
 local mark, member = ARGV[8], ARGV[9]
 local stays = member ~= '' and leave(member)

@@ -2,7 +2,7 @@
 -- plain Mutex is let in alone, as a writer is.
 --
 -- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
--- whoever takes the key for a plain Mutex is kept out, and keeps out readers and writers.
+-- a client that takes the key for a plain Mutex is kept out, and keeps out readers and writers.
 --
 -- readers   the tokens of the readers by the end of their leases. It counts only while the lock is '*'.
 -- writers   the marks of waiting writers, by their end: while there is one, new readers wait

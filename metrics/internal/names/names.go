@@ -1,4 +1,4 @@
-// Package names has the words by which metrics, spans and logs call the same things, so that whoever has
+// Package names has the words by which metrics, spans and logs call the same things, so that the process that has
 // found a lock in one of them can look for it in the others.
 package names
 
@@ -25,7 +25,7 @@ const (
 // How a wait ends.
 const (
 	Acquired    = "acquired"
-	Locked      = "locked"      // somebody else held it until time or tries ran out
+	Locked      = "locked"      // another process held it until time or tries ran out
 	Unavailable = "unavailable" // too few servers answered until time or tries ran out
 	Refused     = "refused"     // the servers refuse for good
 	Cancelled   = "cancelled"   // the caller's context ended

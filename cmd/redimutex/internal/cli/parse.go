@@ -126,7 +126,7 @@ func Quote(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// nearest returns the word that somebody may have meant, or "".
+// nearest returns the word that the user may have meant, or "".
 func nearest(typed string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
@@ -169,7 +169,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneKey returns the key among the operands. It does not repeat them: somebody who forgets the -redis
+// OneKey returns the key among the operands. It does not repeat them: a user who forgets the -redis
 // in front of a URL should not find the password in a log.
 func OneKey(words []string) (string, error) {
 	switch {

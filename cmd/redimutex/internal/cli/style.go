@@ -46,7 +46,7 @@ func isTerminal(f *os.File) bool {
 	return true
 }
 
-// CanAnswer reports whether somebody sits at the file.
+// CanAnswer reports whether a user sits at the file.
 func CanAnswer(in *os.File) bool { return isTerminal(in) }
 
 // plainLocale reports whether the environment asks for ASCII. Where it says nothing, as in many

@@ -167,7 +167,7 @@ func (p *Process) Printed() (numbers []int) {
 	return numbers
 }
 
-// Gone reports whether a process has ended. A zombie that nobody has waited for has.
+// Gone reports whether a process has ended. A zombie that no process has waited for has.
 func Gone(pid int) bool {
 	if syscall.Kill(pid, 0) == syscall.ESRCH {
 		return true

@@ -115,7 +115,7 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 
 	redistest.Wait(t, "round two", func() bool { return strings.Contains(p.out.String(), "\n2. ") })
 
-	// Somebody who deletes the lock all the time lets several workers in at once.
+	// A process that deletes the lock all the time lets several workers in at once.
 	stop := make(chan struct{})
 	var saboteur sync.WaitGroup
 	saboteur.Go(func() {

@@ -217,7 +217,7 @@ func (p *play) take(r report) error {
 }
 
 // choose picks the worker that has done least, and has its next holder stop halfway through its
-// update. To kill whoever holds the lock at some moment would not do: it could be done with it before
+// update. To kill the process that holds the lock at some moment would not do: it could be done with it before
 // the signal arrives, or could have written without having reported it.
 func (p *play) choose() error {
 	for worker := range p.running {

@@ -169,7 +169,7 @@ func (d *drawing) free(t *timeline, top, bottom int) {
 	d.bar("free", stretch{t.death.at, until}, top-3, bottom-top+3, "")
 }
 
-// death marks the end of the victim, and the moment when somebody else had its lock.
+// death marks the end of the victim, and the moment when another process had its lock.
 func (d *drawing) death(t *timeline, top, bottom int) {
 	x, y := d.x(t.death.at), top+t.death.worker*svgRow+svgRow/2-1
 	d.add(`<line class="kill" x1="%.1f" y1="%d" x2="%.1[1]f" y2="%[3]d"/>`, x, top-3, bottom)

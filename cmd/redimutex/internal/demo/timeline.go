@@ -11,7 +11,7 @@ import (
 type timeline struct {
 	length time.Duration
 	spans  []span // by their beginning, once finished
-	death  *death // nil if nobody was killed
+	death  *death // nil if no worker was killed
 }
 
 // A span is one stay in the critical section.
@@ -26,13 +26,13 @@ type death struct {
 	at     time.Duration
 
 	successor int           // the worker that got the lock next
-	next      time.Duration // when it did; 0: nobody did
+	next      time.Duration // when it did; 0: no worker did
 }
 
-// over reports whether somebody got the lock after the death.
+// over reports whether a process got the lock after the death.
 func (d *death) over() bool { return d.next > 0 }
 
-// recovery returns how long the lock was nobody's.
+// recovery returns how long no worker had the lock.
 func (d *death) recovery() time.Duration { return d.next - d.at }
 
 // finish puts the timeline in order when all spans are known.

@@ -105,7 +105,7 @@ func (t *chart) clashRow(clashes []stretch) string {
 	return string(row)
 }
 
-// deathRow shows how long the lock was nobody's.
+// deathRow shows how long no worker had the lock.
 func (t *chart) deathRow() string {
 	s := t.style
 	from, to, told := t.column(t.death.at), t.width-1, "nobody"

@@ -224,7 +224,7 @@ func (h *demoHand) lingers() bool {
 func (h *demoHand) tell(e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.out.Encode(e) //nolint:errcheck // nobody listens any more: the end of the input says so as well
+	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input says so as well
 }
 
 // rest waits for d, or until ctx ends.

@@ -11,7 +11,7 @@ type level string
 const (
 	levelOK      level = "ok"
 	levelWarning level = "warning" // locks work, and are less than they could be
-	levelError   level = "error"   // locks do not work here, or exclude nobody
+	levelError   level = "error"   // locks do not work here, or exclude no other client
 )
 
 // A finding is one thing that doctor has to say about a server, or about all of them together.

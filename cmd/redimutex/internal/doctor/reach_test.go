@@ -161,7 +161,7 @@ func forward(t *testing.T, l net.Listener, to string, pass func(io.Writer, io.Re
 	}()
 }
 
-// selfSigned makes a certificate for loopback that nobody knows, and a file in which it is.
+// selfSigned makes a certificate for loopback that no program trusts, and a file in which it is.
 func selfSigned(t *testing.T) (tls.Certificate, string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func (r *nodeReport) try() {
 	}
 }
 
-// sensible reports whether to try a feature that nobody has asked for.
+// sensible reports whether to try a feature that was not asked for.
 func (r *nodeReport) sensible(feature string) bool {
 	switch {
 	case r.needs != nil:

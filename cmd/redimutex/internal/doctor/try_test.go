@@ -61,7 +61,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	assert.Empty(t, d.Findings)
 }
 
-// Whoever does as doctor says, until it says no more, has a user that can do everything.
+// A user who does as doctor says, until it says no more, has a user that can do everything.
 func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t, durable...)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	keysPatience = 500 * time.Millisecond // as long as somebody who has pressed TAB may have to wait
+	keysPatience = 500 * time.Millisecond // as long as a user who has pressed TAB may have to wait
 	keysMost     = 200                    // more can't be surveyed in a shell
 )
 

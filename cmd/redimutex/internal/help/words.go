@@ -51,7 +51,7 @@ func completions(all []*cli.Command, words []string) (kind string, list []candid
 	return kindWords, nil
 }
 
-// only returns those candidates that begin as the word does. Flags are for somebody who has begun one.
+// only returns those candidates that begin as the word does. Flags are for a user who has begun one.
 func only(list []candidate, word string) (fit []candidate) {
 	for _, c := range list {
 		if strings.HasPrefix(c.word, word) && (word != "" || !strings.HasPrefix(c.word, "-") || c.word == "--") {

@@ -104,7 +104,7 @@ func connect(ctx context.Context, n servers.Node) error {
 	return n.Dial(ctx)
 }
 
-// unseen returns the keys that nobody has come across before. The caller holds l.mu.
+// unseen returns the keys that no process has come across before. The caller holds l.mu.
 func (l *listing) unseen(keys []string) (fresh []string) {
 	for _, key := range keys {
 		if !l.seen[key] {

@@ -44,12 +44,12 @@ func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "2", "job", "--", "sh", "-c", `trap "echo tidied up; exit 5" TERM; `+endless)
 	p.Says("ready")
-	s.Do("SET", "job", "somebody else", "PX", 60000)
+	s.Do("SET", "job", "another holder", "PX", 60000)
 	assert.Equal(t, 5, p.Status())
 	assert.Contains(t, p.Out(), "tidied up")
 	assert.Contains(t, p.Notes(), "somebody else has overwritten its key")
 	assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), p.Notes())
-	assert.Equal(t, "somebody else", s.Get("job"), "the other's lock is left alone")
+	assert.Equal(t, "another holder", s.Get("job"), "the other's lock is left alone")
 }
 
 func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
@@ -152,7 +152,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	}
 }
 
-// Killing in time must not wait for somebody who does not read our stderr.
+// Killing in time must not wait for a process that does not read our stderr.
 func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Notes are lines for stderr. Nobody that writes one is held up when nobody reads stderr, because
+// Notes are lines for stderr. No caller that writes one is held up when no goroutine reads stderr, because
 // the command has to be killed in time whatever becomes of the line that says so.
 type notes struct {
 	lines chan string

@@ -107,7 +107,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
 	p.Warns("waiting for")
 	s.Kill()
@@ -122,7 +122,7 @@ func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
 func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-w", "3", "job", "--", "echo", "ran")
 	p.Warns("waiting for")
 	s.Kill()
@@ -133,7 +133,7 @@ func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
 func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-ttl", "4m", "job", "--", "true")
 	p.Warns("waiting for")
 	s.Pause()
@@ -152,7 +152,7 @@ func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-ttl", "1h", "-w", "2", "job", "--", "true")
 	p.Warns("waiting for")
 	s.Pause()

@@ -89,7 +89,7 @@ func waitsAgain(t *testing.T, more []string) {
 	assert.Equal(t, "done\n", next.Out())
 }
 
-// queued waits for somebody in the queue, and returns the token.
+// queued waits for a caller in the queue, and returns the token.
 func queued(t *testing.T, s *redistest.Server) (token string) {
 	t.Helper()
 	redistest.Wait(t, "a place in the queue", func() bool {

@@ -34,7 +34,7 @@ type job struct {
 	wait      time.Duration // 0: without limit
 	once      bool          // try once, do not wait
 	queue     bool
-	conflict  int // exit status when somebody else holds the lock
+	conflict  int // exit status when another process holds the lock
 	owner     string
 	arguments bool // the owner's label shows those of the command
 	quiet     bool

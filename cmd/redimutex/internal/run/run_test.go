@@ -84,7 +84,7 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 
 func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	s := redistest.Start(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	const held = "held by an unknown owner, with a key that never expires\n"
 	const waits, is = "redimutex: waiting for \"job\", " + held, "redimutex: \"job\" is " + held
 	for name, c := range map[string]struct {
@@ -112,12 +112,12 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 			assert.Equal(t, c.status, status)
 			assert.Empty(t, out, "the command must not run")
 			assert.Equal(t, c.words, stderr, "who holds the lock")
-			assert.Equal(t, "somebody else", s.Get("job"))
+			assert.Equal(t, "another holder", s.Get("job"))
 		})
 	}
 }
 
-// Whoever holds it at the end counts, and not at the beginning.
+// The holder at the end counts, and not the one at the beginning.
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -132,7 +132,7 @@ func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	for _, args := range [][]string{
 		{"run", "-n", "-E", "9", "job", "--", "true"},
 		{"run", "job", "-n", "-E", "9", "--", "true"},

@@ -63,7 +63,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 		t.Run(number.String(), func(t *testing.T) {
 			t.Parallel()
 			key := number.String()
-			s.Do("SET", key, "somebody else")
+			s.Do("SET", key, "another holder")
 			p := clitest.Launch(t, s, "run", key, "--", "echo", "ran")
 			p.Warns("waiting for")
 			p.Signal(number)
@@ -73,7 +73,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 			}
 			assert.Empty(t, p.Out())
 			assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), "nothing but that it waits")
-			assert.Equal(t, "somebody else", s.Get(key))
+			assert.Equal(t, "another holder", s.Get(key))
 			s.Do("DEL", key)
 			assert.NotContains(t, s.Keys(), key)
 		})
@@ -86,7 +86,7 @@ func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 	s := redistest.Real(t)
 	for round := range 5 {
 		key := fmt.Sprintf("job %d", round)
-		s.Do("SET", key, "somebody else")
+		s.Do("SET", key, "another holder")
 		p := clitest.Launch(t, s, "run", "-ttl", "5", key, "--", "echo", "ran")
 		p.Warns("waiting for")
 		s.Do("DEL", key)
@@ -108,7 +108,7 @@ func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 func TestOtherSignalsDoNotEndTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "somebody else")
+	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
 	p.Warns("waiting for")
 	for _, number := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT} {

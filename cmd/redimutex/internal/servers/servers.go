@@ -50,7 +50,7 @@ type Node struct {
 	Address string
 	Name    string // with the database
 	Pool    *redis.Pool
-	Private bool // nobody can listen on the way: TLS, or a connection within this machine
+	Private bool // no third party can listen on the way: TLS, or a connection within this machine
 	TLS     bool
 	child   string // how a command that we run finds it; it has no password
 }

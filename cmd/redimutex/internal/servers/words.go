@@ -61,14 +61,14 @@ func advice(err error) string {
 	return ""
 }
 
-// What servers add to their words when a script fails: where in it, which helps nobody. Before
+// What servers add to their words when a script fails: where in it, which helps no reader. Before
 // Redis 7 it stands in front.
 var (
 	scriptBehind = regexp.MustCompile(`,? ?script: [0-9a-f]{40}, on @\S+`)
 	scriptBefore = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*-?`)
 )
 
-// Shortened takes out of an error what is shown already, or what nobody needs to know.
+// Shortened takes out of an error what is shown already, or what no user needs to know.
 func Shortened(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {

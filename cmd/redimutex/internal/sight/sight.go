@@ -60,7 +60,7 @@ type Lock struct {
 	Looked  int64    `json:"queue_looked_ms"`
 	Servers []Server `json:"servers"`
 
-	Views []inspect.View `json:"-"` // with the tokens, which nobody else gets to see
+	Views []inspect.View `json:"-"` // with the tokens, which no other process gets to see
 	errs  []error        // of the servers that can't say anything
 }
 

@@ -168,8 +168,8 @@ func (h *history) remember(r *sight.Lock) {
 	}
 }
 
-// ending tells how the last hold has ended. Whether a key was deleted by its holder or by somebody
-// else leaves no trace. That it expired is said if nobody has renewed it when that was due.
+// ending tells how the last hold has ended. Whether a key was deleted by its holder or by another client
+// leaves no trace. That it expired is said if no process has renewed it when that was due.
 func (h *history) ending(at time.Time) (kind, text string) {
 	who, left := h.last.Holder(), h.left(h.seen)
 	after := ""

@@ -6,11 +6,11 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Keys are those that somebody types at the terminal while the picture is shown. The terminal hands
+// Keys are those that a user types at the terminal while the picture is shown. The terminal hands
 // them over one by one, without showing them; Ctrl-C and Ctrl-Z still are signals.
 type keys struct {
 	quit chan struct{} // q was typed
-	in   *os.File      // nil: nobody types
+	in   *os.File      // nil: no user types
 	back func()        // makes the terminal again what it was; nil: it is
 }
 

@@ -17,7 +17,7 @@ type poller struct {
 	nodes    servers.Set
 	interval time.Duration
 	sources  []source
-	answers  chan answer // has room for one of each server, so that nobody has to wait for a late one
+	answers  chan answer // has room for one of each server, so that no process has to wait for a late one
 	rounds   int
 }
 
@@ -172,7 +172,7 @@ func (s *survey) failure() error {
 	return nil
 }
 
-// free reports whether a majority says of each lock that nobody holds it.
+// free reports whether a majority says of each lock that no process holds it.
 func (s *survey) free() bool {
 	for _, r := range s.locks {
 		saying := 0

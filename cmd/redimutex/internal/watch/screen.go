@@ -61,7 +61,7 @@ func (s *screen) leave() {
 	}
 }
 
-// end leaves the last picture where the next prompt comes: whoever has ended us may have seen what was wanted.
+// end leaves the last picture where the next prompt comes: the user who has ended us may have seen what was wanted.
 func (s *screen) end() {
 	if !s.on {
 		return

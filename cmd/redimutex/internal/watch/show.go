@@ -17,7 +17,7 @@ import (
 type show interface {
 	survey(s *survey)
 	frame(now time.Time)           // draws again what changes by itself
-	suspensions() <-chan os.Signal // tells that somebody wants to stop us for a while
+	suspensions() <-chan os.Signal // tells that a user wants to stop us for a while
 	suspend()                      // does that
 	end()
 }

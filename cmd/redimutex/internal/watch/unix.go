@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// suspensions tells that somebody has typed Ctrl-Z.
+// suspensions tells that a user has typed Ctrl-Z.
 func (s *screen) suspensions() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTSTP)
