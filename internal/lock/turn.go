@@ -24,12 +24,12 @@ func (a *acquisition) line(ctx context.Context) state {
 // join waits in line, and reports whether the turn has come.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began = a.engine.made.Add(time.Since(a.engine.made)) // the monotonic clock alone, in half of the time
-	w := a.key.fifo.Join()
-	a.engine.Waiting.Add(1)
 	if !a.Terms.Kind.Shows {
 		a.key.unseen.Add(1)
 		defer a.key.unseen.Add(-1)
 	}
+	w := a.key.fifo.Join()
+	a.engine.Waiting.Add(1)
 	defer func() {
 		a.engine.Waiting.Add(-1)
 		if !granted {

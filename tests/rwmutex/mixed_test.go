@@ -3,6 +3,7 @@ package rwmutex_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 		defer cancel()
 		writer := startWith(t, ctx, m.Acquire)
 		shown(t, s, "writers", 1)
+		if strings.HasSuffix(t.Name(), "queue") {
+			redistest.Wait(t, "it to be in the queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+		}
 		plain := start(t, m.Client().Mutex("k").Acquire)
 		redistest.Wait(t, "both to wait", func() bool { return m.Client().Stats().Waiting == 2 })
 		reader := start(t, r.RAcquire)
