@@ -35,7 +35,7 @@ type Claim struct {
 	waits     bool          // that may be a place in the queue, or a mark that it waits
 	shown     bool          // the mark stays: others wait under it
 	doubt     bool          // a plain try had no answer, and perhaps no undo behind it
-	spent     bool          // an undo was sent
+	spent     bool          // an undo was sent, or a plain try is under way, so that one may be
 	open      time.Time     // no try without an answer is executed after this
 	extending time.Time     // nor an extension
 	until     time.Time     // what the token may have expires then, at the latest
@@ -147,8 +147,9 @@ func (c *Claim) awaitStill(ctx context.Context, until time.Time) {
 	}
 }
 
-// begin notes a command of the claim, which lets the token live until then. It reports false if the claim is not wanted.
-func (c *Claim) begin(creates bool, until time.Time) bool {
+// begin notes a command of the claim, which lets the token live until then. plain: it is a plain try. It reports false if
+// the claim is not wanted.
+func (c *Claim) begin(creates, plain bool, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != wanted {
@@ -158,6 +159,7 @@ func (c *Claim) begin(creates bool, until time.Time) bool {
 	if creates {
 		c.tries++
 	}
+	c.spent = c.spent || plain
 	if until.After(c.until) {
 		c.until = until
 	}
@@ -170,6 +172,9 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	defer c.mu.Unlock()
 	due = due.Add(c.Timeout) // by the server's clock, which may have drifted since it last answered
 	c.tries--
+	if plain {
+		c.spent = r.Unknown
+	}
 	if r.Twice {
 		c.there, c.doubt, c.open = true, true, latest(c.open, due)
 	}
@@ -184,7 +189,7 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	case r.Unknown:
 		c.there = true
 		c.open = latest(c.open, due)
-		c.doubt, c.spent = c.doubt || plain, c.spent || plain
+		c.doubt = c.doubt || plain
 		fallthrough
 	case r.Verdict == Held:
 		c.there, c.waits = c.there || waits, c.waits || waits

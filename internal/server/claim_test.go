@@ -173,6 +173,28 @@ func hang(b *redistest.Between) (come, let chan struct{}) {
 	return come, let
 }
 
+// The caller of a pool that keeps no deadlines leaves before the connection has told whether the undo was written.
+func TestATokenIsNotTriedAgainWhileAPlainTryIsUnderWay(t *testing.T) {
+	t.Parallel()
+	_, b, s := between(t)
+	c := request("k").claim(s)
+	come, let := make(chan struct{}), make(chan struct{})
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command == "SET" {
+			close(come)
+			<-let
+		}
+		return run()
+	})
+	answer := make(chan server.Reply, 1)
+	go func() { answer <- c.Try(context.Background(), server.Try{Plain: true}) }()
+	<-come
+	assert.True(t, c.Spent(), "its undo may follow")
+	close(let)
+	done(t, <-answer)
+	assert.False(t, c.Spent(), "it was answered, and none was written")
+}
+
 func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 	t.Parallel()
 	for _, lasts := range []time.Duration{time.Second, time.Hour} {

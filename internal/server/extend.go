@@ -43,7 +43,7 @@ func (s *Server) group(batch []Extension, report func(int, Reply)) (groups []*ex
 	var last *extending
 	var lastKind kind
 	for i, e := range batch {
-		if !e.begin(false, time.Now().Add(e.TTL+e.Bound())) {
+		if !e.begin(false, false, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}

@@ -33,12 +33,12 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		c.server.scripted.Load() && c.server.source.Pipelines()
 	until := op.end.Add(c.TTL)
-	if !c.begin(true, until) {
+	if !c.begin(true, op.plain, until) {
 		op.free()
 		return Reply{Err: errEnded, Unasked: true}
 	}
 	for _, other := range t.With {
-		other.begin(true, until)
+		other.begin(true, false, until)
 	}
 	return c.server.bounded(op, trying{})
 }
@@ -60,7 +60,7 @@ func (trying) do(op *operation) Reply {
 
 // skip takes in that the try was not sent.
 func (trying) skip(op *operation, r Reply) {
-	op.claim.tried(&r, time.Time{}, false, false)
+	op.claim.tried(&r, time.Time{}, op.plain, false)
 	for _, other := range op.try.With {
 		other.tried(&r, time.Time{}, false, false)
 	}
