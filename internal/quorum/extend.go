@@ -100,6 +100,9 @@ func (x *extending) extendAt(i int, late bool) {
 			mu.Unlock()
 		case reply.Verdict == server.Done && !leases[j].Wanted():
 			reply = server.Reply{Err: errEnded}
+		case reply.Verdict == server.Done && leases[j].Unknown():
+			// A try without an answer may have taken the lock after a round that was missed, behind another holder.
+			reply = server.Reply{Err: errLateTry}
 		}
 		x.reportLease(i, k, reply)
 	})
@@ -186,6 +189,9 @@ func (x *extending) regain(i int, leases []int) {
 // regain asks n to vote again. It is told the fence first: a vote without that might give the next holder a lower one.
 func (n *node) regain(ctx context.Context, v *Votes, i int) error {
 	c := v.claims[i]
+	if c.Unknown() {
+		return nil
+	}
 	if v.Fence > 0 {
 		if reply := n.Raise(ctx, &c.Lock, v.Fence, c.Timeout); reply.Verdict != server.Done {
 			return reply.Err

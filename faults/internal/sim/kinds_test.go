@@ -29,12 +29,12 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "local now = time[1] * 1000000 + time[2]",
 			To:   "local now = time[1] * 1000000 + time[2] + string.byte(ARGV[1], 1) % 4 * 100000",
 		},
-		"one TTL for all readers": {
-			From: "redis.call('SET', lock, '*', 'PX', msUntil(last))",
-			To:   "redis.call('SET', lock, '*', 'PX', ms > 0 and ms or msUntil(last))",
+		"a lock that lives as long as the first of its readers": {
+			From: "local last = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]\nif",
+			To:   "local last = redis.call('ZRANGE', readers, 0, 0, 'WITHSCORES')[2]\nif",
 		},
 		"a writer does not see readers": {
-			From: "if want == 'w' then\nif holder then", To: "if want == 'w' then\nif holder and holder ~= '*' then",
+			From: "if want ~= 'r' then\nif holder then", To: "if want ~= 'r' then\nif holder and holder ~= '*' then",
 		},
 		"a downgrade in two steps": {
 			From: "redis.call('ZADD', readers, us(now + ms * 1000), token)\nfollow()\nentitle()", To: "redis.call('DEL', lock)\nentitle()",
