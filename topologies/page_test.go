@@ -2,9 +2,6 @@ package topologies_test
 
 import (
 	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,23 +21,4 @@ func TestPageShowsThePoolsThatAreTested(t *testing.T) {
 		require.True(t, found)
 		assert.Contains(t, string(page), "```go\n"+strings.TrimSpace(code)+"\n```\n", name)
 	}
-	for _, name := range regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(page), -1) {
-		if strings.HasPrefix(name[1], "TestOnBorrow") { // fields of redis.Pool
-			continue
-		}
-		assert.True(t, slices.ContainsFunc(testFiles(t), func(text string) bool {
-			return strings.Contains(text, "func "+name[1]+"(")
-		}), "%s is on the page, and no test", name[1])
-	}
-}
-
-func testFiles(t *testing.T) (texts []string) {
-	names, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		texts = append(texts, string(text))
-	}
-	return texts
 }
