@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
-	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/server"
 )
 

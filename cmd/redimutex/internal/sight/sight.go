@@ -8,8 +8,8 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/server"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redimutex/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 )
 
 func TestLockIsHeldWhereAMajorityHasTheSameHolder(t *testing.T) {

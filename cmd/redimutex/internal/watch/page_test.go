@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/internal/inspect"
 )
 
 // text is what a row looks like without colours.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
-	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/server"
 )
 

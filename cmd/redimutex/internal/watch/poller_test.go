@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
