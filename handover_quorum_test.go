@@ -89,7 +89,7 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 		s.Do("RENAME", "k", "away")
 		s.Do("SET", "k", "another", "PX", "60000")
 	}
-	m := all.Client(t).Mutex("k")
+	m := all.Client(t, redimutex.WithNodeTimeout(5*time.Second)).Mutex("k") // a vote is given back within that
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
 	for _, s := range all[1:] {
 		s.Do("RENAME", "away", "k")
