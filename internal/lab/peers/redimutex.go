@@ -73,11 +73,6 @@ func (s *ourSlot) Extend(ctx context.Context, ttl time.Duration) error {
 
 func (s *ourSlot) Unlock(ctx context.Context) error { return gone(s.mutex.UnlockContext(ctx)) }
 
-// Do is for those that lock by that alone.
-func (s *ourSlot) Do(ctx context.Context, f func(context.Context) error) error {
-	return s.mutex.Do(ctx, f)
-}
-
 func (s *ourSlot) Token() string         { return s.lease.Token() }
 func (s *ourSlot) Fence() int64          { return s.lease.Fence() }
 func (s *ourSlot) Until() time.Time      { return s.lease.Until() }
