@@ -89,8 +89,7 @@ func (m *RWMutex) RLock() {
 }
 
 // TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It does
-// not count as waiting. While another reader of this Client asks the server it may fail though the lock is free. It logs
-// errors other than that the lock is taken.
+// not count as waiting. It logs errors other than that the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }

@@ -66,8 +66,8 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, false)
 }
 
-// TryAcquire tries once to get a permit. It does not wait for holders, nor for goroutines of this process that wait for
-// one already. The errors are those of [Mutex.TryLockContext].
+// TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait for a
+// permit already. The errors are those of [Mutex.TryLockContext].
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, true)
 }
