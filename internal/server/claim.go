@@ -175,8 +175,9 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	if plain {
 		c.spent = r.Unknown
 	}
-	if r.Twice {
-		c.there, c.doubt, c.open = true, true, latest(c.open, due)
+	if r.Twice { // the one whose connection broke may have been executed
+		c.there, c.waits = true, c.waits || waits
+		c.doubt, c.open = true, latest(c.open, due)
 	}
 	if c.want == released { // the try may have been executed after a release that is still to be answered
 		c.open = latest(c.open, time.Now())
