@@ -145,7 +145,11 @@ func (a *arguments) release(c *Claim, cluster bool) (script, []any) {
 func (a *arguments) extend(e *Extension, due int64) (script, []any) {
 	l := &e.Lock
 	a.remember(l, e.TTL)
-	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0")
+	mark := ""
+	if _, _, hides := e.rest(); hides {
+		mark = l.mark()
+	}
+	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0", mark)
 }
 
 // downgrade is for downgrade.lua.

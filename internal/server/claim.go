@@ -161,10 +161,11 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	}
 	c.there = c.there || unanswered || r.There || r.Verdict == Done || r.Verdict == Held && waits
 	switch {
+	case !waits:
 	case r.Verdict == Done:
 		c.waits = false
 	case r.Verdict == Held, r.Unknown:
-		c.waits = c.waits || waits
+		c.waits = true
 	}
 	c.end()
 }
@@ -179,12 +180,9 @@ func (c *Claim) opens(until time.Time) {
 func (c *Claim) extended(r *Reply, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch r.Verdict {
-	case Failed:
+	if r.Verdict == Failed {
 		u := c.more()
 		u.extending = latest(u.extending, due.Add(c.Timeout)) // as in tried
-	case Done:
-		c.waits = false
 	}
 	c.end()
 }
