@@ -50,13 +50,12 @@ func BenchmarkAgainstAPipeline(b *testing.B) {
 			var group sync.WaitGroup
 			for _, key := range keys {
 				group.Go(func() {
-					c := p.Get()
-					defer c.Close()
+					c := get(b, p)
 					for range each {
-						if _, err := c.Do("SET", key, "token", "NX", "PX", 10_000); err != nil {
+						if _, err := within(c, time.Minute, "SET", key, "token", "NX", "PX", 10_000); err != nil {
 							b.Error(err)
 						}
-						if _, err := c.Do("EVALSHA", sum, 1, key, "token"); err != nil {
+						if _, err := within(c, time.Minute, "EVALSHA", sum, 1, key, "token"); err != nil {
 							b.Error(err)
 						}
 					}
