@@ -2,6 +2,8 @@ package mux
 
 import (
 	"time"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A batch is commands with their arguments, which are strings and numbers.
@@ -47,17 +49,19 @@ func (b *batch) reset() {
 // A call is commands on their way to the server and back. It belongs to its caller, but for the time that its link has it.
 type call struct {
 	batch
-	undo []any // a command to write behind them if they are late; it belongs to the caller
+	undo     []any // a command to write behind them if they are late; it belongs to the caller
+	link     *link
+	deadline time.Time
 
 	// Protected by link.mu while the link has it.
 	replies []any
-	over    bool // no caller waits for it
+	over    bool // the caller was told
 
-	done  chan error  // gets nil with the last reply, or why none comes
-	timer *time.Timer // of the caller
+	done  chan error  // tells the caller: nil with the last reply, or why there is none
+	timer *time.Timer // fires at the deadline
 }
 
-// tell ends a call, unless its caller has gone. The caller of tell holds link.mu.
+// tell ends a call, unless that has happened. The caller of tell holds link.mu.
 func (c *call) tell(err error) {
 	if !c.over {
 		c.over = true
@@ -70,13 +74,17 @@ func (p *Pool) newCall() *call {
 	if c, _ := p.calls.Get().(*call); c != nil {
 		return c
 	}
-	c := &call{done: make(chan error, 1), timer: time.NewTimer(time.Hour)}
+	c := &call{done: make(chan error, 1)}
+	c.timer = time.AfterFunc(time.Hour, func() { c.link.abandon(c, conn.ErrTimeout) })
 	c.timer.Stop()
 	return c
 }
 
-// free is for a call that has its replies, and is not used any more.
+// free is for a call that is not used any more, and has its replies.
 func (p *Pool) free(c *call) {
+	if !c.timer.Stop() {
+		return // it is just looking at the call
+	}
 	c.reset()
 	clear(c.replies)
 	c.replies, c.undo, c.over = c.replies[:0], nil, false

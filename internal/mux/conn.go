@@ -70,7 +70,9 @@ func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 		return []any{}, err
 	}
 	k.undo, _ = ctx.Value(punctual.Undo).([]any)
+	k.deadline, _ = ctx.Deadline()
 	if err := c.link.do(ctx, k); err != nil {
+		k.timer.Stop()
 		return nil, err
 	}
 	if name == "" {

@@ -68,7 +68,7 @@ func (l *link) start(run func(func())) {
 	run(l.read)
 }
 
-// do has c written, and waits for its outcome until ctx or the deadline of ctx ends.
+// do has c written, and waits for its outcome until ctx or the deadline of c ends.
 func (l *link) do(ctx context.Context, c *call) error {
 	l.mu.Lock()
 	if l.err != nil {
@@ -78,39 +78,34 @@ func (l *link) do(ctx context.Context, c *call) error {
 	l.queue = append(l.queue, c)
 	l.work.Signal()
 	l.mu.Unlock()
-	deadline, _ := ctx.Deadline()
-	c.timer.Reset(time.Until(deadline))
-	defer c.timer.Stop()
-	err := conn.ErrTimeout
-	select {
-	case err = <-c.done:
-		return err
-	case <-c.timer.C:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if l.abandon(c, deadline) {
-		return err
+	c.link = l
+	c.timer.Reset(time.Until(c.deadline))
+	if ctx.Done() != nil { // a select takes longer
+		select {
+		case err := <-c.done:
+			return err
+		case <-ctx.Done():
+			l.abandon(c, ctx.Err())
+		}
 	}
 	return <-c.done
 }
 
-// abandon is for a caller that has no time left. What is not written yet never is. Else its undo is written behind it, and
-// the link ends if the reply is overdue. It reports false if the outcome is there.
-func (l *link) abandon(c *call, deadline time.Time) bool {
+// abandon ends c without a reply. What is not written yet never is. Else its undo is written behind it, and the link ends
+// if the reply is overdue.
+func (l *link) abandon(c *call, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.over {
-		return false
+		return
 	}
-	c.over = true
 	if i := slices.Index(l.queue, c); i >= 0 {
 		l.queue = slices.Delete(l.queue, i, i+1)
-		return true
+	} else {
+		l.undo(c)
+		l.expect(c, time.Until(c.deadline)+patience)
 	}
-	l.undo(c)
-	l.expect(c, time.Until(deadline)+patience)
-	return true
+	c.tell(err)
 }
 
 // undo queues what takes c back. The caller holds l.mu.
@@ -185,43 +180,47 @@ func (l *link) gather() {
 	}
 }
 
-// read hands the replies out. A connection may be idle for longer than the timeout that it was dialled with.
+// read hands the replies out.
 func (l *link) read() {
+	wait := maxIdle // not the timeout that the connection was dialled with
 	for {
-		reply, err := conn.Receive(l.conn, maxIdle)
-		if err != nil {
-			var refused redis.Error
-			if !errors.As(err, &refused) {
-				l.end(err)
-				return
-			}
-			reply = refused
+		reply, err := conn.Receive(l.conn, wait)
+		var refused redis.Error
+		if errors.As(err, &refused) {
+			reply, err = refused, nil
 		}
-		if err := l.land(reply); err != nil {
+		if err == nil {
+			wait, err = l.land(reply)
+		}
+		if err != nil {
 			l.end(err)
 			return
 		}
 	}
 }
 
-// land gives a reply to the oldest call of the flight. It returns why the link has to end now, if it has to.
-func (l *link) land(reply any) error {
+// land gives a reply to the oldest call of the flight. It returns how long to wait for the next one, 0 for as long as it
+// takes, or why the link has to end now.
+func (l *link) land(reply any) (wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.landed == len(l.flying) { // a server that has too many clients says so, and hangs up
-		return fmt.Errorf("unexpected reply: %v", reply)
+		return 0, fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.flying[l.landed]
 	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
-		return nil
+		return 0, nil
 	}
 	l.flying[l.landed] = nil
 	l.landed++
 	c.tell(nil)
-	if l.retired && l.idle() {
-		return errAged
+	switch idle := l.idle(); {
+	case idle && l.retired:
+		return 0, errAged
+	case idle:
+		return maxIdle, nil
 	}
-	return nil
+	return 0, nil
 }
 
 // idle reports whether nothing is under way. The caller holds l.mu.
