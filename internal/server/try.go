@@ -74,7 +74,7 @@ func (ses *session) acquire(plain bool) (reply Reply) {
 		reply = ses.acquirePlain(&ses.op.claim.Lock)
 	}
 	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") || errors.Is(reply.Err, conn.ErrNoSend) {
+	if !plain || reply.Verdict == Held || coded(reply.Err, "NOREPLICAS") || errors.Is(reply.Err, conn.ErrNoSend) {
 		reply = ses.acquireScripted()
 	}
 	return reply
