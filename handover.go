@@ -76,7 +76,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //
 // The hold is over in this process whatever the server answers: Err is [ErrUnlocked], the Mutex is unlocked, and a Do
 // returns the error of its f. One Unlock, or Release, that follows is accepted, so that those that were deferred do no
-// harm. Write nothing more that the lock protects.
+// harm. But an Unlock after another goroutine has locked the same Mutex ends that goroutine's hold, as Unlock cannot tell
+// who calls it: there, defer Release. Write nothing more that the lock protects.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
