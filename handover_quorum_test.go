@@ -15,7 +15,7 @@ import (
 func TestAHandOverWorksByMajority(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(300 * time.Millisecond)}
+	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(time.Second)}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	third := all.Client(t, opts...).Mutex("k")
 	l, err := giver.Acquire(t.Context())
@@ -103,7 +103,7 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	opts := []redimutex.Option{redimutex.WithTTL(time.Second), redimutex.WithRestartGuard()}
+	opts := []redimutex.Option{redimutex.WithTTL(2 * time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithRestartGuard()}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
 	h, err := giver.Lease().HandOver(t.Context(), time.Hour)

@@ -229,9 +229,6 @@ func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	assert.ErrorIs(t, <-got, context.Canceled)
 }
 
-// Whatever moment Close hits, a LockContext that fails leaves no key.
-// The pool of a program that has just started, or been idle, has no connection left.
-
 func TestUnlockStopsWaitingWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -257,26 +254,21 @@ func TestUnlockStopsWaitingWhenItsContextEnds(t *testing.T) {
 func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	m := newMutex(t, s.Pool(), "k")
-	require.NoError(t, m.LockContext(ctx, 0))
-	cancel()
-	require.NoError(t, m.UnlockContext(ctx))
-	assert.False(t, s.Exists("k"))
-}
-
-func TestUnlockOverAColdPoolWithACancelledContextDeletesTheKey(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", s.Addr())
-	}} // MaxIdle is 0, so every command dials
-	m := newMutex(t, pool, "k")
-	for range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, m.LockContext(ctx, 0))
-		cancel()
-		require.NoError(t, m.UnlockContext(ctx))
-		assert.False(t, s.Exists("k"))
+	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", s.Addr()) }
+	for name, idle := range map[string]int{"warm": 3, "cold": 0} { // over a cold pool every command dials
+		m := newMutex(t, &redis.Pool{MaxIdle: idle, DialContext: dial}, "k")
+		for verb, unlock := range map[string]func(*redimutex.Lease, context.Context) error{
+			"UnlockContext": func(_ *redimutex.Lease, ctx context.Context) error { return m.UnlockContext(ctx) },
+			"Release":       (*redimutex.Lease).Release,
+		} {
+			for range 3 {
+				ctx, cancel := context.WithCancel(t.Context())
+				l, err := m.Acquire(ctx)
+				require.NoError(t, err)
+				cancel()
+				require.NoError(t, unlock(l, ctx), "%s, %s", verb, name)
+				assert.False(t, s.Exists("k"))
+			}
+		}
 	}
 }

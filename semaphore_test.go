@@ -180,18 +180,6 @@ func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-func TestALostPermitEndsTheContextOfDo(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	sem := newSemaphore(t, s, 2, redimutex.WithTTL(3*time.Second))
-	err := sem.Do(t.Context(), func(ctx context.Context) error {
-		s.Do("DEL", "s")
-		<-ctx.Done()
-		return context.Cause(ctx)
-	})
-	assert.ErrorIs(t, err, redimutex.ErrLost)
-}
-
 func TestInUseTellsWhyItCannot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
