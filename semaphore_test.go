@@ -100,7 +100,7 @@ func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 	s := redistest.Real(t)
 	const ttl = 2 * time.Second
 	crashed := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
-	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl))
+	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(time.Second))
 	dead, err := crashed.Acquire(t.Context())
 	require.NoError(t, err)
 	alive, err := living.Acquire(t.Context())
@@ -123,7 +123,7 @@ func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 func TestAPermitThatIsTakenAwayIsLostAndTheOthersStay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	sem := newSemaphore(t, s, 3, redimutex.WithTTL(3*time.Second))
+	sem := newSemaphore(t, s, 3, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
 	var held []*redimutex.Lease
 	for range 3 {
 		l, err := sem.Acquire(t.Context())

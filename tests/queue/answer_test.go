@@ -64,7 +64,9 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 			var once sync.Once
 			m := newMutex(t, pool, redimutex.WithNodeTimeout(time.Second))
 			pool.Set(func(run func() (any, error), _ string, args []any) (reply any, err error) {
-				if !slices.ContainsFunc(args, func(a any) bool { return strings.HasPrefix(fmt.Sprint(a), "redimutex:") && strings.Contains(fmt.Sprint(a), " ") }) {
+				if !slices.ContainsFunc(args, func(a any) bool {
+					return strings.HasPrefix(fmt.Sprint(a), "redimutex:") && strings.Contains(fmt.Sprint(a), " ")
+				}) {
 					return run()
 				}
 				err = redistest.ErrCut

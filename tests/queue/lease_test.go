@@ -50,12 +50,13 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := handed(t, s, redimutex.WithMinHold(3*time.Second))
-	m.Unlock()
-	assert.Greater(t, s.PTTL("k"), 100*time.Millisecond)
-	next := newMutex(t, s.Pool())
-	require.NoError(t, next.LockContext(t.Context(), time.Minute))
-	next.Unlock()
+	holder, m := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	got := startWaiting(t, s, m, 1)
+	unlock(t, holder)
+	require.NoError(t, <-got)
+	unlock(t, m)
+	assert.Greater(t, s.PTTL(key), 30*time.Second)
 }
 
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {

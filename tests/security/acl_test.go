@@ -200,7 +200,7 @@ func useReplicas(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 }
 
 func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
-	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
+	return useOnce(t, pool, redimutex.WithTTL(500*time.Millisecond), redimutex.WithNodeTimeout(400*time.Millisecond), redimutex.WithRestartGuard())
 }
 
 // useSemaphore has one wait for the permit of another, and counts.
