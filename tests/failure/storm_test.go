@@ -73,6 +73,13 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		{"kill pubsub", all, cmd("CLIENT", "KILL", "TYPE", "pubsub"), punctual},
 		{"kill normal", mixed, cmd("CLIENT", "KILL", "TYPE", "normal"), punctual},
 		{"script flush", mixed, cmd("SCRIPT", "FLUSH"), punctual},
+		{"pause", mixed, func(s *redistest.Server) (time.Duration, func()) {
+			return 60 * time.Millisecond, func() {
+				s.Pause()
+				time.Sleep(rand.N(250 * time.Millisecond))
+				s.Resume()
+			}
+		}, punctual},
 		{"reuse", [][]redimutex.Option{{reuse, fenced}}, nil, punctual},
 		{"none", [][]redimutex.Option{{}}, nil, plain},
 	} {

@@ -116,19 +116,6 @@ func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 	})
 }
 
-// An Extend is over with its hold.
-func TestALockThatWasExtendedIsNotKept(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
-	for _, ttl := range []time.Duration{4 * long, time.Second} {
-		m.Lock()
-		require.NoError(t, m.Lease().Extend(t.Context(), ttl))
-		m.Unlock()
-		assert.Empty(t, s.Keys(), "%v", ttl)
-	}
-}
-
 // What is kept for one with other options is given back in the background, and the caller that comes next waits for that, however
 // long it has been in line.
 func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
