@@ -97,28 +97,3 @@ func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
 	require.NoError(t, mutexes[0].LockContext(t.Context(), 10*time.Second), "the first try is no plain SET")
 	require.NoError(t, mutexes[0].UnlockContext(t.Context()))
 }
-
-// A connection is made, and then AUTH hangs; or whatever a Dial does.
-func TestAMultiplexedClientLeavesADialBehindThatHangs(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	hang := make(chan struct{})
-	t.Cleanup(func() { close(hang) })
-	first := make(chan struct{}, 1)
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-		select {
-		case first <- struct{}{}:
-			<-hang
-		default:
-		}
-		return redis.Dial("tcp", s.Addr())
-	}}
-	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithMultiplexing(1), redimutex.WithNodeTimeout(200*time.Millisecond))
-	began := time.Now()
-	m := client.Mutex("k")
-	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)
-	require.NoError(t, m.LockContext(t.Context(), time.Minute))
-	assert.Less(t, time.Since(began), 30*time.Second)
-	require.NoError(t, m.UnlockContext(t.Context()))
-	require.NoError(t, client.Close())
-}
