@@ -37,10 +37,10 @@ var (
 
 // ReadPhases reads the Lines of a Monitor that has heard of one key.
 func ReadPhases(lines []string) (p Phases) {
-	readers := make(map[string]int)            // marks of those that wait, and how many writers have begun
+	readers := make(map[string]int) // marks of those that wait, and how many writers have begun
 	writers := make(map[string]*writerWait)
-	tokens := make(map[string]bool)            // of readers that have entered
-	entered := false                           // the next reader's mark that goes is that of one which enters
+	tokens := make(map[string]bool) // of readers that have entered
+	entered := false                // the next reader's mark that goes is that of one which enters
 	for _, line := range lines {
 		switch show, hide := phaseShow.FindStringSubmatch(line), phaseHide.FindStringSubmatch(line); {
 		case show != nil && show[1] == "writers":

@@ -19,6 +19,8 @@ type Kinds struct {
 	ways   []way
 	taker  *redimutex.Mutex
 	work   time.Duration
+
+	favourites []string // keys
 }
 
 type way struct {
@@ -30,9 +32,9 @@ type way struct {
 // A hold lasts for work at most, or now and then for some times that.
 func NewKinds(l *Ledger, client *redimutex.Client, prefix string, random *rand.Rand, work time.Duration) *Kinds {
 	fences := redimutex.WithFencing()
-	rw, job := prefix+"rw", prefix+"job"
+	rw, job, permits := prefix+"rw", prefix+"job", prefix+"permits"
 	m := client.RWMutex(rw, fences)
-	k := &Kinds{Ledger: l, random: random, taker: client.Mutex(job, fences), work: max(work, time.Millisecond)}
+	k := &Kinds{Ledger: l, random: random, taker: client.Mutex(job, fences), work: max(work, time.Millisecond), favourites: []string{rw, job, permits}}
 	add := func(h Hold, acquire func(context.Context) (*redimutex.Lease, error), often int) {
 		for range often {
 			k.ways = append(k.ways, way{h, acquire})
@@ -43,14 +45,14 @@ func NewKinds(l *Ledger, client *redimutex.Client, prefix string, random *rand.R
 	add(Hold{Keys: []string{rw}}, client.Mutex(rw, fences).Acquire, 1)
 	add(Hold{Keys: []string{rw, job}}, client.MutexAll([]string{rw, job}, fences).Acquire, 1)
 	add(Hold{Keys: []string{job}}, k.taker.Acquire, 2)
-	add(Hold{Keys: []string{prefix + "permits"}, Permits: Permits}, client.Semaphore(prefix+"permits", Permits).Acquire, 3)
+	add(Hold{Keys: []string{permits}, Permits: Permits}, client.Semaphore(permits, Permits).Acquire, 3)
 	return k
 }
 
 // Run takes locks until ctx ends. What fails is tried again. told, if there is one, is given each error.
 func (k *Kinds) Run(ctx context.Context, told func(error)) {
 	for ctx.Err() == nil {
-		w := k.ways[k.random.IntN(len(k.ways))]
+		w := k.draw()
 		h := w.hold
 		h.Asked = time.Now()
 		var err error
@@ -59,6 +61,17 @@ func (k *Kinds) Run(ctx context.Context, told func(error)) {
 		} else if ctx.Err() == nil {
 			told(err)
 			evidence.Sleep(ctx, k.work)
+		}
+	}
+}
+
+// draw returns a way to lock. For a while many want the same key, and then another.
+func (k *Kinds) draw() way {
+	favourite := k.favourites[time.Now().UnixMilli()/250%int64(len(k.favourites))]
+	for {
+		w := k.ways[k.random.IntN(len(k.ways))]
+		if w.hold.Keys[0] == favourite || k.random.IntN(4) == 0 {
+			return w
 		}
 	}
 }
