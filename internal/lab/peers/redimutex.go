@@ -69,11 +69,6 @@ func (s *ourSlot) got(err error) error {
 
 func (s *ourSlot) Unlock(ctx context.Context) error { return Gone(s.mutex.UnlockContext(ctx)) }
 
-// Do is for those that lock by that alone.
-func (s *ourSlot) Do(ctx context.Context, f func(context.Context) error) error {
-	return s.mutex.Do(ctx, f)
-}
-
 // A lease is what a Slot of ours tells of its hold.
 type lease struct{ *redimutex.Lease }
 
