@@ -79,8 +79,8 @@ type LockInfo struct {
 	Err error // why the last try has failed
 }
 
-// Locks returns the keys that this process holds or waits for, sorted. It is for looking at: by the
-// time that it returns, it may have changed.
+// Locks returns the locks that this process holds or waits for, sorted by key. It is a snapshot for people to look
+// at: by the time that it returns, it may have changed.
 func (c *Client) Locks() []LockInfo {
 	infos := c.engine.Infos()
 	all := make([]LockInfo, 0, len(infos))
