@@ -92,8 +92,7 @@ func (m *RWMutex) RLock() {
 }
 
 // TryRLock tries once to lock m for reading, and reports whether it succeeded. It does not count as waiting, and
-// fails while a writer waits. It may fail on a free lock while another reader of this Client asks the server. It logs
-// errors, unless the lock is taken.
+// fails while a writer waits. It logs errors, unless the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }

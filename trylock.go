@@ -12,7 +12,7 @@ func (m *exclusive) TryLock() bool {
 // waits already. The try takes one node timeout at most. The errors are those of [Mutex.LockContext].
 //
 // It may find a free lock held: at the moment when another goroutine of this process gives up waiting, and with
-// several servers when others try at the same moment, because no one has a majority if they split the votes.
+// several servers when others try at the same moment, because none has a majority if they split the votes.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
 	_, err := m.acquire(ctx, true)
 	return err

@@ -121,9 +121,10 @@ func flag(b bool) any {
 	return "0"
 }
 
-// release is for release.lua. keep is for how long the lock stays locked. waits: the waiter leaves the queue.
-// hides: its process is seen to wait no more.
-func (a *arguments) release(l *Lock, keep time.Duration, waits, hides, cluster bool) (script, []any) {
+// release is for release.lua.
+func (a *arguments) release(c *Claim, cluster bool) (script, []any) {
+	l := &c.Lock
+	keep, waits, hides := c.rest()
 	a.remember(l, 0)
 	ms := any("0")
 	if keep > 0 {
@@ -141,9 +142,14 @@ func (a *arguments) release(l *Lock, keep time.Duration, waits, hides, cluster b
 }
 
 // extend is for extend.lua.
-func (a *arguments) extend(l *Lock, ttl time.Duration, due int64) (script, []any) {
-	a.remember(l, ttl)
-	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0")
+func (a *arguments) extend(e *Extension, due int64) (script, []any) {
+	l := &e.Lock
+	a.remember(l, e.TTL)
+	mark := ""
+	if _, _, hides := e.rest(); hides {
+		mark = l.mark()
+	}
+	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0", mark)
 }
 
 // downgrade is for downgrade.lua.

@@ -25,7 +25,7 @@ const (
 // be it after a hang or when the network has healed, it executes the second next.
 func (ses *session) acquirePlain(l *Lock) Reply {
 	op := ses.op
-	if !op.sending() {
+	if op.left() {
 		return Reply{Err: untried{errTimeout}}
 	}
 	sent := time.Now()

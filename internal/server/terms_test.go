@@ -185,10 +185,12 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	s := open(t, r.Pool())
 	q := request("k")
 	q.Replicas = replicas(20 * time.Millisecond)
-	got := acquire(s, q)
+	c := q.claim(s)
+	got := c.Try(t.Context(), q.try())
 	failed(t, got)
 	require.ErrorContains(t, got.Err, "0 of the 1 wanted replicas")
 	assert.False(t, server.Permanent(got.Err))
+	c.ReleaseLater(time.Time{})
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, r, "k") })
 
 	held := request("k")
@@ -200,13 +202,8 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 
 func TestALockThatAReplicaHasCounts(t *testing.T) {
 	t.Parallel()
-	primary, replica := redistest.Real(t), redistest.Real(t)
-	host, port := "127.0.0.1", primary.Addr()[len("127.0.0.1:"):]
-	replica.Do("REPLICAOF", host, port)
-	redistest.Wait(t, "the replica is in step", func() bool {
-		n, err := redis.Int(primary.Do("WAIT", 1, 100), nil)
-		return err == nil && n == 1
-	})
+	primary, followers := redistest.Replicas(t, 1)
+	replica := followers[0]
 	s := open(t, primary.Pool())
 	q := request("k")
 	q.Replicas = replicas(10 * time.Second)
@@ -217,7 +214,9 @@ func TestALockThatAReplicaHasCounts(t *testing.T) {
 	replica.Pause()
 	q = request("other")
 	q.Replicas = replicas(50 * time.Millisecond)
-	failed(t, acquire(s, q))
+	c := q.claim(s)
+	failed(t, c.Try(t.Context(), q.try()))
+	c.ReleaseLater(time.Time{})
 	replica.Resume()
 	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, primary, "other") })
 }

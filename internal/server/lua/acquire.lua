@@ -42,7 +42,7 @@ local function granted(ours)
     return failure
   end
   if ours then -- only raised, so that a try which is executed late takes nothing back
-    keep(token, ms, want)
+    keep(token, ms, want, mark)
   else
     failure = take(token, ms, want, mark)
   end

@@ -25,7 +25,7 @@ if peek(lock, #token) == token then
   end
   return {now, 0}
 end
-local kept, detail = keep(token, ms, 'r')
+local kept, detail = keep(token, ms, 'r', '')
 if kept ~= 1 then
   return demoted(lock, token) or {kept, detail}
 end

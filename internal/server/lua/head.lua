@@ -15,9 +15,9 @@
 --   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
 --                                long in ms (-1: for ever). An error is a table.
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
---   keep(token, ms, want)        token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
+--   keep(token, ms, want, mark)  token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
 --                                locks it is; or whether anything was written
---   drop(token, ms)              token leaves, in ms: 1, 0 or -1 as keep
+--   drop(token, ms, mark)        token leaves, in ms: 1, 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
 -- tells whom the queue serves first; and together, which is true where a caller that may enter need not heed the queue.

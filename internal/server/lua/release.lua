@@ -18,10 +18,10 @@
 
 local mark, member = ARGV[8], ARGV[9]
 local stays = member ~= '' and leave(member)
-if hide and mark ~= '' then
+local dropped, which = drop(token, ms, mark)
+if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-local dropped, which = drop(token, ms)
 if queue and ms == 0 and (dropped == 1 or mark ~= '') then
   serve('', ARGV[10])
 elseif queue then

@@ -10,6 +10,9 @@
 -- entitled  the marks of those that have waited for a writer: while there is one, writers wait
 --
 -- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock.
+--
+-- A plain Mutex that hands the lock on knows none of this: the lock holds the token of a reader as well then, and its mark
+-- is still there, as that of a writer is. keep and drop put that right.
 
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
@@ -120,9 +123,12 @@ local function take(token, ms, want, mark)
   redis.call('ZREM', entitled, mark)
 end
 
-local function keep(token, ms, want)
+local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
-  if holder == token and want == 'r' then -- a plain Mutex has handed it the lock
+  if holder == token and mark ~= '' then
+    hide(mark)
+  end
+  if holder == token and want == 'r' then
     redis.call('DEL', readers)
     redis.call('ZADD', readers, us(now + math.max(ms, redis.call('PTTL', lock)) * 1000), token)
     follow()
@@ -146,9 +152,12 @@ local function keep(token, ms, want)
   return 1, true
 end
 
-local function drop(token, ms)
+local function drop(token, ms, mark)
   local holder, wrong = current(#token)
   if holder == token then
+    if mark ~= '' then
+      hide(mark)
+    end
     if ms > 0 then
       redis.call('PEXPIRE', lock, ms)
     else
