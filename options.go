@@ -164,7 +164,7 @@ func WithMaxAttempts(n int) Option {
 //
 // It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps
 // one more connection to the server, outside the limit of the pool. So the Pool has to be a *redis.Pool, embed or
-// export one, or have a method Dial() (redis.Conn, error). If it has none of these, or if the server lets the user
+// export one, or have a method Dial() (redis.Conn, error). If it has none of these, or if its user may
 // not subscribe, the waiter polls, and comes after those in the queue.
 //
 // A waiter also looks by itself, several times a second. So a lost message, or a holder that knows nothing of the
