@@ -153,7 +153,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	assert.Empty(t, c.Locks())
 	held, wanted := c.Mutex("held", redimutex.WithFencing()), c.Mutex("wanted")
 	held.Lock()
-	s.Do("SET", "wanted", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 somebody", "PX", 60_000)
+	s.Do("SET", "wanted", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 another", "PX", 60_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiters sync.WaitGroup
 	for _, m := range []*redimutex.Mutex{held, wanted, wanted} {
@@ -171,7 +171,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	assert.WithinDuration(t, l.Until(), all[0].Since, time.Minute)
 	assert.False(t, all[1].Held)
 	require.ErrorIs(t, all[1].Err, redimutex.ErrLocked)
-	assert.ErrorContains(t, all[1].Err, "somebody")
+	assert.ErrorContains(t, all[1].Err, "another")
 	cancel()
 	waiters.Wait()
 	held.Unlock()
