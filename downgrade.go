@@ -13,9 +13,9 @@ import (
 // [Lease.Release] ends the hold.
 //
 // The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
-// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: in this
-// process the hold is a reader's, while others may have to wait for its end. A repeat finds what the first call did.
-// For any other Lease it is an error that changes nothing.
+// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
+// process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what the first
+// call did. For any other Lease it is an error that changes nothing.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	o := l.of
 	switch o.config.terms.Kind {

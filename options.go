@@ -170,10 +170,10 @@ func WithMaxAttempts(n int) Option {
 // A waiter also looks by itself, several times a second. So a lost message, or a holder that knows nothing of the
 // queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed. A waiter that
 // hangs while subscribed delays the others once, by a node timeout plus 85 ms plus two of its round trips, and then
-// goes to the end of the queue. In a Redis Cluster a dead waiter does so too.
+// goes to the end of the queue. In a Redis Cluster the same is true of a dead waiter.
 //
-// A lease that came by a hand-off begins that short, and asks for its TTL after 10 ms. Until then Lease.Until is
-// near, and a longer pause or stall ends it.
+// A hand-off gives a lease of that time only. The holder asks for its TTL after 10 ms; until then Lease.Until is
+// near, and a longer pause or stall ends the lease.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
 // Safety.
@@ -201,8 +201,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // has expired. It is for Redlock over servers without persistence, where a restart could otherwise let a second
 // holder in. All clients of the servers must use it, with the same TTL. It is not for a Redis Cluster.
 //
-// It costs one TTL of waiting whenever a server starts empty, also the very first time. Nothing can be locked until a
-// TTL after a majority of the servers was first asked. Each server keeps one key that does not expire,
+// It costs one TTL of waiting whenever a server starts empty, also the very first time. Until a TTL after the first
+// request to a majority of the servers nothing can be locked. Each server keeps one key that does not expire,
 // redimutex:guard. It does not notice a server that comes back with old data from a snapshot: switch persistence off,
 // or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
@@ -246,10 +246,10 @@ func WithNodeTimeout(d time.Duration) Option {
 // hold has its own [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the
 // lock is released.
 //
-// A few ms of d are enough. Combine it with [WithQueue] if other processes want the lock as well: one that polls has
-// to ask at the moment between. They wait up to d longer. After a crash the lock stays locked for the TTL even if no
-// process held it. d has to be less than half the TTL. [WithFencing] turns reuse off, because the server gives each
-// hold its fence. A lock that was extended is not reused.
+// A few ms of d are enough. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there
+// are any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the
+// TTL even if no process held it. d has to be less than half the TTL. [WithFencing] turns reuse off, because the
+// server gives each hold its fence. A lock that was extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
 // not report that the key was deleted or taken since the last renewal, a third of the TTL ago at most. It is reported
@@ -266,12 +266,13 @@ func WithLeaseReuse(d time.Duration) Option {
 // programs.
 //
 // The Client dials the connections through its pool, outside its limit, and [Client.Close] closes them. After Close,
-// Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. An
-// overdue reply ends its connection, and what was under way there goes on over another.
+// Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a
+// reply is overdue, its connection ends, and the other commands on it go on over another.
 //
-// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1; for a
-// Redis Cluster, whose servers differ by key; together with [WithReplicas], whose WAIT would delay all other
-// commands; and for a pool that can't dial (give the *redis.Pool itself, or a method Dial() (redis.Conn, error)).
+// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, and if the
+// pool can't dial: give the *redis.Pool itself, or a method Dial() (redis.Conn, error). It panics for a Redis
+// Cluster, whose servers differ by key. It also panics with [WithReplicas], whose WAIT would delay all other
+// commands.
 func WithMultiplexing(conns int) Option {
 	must(conns > 0, "WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
 	return func(c *config) { c.conns, c.shares = conns, true }

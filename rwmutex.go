@@ -25,7 +25,7 @@ import (
 // A reader cannot become a writer: two that tried would wait for each other. A writer can become a reader, by
 // [Lease.Downgrade].
 //
-// [WithFencing] gives each writer a fence above all before, and each reader that of the last writer. A resource that
+// With [WithFencing] a writer's fence is above all before, and a reader's is the last writer's. A resource that
 // remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer
 // itself.
 //
@@ -36,7 +36,7 @@ import (
 // [Client.RWMutex].
 //
 // The methods without an R, such as Lock and Do, concern the writer. TryLock and its variants do not count as
-// waiting, so they delay no reader. Those that take the ctx of an [RWMutex.RDo] of the same key are an error at once.
+// waiting, so they delay no reader. Inside an [RWMutex.RDo] of the same key, with its ctx, they are an error at once.
 // After [Lease.Downgrade] there is no writer to unlock, and RUnlock ends the hold.
 type RWMutex struct {
 	exclusive // the writer

@@ -14,8 +14,8 @@ import (
 )
 
 // A Trace is a set of functions to be called as things happen to locks, like [net/http/httptrace.ClientTrace]. Any of
-// them may be nil. They are called on the goroutine to which it happens. So they must return soon, and must not lock,
-// unlock or close anything of this package.
+// them may be nil. They are called on the goroutine that locks, renews or unlocks. So they must return soon, and must
+// not lock, unlock or close anything of this package.
 //
 // Every call that wants a lock ends with Acquired or GaveUp. Every hold ends with Released, and a Lost may precede
 // that. A lease may be lost at once, so Lost may be called before Acquired has returned.

@@ -11,8 +11,8 @@ func (m *exclusive) TryLock() bool {
 // TryLockContext tries once to lock m. It does not wait for another holder, nor for a goroutine of this process that
 // waits already. The try takes one node timeout at most. The errors are those of [Mutex.LockContext].
 //
-// It may find a free lock held: at the moment when another goroutine of this process gives up waiting, and with
-// several servers when others try at the same moment, because none has a majority if they split the votes.
+// It may find a free lock held at the moment when another goroutine of this process gives up waiting. So it may with
+// several servers when others try at the same moment: if they split the votes, none has a majority.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
 	_, err := m.acquire(ctx, true)
 	return err
