@@ -9,7 +9,7 @@
 //
 // While the [Lease] of a [Mutex] is valid, no other holder of the same key has a valid one. There are two conditions:
 // the server keeps its data, and its clock runs at the speed of ours, give or take 1%. For the other kinds, below,
-// the same is true of those who may not be in together.
+// the same is true of holders that exclude each other.
 //
 // A lease is a lock for a time. It is valid from just before the lock was asked for, for one TTL (10 s, see
 // [WithTTL]) less 1% and 2 ms, on this process's monotonic clock. It is renewed every third of the TTL while the
@@ -51,8 +51,8 @@
 //     [WithRestartGuard] are for the restart.
 //   - A server whose clock is set forward by about a TTL: the key expires early.
 //
-// A server that can't be reached does not break it: no process can lock, and the holder is told before its validity
-// ends.
+// A server that can't be reached does not break it: no process can lock, and the holder learns of it before its
+// validity ends.
 //
 // # When the lease is lost
 //

@@ -173,8 +173,8 @@ func (l *Lease) excuse() bool {
 	return true
 }
 
-// release ends the hold, which the caller has claimed. The lock is given back unless it is parked for the next hold.
-// ended says that ctx had ended before.
+// release ends the hold, which the caller has claimed. The lock is released on the servers unless it is parked for
+// the next hold. ended says that ctx had ended before.
 func (l *Lease) release(ctx context.Context, ended bool) error {
 	o := l.of
 	now := time.Now()

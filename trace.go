@@ -29,8 +29,8 @@ type Trace struct {
 	Lost     func(Event) // a lease was lost; Err says why
 }
 
-// An Event is what a [Trace] is told. Key, Kind and Owner are always there; Fence is there with the Lease, if the lock
-// has [WithFencing]. The other fields have their zero value where this table has no mark:
+// An Event is what the functions of a [Trace] get. Key, Kind and Owner are always there; Fence is there with the
+// Lease, if the lock has [WithFencing]. The other fields have their zero value where this table has no mark:
 //
 //	          Context  Lease  Attempt  Wait  Held  Until  Err
 //	Waiting   x
@@ -89,8 +89,7 @@ func (o *observers) change(f func([]*Trace) []*Trace) {
 	o.all.Store(&all)
 }
 
-// traced reports whether a Trace is to be told what happens to o. Where that happens often, it is asked before an Event
-// is made.
+// traced reports whether a Trace observes o. Where that happens often, it is asked before an Event is made.
 func (o *object) traced() bool {
 	return o.config.trace != nil || len(o.client.observers.list()) > 0
 }
@@ -126,7 +125,7 @@ func onRenewed(t *Trace) func(Event)  { return t.Renewed }
 func onReleased(t *Trace) func(Event) { return t.Released }
 func onLost(t *Trace) func(Event)     { return t.Lost }
 
-// An observer tells what the engine says of a call and its hold to those who trace it.
+// An observer passes what the engine reports of a call and its hold on to the Traces.
 type observer Lease
 
 func (o *observer) Traced() bool { return o.of.traced() }

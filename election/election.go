@@ -94,8 +94,8 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 	return own
 }
 
-// serve tells the observers who leads, and runs f. A majority knows it before f begins, so that there is no leader
-// that can't be seen. An error after the end of the lead is none.
+// serve writes the record of the leader, and runs f. A majority has the record before f begins, so every leader can
+// be seen. An error after the end of the lead is ignored.
 func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -118,7 +118,7 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	return err
 }
 
-// record returns what is told of a lease; not ok if that is lost.
+// record returns the record of a lease; not ok if the lease is lost.
 func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 	for _, info := range e.client.Locks() {
 		if info.Key == e.mutex.Key() && info.Held {
