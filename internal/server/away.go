@@ -114,15 +114,21 @@ func (c *Claim) answered(r *Reply) {
 	}
 }
 
-// rest returns for how long the lock is to stay locked, whether the release is that of a waiter too, and whether the mark of
-// its process goes with it.
-func (c *Claim) rest() (keep time.Duration, waits, hides bool) {
+// rest returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that are
+// to go with it.
+func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unsettled != nil && !c.keep.IsZero() {
 		keep = max(time.Until(c.keep), time.Millisecond)
 	}
-	return keep, c.waits, c.waits && !c.shown
+	if c.waits {
+		member = c.member()
+		if !c.shown {
+			mark = c.mark()
+		}
+	}
+	return keep, mark, member
 }
 
 // GiveUp ends a claim whose release no process pursues any more.

@@ -31,6 +31,7 @@ type operation struct {
 
 	session session
 	args    arguments
+	undo    *lateUndo // of a plain try; nil until it is needed
 
 	state atomic.Int32
 	refs  atomic.Int32  // of an abandoned operation

@@ -219,14 +219,14 @@ func (r *extendRound) dues() ([]int64, error) {
 
 // take takes in one reply.
 func (r *extendRound) take(i int, raw any, again bool) {
-	if now, ok := raw.(int64); ok && now < 0 {
+	reply, now := answer(raw, nil, r.sent)
+	if now < 0 {
 		r.clock(r.leases[i].Key).learn(-now, r.sent, r.received)
 		if !again && r.received.Before(r.op.due) {
 			r.todo = append(r.todo, i)
 			return
 		}
 	}
-	reply := parseEnd(raw, nil, r.sent)
 	r.answer(i, &reply, r.op.due)
 	if reply.Verdict == Done {
 		r.op.server.scripted.Store(true)

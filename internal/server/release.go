@@ -32,7 +32,8 @@ func (releasing) took(op *operation, r *Reply) { op.claim.answered(r) }
 // release sends one release. To do so twice does no harm, because tokens are never used again.
 func (ses *session) release(c *Claim) Reply {
 	raw, err := ses.run(ses.op.args.release(c, ses.pinned))
-	return parseEnd(raw, err, ses.sent)
+	reply, _ := answer(raw, err, ses.sent)
+	return reply
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
@@ -60,7 +61,7 @@ func (a *releasingAll) keys(each func(string)) {
 
 func (a *releasingAll) ask(ses *session) Reply {
 	lay := func(i int) (script, []any) { return ses.op.args.release(a.claims[i], ses.pinned) }
-	err := ses.evalAll(len(a.claims), lay, func(i int, raw any) { a.replies[i] = parseEnd(raw, nil, ses.sent) })
+	err := ses.evalAll(len(a.claims), lay, func(i int, raw any) { a.replies[i], _ = answer(raw, nil, ses.sent) })
 	if err != nil {
 		return Reply{Err: err}
 	}

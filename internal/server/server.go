@@ -25,7 +25,6 @@ type Server struct {
 	source  *conn.Source
 	nodes   nodes
 	workers workers.Pool
-	timers  sync.Pool // of *lateUndo
 
 	operations sync.Pool    // of *operation
 	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well

@@ -74,7 +74,7 @@ func (ses *session) acquire(plain bool) (reply Reply) {
 		reply = ses.acquirePlain(&ses.op.claim.Lock)
 	}
 	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") || errors.Is(reply.Err, conn.ErrNoSend) {
+	if !plain || reply.Verdict == Held || coded(reply.Err, "NOREPLICAS") || errors.Is(reply.Err, conn.ErrNoSend) {
 		reply = ses.acquireScripted()
 	}
 	return reply
@@ -107,27 +107,30 @@ func (ses *session) acquireScripted() Reply {
 			return Reply{Err: err, Sent: ses.sent}
 		}
 		op.server.scripted.Store(true)
-		reply, now := parseAcquire(raw)
+		reply, now := answer(raw, nil, ses.sent)
+		if reply.Verdict == Done && now == 0 {
+			return Reply{Err: errors.New("unexpected reply to a try"), Sent: ses.sent}
+		}
 		if now != 0 {
 			clock.learn(max(now, -now), ses.sent, ses.received)
 		}
 		if now < 0 && !again && time.Now().Before(op.due) {
 			continue
 		}
-		reply.Sent = ses.sent
 		return reply
 	}
 }
 
 func (ses *session) acquireOnce(due int64) (any, error) {
 	op := ses.op
-	switch l := &op.claim.Lock; {
+	l := &op.claim.Lock
+	switch {
 	case op.try.Old != "":
 		return ses.eval(op.args.swap(l, op.try.Old, due))
 	case op.try.Reads:
 		return ses.eval(op.args.downgrade(l, due, ses.pinned))
 	}
-	return ses.eval(op.args.acquire(op.claim, &op.try, due, ses.pinned))
+	return ses.eval(op.args.acquire(l, &op.try, due, ses.pinned))
 }
 
 // errLate is what a command gets that the server executed only after its deadline, and so not at all.

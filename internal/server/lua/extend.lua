@@ -1,7 +1,5 @@
 -- Extend a lease; behind head.lua, holder.lua, the kind and demoted.lua.
 --
--- ARGV[8]  the mark under which the caller was seen to wait before the lock was handed to it, or ''
---
 -- Replies
 --   1        extended
 --   {0, i}   lock i is gone; it is not re-created, because another may have held it meanwhile
@@ -16,7 +14,7 @@
 if now > tonumber(ARGV[3]) then
   return -now
 end
-local kept, detail = keep(token, ms, want, ARGV[8])
+local kept, detail = keep(token, ms, want, mark)
 if kept ~= 1 then
   return demoted(lock, token) or {kept, detail}
 end

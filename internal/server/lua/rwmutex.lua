@@ -33,15 +33,13 @@ local function current(n)
   return holder, wrong
 end
 
--- Has the lock live as long as the last reader.
-local function follow()
-  local last = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
-  if not last then
-    redis.call('DEL', lock)
-    return
+-- Has a reader stay for ms, and the lock live as long as the last reader.
+local function read(token, ms)
+  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
+  if type(written) == 'table' then
+    return written
   end
-  redis.call('SET', lock, '*', 'PX', msUntil(last))
-  redis.call('PEXPIRE', readers, msUntil(last))
+  redis.call('SET', lock, '*', 'PX', lasts(readers))
 end
 
 -- Reports whether a mark of the set lives.
@@ -53,14 +51,14 @@ end
 -- Sets the end of a mark.
 local function put(set, mark, ms)
   redis.call('ZADD', set, us(now + ms * 1000), mark)
-  redis.call('PEXPIRE', set, msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]))
+  lasts(set)
 end
 
 -- Makes entitled readers of those that wait.
 local function entitle()
   if any(waiting) then
     redis.call('ZUNIONSTORE', entitled, 2, entitled, waiting, 'AGGREGATE', 'MAX')
-    redis.call('PEXPIRE', entitled, msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2]))
+    lasts(entitled)
     redis.call('DEL', waiting)
   end
 end
@@ -78,7 +76,7 @@ local function look(token, want, mark)
       return holder, redis.call('PTTL', lock)
     end
     if any(entitled) then
-      return '*', msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2])
+      return '*', lasts(entitled)
     end
     return
   end
@@ -114,13 +112,12 @@ local function take(token, ms, want, mark)
   if peek(lock, 1) ~= '*' then
     redis.call('DEL', readers)
   end
-  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
-  if type(written) == 'table' then
-    return written
+  local failure = read(token, ms)
+  if not failure then
+    redis.call('ZREM', waiting, mark)
+    redis.call('ZREM', entitled, mark)
   end
-  follow()
-  redis.call('ZREM', waiting, mark)
-  redis.call('ZREM', entitled, mark)
+  return failure
 end
 
 local function keep(token, ms, want, mark)
@@ -130,8 +127,7 @@ local function keep(token, ms, want, mark)
   end
   if holder == token and want == 'r' then
     redis.call('DEL', readers)
-    redis.call('ZADD', readers, us(now + math.max(ms, redis.call('PTTL', lock)) * 1000), token)
-    follow()
+    read(token, math.max(ms, redis.call('PTTL', lock)))
     return 1, true
   end
   if holder == token then
@@ -146,8 +142,7 @@ local function keep(token, ms, want, mark)
     return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
   end
   if tonumber(ends) < now + ms * 1000 then
-    redis.call('ZADD', readers, us(now + ms * 1000), token)
-    follow()
+    read(token, ms)
   end
   return 1, true
 end
@@ -166,7 +161,11 @@ local function drop(token, ms, mark)
     return 1
   end
   if holder == '*' and redis.call('ZREM', readers, token) == 1 then
-    follow()
+    if redis.call('EXISTS', readers) == 1 then
+      redis.call('SET', lock, '*', 'PX', lasts(readers))
+    else
+      redis.call('DEL', lock)
+    end
     return 1
   end
   return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
