@@ -62,7 +62,7 @@ func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 	holder.Unlock()
 	took := q.gets(start)
 	assert.Less(t, took, slow)
-	t.Logf("%d killed waiters in front delayed the hand-over to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
+	t.Logf("%d killed waiters in front delayed the hand-off to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
 }
 
 // A process that hangs keeps its connection open, so no caller can tell that it won't come.
