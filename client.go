@@ -34,15 +34,13 @@ type Client struct {
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
-	c := &Client{config: &defaultConfig, pools: slices.Clone(pools)}
+	c := &Client{pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		must(!isNil(p), "pool %d is nil", i)
 		servers[i] = p
 	}
-	if len(opts) > 0 {
-		c.config = c.configured(c.config, opts)
-	}
+	c.config = c.configured(&defaultConfig, opts)
 	if c.config.conns > 0 {
 		c.multiplex(servers)
 	}
@@ -62,19 +60,14 @@ func (c *Client) multiplex(pools []server.Pool) {
 	}
 }
 
-// own returns base changed by the options of one object.
-func (c *Client) own(base *config, opts []Option) *config {
+// configured returns base changed by opts: for the Client itself, or for one of its locks.
+func (c *Client) configured(base *config, opts []Option) *config {
 	if len(opts) == 0 {
 		return base
 	}
-	own := c.configured(base, opts)
-	must(!own.shares, "WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", own.conns)
-	return own
-}
-
-// configured returns base changed by opts, for the servers of c.
-func (c *Client) configured(base *config, opts []Option) *config {
 	changed := newConfig(base, opts)
+	must(c.config == nil || !changed.shares,
+		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	if t := &changed.terms; t.Fence != server.NoFence {
@@ -106,7 +99,7 @@ func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	mustBeKey("a Mutex", key)
 	m := new(Mutex)
-	m.init(c, c.own(c.config, opts), key)
+	m.init(c, c.configured(c.config, opts), key)
 	return m
 }
 

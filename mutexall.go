@@ -31,7 +31,7 @@ func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	}
 	base := *c.config
 	base.terms.Queue, base.terms.Reuse = false, 0
-	config := c.own(&base, opts)
+	config := c.configured(&base, opts)
 	must(!config.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
 	must(config.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", config.terms.Reuse)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))

@@ -63,7 +63,7 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	must(len(c.pools) == 1,
 		"RWMutex: is kept by one server, and this Client has %d: readers are not counted by majority; use a Client of one server (WithReplicas guards against its loss)", len(c.pools))
 	m := new(RWMutex)
-	config := c.own(c.config.of(server.Writer, server.Writer.Want), opts)
+	config := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
 	m.init(c, config, key)
 	m.readers.init(c, config.ofReaders(), key)
 	m.reads, m.readers.reads = &m.held, &m.held
