@@ -29,7 +29,7 @@ type Source struct {
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
 
-	Pool Pool
+	Pool     Pool
 	checkout dialling
 	dial     dialling // nil: the pool does not tell how
 	listen   dialling // dial for a connection that carries no commands of ours; nil as well

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -90,6 +91,18 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, ctx.Err()
 	}
 	return conn, nil
+}
+
+// discreet cuts off what a server quotes of the command that it was sent, which may be AUTH with a password: servers
+// that know no AUTH say "ERR unknown command 'AUTH', with args beginning with: …".
+func discreet(err error) error {
+	var said redis.Error
+	if errors.As(err, &said) {
+		if words, _, quotes := strings.Cut(string(said), ", with args"); quotes {
+			return redis.Error(words)
+		}
+	}
+	return err
 }
 
 // TestIdle is for redis.Pool.TestOnBorrowContext: it tests a connection that was idle for more than 10 s.

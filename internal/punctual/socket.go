@@ -60,26 +60,20 @@ func newSocket(c net.Conn) *socket {
 var past = time.Unix(1, 0)
 
 // SetReadDeadline notes what redigo wants. It never fails, and takes effect with the next Read.
-func (s *socket) SetReadDeadline(t time.Time) error {
-	s.mu.Lock()
-	s.read.want = t
-	s.mu.Unlock()
-	return nil
-}
+func (s *socket) SetReadDeadline(t time.Time) error { return s.wants(t, &s.read) }
 
 // SetWriteDeadline is SetReadDeadline for the next Write.
-func (s *socket) SetWriteDeadline(t time.Time) error {
-	s.mu.Lock()
-	s.write.want = t
-	s.mu.Unlock()
-	return nil
-}
+func (s *socket) SetWriteDeadline(t time.Time) error { return s.wants(t, &s.write) }
 
 // SetDeadline is both.
-func (s *socket) SetDeadline(t time.Time) error {
+func (s *socket) SetDeadline(t time.Time) error { return s.wants(t, &s.read, &s.write) }
+
+func (s *socket) wants(t time.Time, directions ...*deadline) error {
 	s.mu.Lock()
-	s.read.want, s.write.want = t, t
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	for _, d := range directions {
+		d.want = t
+	}
 	return nil
 }
 
