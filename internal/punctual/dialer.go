@@ -76,7 +76,7 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSocket(netConn(bare))
+	s := &socket{Conn: netConn(bare)}
 	stop := context.AfterFunc(ctx, s.interrupt)
 	opts := append(append([]redis.DialOption(nil), d.opts...),
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return s, nil }))
