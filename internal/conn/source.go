@@ -30,7 +30,6 @@ type Source struct {
 	Lifetime time.Duration
 
 	Pool     Pool
-	checkout dialling
 	dial     dialling // nil: the pool does not tell how
 	listen   dialling // dial for a connection that carries no commands of ours; nil as well
 	behind   punctual.Behind
@@ -66,7 +65,6 @@ func Of(pool Pool) *Source {
 	default:
 		s.listen = dialOf(inside(pool))
 	}
-	s.checkout = checkout(pool)
 	return s
 }
 
@@ -76,15 +74,13 @@ func withoutContext(dial func() (redis.Conn, error)) dialling {
 
 // dialOf returns how p dials; nil if it can't.
 func dialOf(p *redis.Pool) dialling {
-	if p == nil || p.DialContext == nil && p.Dial == nil {
+	switch {
+	case p == nil || p.DialContext == nil && p.Dial == nil:
 		return nil
+	case p.DialContext == nil:
+		return withoutContext(p.Dial)
 	}
-	return func(ctx context.Context) (redis.Conn, error) {
-		if p.DialContext != nil {
-			return p.DialContext(ctx)
-		}
-		return p.Dial()
-	}
+	return p.DialContext
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
