@@ -74,13 +74,15 @@ func withoutContext(dial func() (redis.Conn, error)) dialling {
 
 // dialOf returns how p dials; nil if it can't.
 func dialOf(p *redis.Pool) dialling {
-	switch {
-	case p == nil || p.DialContext == nil && p.Dial == nil:
+	if p == nil || p.DialContext == nil && p.Dial == nil {
 		return nil
-	case p.DialContext == nil:
-		return withoutContext(p.Dial)
 	}
-	return p.DialContext
+	return func(ctx context.Context) (redis.Conn, error) {
+		if p.DialContext != nil {
+			return p.DialContext(ctx)
+		}
+		return p.Dial()
+	}
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
