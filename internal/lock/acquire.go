@@ -47,6 +47,7 @@ type acquisition struct {
 	turn    bool          // we have it
 	wait    time.Duration // after the try under way
 	votes   *quorum.Votes // of the next try; nil: new ones
+	seen    bool          // votes that were dropped have left a mark that this process waits
 	group   []*quorum.Votes
 	ticket  *ticket // our place in the server's queue; nil without one
 	arrived int64   // when the server has first seen us, in µs on its clock; 0: not yet
@@ -104,6 +105,9 @@ func (a *acquisition) finish() {
 		a.ticket.waiter.Leave()
 	}
 	if a.grant == nil {
+		if a.seen && a.votes == nil {
+			a.votes = a.newVotes()
+		}
 		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
 	}
 	if a.turn && (a.grant == nil || a.Terms.Kind.Shared) {
@@ -122,9 +126,12 @@ func (a *acquisition) drop(goesOn bool) {
 			v.LeaveLater(goesOn)
 		}
 	}
-	if a.votes != nil && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
+	if a.votes != nil && a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
 		// A server that is silent is not waited for; a release must not take the mark of the next one.
 		a.key.follow(a.votes)
+	}
+	if a.votes != nil && goesOn && a.Terms.Kind.Shows && !a.Once {
+		a.seen = true
 	}
 	a.votes, a.group = nil, nil
 }
@@ -204,7 +211,9 @@ func (a *acquisition) prepare() {
 
 // grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
 // grant instead.
-func (a *acquisition) grouped() bool { return a.Terms.Kind == server.Reader && a.Terms.Reuse == 0 }
+func (a *acquisition) grouped() bool {
+	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
+}
 
 // newVotes returns the votes of a new token.
 func (a *acquisition) newVotes() *quorum.Votes {
@@ -212,7 +221,11 @@ func (a *acquisition) newVotes() *quorum.Votes {
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
 		l.Waiter = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
 	}
-	return a.engine.quorum.Votes(l)
+	v := a.engine.quorum.Votes(l)
+	if a.seen {
+		v.Waited()
+	}
+	return v
 }
 
 // describe describes the next try. One that does not wait for the turn starts with the call.

@@ -72,6 +72,9 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.single.Entered()
 }
 
+// Waited has the release take back what shows that this process waits: others of this acquisition have left it.
+func (v *Votes) Waited() { v.all((*server.Claim).Waited) }
+
 // Unknown reports whether a server has not answered a try.
 func (v *Votes) Unknown() bool {
 	unknown := false

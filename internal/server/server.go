@@ -2,7 +2,7 @@
 // clock, and cleans up after commands whose outcome it never heard.
 //
 // The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
-// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a
+// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go, run.go (what is said), session.go (a
 // connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
 // a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
 package server
@@ -25,15 +25,15 @@ type Server struct {
 	source  *conn.Source
 	nodes   nodes
 	workers workers.Pool
-	timers  sync.Pool // of *lateUndo
 
 	operations sync.Pool    // of *operation
 	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well
 	closed     atomic.Bool
 	still      chan struct{} // gets a message when, after closed, nothing runs any more
 
-	silent   marks       // keys whose last operation had no answer over a connection of the pool
-	scripted atomic.Bool // a script has worked, so that whatever is locked can be renewed
+	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
+	silences atomic.Int32 // how many they are
+	scripted atomic.Bool  // a script has worked, so that whatever is locked can be renewed
 	rtt      atomic.Int64
 
 	mu      sync.Mutex
@@ -61,7 +61,6 @@ func (s *Server) Close(d time.Duration) {
 		}
 		break
 	}
-	s.nodes.closing()
 	s.nodes.close(end)
 	s.workers.Close()
 }
