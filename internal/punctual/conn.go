@@ -64,26 +64,22 @@ func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 //
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	deadline, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.ctx, c.socket.onEnd = ctx, c.undo
-	var reply any
-	if command == "" {
-		err = SendBatch(ctx, c.ConnWithTimeout.Send)
-	}
-	switch {
-	case err != nil:
-	case deadline.IsZero():
-		reply, err = c.Do(command, args...)
-	default:
-		reply, err = c.DoWithTimeout(0, command, args...)
-	}
-	c.sent.Store(false)
-	c.ctx, c.socket.onEnd = nil, nil
-	c.socket.finish()
-	return reply, c.explain(ctx, deadline, err)
+	return c.within(ctx, func(bounded bool) (reply any, err error) {
+		c.ctx, c.socket.onEnd = ctx, c.undo
+		if command == "" {
+			err = SendBatch(ctx, c.ConnWithTimeout.Send)
+		}
+		switch {
+		case err != nil:
+		case bounded:
+			reply, err = c.DoWithTimeout(0, command, args...)
+		default:
+			reply, err = c.Do(command, args...)
+		}
+		c.sent.Store(false)
+		c.ctx, c.socket.onEnd = nil, nil
+		return reply, err
+	})
 }
 
 // SendBatch sends the Batch of ctx, if it has one.
@@ -96,56 +92,50 @@ func SendBatch(ctx context.Context, send func(command string, args ...any) error
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	deadline, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var reply any
-	if deadline.IsZero() {
-		reply, err = c.Receive()
-	} else {
-		reply, err = c.ReceiveWithTimeout(0)
-	}
-	c.socket.finish()
-	return reply, c.explain(ctx, deadline, err)
+	return c.within(ctx, func(bounded bool) (any, error) {
+		if bounded {
+			return c.ReceiveWithTimeout(0)
+		}
+		return c.Receive()
+	})
 }
 
-// begin has the connection end with ctx from here on.
-func (c *Conn) begin(ctx context.Context) (deadline time.Time, err error) {
+// within runs an operation that ends with ctx. bounded says that it has no other deadline than that of ctx.
+func (c *Conn) within(ctx context.Context, operation func(bounded bool) (any, error)) (any, error) {
 	if c.socket.over() {
-		return deadline, errCut
+		return nil, errCut
 	}
-	deadline, _ = ctx.Deadline()
-	if err = ctx.Err(); err == nil && !deadline.IsZero() && !time.Now().Before(deadline) {
+	deadline, bounded := ctx.Deadline()
+	err := ctx.Err()
+	if err == nil && bounded && !time.Now().Before(deadline) {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
 		if c.sent.Load() {
 			c.socket.interrupt() // no process has the time to receive what is still to come
 		}
-		return deadline, err
+		return nil, err
 	}
 	c.socket.begin(ctx, deadline)
-	return deadline, nil
+	reply, err := operation(bounded)
+	c.socket.finish()
+	if err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+		err = cause(ctx, err)
+	}
+	return reply, err
 }
 
-// explain returns the error of an operation: what ctx says if that has cut it short.
-func (c *Conn) explain(ctx context.Context, deadline time.Time, err error) error {
+// cause returns what ctx says if it has ended, else err. The system may notice before ctx does that its deadline has passed.
+func cause(ctx context.Context, err error) error {
+	var timeout net.Error
+	deadline, bounded := ctx.Deadline()
 	switch {
-	case err == nil || c.ConnWithTimeout.Err() == nil: // a reply, which may be an error of the server
-		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case late(err, deadline):
+	case bounded && !time.Now().Before(deadline) && errors.As(err, &timeout) && timeout.Timeout():
 		return context.DeadlineExceeded
 	}
 	return err
-}
-
-// late reports whether err is that deadline has passed, which the system may notice before a ctx does.
-func late(err error, deadline time.Time) bool {
-	var timeout net.Error
-	return !deadline.IsZero() && errors.As(err, &timeout) && timeout.Timeout() && !time.Now().Before(deadline)
 }
 
 // writeUndo writes the Undo of the operation that is being cut short. The reader calls it from inside of redigo,

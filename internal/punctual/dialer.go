@@ -47,23 +47,18 @@ func (d *Dialer) Mask(f func(error) error) *Dialer {
 //
 // A function of the user that dials and does not end with ctx is left behind; see [Behind].
 func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
-	deadline, _ := ctx.Deadline()
 	c, err := d.behind.Dial(ctx, d.connect)
-	switch {
-	case err == nil:
+	if err == nil {
 		return c, nil
-	case ctx.Err() != nil:
-		return nil, d.failed(ctx.Err())
-	case err == errHung: //nolint:errorlint // the very value
-		return nil, d.failed(err)
-	case late(err, deadline), errors.Is(err, context.DeadlineExceeded):
-		return nil, d.failed(context.DeadlineExceeded)
 	}
-	return nil, d.mask(err)
-}
-
-func (d *Dialer) failed(err error) error {
-	return fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
+	switch err = cause(ctx, err); {
+	case errors.Is(err, errHung), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
+		err = context.DeadlineExceeded
+	default:
+		return nil, d.mask(err)
+	}
+	return nil, fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
 }
 
 // connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given

@@ -30,7 +30,7 @@ type listener struct {
 	state  state
 	cancel context.CancelFunc // not nil: started
 	done   chan struct{}      // closed when the goroutine, and those before it, have ended
-	cut    context.CancelFunc // ends the connection that there is
+	cut    context.CancelFunc // ends the connection that is up
 }
 
 type state int
@@ -53,7 +53,7 @@ func (l *listener) start() {
 	if l.cancel != nil || !l.server.Source().CanListen() { // it stays down, and the waiters poll
 		return
 	}
-	previous := l.done
+	previous := l.done // two that listen at a time would hear each message twice
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.done = make(chan struct{})
