@@ -126,7 +126,7 @@ func (a *acquisition) drop(goesOn bool) {
 			v.LeaveLater(goesOn)
 		}
 	}
-	if a.votes != nil && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
+	if a.votes != nil && a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
 		// A server that is silent is not waited for; a release must not take the mark of the next one.
 		a.key.follow(a.votes)
 	}
@@ -211,7 +211,9 @@ func (a *acquisition) prepare() {
 
 // grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
 // grant instead.
-func (a *acquisition) grouped() bool { return a.Terms.Kind == server.Reader && a.Terms.Reuse == 0 }
+func (a *acquisition) grouped() bool {
+	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
+}
 
 // newVotes returns the votes of a new token.
 func (a *acquisition) newVotes() *quorum.Votes {

@@ -12,6 +12,10 @@ func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case a.key.fifo.TryAcquire():
 		a.began, a.fresh = time.Now(), a.key.pause.IsZero()
+	case a.Once && a.Terms.Kind.Shared:
+		// Several may hold the lock, so a try that does not wait goes beside that of the goroutine that has the turn.
+		a.began = time.Now()
+		return a.inherit(ctx)
 	case a.Once:
 		return a.fail(&Failure{Kind: Busy, Servers: a.key.inTheWay()})
 	case !a.join(ctx):
@@ -89,9 +93,11 @@ func (a *acquisition) inherit(ctx context.Context) state {
 		a.key.unref() // the grant has a reference of its own
 		return held
 	}
-	if v := a.key.takeGift(a.Terms); v != nil {
-		a.votes = v
-		return a.won(ctx, 0)
+	if a.turn {
+		if v := a.key.takeGift(a.Terms); v != nil {
+			a.votes = v
+			return a.won(ctx, 0)
+		}
 	}
 	return trying
 }

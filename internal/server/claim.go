@@ -164,7 +164,7 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	case !waits:
 	case r.Verdict == Done:
 		c.waits = false
-	case r.Verdict == Held, r.Unknown:
+	case r.Verdict == Held, unanswered:
 		c.waits = true
 	}
 	c.end()
