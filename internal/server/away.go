@@ -63,20 +63,20 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
-		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
-	case !c.pursue(time.Now()):
+		c.pursue(time.Now().Add(c.Timeout/2), false) // its end goes on, if this is given up
+	case !c.pursue(time.Now(), false):
 		c.forget()
 	}
 }
 
-// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
-// c.mu.
-func (c *Claim) pursue(at time.Time) bool {
+// pursue has the runner release the claim at that time, or later; again: after a pause, as there was no answer. It reports
+// false if that is given up. The caller holds c.mu.
+func (c *Claim) pursue(at time.Time, again bool) bool {
 	until := c.until.time()
 	if c.unsettled != nil {
 		until = latest(until, c.keep)
 	}
-	c.releasing = c.server.runner(c).add(c, at, until)
+	c.releasing = c.server.runner(c).add(c, at, until, again)
 	return c.releasing
 }
 
@@ -102,12 +102,12 @@ func (c *Claim) answered(r *Reply) {
 	case c.tries > 0, c.running > 0 && kept: // overtaken; its end goes on with the release
 		c.releasing, more = false, true
 	case r.Verdict == Failed && !Permanent(r.Err):
-		more = c.pursue(time.Now().Add(minPause))
+		more = c.pursue(time.Now(), true)
 	case r.Verdict == Failed:
 	case r.Sent.Before(u.open):
-		more = c.pursue(u.open)
+		more = c.pursue(u.open, false)
 	case c.doubt && r.Verdict != Done:
-		c.doubt, more = false, c.pursue(time.Now())
+		c.doubt, more = false, c.pursue(time.Now(), false)
 	}
 	if !more {
 		c.forget()

@@ -12,11 +12,10 @@ type runner struct {
 
 	mu      sync.Mutex
 	pending []pursuit
-	running bool
-	closed  bool
-	done    chan struct{} // closed when the goroutine has ended, if running
+	pause   time.Duration // before what the node did not answer is released again
+	closed  bool          // what is pending is released for one last time, and nothing is taken in
 	wake    chan struct{} // something new
-	stop    chan struct{} // closed by close: no more waiting
+	over    chan struct{} // closed when the goroutine has ended; nil while there is none
 }
 
 // A pursuit is a claim that is to be released at a time, and given up at another.
@@ -39,21 +38,22 @@ const (
 // runner returns the runner for c.
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
-// add takes a claim in. It reports false if it is given up.
-func (w *runner) add(c *Claim, at, until time.Time) bool {
+// add takes a claim in. again: the node has just not answered its release. It reports false if it is given up.
+func (w *runner) add(c *Claim, at, until time.Time, again bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
 	}
-	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
-	if w.running {
-		w.rouse()
-		return true
+	if again {
+		at = at.Add(max(w.pause, minPause))
 	}
-	w.running = true
-	w.done, w.wake, w.stop = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
-	go w.run()
+	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
+	if w.over == nil {
+		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
+		go w.run()
+	}
+	w.rouse()
 	return true
 }
 
@@ -78,37 +78,37 @@ func (w *runner) rouse() {
 }
 
 func (w *runner) run() {
-	defer close(w.done)
-	pause := minPause
 	for {
-		batch, wait, over := w.due()
-		if over {
+		batch, wait := w.due()
+		switch {
+		case batch != nil:
+			w.heard(w.server.releaseAll(batch))
+			continue
+		case wait == 0:
 			return
-		}
-		if batch != nil {
-			if w.server.releaseAll(batch) {
-				pause = minPause
-				continue
-			}
-			wait, pause = pause, min(2*pause, maxPause)
-		}
-		wake := w.wake
-		if batch != nil {
-			wake = nil // the node has just not answered
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-wake:
-		case <-w.stop:
+		case <-w.wake:
 		}
 		timer.Stop()
 	}
 }
 
-// due returns what to release now, or how long to wait. over: nothing is left, and the goroutine has to end. After close
+// heard notes whether the node has answered.
+func (w *runner) heard(answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause = min(2*max(w.pause, minPause), maxPause)
+	if answered {
+		w.pause = 0
+	}
+}
+
+// due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. After close
 // everything is due, once.
-func (w *runner) due() (batch []*Claim, wait time.Duration, over bool) {
+func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	var givenUp []*Claim
 	w.mu.Lock()
 	now := time.Now()
@@ -127,38 +127,25 @@ func (w *runner) due() (batch []*Claim, wait time.Duration, over bool) {
 	}
 	clear(w.pending[len(rest):])
 	w.pending = rest
-	if over = len(batch) == 0 && len(rest) == 0; over {
-		w.running, w.pending = false, nil
+	if len(batch) == 0 && len(rest) == 0 {
+		close(w.over)
+		w.pending, w.over, wait = nil, nil, 0
 	}
 	w.mu.Unlock()
 	for _, c := range givenUp {
 		c.GiveUp()
 	}
-	return batch, wait, over
+	return batch, wait
 }
 
-// close takes nothing more in, and has what is pending released for one last time.
-func (w *runner) close() {
+// close takes nothing more in, and has what is pending released for one last time. It returns a channel that is closed
+// when that was done; nil: there is nothing.
+func (w *runner) close() (over <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed && w.running {
-		close(w.stop)
-	}
 	w.closed = true
-}
-
-// wait waits until that was done, until end at most.
-func (w *runner) wait(end time.Time) {
-	w.mu.Lock()
-	running, done := w.running, w.done
-	w.mu.Unlock()
-	if !running {
-		return
+	if w.over != nil {
+		w.rouse()
 	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	return w.over
 }
