@@ -27,6 +27,8 @@ func (c *Claim) release(ctx context.Context, keep, half time.Time) bool {
 // ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
 // is left to expire then. After Close there is no background, and the release is tried once before this returns.
 func (c *Claim) ReleaseLater(keep time.Time) {
+	c.server.enter() // what the runner gets now it has before Close has it end
+	defer c.server.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.letGo(keep) {
@@ -63,20 +65,20 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
-		c.pursue(time.Now().Add(c.Timeout/2), false) // its end goes on, if this is given up
-	case !c.pursue(time.Now(), false):
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
 		c.forget()
 	}
 }
 
-// pursue has the runner release the claim at that time, or later; again: after a pause, as there was no answer. It reports
-// false if that is given up. The caller holds c.mu.
-func (c *Claim) pursue(at time.Time, again bool) bool {
+// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
+// c.mu.
+func (c *Claim) pursue(at time.Time) bool {
 	until := c.until.time()
 	if c.unsettled != nil {
 		until = latest(until, c.keep)
 	}
-	c.releasing = c.server.runner(c).add(c, at, until, again)
+	c.releasing = c.server.runner(c).add(c, at, until)
 	return c.releasing
 }
 
@@ -102,12 +104,12 @@ func (c *Claim) answered(r *Reply) {
 	case c.tries > 0, c.running > 0 && kept: // overtaken; its end goes on with the release
 		c.releasing, more = false, true
 	case r.Verdict == Failed && !Permanent(r.Err):
-		more = c.pursue(time.Now(), true)
+		more = c.pursue(time.Now().Add(minPause))
 	case r.Verdict == Failed:
 	case r.Sent.Before(u.open):
-		more = c.pursue(u.open, false)
+		more = c.pursue(u.open)
 	case c.doubt && r.Verdict != Done:
-		c.doubt, more = false, c.pursue(time.Now(), false)
+		c.doubt, more = false, c.pursue(time.Now())
 	}
 	if !more {
 		c.forget()

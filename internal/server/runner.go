@@ -12,7 +12,8 @@ type runner struct {
 
 	mu      sync.Mutex
 	pending []pursuit
-	pause   time.Duration // before what the node did not answer is released again
+	pause   time.Duration // after the last round trip, if the node did not answer it
+	rests   time.Time     // until then, unless it is closed
 	closed  bool          // what is pending is released for one last time, and nothing is taken in
 	wake    chan struct{} // something new
 	over    chan struct{} // closed when the goroutine has ended; nil while there is none
@@ -38,15 +39,12 @@ const (
 // runner returns the runner for c.
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
-// add takes a claim in. again: the node has just not answered its release. It reports false if it is given up.
-func (w *runner) add(c *Claim, at, until time.Time, again bool) bool {
+// add takes a claim in. It reports false if it is given up.
+func (w *runner) add(c *Claim, at, until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
-	}
-	if again {
-		at = at.Add(max(w.pause, minPause))
 	}
 	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
 	if w.over == nil {
@@ -100,10 +98,12 @@ func (w *runner) run() {
 func (w *runner) heard(answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pause = min(2*max(w.pause, minPause), maxPause)
 	if answered {
 		w.pause = 0
+		return
 	}
+	w.pause = min(max(2*w.pause, minPause), maxPause)
+	w.rests = time.Now().Add(w.pause)
 }
 
 // due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. After close
@@ -113,15 +113,19 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	w.mu.Lock()
 	now := time.Now()
 	wait = maxPause
+	rests := time.Duration(0)
+	if !w.closed {
+		rests = w.rests.Sub(now)
+	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
 		case now.After(p.until):
 			givenUp = append(givenUp, p.claim)
-		case len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
+		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at.Sub(now), time.Millisecond))
+			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}
