@@ -175,7 +175,7 @@ func (o *object) handOverError(ctx context.Context, ended bool, f *quorum.Failur
 type takings struct {
 	mu    sync.Mutex // held by the one that is under way
 	token string     // of the Handover whose TakeOver had no answer
-	taker *lock.Taker
+	taker *lock.Grant
 }
 
 // TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once. m

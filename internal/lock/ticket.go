@@ -36,13 +36,19 @@ type ticket struct {
 	gap   time.Duration // smoothed: between looks of all waiters together
 }
 
+// maxLook is the longest wait between two looks at the queue, and minLook the shortest; see ticket.pace.
+const (
+	minLook = 75 * time.Millisecond
+	maxLook = time.Second
+)
+
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
-// newTicket begins to wait in the queue, with votes of its own.
+// newTicket begins to wait in the queue, with a grant of its own.
 func (a *acquisition) newTicket() *ticket {
-	a.votes = a.newVotes()
-	l, hub := a.votes.Lock(), a.engine.hub()
+	a.grant = a.want()
+	l, hub := a.grant.votes.Lock(), a.engine.hub()
 	return &ticket{hub: hub, handOff: l.Waiter.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
 
@@ -158,7 +164,7 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 		a.grouped() && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
-	a.tries++ // that was not the first
-	a.votes.Accept(left, fence)
+	a.looks++ // that was not the first
+	a.grant.votes.Accept(left, fence)
 	return a.won(ctx, x.handOff)
 }

@@ -48,6 +48,17 @@ func (q *Quorum) Failures() []int64 {
 	return all
 }
 
+// InUse asks the only server how many permits of a semaphore are in use.
+func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
+	q.enter()
+	defer q.leave()
+	if q.closing.Load() {
+		return 0, unavailable(len(q.nodes), errClosed)
+	}
+	permits, reply := q.nodes[0].InUse(ctx, l)
+	return permits, q.nodes[0].outcome(ctx, l, reply)
+}
+
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 

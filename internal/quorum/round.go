@@ -121,6 +121,13 @@ func (c *call) Run() { c.ask(c.i, c.late) }
 // Finish ends the work of the goroutine.
 func (c *call) Finish() { c.home.leave() }
 
+// outcome is that of a round about one lock that is held.
+func (r *round) outcome(l *server.Lock) *Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tallies[0].outcome(l)
+}
+
 // report hands in the reply of server i, of a round about one lock.
 func (r *round) report(i int, reply server.Reply) {
 	r.mu.Lock()

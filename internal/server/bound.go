@@ -179,11 +179,9 @@ func (op *operation) sending() bool {
 	return op.state.CompareAndSwap(begun, sent) || op.state.Load() == sent
 }
 
-// Run is the worker's part.
-func (op *operation) Run() { op.reply = op.action.do(op) }
-
-// Finish hands the reply over, or cleans up where no caller waits for it.
-func (op *operation) Finish() {
+// Run is the worker's part: it hands the reply over, or cleans up where no caller waits for it.
+func (op *operation) Run() {
+	op.reply = op.action.do(op)
 	if op.state.Swap(finished) != abandoned {
 		op.node.limit.leave(true)
 		op.done <- struct{}{}

@@ -28,7 +28,7 @@ type Reply struct {
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done
 	Holder  string        // with Held: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
+	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it
 	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
@@ -55,7 +55,12 @@ func parseAcquire(raw any) (r Reply, now int64) {
 			if first <= 0 {
 				return lost(first, second), 0
 			}
-			return Reply{Verdict: Done, Fence: second, Now: first}, first
+			r := Reply{Verdict: Done, Fence: second, Now: first}
+			if len(v) == 3 {
+				left, _ := v[2].(int64)
+				r.Left = time.Duration(left) * time.Millisecond
+			}
+			return r, first
 		case []byte:
 			r := Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}
 			if len(v) == 4 {
