@@ -15,12 +15,12 @@ import (
 // [WithReentrancy]. Without it, it would wait for itself: it is an error at once, which matches [ErrLocked]. So it is
 // for every other method that would wait with that ctx for a Mutex of the same Client and key. Do the same
 // outside of f, or with another ctx if another goroutine is to wait.
-func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, f, m.lock)
+func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.do(ctx, f, false)
 }
 
-// do runs f in a hold that lock gets; or in that of a Do around it, with [WithReentrancy].
-func (o *object) do(ctx context.Context, f func(context.Context) error, lock func(context.Context) (*Lease, error)) error {
+// do runs f in a hold of its own; or, with [WithReentrancy], in that of a Do around it.
+func (o *object) do(ctx context.Context, f func(context.Context) error, once bool) error {
 	o.mustBeMade()
 	if o.config.reentrant {
 		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.guests.enter() {
@@ -28,7 +28,7 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, lock fun
 			return outer.run(ctx, f)
 		}
 	}
-	l, err := lock(ctx)
+	l, err := o.acquire(ctx, once)
 	if err != nil {
 		return err
 	}

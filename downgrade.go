@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -37,11 +36,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	if err := l.reason(r); err != nil || f == nil {
 		return err
 	}
-	err := o.serversError(f)
-	if lock.Over(ctx) {
-		return ending{ctx}.error(o.key, err)
-	}
-	return err
+	return o.unsettled(ctx, false, f)
 }
 
 // reads reports whether l is that of a reader.

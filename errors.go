@@ -35,14 +35,23 @@ var (
 
 // A LockedError says who holds a lock. It matches [ErrLocked].
 type LockedError struct {
-	Key   string
-	Owner string        // the holder's label, if it has one and it is known; see [WithOwner]
-	Left  time.Duration // what is left of the holder's TTL; negative if the key has none, 0 if unknown
+	Key    string
+	Owner  string        // the holder's label; empty if it has none, if it is unknown, and of readers; see [WithOwner]
+	Left   time.Duration // the rest of the holder's TTL; negative if the key has none, 0 if unknown
+	Nested bool          // the holder is the Do whose ctx the call got: waiting would never end
+
+	upgrade bool // Nested in an RDo, by a call that would write
 }
 
 func (e *LockedError) Error() string {
 	s := fmt.Sprintf("redimutex: %q: %v", e.Key, ErrLocked)
 	switch {
+	case e.upgrade:
+		return fmt.Sprintf("redimutex: %q: nested: the RDo that gave this ctx reads, and a reader can't become a writer: "+
+			"two that tried would wait for each other; leave RDo first", e.Key)
+	case e.Nested:
+		return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
+			"with WithReentrancy, Do and TryDo run inside it", e.Key)
 	case e.Owner != "" && e.Left > 0:
 		return fmt.Sprintf("%s, %s, for another %v", s, e.Owner, e.Left)
 	case e.Owner != "":
@@ -134,13 +143,10 @@ type endedError struct {
 	why   error
 }
 
-// An ending is the ctx that has ended a call.
-type ending struct{ ctx context.Context }
-
-// error returns the error of the call. A ctx that was cancelled is all that the caller wants to hear of; when
-// time ran out, it is why the time was not enough.
-func (e ending) error(key string, why error) error {
-	err := &endedError{key: key, cause: context.Cause(e.ctx), ctx: e.ctx.Err()}
+// endedBy returns the error of a call that the end of ctx has ended. If ctx was cancelled, its cause is all that the
+// caller wants to know. If time ran out, the error also says what the time was not enough for.
+func endedBy(ctx context.Context, key string, why error) error {
+	err := &endedError{key: key, cause: context.Cause(ctx), ctx: ctx.Err()}
 	if errors.Is(err.ctx, context.DeadlineExceeded) {
 		err.why = why
 	}
@@ -165,6 +171,3 @@ func (e *endedError) Unwrap() []error {
 func unlockedError(key, verb string) error {
 	return fmt.Errorf("redimutex: %q: %s: %w", key, verb, ErrUnlocked)
 }
-
-// closedError is the error of what a closed Client is asked to do.
-func closedError(key string) error { return fmt.Errorf("redimutex: %q: %w", key, ErrClosed) }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
-	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -65,9 +64,6 @@ func (h *Handover) UnmarshalText(text []byte) error {
 
 // String hides the Handover.
 func (h Handover) String() string { return handoverHidden }
-
-// GoString hides the Handover.
-func (h Handover) GoString() string { return handoverHidden }
 
 // Format hides the Handover from every verb of package fmt.
 func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHidden)) }
@@ -124,7 +120,7 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 		err = l.reason(r)
 	case f != nil:
 		g.unknown = done
-		err = o.handOverError(ctx, ended, f)
+		err = o.unsettled(ctx, ended, f)
 	}
 	l.ended(now, err)
 	if done == nil {
@@ -154,21 +150,12 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 		g.unknown = nil
 		return g.to, nil
 	}
-	err := l.of.handOverError(ctx, ended, f)
+	err := l.of.unsettled(ctx, ended, f)
 	if errors.Is(err, ErrLost) {
 		g.unknown = nil
 		return Handover{}, err
 	}
 	return g.to, err
-}
-
-// handOverError is the error of a hand-over that the servers have not confirmed. ended: ctx had ended before.
-func (o *object) handOverError(ctx context.Context, ended bool, f *quorum.Failure) error {
-	err := o.serversError(f)
-	if !ended && lock.Over(ctx) && !errors.Is(err, ErrLost) {
-		return ending{ctx}.error(o.key, err)
-	}
-	return err
 }
 
 // takings are the TakeOvers of a Mutex.
@@ -208,11 +195,7 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	}
 	l, err := m.takeOver(ctx, (*h.secret).token)
 	if err != nil {
-		m.client.counters.failed.Add(1)
-		if m.traced() {
-			m.emit(kindGaveUp, Event{Context: ctx, Attempt: 1, Err: err})
-		}
-		return err
+		return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
 	}
 	m.acquired(ctx, l, lock.Result{Tries: 1})
 	return nil
@@ -224,12 +207,11 @@ func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
 	if x.token != token {
 		x.token, x.taker = token, nil
 	}
-	l := &Lease{of: &m.object, current: &m.hold}
-	l.hold.Observer = (*observer)(l)
+	l := newLease(&m.object)
 	var f *lock.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
 	if f != nil {
-		return nil, m.toError(f, ending{ctx})
+		return nil, m.toError(ctx, f)
 	}
 	return l, nil
 }

@@ -2,14 +2,12 @@ package redimutex
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
-	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // A Lease is one hold of a Mutex, from Lock to Unlock or [Lease.Release]. It stays what it was when the Mutex is
@@ -22,13 +20,19 @@ import (
 // without it. Setting the wall clock forward may cost a lease, and setting it back changes nothing.
 type Lease struct {
 	of      *object
-	current *atomic.Pointer[Lease] // where the object keeps its one hold; nil: it may have many
 	hold    lock.Hold
 	reader  atomic.Bool // a writer that was downgraded
 	claimed atomic.Bool // by the one call that releases it, or hands it over
 
 	handed  atomic.Pointer[handed] // what it was handed over as
 	excused atomic.Bool            // it was handed over, and one release is accepted yet
+}
+
+// newLease returns a Lease of o, to be filled in by the engine.
+func newLease(o *object) *Lease {
+	l := &Lease{of: o}
+	l.hold.Observer = (*observer)(l)
+	return l
 }
 
 // Token returns the random value that the key has on the server during this hold. The process that has it can
@@ -116,7 +120,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return ending{ctx}.error(o.key, nil)
+		return endedBy(ctx, o.key, nil)
 	}
 	r, f := l.hold.Extend(ctx, ttl)
 	if r != keepalive.Alive {
@@ -125,51 +129,77 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if f == nil {
 		return nil
 	}
-	err := o.serversError(f)
-	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
-		return ending{ctx}.error(o.key, err)
+	return o.unsettled(ctx, false, f)
+}
+
+// Release ends this hold and no other, as [Mutex.UnlockContext] does: whatever it returns, the hold is over in
+// this process, and ctx bounds the wait for the servers in the same way. A Lease that a process keeps after its end never
+// ends the next hold.
+//
+// The error matches
+//   - [ErrUnlocked] when the hold was ended before, by Release or by Unlock. Of those that are called at the same time,
+//     one ends it, and the others get this error;
+//   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's.
+//     Release is needed all the same, for the next Lock of this process, and says so once. With [WithLeaseReuse] see
+//     [Mutex.UnlockContext];
+//   - [ErrUnavailable] when too few servers answered: the lock is released in the background, or expires; and the cause
+//     of ctx, if that ended the wait.
+func (l *Lease) Release(ctx context.Context) error {
+	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	if l.claim() {
+		return l.release(ctx, ended)
 	}
+	if l.excuse() {
+		return nil
+	}
+	return unlockedError(l.of.key, "Release")
+}
+
+// claim reports whether the caller is the one that ends the hold; then it has to release it.
+func (l *Lease) claim() bool {
+	if !l.claimed.CompareAndSwap(false, true) {
+		return false
+	}
+	l.of.hold.CompareAndSwap(l, nil)
+	if l.reader.Load() {
+		l.of.reads.claimed(l)
+	}
+	return true
+}
+
+// excuse reports whether the hold was handed over, and this is the one release that is accepted after that.
+func (l *Lease) excuse() bool {
+	if !l.excused.CompareAndSwap(true, false) {
+		return false
+	}
+	l.of.hold.CompareAndSwap(l, nil)
+	return true
+}
+
+// release ends the hold, which the caller has claimed. The lock is given back unless it is parked for the next hold.
+// ended says that ctx had ended before.
+func (l *Lease) release(ctx context.Context, ended bool) error {
+	o := l.of
+	now := time.Now()
+	r, f := l.hold.Release(ctx, now)
+	var err error
+	switch {
+	case r != keepalive.Unlocked:
+		err = l.reason(r)
+	case f != nil:
+		err = o.unsettled(ctx, ended, f)
+	}
+	l.ended(now, err)
 	return err
 }
 
-// An observer tells what the engine says of a call and its hold to those who trace it.
-type observer Lease
-
-func (o *observer) Traced() bool { return o.of.traced() }
-
-func (o *observer) Waiting(ctx context.Context) { o.of.emit(kindWaiting, Event{Context: ctx}) }
-
-func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *lock.Failure) {
-	o.of.emit(kindAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(f, ending{ctx})})
-}
-
-func (o *observer) Unavailable(f *quorum.Failure) {
-	if l := o.of; l.client.warned.pass(l.key) {
-		l.config.log().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
+// ended counts and reports the end of the hold.
+func (l *Lease) ended(now time.Time, err error) {
+	o, n := l.of, &l.of.client.counters
+	held := now.Sub(l.hold.Began())
+	n.released.Add(1)
+	n.holdTime.Add(int64(held))
+	if o.traced() {
+		o.emit(onReleased, Event{Lease: l, Held: held, Err: err})
 	}
-}
-
-func (o *observer) Renewed(f *quorum.Failure) {
-	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: o.hold.Until()}
-	if f != nil {
-		e.Err = o.of.serversError(f)
-	}
-	o.of.emit(kindRenewed, e)
-}
-
-func (o *observer) Lost(r keepalive.Reason) {
-	if o.of.reads != nil {
-		o.of.reads.lose((*Lease)(o))
-	}
-	if !o.of.traced() {
-		return
-	}
-	l := (*Lease)(o)
-	o.of.emit(kindLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
-}
-
-func (o *observer) LostIdle(r keepalive.Reason) {
-	l := (*Lease)(o)
-	l.of.config.log().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
-		"key", l.of.key, "err", l.reason(r))
 }

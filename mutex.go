@@ -2,10 +2,7 @@ package redimutex
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +20,7 @@ import (
 // lock, perhaps without noticing until it looks. [Lease.Done] and the context of [Mutex.Do] tell as
 // early as can be told; see the package documentation for what that means.
 type Mutex struct {
-	object
-	hold   atomic.Pointer[Lease] // the current one, or one that was handed over; nil while unlocked
+	exclusive
 	taking takings
 }
 
@@ -44,15 +40,18 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 	return NewClient(pools, opts...).Mutex(key)
 }
 
-// Lock locks m. It blocks until it has the lock, and repeats what fails for reasons that pass:
+// An exclusive is an object with one hold at a time: a Mutex, or the writer of an RWMutex. Its methods are theirs.
+type exclusive struct{ object }
+
+// Lock locks m; an RWMutex for writing. It blocks until it has the lock, and repeats what fails for reasons that pass:
 // networks, servers that start, fail over, are busy or full. It logs those, for each key once in one to two
 // seconds.
 //
 // A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: a server that refuses us
 // for good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), a Client that is closed, and
 // [WithMaxAttempts] used up. Use LockContext where that is not what you want.
-func (m *Mutex) Lock() {
-	if _, err := m.lock(context.Background()); err != nil {
+func (m *exclusive) Lock() {
+	if _, err := m.acquire(context.Background(), false); err != nil {
 		panic(err)
 	}
 }
@@ -73,34 +72,21 @@ func (m *Mutex) Lock() {
 //
 // With an error the lock is not held, even if it was won at the very moment when ctx ended; what a
 // try may have left on a server is rolled back in the background.
-func (m *Mutex) LockContext(ctx context.Context, timeout time.Duration) error {
-	if timeout < 0 {
-		return m.TryLockContext(ctx)
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	_, err := m.lock(ctx)
+func (m *exclusive) LockContext(ctx context.Context, timeout time.Duration) error {
+	_, err := m.acquireWithin(ctx, timeout)
 	return err
 }
 
-func (m *Mutex) lock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false, &m.hold) }
-
-func (m *Mutex) tryLock(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true, &m.hold) }
+// Acquire locks m as LockContext(ctx, 0) does, and returns the hold: a handle for code in which Lock and Unlock are far
+// from each other, to be ended by [Lease.Release]. The errors are those of [Mutex.LockContext].
+//
+// The hold is that of m as well: [Mutex.Lease] returns it, and [Mutex.Unlock] ends it.
+func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false) }
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs what
 // [Mutex.UnlockContext] would return.
-func (m *Mutex) Unlock() {
-	err := m.UnlockContext(context.Background())
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnlocked):
-		panic(err)
-	default:
-		m.config.log().Warn("redimutex: Unlock", "key", m.key, "err", err)
-	}
+func (m *exclusive) Unlock() {
+	m.unlocked("Unlock", m.UnlockContext(context.Background()))
 }
 
 // UnlockContext unlocks m. Whatever it returns, m is unlocked afterwards in this process, and other
@@ -115,7 +101,7 @@ func (m *Mutex) Unlock() {
 //     another holder's. With [WithLeaseReuse] an Unlock that keeps the lock asks no server, and so does not report
 //     a key that is gone since the last renewal; that is reported when the lock is released for good;
 //   - [ErrUnavailable] when too few servers answered; and the cause of ctx, if that ended the wait.
-func (m *Mutex) UnlockContext(ctx context.Context) error {
+func (m *exclusive) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
 	l := m.hold.Load()
@@ -128,18 +114,8 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 	return unlockedError(m.key, "Unlock")
 }
 
-// Key returns the key of m on the server.
-func (m *Mutex) Key() string { return m.key }
-
-// Logger returns where m logs what no return value can carry: see [WithLogger]. It is for code that drives m and has
-// something to add.
-func (m *Mutex) Logger() *slog.Logger { return m.config.log() }
-
-// Client returns the Client of m: the one that made it, or the one of its own that New has made.
-func (m *Mutex) Client() *Client { return m.client }
-
 // Lease returns the current hold, or nil while m is unlocked. A lost lease is returned until Unlock.
-func (m *Mutex) Lease() *Lease {
+func (m *exclusive) Lease() *Lease {
 	if l := m.hold.Load(); l != nil && !l.claimed.Load() {
 		return l
 	}

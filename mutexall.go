@@ -29,12 +29,9 @@ func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	}
 	base := *c.config
 	base.terms.Queue, base.terms.Reuse = false, 0
-	config, asked := c.own(&base, opts), base
-	for _, o := range opts {
-		o(&asked)
-	}
-	must(!asked.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
-	must(asked.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", asked.terms.Reuse)
+	config := c.own(&base, opts)
+	must(!config.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
+	must(config.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", config.terms.Reuse)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
 	m := new(Mutex)
 	m.init(c, config, sorted[0], sorted[1:]...)

@@ -2,7 +2,6 @@ package redimutex
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -73,7 +72,7 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return ending{ctx}.error(d.lease.of.key, nil)
+		return endedBy(ctx, d.lease.of.key, nil)
 	}
 	if between := innermost(ctx); between != d { // a Do of another key
 		inner := &doing{lease: d.lease, guests: d.guests, outer: between}
@@ -86,23 +85,6 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 func (o *object) upgrades(outer *doing) bool {
 	return outer.lease.reads() && o.config.terms.Kind != server.Reader
 }
-
-// A nestedError says that a call would wait for the Do that it is in. It matches [ErrLocked].
-type nestedError struct {
-	key      string
-	upgrades bool
-}
-
-func (e *nestedError) Error() string {
-	if e.upgrades {
-		return fmt.Sprintf("redimutex: %q: nested: the RDo that gave this ctx reads, and a reader can't become a writer: "+
-			"two that tried would wait for each other; leave RDo first", e.key)
-	}
-	return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
-		"with WithReentrancy, Do and TryDo run inside it", e.key)
-}
-
-func (e *nestedError) Is(target error) bool { return target == ErrLocked }
 
 // guests are the calls of Do that run inside the hold of another one.
 type guests struct {

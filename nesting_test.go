@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,6 +44,8 @@ func TestWithoutReentrancyANestedCallIsAnErrorAtOnce(t *testing.T) {
 						assert.ErrorIs(t, err, redimutex.ErrLocked, "%s in %s", verb, name)
 						assert.NotErrorIs(t, err, context.DeadlineExceeded)
 						assert.ErrorContains(t, err, "nested")
+						var locked *redimutex.LockedError
+						assert.True(t, errors.As(err, &locked) && locked.Nested && locked.Key == "k", "a program can tell it")
 						assert.ErrorContains(t, err, "WithReentrancy", "the remedy")
 						assert.NotErrorIs(t, err, assert.AnError, "f ran")
 					}

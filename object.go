@@ -2,6 +2,9 @@ package redimutex
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +21,7 @@ type object struct {
 	key    string
 	more   []string                      // further keys of a MutexAll
 	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
+	hold   atomic.Pointer[Lease]         // the current one, or one that was handed over; nil where many may be held
 	reads  *readHolds                    // of an RWMutex
 	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
 }
@@ -27,41 +31,38 @@ func (o *object) init(c *Client, config *config, key string, more ...string) {
 	o.client, o.config, o.key, o.more, o.pace = c, config, key, more, o.pause
 }
 
+// Key returns the key on the server.
+func (o *object) Key() string { return o.key }
+
+// Client returns the Client that made the lock. New, NewRedlock, NewRWMutex and NewSemaphore make one for it.
+func (o *object) Client() *Client { return o.client }
+
+// Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
+// lock and has something to add.
+func (o *object) Logger() *slog.Logger { return o.config.log() }
+
 func (o *object) mustBeMade() {
 	must(o.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
 }
 
-// acquire gets a hold, with a single try or as long as ctx lasts. current is where the object keeps its hold, or nil if
-// it may have many.
-func (o *object) acquire(ctx context.Context, once bool, current *atomic.Pointer[Lease]) (*Lease, error) {
+// acquire gets a hold, with a single try or as long as ctx lasts.
+func (o *object) acquire(ctx context.Context, once bool) (*Lease, error) {
 	o.mustBeMade()
-	c := o.client
 	if outer := o.around(ctx); outer != nil && ctx.Err() == nil {
-		c.counters.failed.Add(1)
-		err := &nestedError{o.key, o.upgrades(outer)}
-		if o.traced() {
-			o.emit(kindGaveUp, Event{Context: ctx, Err: err})
-		}
-		return nil, err
+		return nil, o.failed(Event{Context: ctx, Err: &LockedError{Key: o.key, Nested: true, upgrade: o.upgrades(outer)}})
 	}
-	l := &Lease{of: o, current: current}
-	l.hold.Observer = (*observer)(l)
-	terms := &o.config.terms
+	l := newLease(o)
+	terms, engine := &o.config.terms, o.client.engine
 	hint := o.last.Load()
-	if terms.Reuse > 0 && !once && ctx.Err() == nil && c.engine.Parked(hint, terms, &l.hold) {
+	if terms.Reuse > 0 && !once && ctx.Err() == nil && engine.Parked(hint, terms, &l.hold) {
 		o.acquired(ctx, l, lock.Result{})
 		return l, nil
 	}
-	r := c.engine.Lock(ctx, &lock.Call{
+	r := engine.Lock(ctx, &lock.Call{
 		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.pace,
 	}, &l.hold)
 	if r.Failure != nil {
-		c.counters.failed.Add(1)
-		err := o.toError(r.Failure, ending{ctx})
-		if o.traced() {
-			o.emit(kindGaveUp, Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: err})
-		}
-		return nil, err
+		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})
 	}
 	if terms.Reuse > 0 {
 		o.last.Store(r.Key)
@@ -70,10 +71,20 @@ func (o *object) acquire(ctx context.Context, once bool, current *atomic.Pointer
 	return l, nil
 }
 
+// acquireWithin is acquire with the timeout of LockContext: below 0 it tries once, 0 leaves the end to ctx.
+func (o *object) acquireWithin(ctx context.Context, timeout time.Duration) (*Lease, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return o.acquire(ctx, timeout < 0)
+}
+
 // acquired counts and reports the new hold.
 func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
-	if l.current != nil {
-		l.current.Store(l)
+	if !o.config.terms.Kind.Shared {
+		o.hold.Store(l)
 	}
 	n := &o.client.counters
 	n.acquired.Add(1)
@@ -93,8 +104,36 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 			_ = l.release(context.Background(), false)
 		}
 	}()
-	o.emit(kindAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
+	o.emit(onAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
 	told = true
+}
+
+// failed counts and reports a call that has ended without the lock, and returns its error.
+func (o *object) failed(e Event) error {
+	o.client.counters.failed.Add(1)
+	if o.traced() {
+		o.emit(onGaveUp, e)
+	}
+	return e.Err
+}
+
+// tried reports whether a TryLock succeeded. It logs what the caller would not expect.
+func (o *object) tried(verb string, err error) bool {
+	if err != nil && !errors.Is(err, ErrLocked) {
+		o.Logger().Warn("redimutex: "+verb, "key", o.key, "err", err)
+	}
+	return err == nil
+}
+
+// unlocked logs the error of an Unlock, and panics if there was nothing to unlock.
+func (o *object) unlocked(verb string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnlocked):
+		panic(err)
+	default:
+		o.Logger().Warn("redimutex: "+verb, "key", o.key, "err", err)
+	}
 }
 
 // pause returns the wait after so many tries.
@@ -109,8 +148,8 @@ func (o *object) pause(tries int) time.Duration {
 	return o.config.poll
 }
 
-// toError turns what the engine says into the error that the caller gets.
-func (o *object) toError(f *lock.Failure, end ending) error {
+// toError turns what the engine says of a call with ctx into the error that the caller gets.
+func (o *object) toError(ctx context.Context, f *lock.Failure) error {
 	switch f.Kind {
 	case lock.Servers:
 		return o.serversError(f.Servers)
@@ -118,12 +157,12 @@ func (o *object) toError(f *lock.Failure, end ending) error {
 		return o.lastFailure(f.Servers)
 	case lock.Ended:
 		if !f.Waited {
-			return end.error(o.key, nil)
+			return endedBy(ctx, o.key, nil)
 		}
-		return end.error(o.key, o.lastFailure(f.Servers))
+		return endedBy(ctx, o.key, o.lastFailure(f.Servers))
 	case lock.Closed:
 	}
-	return closedError(o.key)
+	return fmt.Errorf("redimutex: %q: %w", o.key, ErrClosed)
 }
 
 // lastFailure is the error of what stands in the way: another goroutine of this process, or the last word of the
@@ -133,6 +172,16 @@ func (o *object) lastFailure(f *quorum.Failure) error {
 		return o.serversError(f)
 	}
 	return &LockedError{Key: o.key}
+}
+
+// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so;
+// ended says that ctx had ended before.
+func (o *object) unsettled(ctx context.Context, ended bool, f *quorum.Failure) error {
+	err := o.serversError(f)
+	if !ended && lock.Over(ctx) && !errors.Is(err, ErrLost) {
+		return endedBy(ctx, o.key, err)
+	}
+	return err
 }
 
 // lostKey is the key that was lost: of several that which the servers have named.

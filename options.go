@@ -3,8 +3,6 @@ package redimutex
 import (
 	"fmt"
 	"log/slog"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 	"unicode"
@@ -98,6 +96,13 @@ func given(d *time.Duration, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
+func (c *config) log() *slog.Logger {
+	if c.logger != nil {
+		return c.logger
+	}
+	return slog.Default()
+}
+
 // must panics with the sentence unless ok.
 func must(ok bool, sentence string, args ...any) {
 	if !ok {
@@ -130,13 +135,6 @@ func WithMinHold(d time.Duration) Option {
 // default it is renewed until Unlock.
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
-// WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
-// the last reply. The default is a twentieth of the TTL: 50 ms at least (half the TTL, if that is less) and 3 s at
-// most, because a caller should not wait longer for a server that hangs, however long its leases are.
-func WithNodeTimeout(d time.Duration) Option {
-	return func(c *config) { c.givenNodeTimeout = &d }
-}
-
 // Waiting.
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL
@@ -151,51 +149,6 @@ func WithPollInterval(d time.Duration) Option {
 func WithBackoff(wait func(attempt int) time.Duration) Option {
 	must(wait != nil, "WithBackoff: the function is nil")
 	return func(c *config) { c.backoff = wait }
-}
-
-// Linear waits step after the first try, two steps after the second, and so on.
-func Linear(step time.Duration) func(attempt int) time.Duration {
-	must(step > 0, "Linear(%v): the step has to be more than 0", step)
-	return func(attempt int) time.Duration {
-		if d := step * time.Duration(attempt); d/step == time.Duration(attempt) {
-			return d
-		}
-		return math.MaxInt64
-	}
-}
-
-// Exponential waits first after the first try, and twice as long after each further one, but never
-// longer than limit.
-func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
-	must(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
-	return func(attempt int) time.Duration {
-		d := first
-		for ; attempt > 1 && d < limit; attempt-- {
-			if d > limit/2 {
-				return limit
-			}
-			d *= 2
-		}
-		return min(d, limit)
-	}
-}
-
-// Jittered varies the waits of another backoff at random, by half of them up and down, so that
-// waiters that collided once do not go on colliding. No wait is longer than the longest [time.Duration].
-func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
-	must(wait != nil, "Jittered: the function is nil")
-	return func(attempt int) time.Duration { return jitter(wait(attempt)) }
-}
-
-func jitter(d time.Duration) time.Duration {
-	if d <= 1 {
-		return d
-	}
-	half := d / 2
-	if more := rand.N(d); more <= math.MaxInt64-half {
-		return half + more
-	}
-	return math.MaxInt64
 }
 
 // WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process holds
@@ -253,7 +206,39 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // server that comes back with old data, from a snapshot, is not noticed: switch persistence off, or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
-// Speed.
+// Nesting.
+
+// WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx that an outer Do
+// gave, they run inside its hold. The outermost releases, when all that run inside have returned.
+//
+// The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
+// Without this option a nested call would wait for the outer one for ever. It is an error at once, which matches
+// [ErrLocked]; so is, with or without the option, every other method that would wait with that ctx for the same key.
+func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
+
+// Seeing.
+
+// WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
+// who holds it. At most 256 bytes, no control characters. The label is not secret.
+func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
+
+// WithTrace has the functions of t called as things happen to the Mutex, or to all Mutexes of the Client that is made
+// with it. The default is none, and costs nothing. To observe a Client that exists, or to stop again, there is
+// [Client.Observe].
+func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
+
+// WithLogger sets where errors go that no return value can carry: a server that can't be reached
+// while Lock waits, an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// For experts.
+
+// WithNodeTimeout bounds every single operation on a server, from the checkout of a connection to
+// the last reply. The default is a twentieth of the TTL: 50 ms at least (half the TTL, if that is less) and 3 s at
+// most, because a caller should not wait longer for a server that hangs, however long its leases are.
+func WithNodeTimeout(d time.Duration) Option {
+	return func(c *config) { c.givenNodeTimeout = &d }
+}
 
 // WithLeaseReuse lets the goroutines of this process follow each other without asking the servers: for up to d after the
 // lock was acquired there, Unlock keeps it for the next caller of this Client. Each hold has its own [Lease],
@@ -289,36 +274,4 @@ func WithLeaseReuse(d time.Duration) Option {
 func WithMultiplexing(conns int) Option {
 	must(conns > 0, "WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
 	return func(c *config) { c.conns, c.shares = conns, true }
-}
-
-// Nesting.
-
-// WithReentrancy lets Do and TryDo nest: called for the same key of the same [Client] with the ctx that an outer Do
-// gave, they run inside its hold. The outermost releases, when all that run inside have returned.
-//
-// The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
-// Without this option a nested call would wait for the outer one for ever. It is an error at once, which matches
-// [ErrLocked]; so is, with or without the option, every other method that would wait with that ctx for the same key.
-func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
-
-// Seeing.
-
-// WithOwner appends label to the token of each hold, so that an operator who looks at the key sees
-// who holds it. At most 256 bytes, no control characters. The label is not secret.
-func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
-
-// WithTrace has the functions of t called as things happen to the Mutex, or to all Mutexes of the Client that is made
-// with it. The default is none, and costs nothing. To observe a Client that exists, or to stop again, there is
-// [Client.Observe].
-func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
-
-// WithLogger sets where errors go that no return value can carry: a server that can't be reached
-// while Lock waits, an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
-
-func (c *config) log() *slog.Logger {
-	if c.logger != nil {
-		return c.logger
-	}
-	return slog.Default()
 }

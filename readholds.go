@@ -33,7 +33,7 @@ func (r *readHolds) add(l *Lease, err error) error {
 func (r *readHolds) downgraded(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.current.CompareAndSwap(l, nil)
+	l.of.hold.CompareAndSwap(l, nil)
 	if !l.claimed.Load() { // else nothing would take it out any more
 		r.writers = append(r.writers, l)
 	}

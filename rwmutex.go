@@ -2,8 +2,6 @@ package redimutex
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -33,10 +31,14 @@ import (
 //
 // An RWMutex is shared by goroutines, and must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
+//
+// Lock, Unlock and the other methods without an R concern the writer. TryLock and TryLockContext do not count as
+// waiting, so they delay no reader. With the ctx of an [RWMutex.RDo] of the same key, those that take a ctx are an error
+// at once. After [Lease.Downgrade] there is no writer to unlock: RUnlock ends the hold.
 type RWMutex struct {
-	writer  Mutex
-	readers object
-	held    readHolds
+	exclusive // the writer
+	readers   object
+	held      readHolds
 }
 
 var _ sync.Locker = (*RWMutex)(nil)
@@ -59,9 +61,9 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 		"RWMutex: is kept by one server, and this Client has %d: readers are not counted by majority; use a Client of one server (WithReplicas guards against its loss)", len(c.pools))
 	m := new(RWMutex)
 	config := c.own(c.config.of(server.Writer, server.Writer.Want), opts)
-	m.writer.init(c, config, key)
+	m.init(c, config, key)
 	m.readers.init(c, config.ofReaders(), key)
-	m.writer.reads, m.readers.reads = &m.held, &m.held
+	m.reads, m.readers.reads = &m.held, &m.held
 	return m
 }
 
@@ -75,60 +77,6 @@ func (c *config) ofReaders() *config {
 	return changed
 }
 
-// Lock locks m for writing, as [Mutex.Lock] does.
-func (m *RWMutex) Lock() { m.writer.Lock() }
-
-// TryLock tries once to lock m for writing, as [Mutex.TryLock] does. It does not count as waiting, so it delays no
-// reader.
-func (m *RWMutex) TryLock() bool { return m.writer.TryLock() }
-
-// LockContext locks m for writing, as [Mutex.LockContext] does. With the ctx of an [RWMutex.RDo] of the same key it is
-// an error at once: a reader cannot become a writer.
-func (m *RWMutex) LockContext(ctx context.Context, timeout time.Duration) error {
-	return m.writer.LockContext(ctx, timeout)
-}
-
-// TryLockContext tries once to lock m for writing, as [Mutex.TryLockContext] does. It does not count as waiting.
-func (m *RWMutex) TryLockContext(ctx context.Context) error { return m.writer.TryLockContext(ctx) }
-
-// Unlock ends the hold of the writer, as [Mutex.Unlock] does. It panics if there is none, also after
-// [Lease.Downgrade]: then RUnlock ends it.
-func (m *RWMutex) Unlock() { m.writer.Unlock() }
-
-// UnlockContext ends the hold of the writer, as [Mutex.UnlockContext] does.
-func (m *RWMutex) UnlockContext(ctx context.Context) error { return m.writer.UnlockContext(ctx) }
-
-// Do locks m for writing, runs f and unlocks m, as [Mutex.Do] does. An RDo inside f, with the ctx that f got, runs
-// inside this hold if m has [WithReentrancy]. Inside RDo it is an error at once, with that option too: a reader cannot
-// become a writer.
-func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.writer.Do(ctx, f)
-}
-
-// TryDo tries once to lock m for writing. If that succeeds it runs f and unlocks m, as [RWMutex.Do] does.
-func (m *RWMutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.writer.TryDo(ctx, f)
-}
-
-// Acquire locks m for writing and returns the hold, as [Mutex.Acquire] does.
-func (m *RWMutex) Acquire(ctx context.Context) (*Lease, error) { return m.writer.Acquire(ctx) }
-
-// TryAcquire tries once to lock m for writing and returns the hold, as [Mutex.TryAcquire] does.
-func (m *RWMutex) TryAcquire(ctx context.Context) (*Lease, error) { return m.writer.TryAcquire(ctx) }
-
-// Key returns the key of m on the server.
-func (m *RWMutex) Key() string { return m.writer.key }
-
-// Lease returns the current hold of the writer; nil while there is none, and after [Lease.Downgrade]. A lost lease is
-// returned until Unlock.
-func (m *RWMutex) Lease() *Lease { return m.writer.Lease() }
-
-// Client returns the Client of m: the one that made it, or the one of its own that NewRWMutex has made.
-func (m *RWMutex) Client() *Client { return m.writer.client }
-
-// Logger returns where m logs what no return value can carry: see [WithLogger].
-func (m *RWMutex) Logger() *slog.Logger { return m.writer.Logger() }
-
 // RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. To learn of a loss while you read, use
 // RDo or RAcquire.
 //
@@ -141,28 +89,15 @@ func (m *RWMutex) RLock() {
 }
 
 // TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It does
-// not count as waiting. While another reader of this Client asks the server it may fail though the lock is free. It logs
-// errors other than that the lock is taken.
+// not count as waiting. It logs errors other than that the lock is taken.
 func (m *RWMutex) TryRLock() bool {
-	err := m.TryRLockContext(context.Background())
-	if err != nil && !errors.Is(err, ErrLocked) {
-		m.Logger().Warn("redimutex: TryRLock", "key", m.Key(), "err", err)
-	}
-	return err == nil
+	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }
 
 // RLockContext locks m for reading, within timeout and as long as ctx lasts. Both, and the errors, are those of
 // [Mutex.LockContext].
 func (m *RWMutex) RLockContext(ctx context.Context, timeout time.Duration) error {
-	if timeout < 0 {
-		return m.TryRLockContext(ctx)
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	return m.held.add(m.RAcquire(ctx))
+	return m.held.add(m.readers.acquireWithin(ctx, timeout))
 }
 
 // TryRLockContext tries once to lock m for reading, without waiting. The errors are those of [Mutex.TryLockContext].
@@ -174,14 +109,7 @@ func (m *RWMutex) TryRLockContext(ctx context.Context) error { return m.held.add
 //
 // It panics if there is none. It logs what [RWMutex.RUnlockContext] would return otherwise.
 func (m *RWMutex) RUnlock() {
-	err := m.RUnlockContext(context.Background())
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnlocked):
-		panic(err)
-	default:
-		m.Logger().Warn("redimutex: RUnlock", "key", m.Key(), "err", err)
-	}
+	m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background()))
 }
 
 // RUnlockContext is RUnlock that returns the error: [ErrUnlocked] if there is no hold to end, and otherwise what
@@ -195,7 +123,7 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 			return l.release(ctx, ended)
 		}
 	}
-	return unlockedError(m.Key(), "RUnlock")
+	return unlockedError(m.key, "RUnlock")
 }
 
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx that f gets ends when the
@@ -204,23 +132,23 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 // With [WithReentrancy] an RDo inside a Do or an RDo of the same key, with its ctx, runs inside that hold. Without, it
 // is an error at once, which matches [ErrLocked].
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.readers.do(ctx, f, m.RAcquire)
+	return m.readers.do(ctx, f, false)
 }
 
 // TryRDo tries once to lock m for reading. If that succeeds it runs f and ends the hold, as [RWMutex.RDo] does;
 // otherwise it returns the error of [RWMutex.TryRLockContext].
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.readers.do(ctx, f, m.TryRAcquire)
+	return m.readers.do(ctx, f, true)
 }
 
 // RAcquire locks m for reading as RLockContext(ctx, 0) does, and returns the hold, which [Lease.Release] ends.
 func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, false, nil)
+	return m.readers.acquire(ctx, false)
 }
 
 // TryRAcquire tries once to lock m for reading, and returns the hold, which [Lease.Release] ends.
 func (m *RWMutex) TryRAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, true, nil)
+	return m.readers.acquire(ctx, true)
 }
 
 // RLocker returns a [sync.Locker] whose Lock and Unlock are RLock and RUnlock of m.

@@ -69,6 +69,20 @@ func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 	}
 }
 
+func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}, {redimutex.WithLeaseReuse(time.Millisecond)}} {
+		opts = append(opts, redimutex.WithTTL(time.Minute))
+		m := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
+		assert.Equal(t, 10, tryTogether(t, 10, func() error { return m.TryRLockContext(t.Context()) }))
+		for m.RUnlockContext(t.Context()) == nil {
+			// Each of them has its own hold.
+		}
+	}
+	redistest.Wait(t, "no keys", func() bool { return len(s.Keys()) == 0 })
+}
+
 func TestPlainLocksOnTheKeyExcludeReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -63,13 +63,13 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 // Acquire waits for a permit, as long as ctx lasts, and returns the hold: [Lease.Release] gives it back. The errors are
 // those of [Mutex.LockContext]. With [ErrLocked] the limit is reached; the [LockedError] is about one of the holders.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
-	return s.made().acquire(ctx, false, nil)
+	return s.made().acquire(ctx, false)
 }
 
-// TryAcquire tries once to get a permit. It does not wait for holders, nor for goroutines of this process that wait for
-// one already. The errors are those of [Mutex.TryLockContext].
+// TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait for a
+// permit already. The errors are those of [Mutex.TryLockContext].
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
-	return s.made().acquire(ctx, true, nil)
+	return s.made().acquire(ctx, true)
 }
 
 // Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock: the ctx that f gets ends when
@@ -78,13 +78,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 // Each Do has a permit of its own, also one inside f with the ctx that f got. Mind the limit then: where all permits are
 // held by Dos that wait for another one, they wait until their contexts end.
 func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, s.Acquire)
+	return s.made().do(ctx, f, false)
 }
 
 // TryDo tries once to get a permit. If that succeeds it runs f and gives the permit back, as [Semaphore.Do] does;
 // otherwise it returns the error of [Semaphore.TryAcquire].
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, s.TryAcquire)
+	return s.made().do(ctx, f, true)
 }
 
 // made returns s, unless it is the zero value.
@@ -92,9 +92,6 @@ func (s *Semaphore) made() *Semaphore {
 	must(s.client != nil, "a zero Semaphore has no server: make it by NewSemaphore or Client.Semaphore")
 	return s
 }
-
-// Key returns the key of s on the server.
-func (s *Semaphore) Key() string { return s.key }
 
 // Permits returns how many holders s lets in at a time.
 func (s *Semaphore) Permits() int { return s.permits }
@@ -105,7 +102,7 @@ func (s *Semaphore) Permits() int { return s.permits }
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
 	n, f := s.made().client.engine.InUse(ctx, &lock.Call{Key: s.key, Terms: &s.config.terms})
 	if f != nil {
-		return 0, s.toError(f, ending{ctx})
+		return 0, s.toError(ctx, f)
 	}
 	return n, nil
 }

@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,41 @@ func TestASemaphoreLetsSoManyInAsItHasPermits(t *testing.T) {
 		assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
 	}
 	assert.Empty(t, s.Keys())
+}
+
+// tryTogether has goroutines call try at the same time, over a server that is far enough for the tries to overlap. It
+// returns how many were let in.
+func tryTogether(t testing.TB, goroutines int, try func() error) int {
+	t.Helper()
+	var in atomic.Int32
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			switch err := try(); {
+			case err == nil:
+				in.Add(1)
+			default:
+				assert.ErrorIs(t, err, redimutex.ErrLocked)
+			}
+		})
+	}
+	all.Wait()
+	return int(in.Load())
+}
+
+func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	far := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, redimutex.WithTTL(time.Minute))
+	for _, permits := range []int{20, 5} {
+		sem := far.Semaphore(fmt.Sprint("s", permits), permits)
+		in := tryTogether(t, 10, func() error {
+			_, err := sem.TryAcquire(t.Context())
+			return err
+		})
+		assert.Equal(t, min(permits, 10), in)
+		assert.Equal(t, in, inUse(t, sem))
+	}
 }
 
 func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {

@@ -59,18 +59,24 @@ func (c *Client) Stats() Stats {
 // A LockInfo is what this process knows of one lock, without asking a server.
 type LockInfo struct {
 	Key     string
-	Keys    []string      // of [Client.MutexAll]: all of them
-	Kind    string        // mutex, semaphore, reader or writer
-	Held    bool          // this process has it
-	Holds   int           // Held: how many have it; more than one of a semaphore, or of readers
-	Idle    bool          // Held, but no caller uses it just now; see [WithLeaseReuse]
-	Owner   string        // Held: see [WithOwner]
-	Fence   int64         // Held: the fence with which the servers gave it, with fencing
-	Since   time.Time     // Held: when the servers gave it
-	Until   time.Time     // Held: end of the validity, if it is not renewed before
-	TTL     time.Duration // Held: what a renewal asks for
-	Waiting int           // goroutines of this process that wait for it
-	Err     error         // not Held: why the last try has failed
+	Keys    []string // of [Client.MutexAll]: all of them; else nil
+	Kind    string   // mutex, semaphore, reader or writer
+	Waiting int      // goroutines of this process that wait for it
+	Held    bool     // this process has it
+
+	// While it is held; else zero.
+
+	Holds int           // how many have it; more than one of a semaphore, or of readers
+	Idle  bool          // no caller uses it just now; see [WithLeaseReuse]
+	Owner string        // see [WithOwner]
+	Fence int64         // the fence with which the servers gave it, with [WithFencing]
+	Since time.Time     // when the servers gave it
+	Until time.Time     // end of the validity, if it is not renewed before
+	TTL   time.Duration // what a renewal asks for
+
+	// While it is not held; else nil.
+
+	Err error // why the last try has failed
 }
 
 // Locks returns the keys that this process holds or waits for, sorted. It is for looking at: by the

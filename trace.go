@@ -3,8 +3,14 @@ package redimutex
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A Trace is a set of functions to be called as things happen to locks, like
@@ -23,17 +29,28 @@ type Trace struct {
 	Lost     func(Event) // a lease was lost; Err says why
 }
 
-// An Event is what a [Trace] is told.
+// An Event is what a [Trace] is told. Key, Kind and Owner are always there; Fence is there with the Lease, if the lock
+// has [WithFencing]. The other fields have their zero value where this table has no mark:
+//
+//	          Context  Lease  Attempt  Wait  Held  Until  Err
+//	Waiting   x
+//	Attempt   x               x        x                  x
+//	Acquired  x        x      x        x           x
+//	GaveUp    x               x        x                  x
+//	Renewed            x                     x     x      if it failed
+//	Released           x                     x            if it failed
+//	Lost               x                     x            x
 type Event struct {
-	Context context.Context // of the call: Waiting, Attempt, Acquired, GaveUp; nil in the others
+	Context context.Context // of the call
 	Key     string
-	Owner   string        // see [WithOwner]
-	Lease   *Lease        // Acquired, Renewed, Released, Lost: the hold
-	Fence   int64         // of the hold, with fencing
-	Attempt int           // Attempt, Acquired, GaveUp: number of tries so far
-	Wait    time.Duration // Attempt, Acquired, GaveUp: time since the call
-	Held    time.Duration // Renewed, Released, Lost: age of the hold
-	Until   time.Time     // Acquired, Renewed: end of the validity
+	Kind    string // mutex, semaphore, reader or writer
+	Owner   string // see [WithOwner]
+	Lease   *Lease // the hold
+	Fence   int64
+	Attempt int           // number of tries so far
+	Wait    time.Duration // time since the call
+	Held    time.Duration // age of the hold
+	Until   time.Time     // end of the validity
 	Err     error
 }
 
@@ -53,59 +70,101 @@ func (c *Client) Observe(t *Trace) (stop func()) {
 	}
 }
 
-// Observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
-type observers struct{ all atomic.Pointer[[]*Trace] }
+// observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
+type observers struct {
+	mu  sync.Mutex // held while they are changed
+	all atomic.Pointer[[]*Trace]
+}
+
+func (o *observers) list() []*Trace {
+	if all := o.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
 
 func (o *observers) change(f func([]*Trace) []*Trace) {
-	for {
-		old := o.all.Load()
-		var all []*Trace
-		if old != nil {
-			all = slices.Clone(*old)
-		}
-		all = f(all)
-		next := &all
-		if len(all) == 0 {
-			next = nil
-		}
-		if o.all.CompareAndSwap(old, next) {
-			return
-		}
-	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := f(slices.Clone(o.list()))
+	o.all.Store(&all)
 }
 
-// traced reports whether anybody wants to be told what happens to o. Where it happens often, nothing
-// is done for an event before this was asked.
+// traced reports whether a Trace is to be told what happens to o. Where that happens often, it is asked before an Event
+// is made.
 func (o *object) traced() bool {
-	return o.config.trace != nil || o.client.observers.all.Load() != nil
+	return o.config.trace != nil || len(o.client.observers.list()) > 0
 }
 
-// emit calls every Trace of o with an event of that kind.
-func (o *object) emit(kind func(*Trace) func(Event), e Event) {
-	e.Key, e.Owner = o.key, o.config.terms.Owner
-	if e.Lease != nil {
-		e.Fence = e.Lease.Fence()
+// emit calls the function of every Trace of o that on selects.
+func (o *object) emit(on func(*Trace) func(Event), e Event) {
+	e.Key, e.Kind, e.Owner = o.key, o.config.terms.Kind.Name, o.config.terms.Owner
+	if l := e.Lease; l != nil {
+		e.Fence = l.Fence()
+		if l.reads() {
+			e.Kind = server.Reader.Name
+		}
 	}
 	if t := o.config.trace; t != nil {
-		t.emit(kind, e)
+		t.emit(on, e)
 	}
-	if all := o.client.observers.all.Load(); all != nil {
-		for _, t := range *all {
-			t.emit(kind, e)
-		}
+	for _, t := range o.client.observers.list() {
+		t.emit(on, e)
 	}
 }
 
-func (t *Trace) emit(kind func(*Trace) func(Event), e Event) {
-	if f := kind(t); f != nil {
+func (t *Trace) emit(on func(*Trace) func(Event), e Event) {
+	if f := on(t); f != nil {
 		f(e)
 	}
 }
 
-func kindWaiting(t *Trace) func(Event)  { return t.Waiting }
-func kindAttempt(t *Trace) func(Event)  { return t.Attempt }
-func kindAcquired(t *Trace) func(Event) { return t.Acquired }
-func kindGaveUp(t *Trace) func(Event)   { return t.GaveUp }
-func kindRenewed(t *Trace) func(Event)  { return t.Renewed }
-func kindReleased(t *Trace) func(Event) { return t.Released }
-func kindLost(t *Trace) func(Event)     { return t.Lost }
+func onWaiting(t *Trace) func(Event)  { return t.Waiting }
+func onAttempt(t *Trace) func(Event)  { return t.Attempt }
+func onAcquired(t *Trace) func(Event) { return t.Acquired }
+func onGaveUp(t *Trace) func(Event)   { return t.GaveUp }
+func onRenewed(t *Trace) func(Event)  { return t.Renewed }
+func onReleased(t *Trace) func(Event) { return t.Released }
+func onLost(t *Trace) func(Event)     { return t.Lost }
+
+// An observer tells what the engine says of a call and its hold to those who trace it.
+type observer Lease
+
+func (o *observer) Traced() bool { return o.of.traced() }
+
+func (o *observer) Waiting(ctx context.Context) { o.of.emit(onWaiting, Event{Context: ctx}) }
+
+func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *lock.Failure) {
+	o.of.emit(onAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
+}
+
+func (o *observer) Unavailable(f *quorum.Failure) {
+	if l := o.of; l.client.warned.pass(l.key) {
+		l.config.log().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
+	}
+}
+
+func (o *observer) Renewed(f *quorum.Failure) {
+	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: o.hold.Until()}
+	if f != nil {
+		e.Err = o.of.serversError(f)
+	}
+	o.of.emit(onRenewed, e)
+}
+
+func (o *observer) Lost(r keepalive.Reason) {
+	if o.of.reads != nil {
+		o.of.reads.lose((*Lease)(o))
+	}
+	if !o.of.traced() {
+		return
+	}
+	l := (*Lease)(o)
+	o.of.emit(onLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
+}
+
+func (o *observer) LostIdle(r keepalive.Reason) {
+	l := (*Lease)(o)
+	l.of.config.log().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
+		"key", l.of.key, "err", l.reason(r))
+}

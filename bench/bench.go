@@ -5,137 +5,175 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
+	"github.com/redimutex/redimutex/internal/lab/progress"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A bench runs trials, one after the other. All but one need a single server, and the others are started for that one.
+// A version of our library has worker processes of its own, and a book.
+type version struct {
+	name    string
+	program string // of the workers
+	book    figures.Book
+	crew    *work.Crew
+}
+
+// A bench runs trials, one after the other.
 type bench struct {
 	t        testing.TB // what ends the servers
 	servers  []*redistest.Server
-	addrs    []string // of the servers, as the trial reaches them
-	far      string   // of the first, as its last process reaches it, if that is another
-	book     *figures.Book
-	out      io.Writer // of the progress
-	progress *meter
-	pace     func(*trial) pace
+	versions []*version // the first is the one of the working tree; it has the other libraries' turns as well
+	out      io.Writer  // of the progress
+	bar      *progress.Bar
+	began    time.Time
+	done     time.Duration // of the planned time
+	spans    map[string][]work.Span
+}
+
+// A turn is a library of a version.
+type turn struct {
+	library string
+	by      *version
 }
 
 // overhead is about what a round costs on top of its pace.
 const overhead = 200 * time.Millisecond
 
-// planned is how long a trial takes.
-func (b *bench) planned(t *trial) time.Duration {
-	p := b.pace(t)
-	return time.Duration(p.rounds*len(t.entrants())) * t.takes(p)
-}
+// takes is how long a turn takes.
+func (t *trial) takes() time.Duration { return t.warm + t.run + t.job.SetUp() + overhead }
 
-// takes is how long a round takes.
-func (t *trial) takes(p pace) time.Duration { return p.warm + p.run + t.job.SetUp() + overhead }
-
-// entrants are the names of those that take turns.
-func (t *trial) entrants() []string {
-	names := with(t.libraries)
-	for _, o := range t.others {
-		names = append(names, o.name)
+// turns are those of a round.
+func (b *bench) turns(t *trial) (all []turn) {
+	for _, name := range t.who {
+		library, _ := entrants.Find(name)
+		for i, v := range b.versions {
+			if i == 0 || library.Ours() {
+				all = append(all, turn{name, v})
+			}
+		}
 	}
-	return names
+	return all
 }
 
-// run runs the trials. A library that fails in a round is noted, and has no figures of that round.
+// run runs the trials.
 func (b *bench) run(ctx context.Context, all []trial) error {
 	var total time.Duration
 	for i := range all {
-		total += b.planned(&all[i])
+		total += time.Duration(all[i].rounds*len(b.turns(&all[i]))) * all[i].takes()
 	}
-	b.progress = startMeter(b.out, total)
-	defer b.progress.end()
+	b.bar, b.began = progress.Start(b.out, total), time.Now()
 	for i := range all {
 		if err := b.trial(ctx, &all[i]); err != nil {
 			return err
 		}
 	}
+	b.bar.Line("It took %v.\n", time.Since(b.began).Round(time.Second))
 	return nil
 }
 
-// trial has the libraries take turns in short rounds, every other time in the opposite order, so
-// that a machine whose speed wanders does not favour any of them.
+// trial has the libraries take turns in short rounds, every other time in the opposite order, so that a machine whose
+// speed wanders favours none of them. A turn that fails is noted, and has no figures.
 func (b *bench) trial(ctx context.Context, t *trial) error {
-	p := b.pace(t)
-	var crew *work.Crew
-	defer func() {
-		if crew != nil {
-			crew.Close()
-		}
-	}()
-	b.reach(t)
-	entrants := t.entrants()
-	for round := range p.rounds {
-		for _, name := range entrants {
-			b.progress.show(fmt.Sprintf("%s, round %d of %d: %s", t.title, round+1, p.rounds, name))
-			if crew == nil {
-				var err error
-				if crew, err = work.Start(t.workers); err != nil {
-					return err
-				}
-			}
-			if err := b.round(ctx, crew, t, name, round); err != nil {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				b.book.Trouble = append(b.book.Trouble, fmt.Sprintf("%s, %s, round %d has no figures: %v", t.name, name, round+1, err))
-				crew.Close() // its workers may be anywhere
-				crew = nil
-			}
-			b.progress.add(t.takes(p))
-		}
-		slices.Reverse(entrants)
-	}
-	return nil
-}
-
-// reach starts the servers that the trial has more than others, and puts delays in front of them.
-func (b *bench) reach(t *trial) {
+	defer b.dismiss()
 	for len(b.servers) < t.servers {
 		b.servers = append(b.servers, redistest.Real(b.t))
 	}
-	b.addrs, b.far = nil, ""
+	var addrs []string
 	for _, s := range b.servers {
-		addr := s.Addr()
 		if t.away > 0 {
-			addr = s.Network(t.away / 2).Addr()
+			addrs = append(addrs, s.Network(t.away/2).Addr())
+		} else {
+			addrs = append(addrs, s.Addr())
 		}
-		b.addrs = append(b.addrs, addr)
 	}
-	if t.job.RoundTrip > 0 {
-		b.far = b.servers[0].Network(t.job.RoundTrip / 2).Addr()
+	if t.busy {
+		defer spin()()
+	}
+	turns := b.turns(t)
+	b.bar.Line("%3.0f%% after %v: %s", 100*b.bar.Share(b.done), time.Since(b.began).Round(time.Second), t.title)
+	for round := range t.rounds {
+		for _, turn := range turns {
+			b.bar.Show(b.done, fmt.Sprintf("%s, round %d of %d: %s", t.title, round+1, t.rounds, turn.library))
+			if err := b.turn(ctx, t, turn, round, addrs); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				b.note("%s, %s, round %d has no figures: %v", t.name, turn.library, round+1, err)
+				b.dismiss() // the workers may be anywhere
+			}
+			b.done += t.takes()
+		}
+		slices.Reverse(turns)
+	}
+	return nil
+}
+
+// turn has one library do the job once.
+func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs []string) (err error) {
+	if who.by.crew == nil {
+		if who.by.crew, err = work.Start(who.by.program, t.workers); err != nil {
+			return err
+		}
+	}
+	j := t.job
+	j.Library, j.TTL, j.Warm, j.Run = who.library, cmp.Or(j.TTL, ttl), t.warm, t.run
+	j.Key, j.Addrs = fmt.Sprintf("%s:%d", t.name, round), addrs
+	for _, s := range b.servers {
+		s.Do("FLUSHALL") // nothing that an earlier turn has left behind is in the way, or costs memory
+	}
+	results, err := who.by.crew.Do(ctx, j)
+	if err != nil || results[0].Missing {
+		return err
+	}
+	library, _ := entrants.Find(who.library)
+	for _, v := range b.versions {
+		if v == who.by || !library.Ours() {
+			t.take(&v.book, figures.Row{Case: t.name, Library: who.library}, round, results)
+		}
+	}
+	for _, r := range results {
+		if r.Failures > 0 {
+			b.note("%s, %s: %d calls failed, such as: %s", t.name, who.library, r.Failures, r.Failure)
+		}
+	}
+	if t.name == pictured {
+		b.spans[who.library] = inOrder(results)
+	}
+	return nil
+}
+
+// note notes what should not have happened.
+func (b *bench) note(format string, args ...any) {
+	book := &b.versions[0].book
+	book.Trouble = append(book.Trouble, fmt.Sprintf(format, args...))
+}
+
+// dismiss ends the workers.
+func (b *bench) dismiss() {
+	for _, v := range b.versions {
+		if v.crew != nil {
+			v.crew.Close()
+			v.crew = nil
+		}
 	}
 }
 
-// round has one library do the job once.
-func (b *bench) round(ctx context.Context, crew *work.Crew, t *trial, name string, round int) error {
-	p := b.pace(t)
-	j := t.job
-	j.Library, j.TTL, j.Warm, j.Run = name, cmp.Or(t.ttl, ttl), p.warm, p.run
-	j.Key = fmt.Sprintf("%s:%d", t.name, round)
-	j.Addrs, j.Far = b.addrs, b.far
-	for _, s := range b.servers {
-		s.Do("FLUSHALL") // nothing that an earlier round has left behind is in the way, or costs memory
+// spin keeps all cores busy until it is told to stop.
+func spin() (stop func()) {
+	var stopped atomic.Bool
+	for range runtime.NumCPU() {
+		go func() {
+			for !stopped.Load() {
+			}
+		}()
 	}
-	for _, o := range t.others {
-		if o.name == name {
-			o.change(&j)
-		}
-	}
-	results, err := crew.Do(ctx, j)
-	if err != nil {
-		return err
-	}
-	t.take(b.book, figures.Row{Case: t.name, Library: name}, round, &j, results)
-	return nil
+	return func() { stopped.Store(true) }
 }

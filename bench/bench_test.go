@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,103 +31,170 @@ func needServer(t *testing.T) {
 	}
 }
 
-// small is every case on a scale that a test can afford: few goroutines and processes.
+// small is every case on a scale that a test can afford: few goroutines and processes, and short rounds. There are two of
+// them, so that something is done on a machine that stands still at times too.
 func small() []trial {
 	all := append([]trial{}, trials...)
 	for i := range all {
 		t := &all[i]
-		t.workers = min(t.workers, near+1)
+		t.workers = min(t.workers, 4)
 		t.job.Goroutines = min(t.job.Goroutines, 20)
+		t.rounds, t.warm, t.run = 2, 50*ms, 100*ms
+		if t.job.Hold+t.job.Think > 10*ms {
+			t.run = 700 * ms
+		}
 	}
 	return all
 }
 
-// shortly is one round, or three, so that something gets done on a machine that stands still at times too.
-func shortly(t *trial) pace {
-	if t.job.Hold > hold || t.job.Think > 0 {
-		return pace{1, 100 * time.Millisecond, 700 * time.Millisecond}
-	}
-	return pace{3, 50 * time.Millisecond, 100 * time.Millisecond}
-}
-
-// copied returns a copy of a page without what a run has put into it.
-func copied(t *testing.T, name string) string {
+// root returns a folder with copies of the pages that a run fills, without what a run has put into them.
+func root(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), filepath.Base(name))
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	require.NoError(t, page.Fill(path, ""))
-	return path
+	dir := t.TempDir()
+	copies := pages(dir)
+	for i, name := range pages("..") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(copies[i]), 0o755))
+		require.NoError(t, os.WriteFile(copies[i], text, 0o600))
+		require.NoError(t, page.Fill(copies[i], ""))
+	}
+	return dir
 }
 
-// The sizes of the figures are not looked at: they are the machine's. That there are some, for every
-// library in every case, is what keeps the benchmark from saying nothing.
-func TestEveryCaseYieldsFiguresForEveryLibrary(t *testing.T) {
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// The sizes of the figures are not looked at: they are the machine's. That there are some, for every library in every
+// case and for every goal, is what keeps the benchmark from saying nothing.
+func TestEveryCaseYieldsFiguresForEveryLibraryAndGoal(t *testing.T) {
 	needServer(t)
-	dir := t.TempDir()
+	o := &options{chosen: small(), dir: t.TempDir(), fill: root(t)}
 	var out, progress bytes.Buffer
-	all := small()
-	doc, full := copied(t, "../docs/benchmark.md"), copied(t, "report.md")
-	require.NoError(t, compare(context.Background(), all, shortly, dir, pages{doc, full}, &out, &progress), "%s", &out)
+	require.NoError(t, compare(context.Background(), o, &out, &progress), "%s", &out)
 
 	report := out.String()
-	for _, trial := range all {
-		assert.Contains(t, report, trial.name+": "+trial.title)
-		for _, name := range trial.entrants() {
-			assert.Contains(t, report, "| "+name+" ")
+	goals, tables, found := strings.Cut(report, "\n\nown1: ")
+	require.True(t, found)
+	var judged int
+	for _, trial := range o.chosen {
+		judged += len(trial.goals)
+		_, table, found := strings.Cut("\n\nown1: "+tables, "\n\n"+trial.name+": "+trial.title+"\n")
+		assert.True(t, found, trial.name)
+		table, _, _ = strings.Cut(table, "\n\n\n")
+		for _, who := range trial.who {
+			assert.Contains(t, table, "| "+who+" ", trial.name)
 		}
 	}
-	assert.Contains(t, report, "cores")
-	assert.Contains(t, report, "redsync v4")
-	assert.NotContains(t, report, "not run")
+	const head = 2
+	assert.Equal(t, judged+head, strings.Count(goals, "\n|"), "a line for each goal: %s", goals)
+	for _, words := range []string{"cores", "redsync v4"} {
+		assert.Contains(t, report, words)
+	}
 	assert.Contains(t, progress.String(), "It took")
-	text, err := os.ReadFile(full)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), report[:strings.Index(report, "\nIn "+dir)], "the page with the whole report")
-	text, err = os.ReadFile(doc)
-	require.NoError(t, err)
-	for _, name := range []string{"cores", "redsync v4", "rate / bare redigo", "| redimutex queue ", "| rueidislock "} {
-		assert.Contains(t, string(text), name, "the page with the medians")
-	}
-	for _, name := range []string{
-		"report.md", "figures.csv", "goals.csv", "waits.csv", "holds.csv",
-		"waits.svg", "waits.png", "throughput.svg", "throughput.png", "requests.svg", "requests.png", "timeline.svg", "timeline.png",
-	} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if assert.NoError(t, err) {
-			assert.Greater(t, info.Size(), int64(100), name)
-		}
-	}
-	// What a limit counts is what those that are held against it count.
-	for row, want := range map[figures.Row]float64{
-		{Case: "own1", Library: entrants.RedimutexCtx}:        2,
-		{Case: "own1", Library: entrants.RedimutexDo}:         2,
-		{Case: "own64", Library: pipeline}:                    2,
-		{Case: "nohold", Library: toAndFro}:                   1,
-		{Case: "redlock", Library: entrants.RedimutexRedlock}: 10,
-		{Case: "redlock1ms", Library: entrants.RedimutexCtx}:  2,
-	} {
-		assert.InDelta(t, want, requests(t, dir, row), want/4, "%v", row)
-	}
-	goals, err := os.ReadFile(filepath.Join(dir, "goals.csv"))
-	require.NoError(t, err)
-	assert.NotContains(t, string(goals), "not run")
+
+	filled := pages(o.fill)
+	assert.Contains(t, read(t, filled[0]), "| "+entrants.Rueidislock+" ", "the page with the medians")
+	assert.Contains(t, read(t, filled[1]), report, "the page with the whole report")
+	assert.Regexp(t, `One goroutine: [\d,]+ locks a second`, read(t, filled[2]), "the front page")
+	assert.Contains(t, read(t, filepath.Join(o.fill, "docs", "benchmark-timeline.svg")), entrants.Redislock)
+	assert.Contains(t, read(t, filepath.Join(o.dir, "figures.csv")), "redlock,redimutex Redlock,holds/s,1,")
 }
 
-// requests returns what figures.csv says of the requests a hold.
-func requests(t *testing.T, dir string, row figures.Row) float64 {
-	f, err := os.Open(filepath.Join(dir, "figures.csv"))
-	require.NoError(t, err)
-	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
-	require.NoError(t, err)
-	for _, l := range lines {
-		if l[0] == row.Case && l[1] == row.Library && l[2] == string(figures.Requests) {
-			v, err := strconv.ParseFloat(l[4], 64)
-			require.NoError(t, err)
-			return v
+// What a limit counts is what those that are compared with it count.
+func TestLibrariesSendWhatTheyAreSaidToSend(t *testing.T) {
+	needServer(t)
+	want := map[string]map[string]float64{
+		"own1":     {entrants.Redimutex: 2, entrants.Do: 2, entrants.Lock: 2, entrants.Bare: 2},
+		"all5":     {entrants.All5: 2, entrants.Bare5: 10},
+		"redlock":  {entrants.Redlock: 10, entrants.Pipelines: 10, entrants.Redimutex: 2},
+		"handover": {entrants.Ping: 1},
+	}
+	o := &options{dir: t.TempDir()}
+	for _, trial := range small() {
+		if want[trial.name] != nil {
+			trial.shown = []figures.Metric{figures.Requests}
+			o.chosen = append(o.chosen, trial)
 		}
 	}
-	return 0
+	b := runs(t, o)
+	for name, libraries := range want {
+		for library, requests := range libraries {
+			measured := b.versions[0].book.Of(figures.Row{Case: name, Library: library}, figures.Requests).Median
+			assert.InDelta(t, requests, measured, requests/4, "%s, %s", name, library)
+		}
+	}
+}
+
+// runs runs trials without a report.
+func runs(t *testing.T, o *options) *bench {
+	t.Helper()
+	versions, err := makeVersions(t.Context(), o.before, t.TempDir())
+	require.NoError(t, err)
+	var progress bytes.Buffer
+	b := &bench{t: t, servers: []*redistest.Server{redistest.Real(t)}, versions: versions, out: &progress, spans: map[string][]work.Span{}}
+	require.NoError(t, b.run(t.Context(), o.chosen))
+	assert.Empty(t, versions[0].book.Trouble)
+	return b
+}
+
+// A comparison of the last commit with the working tree builds both, and tells ours apart from the others.
+func TestTwoVersionsTakeTurns(t *testing.T) {
+	needServer(t)
+	if _, err := command(t.Context(), nil, "git", "-C", "..", "rev-parse", "HEAD"); err != nil {
+		t.Skip("needs a git repository: ", err)
+	}
+	chosen, err := choose("pool", true)
+	require.NoError(t, err)
+	trial := &chosen[0]
+	trial.rounds, trial.warm, trial.run = 1, 20*ms, 100*ms
+	b := runs(t, &options{before: "HEAD", chosen: chosen[:1]})
+	for _, v := range b.versions {
+		for _, library := range trial.who {
+			assert.True(t, v.book.Measured(figures.Row{Case: trial.name, Library: library}), "%s %s", v.name, library)
+		}
+	}
+	table := b.table(trial)
+	assert.Contains(t, table, "| after / before ")
+	assert.Equal(t, 1, strings.Count(table, "| before "), "redsync has no version before: %s", table)
+	assert.Contains(t, b.goals(chosen[:1]), "measured before")
+}
+
+func TestCasesAreChosenByNameOrByTheirBeginning(t *testing.T) {
+	names := func(choice string, paired bool) (all []string) {
+		chosen, err := choose(choice, paired)
+		require.NoError(t, err)
+		for _, c := range chosen {
+			all = append(all, c.name)
+		}
+		return all
+	}
+	assert.Equal(t, caseNames(), names("", false))
+	assert.Equal(t, []string{"pool"}, names("pool", false), "not poolbusy")
+	assert.Equal(t, []string{"procs16", "procs64"}, names("procs", false))
+	assert.Equal(t, []string{"own1", "handover"}, names("handover, own1", false))
+	assert.NotContains(t, names("", true), "procs16")
+	_, err := choose("nonsense", false)
+	assert.ErrorContains(t, err, "own64")
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for v, want := range map[float64]string{
+		1234567.8: "1,234,568", 999.4: "999", 1000: "1,000", 12.34: "12.3", 1.234: "1.23", 0.1234: "0.12", 3: "3", -1: "-1", 0: "0",
+	} {
+		assert.Equal(t, want, number(v))
+	}
+}
+
+func TestAHandOverIsToAProcessThatWaits(t *testing.T) {
+	at := func(who int, asked, got, released int64) work.Span {
+		return work.Span{Goroutine: who, Asked: asked * int64(time.Millisecond), Got: got * int64(time.Millisecond), Released: released * int64(time.Millisecond)}
+	}
+	h := handovers([]work.Span{at(0, 0, 1, 10), at(1, 2, 12, 20), at(1, 25, 26, 30), at(0, 40, 41, 50)})
+	assert.EqualValues(t, 1, h.Count(), "not to itself, and not where none waits")
+	assert.InDelta(t, 2, quantile(h, .5), .05)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/redimutex/redimutex/bench/internal/entrants"
@@ -9,180 +8,208 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/work"
 )
 
-// A trial is a case of the table: some libraries do the same job in turn.
+// A trial is a case of the table: libraries that do the same job in turn.
 type trial struct {
 	name, title string
 	workers     int // processes
 	job         work.Job
-	servers     int           // that are needed; 0: one
-	away        time.Duration // the round trip of all to the servers
-	ttl         time.Duration // of the locks; 0: 10 s
-	libraries   []string
-	others      []other // take their turns as well
-	shown       []figures.Metric
-	full, quick pace
-	take        func(*figures.Book, figures.Row, int, *work.Job, []work.Result)
-}
-
-// An other is a row that is no library with the job of the rest.
-type other struct {
-	name   string
-	change func(*work.Job)
-}
-
-// A pace is how often and how long.
-type pace struct {
-	rounds    int
-	warm, run time.Duration
+	who         []string         // takes turns
+	shown       []figures.Metric // columns
+	goals       []figures.Goal
+	rounds      int
+	warm, run   time.Duration // of a round
+	servers     int           // more than one, for those that use several
+	away        time.Duration // the round trip to the servers
+	busy        bool          // another process wants all cores
+	paired      bool          // part of a comparison of two versions
 }
 
 const (
-	ttl      = 10 * time.Second
-	hold     = 5 * time.Millisecond
-	workers  = 4
-	each     = 8
-	crowd    = 10_000
-	coldPing = "PING, one in 50 ms"
-	warmPing = "PING, one after the other"
-	pipeline = "pipeline by hand"
-	toAndFro = "PUBLISH to and fro"
-	alone    = "without a far one"
-	beside   = "beside a far one"
-
-	// The hand-over is measured while the other process is sure to wait: its pause is shorter than a hold,
-	// and longer than the poll interval of those that poll.
-	handoverHold  = 30 * time.Millisecond
-	handoverThink = 20 * time.Millisecond
-
-	// The lock is held by three that are near, and by a fourth that is not, for so long each time.
-	near    = 3
-	farHold = 10 * time.Millisecond
-
-	// oddEvery times one wait in so many, where a hold takes less than a look at the clock.
-	oddEvery = 7
+	ttl     = 10 * time.Second
+	ms      = time.Millisecond
+	seldom  = 7 // one wait in so many is timed, where a hold takes less than a look at the clock
+	crowd   = 10_000
+	servers = 5
 )
 
-// contended are those that wait for a lock that is held.
-var contended = []string{
-	entrants.RedimutexQueue, entrants.Bare, entrants.Redsync, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock,
-}
+var (
+	// redsyncs are its settings, of which the best counts.
+	redsyncs = []string{entrants.Redsync, entrants.RedsyncGo}
+	pollers  = []string{entrants.Bare, entrants.Redsync, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock}
+	libs     = []string{entrants.Bare, entrants.Redsync, entrants.RedsyncGo, entrants.Redislock, entrants.Rueidislock}
 
-func with(first []string, more ...string) []string {
-	return append(append([]string{}, first...), more...)
-}
+	cost      = []figures.Metric{figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime}
+	costAlone = append([]figures.Metric{figures.Rate, figures.Pair}, cost...)
+	fairness  = []figures.Metric{figures.P50, figures.P99, figures.Fairness, figures.Rate, figures.Requests, figures.ClientTime}
+	kept      = []figures.Metric{figures.Goroutines, figures.CPU, figures.Bytes, figures.Polls, figures.ServerCPU}
+)
 
-// sec makes the paces below fit on a line.
-func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func with(these []string, more ...string) []string { return append(more, these...) }
+
+func one(library string) []string { return []string{library} }
 
 var trials = []trial{
 	{
-		name: "own1", title: "1 goroutine, own key", workers: 1,
-		job: work.Job{Kind: work.Load, Goroutines: 1, Own: true, Every: oddEvery},
-		libraries: []string{
-			entrants.RedimutexCtx, entrants.Bare, entrants.Redimutex, entrants.RedimutexDo, entrants.RedimutexNewCtx, entrants.Redsync, entrants.RedsyncGoRedis,
-			entrants.Redislock, entrants.Rueidislock, entrants.RedimutexPlain, entrants.RedsyncPlain, entrants.RedimutexReuse,
+		name: "own1", title: "1 goroutine, own key", workers: 1, paired: true,
+		job: work.Job{Goroutines: 1, Own: true, Every: seldom},
+		who: with(libs, entrants.Redimutex, entrants.NewCtx, entrants.Do, entrants.Lock, entrants.Reuse), shown: costAlone,
+		rounds: 10, warm: 150 * ms, run: 500 * ms,
+		goals: []figures.Goal{
+			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: one(entrants.Bare), Least: .95},
+			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: redsyncs, Least: 1.05},
+			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: one(entrants.Redislock), Least: 1.05},
+			{Ours: entrants.Do, Metric: figures.Rate, Over: one(entrants.Bare), Least: .9},
+			{Ours: entrants.Reuse, Metric: figures.Rate, Over: one(entrants.Bare), Least: 200},
+			{Ours: entrants.Reuse, Metric: figures.Allocs, Most: 2},
 		},
-		shown: []figures.Metric{figures.Rate, figures.Pair, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
-		full:  pace{12, sec(.2), sec(.6)}, quick: pace{4, sec(.05), sec(.15)}, take: takeLoad,
+	},
+	documentedPool("pool", "1 goroutine, own key, a pool as redigo has it", false),
+	documentedPool("poolbusy", "the same, while another process wants all cores", true),
+	{
+		name: "own64", title: "64 goroutines, own keys", workers: 1, paired: true,
+		job: work.Job{Goroutines: 64, Own: true, Every: seldom},
+		who: with(libs, entrants.Mux, entrants.Redimutex), shown: append([]figures.Metric{figures.Rate, figures.P99}, cost...),
+		rounds: 6, warm: 250 * ms, run: 600 * ms,
+		goals: []figures.Goal{{Ours: entrants.Mux, Metric: figures.Rate, Over: one(entrants.Bare), Least: 2.5}},
 	},
 	{
-		name: "own64", title: "64 goroutines, own keys", workers: 1,
-		job: work.Job{Kind: work.Load, Goroutines: 64, Own: true, Every: oddEvery},
-		libraries: []string{
-			entrants.RedimutexMux, entrants.Bare, entrants.Redsync, entrants.RedsyncGoRedis, entrants.Redislock, entrants.Rueidislock, entrants.Redimutex,
+		name: "all5", title: "1 goroutine, 5 own keys", workers: 1,
+		job: work.Job{Goroutines: 1, Own: true, Every: seldom},
+		who: []string{entrants.All5, entrants.Redimutex, entrants.Bare5}, shown: costAlone,
+		rounds: 8, warm: 150 * ms, run: 500 * ms,
+		goals: []figures.Goal{{Ours: entrants.All5, Metric: figures.Pair, Over: one(entrants.Redimutex), Most: 1.3}},
+	},
+	{
+		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold (32 holds: 160 ms)", workers: 4, paired: true,
+		job: work.Job{Goroutines: 8, Hold: 5 * ms, Spans: true},
+		who: with(pollers, entrants.Queue, entrants.Redimutex), shown: fairness,
+		rounds: 3, warm: time.Second, run: 4 * time.Second,
+		goals: []figures.Goal{
+			{Ours: entrants.Queue, Metric: figures.P99, Ideal: 160, Most: 1.2},
+			{Ours: entrants.Queue, Metric: figures.Fairness, Least: .9},
 		},
-		others: []other{{pipeline, func(j *work.Job) { j.Kind = work.Pipeline }}},
-		shown:  []figures.Metric{figures.Rate, figures.P50, figures.P99, figures.Requests, figures.Allocs, figures.ClientTime, figures.ServerTime},
-		full:   pace{12, sec(.3), sec(.6)}, quick: pace{4, sec(.1), sec(.15)}, take: takeLoad,
 	},
 	{
-		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold", workers: workers,
-		job:       work.Job{Kind: work.Load, Goroutines: each, Hold: hold, Spans: true},
-		libraries: with(contended, entrants.Redimutex),
-		shown:     []figures.Metric{figures.P50, figures.P99, figures.Fairness, figures.Rate, figures.Requests},
-		full:      pace{3, sec(1), sec(7)}, quick: pace{1, sec(.3), sec(3)}, take: takeContended,
+		name: "nohold", title: "4 processes x 8 goroutines, one key, no hold", workers: 4, paired: true,
+		job: work.Job{Goroutines: 8, Every: seldom},
+		who: with(pollers, entrants.Queue, entrants.QueueReuse), shown: fairness,
+		rounds: 3, warm: 500 * ms, run: 1500 * ms,
+		goals: []figures.Goal{
+			{Ours: entrants.Queue, Metric: figures.Fairness, Least: .9},
+			{Ours: entrants.Queue, Metric: figures.Requests, Most: 3},
+			{Ours: entrants.QueueReuse, Metric: figures.Rate, Over: one(entrants.Redsync), Least: 100},
+			{Ours: entrants.QueueReuse, Metric: figures.Fairness, Least: .8},
+		},
+	},
+	processes("procs16", "16 processes, one goroutine each, one key, no hold", 16),
+	processes("procs64", "64 processes, one goroutine each, one key, no hold", 64),
+	{
+		name: "rw", title: "64 readers and 4 writers in 4 processes, one key, 5 ms hold (a reader's bound: 2 phases, 10 ms; a writer's: 7, 35 ms)",
+		workers: 4, job: work.Job{Goroutines: 17, Writers: 1, Hold: 5 * ms},
+		who:    []string{entrants.RWQueue, entrants.RWMutex, entrants.Readers},
+		shown:  []figures.Metric{figures.P50, figures.P99, figures.Writers, figures.Rate, figures.Requests, figures.ClientTime},
+		rounds: 4, warm: time.Second, run: 4 * time.Second,
+		goals: []figures.Goal{
+			{Ours: entrants.RWQueue, Metric: figures.P99, Ideal: 10, Most: 1.3},
+			{Ours: entrants.RWQueue, Metric: figures.Writers, Ideal: 35, Most: 1.3},
+		},
 	},
 	{
-		name: "nohold", title: "4 processes x 8 goroutines, one key, no hold", workers: workers,
-		job:       work.Job{Kind: work.Load, Goroutines: each, Every: oddEvery},
-		libraries: with(contended, entrants.RedimutexBoth, entrants.RedimutexReuse),
-		others:    []other{{toAndFro, func(j *work.Job) { j.Kind, j.Active = work.ToAndFro, 2 }}},
-		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
-		full:      pace{7, sec(.5), sec(2)}, quick: pace{2, sec(.2), sec(.5)}, take: takeContended,
+		name: "reads", title: "8 readers of one process, one key, no hold", workers: 1,
+		job:    work.Job{Goroutines: 8, Every: seldom},
+		who:    []string{entrants.RWReuse, entrants.RWMutex, entrants.Readers, entrants.Sync},
+		shown:  append([]figures.Metric{figures.Rate}, cost...),
+		rounds: 5, warm: 200 * ms, run: 500 * ms,
+		goals: []figures.Goal{
+			{Ours: entrants.RWReuse, Metric: figures.Rate, Over: one(entrants.Readers), Least: 20},
+			{Ours: entrants.RWReuse, Metric: figures.Requests, Most: .01},
+		},
 	},
-	processes(1, 3), processes(4, 5), processes(16, 3), processes(64, 5),
+	{
+		name: "sem10", title: "a semaphore of 10, 4 processes x 16 goroutines, 5 ms hold (64 holds of 10: 32 ms)", workers: 4,
+		job: work.Job{Goroutines: 16, Permits: 10, Hold: 5 * ms},
+		who: []string{entrants.SemQueue, entrants.Semaphore, entrants.Counting}, shown: fairness,
+		rounds: 4, warm: time.Second, run: 4 * time.Second,
+		goals: []figures.Goal{
+			{Ours: entrants.SemQueue, Metric: figures.P99, Ideal: 32, Most: 1.2},
+			{Ours: entrants.SemQueue, Metric: figures.Requests, Most: 2},
+		},
+	},
+	{
+		name: "handover", title: "hand-over between 2 processes, 30 ms hold", workers: 2, paired: true,
+		// A process is sure to wait while the other holds: its pause is shorter than a hold, and longer than a poll interval.
+		job:    work.Job{Goroutines: 1, Writers: 1, Permits: 1, Hold: 30 * ms, Think: 20 * ms, Spans: true},
+		who:    []string{entrants.Queue, entrants.SemQueue, entrants.RWQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock, entrants.Ping},
+		shown:  []figures.Metric{figures.Handover},
+		rounds: 4, warm: 300 * ms, run: 2500 * ms,
+		goals: []figures.Goal{
+			{Ours: entrants.Queue, Metric: figures.Handover, Over: one(entrants.Ping), Most: 1.7},
+			{Ours: entrants.SemQueue, Metric: figures.Handover, Over: one(entrants.Ping), Most: 1.7},
+			{Ours: entrants.RWQueue, Metric: figures.Handover, Over: one(entrants.Ping), Most: 1.7},
+		},
+	},
 	{
 		name: "waiting", title: "10,000 goroutines wait for one held key", workers: 1,
-		job:       work.Job{Kind: work.Waiting, Goroutines: crowd},
-		libraries: []string{entrants.Redimutex, entrants.RedimutexQueue, entrants.Bare, entrants.Redsync, entrants.Redislock, entrants.Rueidislock},
-		shown:     []figures.Metric{figures.Polls, figures.Goroutines, figures.Bytes, figures.CPU, figures.ServerCPU},
-		full:      pace{2, sec(2), sec(4)}, quick: pace{1, sec(1), sec(1.5)}, take: takeStill,
-	},
-	held("held10k", "10,000", crowd, entrants.Redimutex, entrants.Rueidislock), // the others do not renew
-	held("held100k", "100,000", 10*crowd, entrants.Redimutex),
-	{
-		name: "handover", title: "hand-over between 2 processes, 30 ms hold", workers: 2,
-		job:       work.Job{Kind: work.Load, Goroutines: 1, Hold: handoverHold, Think: handoverThink, Spans: true},
-		libraries: []string{entrants.RedimutexQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock},
-		others: []other{
-			{coldPing, func(j *work.Job) { j.Kind, j.Active, j.Think = work.Ping, 1, handoverHold+handoverThink }},
-			{warmPing, func(j *work.Job) { j.Kind, j.Active, j.Think = work.Ping, 1, 0 }},
+		job: work.Job{Kind: work.Waiting, Goroutines: crowd}, shown: kept,
+		who:    []string{entrants.Redimutex, entrants.Queue, entrants.Bare, entrants.Redsync, entrants.Redislock, entrants.Rueidislock},
+		rounds: 1, warm: 2 * time.Second, run: 3 * time.Second,
+		goals: []figures.Goal{
+			{Ours: entrants.Redimutex, Metric: figures.Polls, Most: 20},
+			{Ours: entrants.Queue, Metric: figures.Polls, Most: 20},
 		},
-		shown: []figures.Metric{figures.Handover, figures.RoundTrip},
-		full:  pace{5, sec(.3), sec(3)}, quick: pace{2, sec(.2), sec(.8)}, take: takeHandover,
 	},
-	far("far20", 20*time.Millisecond), far("far200", 200*time.Millisecond),
-	redlock("redlock", "5 servers and 1, all on this machine", 0), redlock("redlock1ms", "5 servers and 1, each 1 ms away", time.Millisecond),
+	held("held10k", "10,000 held locks, TTL 30 s", entrants.Redimutex, 3, work.Job{Goroutines: crowd, Own: true}),
+	held("held100k", "100,000 held locks, TTL 30 s", entrants.Redimutex, 1, work.Job{Goroutines: 10 * crowd, Own: true}),
+	held("permits10k", "10,000 held permits of one semaphore, TTL 30 s", entrants.Semaphore, 3, work.Job{Goroutines: crowd, Permits: crowd}),
+	fiveServers("redlock", "1 goroutine, own key, 5 servers on this machine", 0),
+	fiveServers("redlock1ms", "1 goroutine, own key, 5 servers, each 1 ms away", ms),
 }
 
-// held is the case of n locks that one process holds.
-func held(name, number string, n int, libraries ...string) trial {
+// documentedPool is the case of a pool as the documentation of redigo makes it.
+func documentedPool(name, title string, busy bool) trial {
 	return trial{
-		name: name, title: number + " held locks, TTL 30 s", workers: 1, ttl: 30 * time.Second,
-		job:       work.Job{Kind: work.Held, Goroutines: n, Own: true},
-		libraries: libraries,
-		shown:     []figures.Metric{figures.Goroutines, figures.CPU, figures.Bytes, figures.Polls, figures.ServerCPU},
-		// The locks are renewed every 10 s, or 15: 30 are a whole number of both.
-		full: pace{1, sec(4), sec(30)}, quick: pace{1, sec(1), sec(10)}, take: takeStill,
-	}
-}
-
-// far is the case of a process that is a round trip away from the server, in the queue with some that are near.
-func far(name string, roundTrip time.Duration) trial {
-	queued := func(active int) func(*work.Job) {
-		return func(j *work.Job) { j.Library, j.Active = entrants.RedimutexQueue, active }
-	}
-	return trial{
-		name: name, title: fmt.Sprintf("3 processes near the server, 10 ms hold, and one with a round trip of %v", roundTrip), workers: near + 1,
-		job:    work.Job{Kind: work.Load, Goroutines: 1, Hold: farHold, Spans: true, RoundTrip: roundTrip},
-		others: []other{{alone, queued(near)}, {beside, queued(0)}},
-		shown:  []figures.Metric{figures.NearRate, figures.FarTurn, figures.Rate},
-		full:   pace{5, sec(1.5), sec(4)}, quick: pace{1, sec(1.5), sec(2)}, take: takeFar,
-	}
-}
-
-// redlock is the case of five servers beside one, each a round trip away. Between two pairs there is a pause, so that what
-// is measured is how long a pair takes and not how many the cores can do, which all servers share.
-func redlock(name, title string, away time.Duration) trial {
-	return trial{
-		name: name, title: "1 goroutine, own key, a pause of 2 ms after each pair; " + title, workers: 1, servers: 5, away: away,
-		job:       work.Job{Kind: work.Load, Goroutines: 1, Own: true, Think: 2 * time.Millisecond},
-		libraries: []string{entrants.RedimutexCtx, entrants.RedimutexRedlock},
-		shown:     []figures.Metric{figures.Pair, figures.P50, figures.Requests, figures.Allocs, figures.ClientTime},
-		full:      pace{7, sec(.3), sec(1)}, quick: pace{3, sec(.1), sec(.4)}, take: takeLoad,
+		name: name, title: title, workers: 1, busy: busy, paired: true,
+		job: work.Job{Goroutines: 1, Own: true, Every: seldom},
+		who: []string{entrants.Plain, entrants.RedsyncPlain}, shown: costAlone,
+		rounds: 12, warm: 150 * ms, run: 500 * ms,
+		goals: []figures.Goal{{Ours: entrants.Plain, Metric: figures.Rate, Over: one(entrants.RedsyncPlain), Least: 1}},
 	}
 }
 
 // processes is the case of n processes with one goroutine each.
-func processes(n, rounds int) trial {
+func processes(name, title string, n int) trial {
 	return trial{
-		name: procs(n), title: "separate processes, one goroutine each, one key, no hold: " + procs(n)[len("procs"):], workers: n,
-		job:       work.Job{Kind: work.Load, Goroutines: 1, Every: oddEvery},
-		libraries: with(contended[:1], entrants.Bare, entrants.Redsync, entrants.Redislock, entrants.Rueidislock),
-		shown:     []figures.Metric{figures.Rate, figures.P99, figures.Fairness, figures.Requests, figures.ClientTime, figures.ServerTime},
-		full:      pace{rounds, sec(.5), sec(2)}, quick: pace{1, sec(.2), sec(.5)}, take: takeContended,
+		name: name, title: title, workers: n,
+		job: work.Job{Goroutines: 1, Every: seldom},
+		who: with(libs[:2], entrants.Queue, entrants.Redislock, entrants.Rueidislock), shown: fairness,
+		rounds: 3, warm: 500 * ms, run: 1500 * ms,
+		goals: []figures.Goal{{Ours: entrants.Queue, Metric: figures.Requests, Most: 4}},
 	}
 }
 
-// crowds are the numbers of processes that are tried.
-var crowds = []int{1, 4, 16, 64}
+// held is the case of locks that one process holds. Each is renewed once while it is measured: every 10 s.
+func held(name, title, who string, rounds int, job work.Job) trial {
+	job.Kind, job.TTL = work.Held, 30*time.Second
+	percent := max(1, float64(job.Goroutines)/crowd)
+	return trial{
+		name: name, title: title, workers: 1, job: job, who: one(who), shown: kept, paired: name == "held10k",
+		rounds: rounds, warm: 4 * time.Second, run: 10 * time.Second,
+		goals: []figures.Goal{
+			{Ours: who, Metric: figures.Goroutines, Most: 10},
+			{Ours: who, Metric: figures.CPU, Most: percent},
+			{Ours: who, Metric: figures.Bytes, Most: 600},
+		},
+	}
+}
+
+// fiveServers is Redlock beside the least that one has to send to five servers, and beside one server. Between two pairs
+// there is a pause: the case is about how long a pair takes, not about how many the cores can do, which all servers share.
+func fiveServers(name, title string, away time.Duration) trial {
+	return trial{
+		name: name, title: title + ", a pause of 2 ms after each pair", workers: 1, servers: servers, away: away, paired: true,
+		job: work.Job{Goroutines: 1, Own: true, Think: 2 * ms},
+		who: []string{entrants.Redlock, entrants.Pipelines, entrants.Redimutex}, shown: costAlone,
+		rounds: 7, warm: 300 * ms, run: time.Second,
+		goals: []figures.Goal{{Ours: entrants.Redlock, Metric: figures.Pair, Over: one(entrants.Pipelines), Most: 1.5}},
+	}
+}

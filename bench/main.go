@@ -1,5 +1,5 @@
-// Command bench compares redimutex with the libraries that would be used instead, and with a bare
-// redigo loop: on one machine, in one run, in short rounds that take turns. See README.md.
+// Command bench compares redimutex with the libraries that would be used instead, and with bare commands; or two versions
+// of redimutex with each other: on one machine, in one run, in short rounds that take turns. See README.md.
 package main
 
 import (
@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
 	"github.com/redimutex/redimutex/internal/lab/page"
 	"github.com/redimutex/redimutex/internal/machine"
@@ -35,33 +35,55 @@ func main() {
 	}
 }
 
+// options are what the caller asks for.
+type options struct {
+	chosen []trial
+	dir    string // where the results go
+	fill   string // the root of the repository whose pages are filled; may be empty
+	before string // the commit to compare with; may be empty
+}
+
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(progress)
-	quick := f.Bool("quick", false, "three minutes instead of twenty; the figures scatter more")
+	var o options
+	quick := f.Bool("quick", false, "a quarter of the time; the figures scatter more")
 	names := f.String("case", "", "run only the cases with these names, or that begin with them, separated by commas:\n"+strings.Join(caseNames(), ", "))
-	dir := f.String("out", "results", "the folder for the tables (Markdown, CSV) and pictures (SVG, PNG)")
-	var p pages
-	f.StringVar(&p.doc, "doc", "", "a page between whose markers the medians are put, such as ../docs/benchmark.md")
-	f.StringVar(&p.full, "report", "", "a page between whose markers the whole report is put, such as report.md")
+	f.StringVar(&o.before, "before", "", "compare the library of this commit with that of the working tree")
+	f.StringVar(&o.dir, "out", "results", "the folder for the report and the figures")
+	f.StringVar(&o.fill, "fill", "", "the root of the repository, such as .., to put what was found into its pages")
 	if err := f.Parse(args); err != nil {
-		return err
-	}
-	if err := page.Check(p.doc, p.full); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	chosen, err := choose(*names)
-	if err != nil {
+	if o.fill != "" && (o.before != "" || *names != "") {
+		return errors.New("-fill needs a run of all cases, of one version")
+	}
+	if o.fill != "" {
+		if err := page.Check(pages(o.fill)...); err != nil {
+			return err
+		}
+	}
+	var err error
+	if o.chosen, err = choose(*names, o.before != ""); err != nil {
 		return err
 	}
-	paceOf := func(t *trial) pace { return t.full }
 	if *quick {
-		paceOf = func(t *trial) pace { return t.quick }
+		for i := range o.chosen {
+			o.chosen[i].hurry()
+		}
 	}
-	return compare(ctx, chosen, paceOf, *dir, p, out, progress)
+	return compare(ctx, &o, out, progress)
+}
+
+// hurry leaves a quarter of the time. Locks that are held are renewed every 10 s, so they need that long.
+func (t *trial) hurry() {
+	t.rounds = max(1, t.rounds/3)
+	if t.job.Kind != work.Held {
+		t.warm, t.run = t.warm/2, max(t.run/2, 200*time.Millisecond)
+	}
 }
 
 func caseNames() []string {
@@ -72,10 +94,13 @@ func caseNames() []string {
 	return all
 }
 
-// choose returns the trials that names ask for, all if it is empty. A name is a trial's, or how
-// those of several begin.
-func choose(names string) ([]trial, error) {
+// choose returns the trials that names ask for, all if it is empty: of a comparison, all that are part of one. A name is a
+// trial's, or how those of several begin. In a comparison those take part of which a goal speaks.
+func choose(names string, paired bool) ([]trial, error) {
 	wanted := func(t trial) bool {
+		if names == "" {
+			return !paired || t.paired
+		}
 		for name := range strings.SplitSeq(names, ",") {
 			name = strings.TrimSpace(name)
 			if t.name == name || !slices.Contains(caseNames(), name) && strings.HasPrefix(t.name, name) {
@@ -86,9 +111,13 @@ func choose(names string) ([]trial, error) {
 	}
 	var chosen []trial
 	for _, t := range trials {
-		if wanted(t) {
-			chosen = append(chosen, t)
+		if !wanted(t) {
+			continue
 		}
+		if paired {
+			t.who = slices.DeleteFunc(slices.Clone(t.who), func(who string) bool { return !t.judges(who) })
+		}
+		chosen = append(chosen, t)
 	}
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("there is no case %q; there are %s", names, strings.Join(caseNames(), ", "))
@@ -96,26 +125,47 @@ func choose(names string) ([]trial, error) {
 	return chosen, nil
 }
 
+// judges reports whether a goal speaks of a library.
+func (t *trial) judges(library string) bool {
+	for _, g := range t.goals {
+		if g.Ours == library || slices.Contains(g.Over, library) {
+			return true
+		}
+	}
+	return false
+}
+
 // compare runs the trials and reports.
-func compare(ctx context.Context, chosen []trial, paceOf func(*trial) pace, dir string, p pages, out, progress io.Writer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func compare(ctx context.Context, o *options, out, progress io.Writer) error {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	b := &bench{out: progress, spans: make(map[string][]work.Span)}
+	programs, err := os.MkdirTemp("", "redimutex-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(programs) //nolint:errcheck // it is for the system's temporary files
+	if b.versions, err = makeVersions(ctx, o.before, programs); err != nil {
 		return err
 	}
 	var about []string
-	b := &bench{book: figures.NewBook(), out: progress, pace: paceOf}
 	var failed error
 	if err := redistest.Stage(ctx, func(t testing.TB) {
 		b.t, b.servers = t, []*redistest.Server{redistest.Real(t)}
 		about = describe(b.servers[0])
-		failed = b.run(ctx, chosen)
+		if o.before != "" {
+			about = append(about, "Compared: before is "+o.before+", after is the working tree")
+		}
+		failed = b.run(ctx, o.chosen)
 	}); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
 	about[0] += ", " + machine.Load() + " at the end"
-	if err := report(b.book, chosen, about, dir, p, out); err != nil {
+	if err := b.report(o, about, out); err != nil {
 		return err
 	}
-	if n := len(b.book.Trouble); n > 0 {
+	if n := len(b.versions[0].book.Trouble); n > 0 {
 		return fmt.Errorf("there was trouble in %d places, see above", n)
 	}
 	return nil

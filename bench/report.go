@@ -5,210 +5,135 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
-	"github.com/redimutex/redimutex/internal/lab/page"
+	"github.com/redimutex/redimutex/internal/machine"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// pages are filled by a run, if they are named.
-type pages struct{ doc, full string }
+// describe says in a few lines on what the figures were taken.
+func describe(s *redistest.Server) []string {
+	return []string{
+		"Machine: " + machine.Describe(),
+		"Versions: " + machine.Go() + "; " + product(s) + " on the same machine, loopback, no persistence",
+		"Libraries: " + machine.Libraries("github.com/gomodule/redigo", "github.com/go-redsync/redsync/v4", "github.com/bsm/redislock",
+			"github.com/redis/go-redis/v9", "github.com/redis/rueidis"),
+	}
+}
 
-// report prints the tables, and writes them and the pictures to dir, and the pages.
-func report(b *figures.Book, chosen []trial, about []string, dir string, p pages, out io.Writer) error {
+func product(s *redistest.Server) string {
+	info := make(map[string]string)
+	for line := range strings.Lines(fmt.Sprintf("%s", s.Do("INFO", "server"))) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	if v := info["valkey_version"]; v != "" {
+		return "Valkey " + v
+	}
+	return "Redis " + info["redis_version"]
+}
+
+// report prints the tables, and writes them and every figure to the folder, and the pages.
+func (b *bench) report(o *options, about []string, out io.Writer) error {
 	var text bytes.Buffer
 	for _, line := range about {
 		fmt.Fprintln(&text, line)
 	}
-	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", goalTable(b))
-	for i := range chosen {
-		fmt.Fprintf(&text, "\n%s: %s\n\n%s", chosen[i].name, chosen[i].title, caseTable(b, &chosen[i]))
+	fmt.Fprintf(&text, "\nFigures are medians of the rounds (least–most). The goals:\n\n%s", b.goals(o.chosen))
+	for i := range o.chosen {
+		t := &o.chosen[i]
+		fmt.Fprintf(&text, "\n%s: %s\n\n%s", t.name, t.title, b.table(t))
 	}
-	if len(b.Trouble) > 0 {
-		fmt.Fprintf(&text, "\nTrouble:\n\n- %s\n", strings.Join(b.Trouble, "\n- "))
+	if trouble := b.versions[0].book.Trouble; len(trouble) > 0 {
+		fmt.Fprintf(&text, "\nTrouble:\n\n- %s\n", strings.Join(trouble, "\n- "))
 	}
 	if _, err := out.Write(text.Bytes()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "report.md"), text.Bytes(), 0o644); err != nil {
-		return err
+	errs := []error{os.WriteFile(filepath.Join(o.dir, "report.md"), text.Bytes(), 0o644)}
+	var rows []figures.Row
+	for _, t := range o.chosen {
+		for _, library := range t.who {
+			rows = append(rows, figures.Row{Case: t.name, Library: library})
+		}
 	}
-	if err := errors.Join(page.Fill(p.doc, brief(b, about)), page.Fill(p.full, text.String())); err != nil {
-		return err
+	for _, v := range b.versions {
+		f, err := os.Create(filepath.Join(o.dir, strings.TrimPrefix(v.name+"-figures.csv", "-")))
+		if err != nil {
+			return err
+		}
+		errs = append(errs, v.book.WriteCSV(f, rows), f.Close())
 	}
-	if err := b.WriteCSV(dir, goals); err != nil {
-		return err
+	errs = append(errs, b.draw(filepath.Join(o.dir, pictureName)))
+	if o.fill != "" {
+		errs = append(errs, b.fill(o, about, text.String()))
 	}
-	pictures, err := draw(b, dir)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nIn %s: report.md, figures.csv, goals.csv, waits.csv, holds.csv%s\n", dir, strings.Join(append([]string{""}, pictures...), ", "))
-	return nil
+	return errors.Join(errs...)
 }
 
-// goalTable has a line for each goal of which something was measured.
-func goalTable(b *figures.Book) string {
-	return goalRows(b, []string{"case", "figure", "goal", "measured", ""}, func(v figures.Verdict) []string {
-		return []string{v.Wanted(), spread(v.Summary), v.Word()}
-	})
-}
-
-func goalRows(b *figures.Book, head []string, cells func(figures.Verdict) []string) string {
-	rows := [][]string{head}
-	name := ""
-	for _, v := range b.Judge(goals) {
-		if v.Case != "" {
-			name = v.Case
+// goals has a line for each goal of which something was measured, with a column for each version.
+func (b *bench) goals(chosen []trial) string {
+	head := []string{"case", "row", "figure"}
+	for _, v := range slices.Backward(b.versions) {
+		head = append(head, strings.TrimSpace("measured "+v.name))
+	}
+	rows := [][]string{append(head, "goal")}
+	for _, t := range chosen {
+		title, ours := t.title, ""
+		for _, g := range t.goals {
+			last := b.versions[0].book.Judge(t.name, g)
+			if last.Rounds == 0 {
+				continue
+			}
+			row := []string{title, g.Ours, g.What()}
+			if g.Ours == ours {
+				row[1] = ""
+			}
+			title, ours = "", g.Ours
+			for _, v := range slices.Backward(b.versions) {
+				row = append(row, spread(v.book.Judge(t.name, g)))
+			}
+			wanted := g.Wanted()
+			if !g.Met(last) {
+				wanted += ", missed"
+			}
+			rows = append(rows, append(row, wanted))
 		}
-		if v.Rounds == 0 {
-			continue
-		}
-		rows = append(rows, append([]string{name, v.What}, cells(v)...))
-		name = ""
 	}
 	return layOut(rows)
 }
 
-// brief is what a reader wants to know first: the goals with their spread, and medians of the libraries side by side.
-func brief(b *figures.Book, about []string) string {
-	var text strings.Builder
-	for _, line := range about {
-		fmt.Fprintf(&text, "- %s\n", line)
-	}
-	fmt.Fprintf(&text, "\n%s\n", goalRows(b, []string{"case", "figure", "measured", "goal"}, func(v figures.Verdict) []string {
-		if v.Met() {
-			return []string{spread(v.Summary), v.Wanted()}
-		}
-		return []string{spread(v.Summary), v.Wanted() + ", missed"}
-	}))
-	columns := []struct {
-		head, name string
-		metric     figures.Metric
-	}{
-		{"1 goroutine: holds/s", "own1", figures.Rate},
-		{"64 goroutines: holds/s", "own64", figures.Rate},
-		{"32 goroutines, one key: p99 wait ms", "hold5", figures.P99},
-		{"their fairness", "hold5", figures.Fairness},
-	}
-	rows := [][]string{{""}}
-	for _, c := range columns {
-		rows[0] = append(rows[0], c.head)
-	}
-	for _, library := range order() {
-		row, measured := []string{library}, false
-		for _, c := range columns {
-			s := b.Of(figures.Row{Case: c.name, Library: library}, c.metric)
-			if s.Rounds == 0 {
-				row = append(row, "")
-			} else {
-				row, measured = append(row, median(s)), true
-			}
-		}
-		if measured {
-			rows = append(rows, row)
-		}
-	}
-	text.WriteString(layOut(rows))
-	return text.String()
-}
-
-func median(s figures.Summary) string { return number(s.Median) }
-
-// caseTable has a line for each library.
-func caseTable(b *figures.Book, t *trial) string {
+// table has a line for each library of a case. In a comparison ours have two lines more: the version before, and by what
+// the figures have changed.
+func (b *bench) table(t *trial) string {
 	head := []string{""}
 	for _, m := range t.shown {
 		head = append(head, string(m))
 	}
 	rows := [][]string{head}
-	for _, library := range b.Libraries(t.name, order()) {
-		row := []string{library}
-		for _, m := range t.shown {
-			row = append(row, spread(b.Of(figures.Row{Case: t.name, Library: library}, m)))
+	after := &b.versions[0].book
+	for _, library := range entrants.All {
+		r := figures.Row{Case: t.name, Library: library.Name}
+		if !after.Measured(r) {
+			continue
 		}
-		rows = append(rows, row)
+		line := func(name string, of func(figures.Metric) figures.Summary) {
+			row := []string{name}
+			for _, m := range t.shown {
+				row = append(row, spread(of(m)))
+			}
+			rows = append(rows, row)
+		}
+		line(library.Name, func(m figures.Metric) figures.Summary { return after.Of(r, m) })
+		if before := &b.versions[len(b.versions)-1].book; before != after && library.Ours() && before.Measured(r) {
+			line("before", func(m figures.Metric) figures.Summary { return before.Of(r, m) })
+			line("after / before", func(m figures.Metric) figures.Summary { return before.Change(after, r, m) })
+		}
 	}
 	return layOut(rows)
-}
-
-// order is that of the libraries in tables and pictures.
-func order() []string {
-	var names []string
-	for _, l := range entrants.All {
-		names = append(names, l.Name)
-	}
-	return names
-}
-
-// spread shows a median, and from where to where the rounds go, if that shows.
-func spread(s figures.Summary) string {
-	switch s.Rounds {
-	case 0:
-		return "–"
-	case 1:
-		return number(s.Median)
-	}
-	median, least, most := number(s.Median), number(s.Least), number(s.Most)
-	if median == least && median == most {
-		return median
-	}
-	return fmt.Sprintf("%s (%s–%s)", median, least, most)
-}
-
-// number shows three digits, or all of a whole number.
-func number(v float64) string {
-	switch a := math.Abs(v); {
-	case math.IsNaN(v):
-		return "–"
-	case a >= 100 || v == math.Trunc(v):
-		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
-	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case a >= 1:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 2, 64)
-}
-
-// thousands puts a comma between every three digits.
-func thousands(digits string) string {
-	sign := ""
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
-
-// layOut makes a table that is good to read on a terminal and is Markdown as well.
-func layOut(rows [][]string) string {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var text strings.Builder
-	for n, row := range rows {
-		for i, cell := range row {
-			fmt.Fprintf(&text, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-		}
-		text.WriteString("|\n")
-		if n == 0 {
-			for _, w := range widths {
-				text.WriteString("|" + strings.Repeat("-", w+2))
-			}
-			text.WriteString("|\n")
-		}
-	}
-	return text.String()
 }

@@ -2,66 +2,81 @@ package main
 
 import (
 	"cmp"
-	"fmt"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/bench/internal/figures"
 	"github.com/redimutex/redimutex/bench/internal/work"
 	"github.com/redimutex/redimutex/internal/lab/stats"
-	"github.com/redimutex/redimutex/internal/lab/turns"
 )
 
-// takeLoad makes figures of what the processes of one round have counted.
-func takeLoad(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
-	waits, pairs := make(stats.Histogram), make(stats.Histogram)
-	var rate float64
-	var clients, server time.Duration
-	var holds, requests, mallocs int64
+// take makes figures of what the processes of one turn have counted.
+func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work.Result) {
+	add := func(m figures.Metric, v float64) { b.Add(row, m, round, v) }
+	if t.job.Kind == work.Waiting || t.job.Kind == work.Held {
+		r := &results[0]
+		seconds := r.Elapsed.Seconds()
+		add(figures.Polls, float64(r.Requests)/seconds)
+		add(figures.Goroutines, float64(r.Goroutines))
+		add(figures.Bytes, float64(r.Bytes)/float64(t.job.Goroutines))
+		add(figures.CPU, 100*r.CPU.Seconds()/seconds)
+		add(figures.ServerCPU, 100*r.Server.Seconds()/seconds)
+		return
+	}
+	waits, writers, pairs := make(stats.Histogram), make(stats.Histogram), make(stats.Histogram)
+	var sum work.Result
+	rate := 0.
 	for _, r := range results {
-		n := r.HoldsTotal()
+		var n int64
+		for _, h := range r.Holds {
+			n += h
+		}
 		rate += float64(n) / r.Elapsed.Seconds()
-		holds += n
-		requests += r.Requests
-		mallocs += int64(r.Mallocs)
-		clients += r.CPU
-		server += r.Server
+		sum.Holds = append(sum.Holds, r.Holds...)
+		sum.Requests += r.Requests
+		sum.Mallocs += r.Mallocs
+		sum.CPU += r.CPU
+		sum.Server += r.Server
 		waits.Merge(r.Waits)
+		writers.Merge(r.Writers)
 		pairs.Merge(r.Pairs)
-		trouble(b, row, &r)
 	}
-	b.Add(row, figures.Rate, round, rate)
-	b.AddWaits(row, waits)
-	if waits.Count() > 0 {
-		b.Add(row, figures.P50, round, ms(waits.Quantile(.5)))
-		b.Add(row, figures.P99, round, ms(waits.Quantile(.99)))
+	add(figures.Rate, rate)
+	add(figures.P50, quantile(waits, .5))
+	add(figures.P99, quantile(waits, .99))
+	add(figures.Writers, quantile(writers, .99))
+	add(figures.Pair, quantile(pairs, .5))
+	add(figures.Fairness, float64(slices.Min(sum.Holds))/float64(slices.Max(sum.Holds)))
+	if row.Library == entrants.Ping { // its round trip is what others' hand-overs are compared with
+		waits.Merge(writers)
+		add(figures.Handover, quantile(waits, .5))
+	} else {
+		add(figures.Handover, quantile(handovers(inOrder(results)), .5))
 	}
-	if pairs.Count() > 0 {
-		b.Add(row, figures.Pair, round, ms(pairs.Quantile(.5)))
+	holds := 0.
+	for _, n := range sum.Holds {
+		holds += float64(n)
 	}
 	if holds > 0 {
-		b.Add(row, figures.Requests, round, float64(requests)/float64(holds))
-		b.Add(row, figures.Allocs, round, float64(mallocs)/float64(holds))
-		b.Add(row, figures.ClientTime, round, float64(clients.Microseconds())/float64(holds))
-		b.Add(row, figures.ServerTime, round, float64(server.Microseconds())/float64(holds))
+		add(figures.Requests, float64(sum.Requests)/holds)
+		add(figures.Allocs, float64(sum.Mallocs)/holds)
+		add(figures.ClientTime, float64(sum.CPU.Microseconds())/holds)
+		add(figures.ServerTime, float64(sum.Server.Microseconds())/holds)
 	}
 }
 
-// takeContended is takeLoad where goroutines compete.
-func takeContended(b *figures.Book, row figures.Row, round int, j *work.Job, results []work.Result) {
-	takeLoad(b, row, round, j, results)
-	var holds []int64
-	for _, r := range results {
-		holds = append(holds, r.Holds...)
+// quantile is in ms.
+func quantile(h stats.Histogram, q float64) float64 {
+	if h.Count() == 0 {
+		return math.NaN()
 	}
-	if most := slices.Max(holds); most > 0 {
-		b.Add(row, figures.Fairness, round, float64(slices.Min(holds))/float64(most))
-	}
-	b.Spans[row] = spans(results)
+	return float64(h.Quantile(q)) / float64(ms)
 }
 
-// spans returns the holds of all processes in order.
-func spans(results []work.Result) (all []work.Span) {
+// inOrder returns the holds of all processes in the order in which they began.
+func inOrder(results []work.Result) (all []work.Span) {
 	for _, r := range results {
 		all = append(all, r.Spans...)
 	}
@@ -69,70 +84,14 @@ func spans(results []work.Result) (all []work.Span) {
 	return all
 }
 
-// takeHandover finds the holds that follow one of the other process, which had waited before that
-// ended. The time counts from the moment just before the release was asked for.
-func takeHandover(b *figures.Book, row figures.Row, round int, _ *work.Job, results []work.Result) {
-	between := make(stats.Histogram)
-	all := spans(results)
-	for i := 1; i < len(all); i++ {
-		before, after := all[i-1], all[i]
+// handovers are from just before a release was asked for to the next hold, of a process that was waiting then.
+func handovers(spans []work.Span) stats.Histogram {
+	all := make(stats.Histogram)
+	for i := 1; i < len(spans); i++ {
+		before, after := spans[i-1], spans[i]
 		if before.Goroutine != after.Goroutine && after.Asked < before.Released {
-			between.Add(time.Duration(after.Got - before.Released))
+			all.Add(time.Duration(after.Got - before.Released))
 		}
 	}
-	if between.Count() > 0 {
-		b.Add(row, figures.Handover, round, ms(between.Quantile(.5)))
-		b.AddWaits(row, between)
-	}
-	for _, r := range results {
-		if len(r.Spans) == 0 && r.Waits.Count() > 0 { // the pings
-			b.Add(row, figures.RoundTrip, round, ms(r.Waits.Quantile(.5)))
-		}
-		trouble(b, row, &r)
-	}
+	return all
 }
-
-// takeFar makes figures of how those that are near the server get on, in the time that the turns of the one that is far
-// leave them.
-func takeFar(b *figures.Book, row figures.Row, round int, j *work.Job, results []work.Result) {
-	takeLoad(b, row, round, j, results)
-	var all []turns.Turn
-	for _, s := range spans(results) {
-		t := turns.Turn{Who: s.Goroutine, Asked: time.Unix(0, s.Asked), Got: time.Unix(0, s.Got), Freed: time.Unix(0, s.Freed)}
-		if s.Goroutine == len(results)-1 {
-			t.RoundTrip = j.RoundTrip
-		}
-		all = append(all, t)
-	}
-	var p turns.Pace
-	p.Add(all)
-	if p.Near > 0 {
-		b.Add(row, figures.NearRate, round, p.Rate())
-	}
-	if p.Turns > 0 {
-		b.Add(row, figures.FarTurn, round, ms(p.Each()))
-	}
-}
-
-// takeStill makes figures of goroutines that wait, and of locks that are kept.
-func takeStill(b *figures.Book, row figures.Row, round int, j *work.Job, results []work.Result) {
-	r := &results[0]
-	b.Add(row, figures.Polls, round, float64(r.Requests)/r.Elapsed.Seconds())
-	b.Add(row, figures.Goroutines, round, float64(r.Goroutines))
-	b.Add(row, figures.Bytes, round, float64(r.Bytes)/float64(j.Goroutines))
-	b.Add(row, figures.CPU, round, 100*r.CPU.Seconds()/r.Elapsed.Seconds())
-	b.Add(row, figures.ServerCPU, round, 100*r.Server.Seconds()/r.Elapsed.Seconds())
-	if j.Kind == work.Held && r.Kept < j.Goroutines {
-		b.Trouble = append(b.Trouble, fmt.Sprintf("%s, %s: only %d of %d locks were still there", row.Case, row.Library, r.Kept, j.Goroutines))
-	}
-	trouble(b, row, r)
-}
-
-// trouble notes what should not have happened.
-func trouble(b *figures.Book, row figures.Row, r *work.Result) {
-	if r.Failures > 0 {
-		b.Trouble = append(b.Trouble, fmt.Sprintf("%s, %s: %d calls failed, such as: %s", row.Case, row.Library, r.Failures, r.Failure))
-	}
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -185,8 +185,14 @@ func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
 	case lost != nil:
 		return nil, false, fmt.Errorf("%w; the loaded value was not cached", lost)
 	}
-	// The loader may use locks of its own, so its errors are none of our business.
-	return nil, !inside && (errors.Is(err, redimutex.ErrLocked) || errors.Is(err, redimutex.ErrUnavailable)), err
+	var locked *redimutex.LockedError
+	switch {
+	case inside: // the loader may use locks of its own, so its errors are none of our business
+		return nil, false, err
+	case errors.As(err, &locked):
+		return nil, !locked.Nested, err // a lock that this very caller holds does not become free while it waits
+	}
+	return nil, errors.Is(err, redimutex.ErrUnavailable), err
 }
 
 // refresh looks once more, under the lock, and loads and caches the value if it is still not there.

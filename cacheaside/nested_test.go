@@ -53,6 +53,26 @@ func TestALoaderMayFetchAnotherValueUnderTheSameLock(t *testing.T) {
 	})
 }
 
+func TestWithoutReentrancyAFetchUnderItsOwnLockIsAnErrorAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		client := w.client()
+		cache := cacheaside.New(client, w.store(), cacheaside.WithLockKey(func(string) string { return "all" }))
+		began := time.Now()
+		_, err := cacheaside.Fetch(t.Context(), cache, "outer", func(ctx context.Context) (string, error) {
+			return cacheaside.Fetch(ctx, cache, "inner", unwanted)
+		})
+		assert.Zero(t, time.Since(began), "it tried again, though it waits for itself")
+		require.ErrorIs(t, err, redimutex.ErrLocked)
+		require.ErrorContains(t, err, "WithReentrancy", "the remedy")
+		err = client.Mutex("all").Do(t.Context(), func(ctx context.Context) error {
+			_, err := cacheaside.Fetch(ctx, cache, "k", unwanted)
+			return err
+		})
+		assert.Zero(t, time.Since(began))
+		require.ErrorContains(t, err, "WithReentrancy")
+	})
+}
+
 func TestAValueIsNotCachedWhenTheOuterHoldWasLostWhileItWasLoaded(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		client := w.client(redimutex.WithReentrancy(), redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())

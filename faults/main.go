@@ -25,10 +25,9 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/holds"
 	"github.com/redimutex/redimutex/faults/internal/hungnode"
 	"github.com/redimutex/redimutex/faults/internal/planned"
-	"github.com/redimutex/redimutex/faults/internal/secrets"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
-	"github.com/redimutex/redimutex/faults/internal/versions"
+	"github.com/redimutex/redimutex/faults/internal/suite"
 	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
@@ -36,7 +35,7 @@ import (
 func rows() []evidence.Row {
 	return sorted(slices.Concat(
 		sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(),
-		secrets.Rows(), versions.Rows(), election.Rows(),
+		suite.Rows(), election.Rows(),
 	))
 }
 

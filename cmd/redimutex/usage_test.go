@@ -166,7 +166,7 @@ func TestTwoDashesEndTheFlags(t *testing.T) {
 func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
 	t.Parallel()
 	_, out, _ := clitest.Call("run", "-h")
-	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: a second process, redimutex guard, kills COMMAND"} {
+	for _, words := range []string{"sudo redimutex run", "setuid", "STOP: a stopped redimutex", "KILL: a second process, redimutex guard, then kills COMMAND"} {
 		assert.Contains(t, out, words)
 	}
 }

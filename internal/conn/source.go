@@ -29,7 +29,7 @@ type Source struct {
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
 
-	pool     Pool
+	Pool Pool
 	checkout dialling
 	dial     dialling // nil: the pool does not tell how
 	listen   dialling // dial for a connection that carries no commands of ours; nil as well
@@ -41,7 +41,7 @@ type dialling func(context.Context) (redis.Conn, error)
 
 // Of returns the Source that pool is. It does not connect.
 func Of(pool Pool) *Source {
-	s := &Source{pool: pool}
+	s := &Source{Pool: pool}
 	switch p := pool.(type) {
 	case *redis.Pool:
 		if p != nil {
@@ -118,7 +118,7 @@ func (s *Source) CanListen() bool { return s.listen != nil }
 // Full reports whether the pool has as many connections in use as it may, so that waiting for one says nothing of the
 // server.
 func (s *Source) Full() bool {
-	p, ok := s.pool.(*redis.Pool)
+	p, ok := s.Pool.(*redis.Pool)
 	return ok && p.MaxActive > 0 && p.ActiveCount() >= p.MaxActive
 }
 

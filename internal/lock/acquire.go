@@ -31,6 +31,7 @@ type acquisition struct {
 	wait    time.Duration // after the try under way
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
+	seen    bool          // a grant that was dropped has left a mark that this process waits
 	ticket  *ticket       // our place in the server's queue; nil without one
 	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
 	granted bool
@@ -87,6 +88,9 @@ func (a *acquisition) finish() {
 		a.ticket.waiter.Leave()
 	}
 	if !a.granted {
+		if a.seen && a.grant == nil {
+			a.grant = a.want()
+		}
 		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
@@ -109,9 +113,12 @@ func (a *acquisition) drop(goesOn bool) {
 		}
 		g.votes.ReleaseLater(time.Time{})
 	}
-	if v := &a.grant.votes; (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Unknown() {
+	if v := &a.grant.votes; a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Unknown() {
 		// A server that is silent is not waited for; a release must not take the mark of the next one.
 		a.key.follow(v)
+	}
+	if goesOn && a.Terms.Kind.Shows && !a.Once {
+		a.seen = true
 	}
 	a.grant, a.group = nil, nil
 }
@@ -205,7 +212,9 @@ func (a *acquisition) prepare() {
 
 // grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
 // grant instead.
-func (a *acquisition) grouped() bool { return a.Terms.Kind == server.Reader && a.Terms.Reuse == 0 }
+func (a *acquisition) grouped() bool {
+	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
+}
 
 // want returns a grant that is to be asked for.
 func (a *acquisition) want() *Grant {
@@ -213,7 +222,11 @@ func (a *acquisition) want() *Grant {
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
 		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
 	}
-	return a.key.want(&a.Call, w)
+	g := a.key.want(&a.Call, w)
+	if a.seen {
+		g.votes.Waited()
+	}
+	return g
 }
 
 // describe describes the next try. One that does not wait for the turn starts with the call.

@@ -14,6 +14,10 @@ func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case a.key.fifo.TryAcquire():
 		a.began, a.fresh = time.Now(), a.key.pause == 0
+	case a.Once && a.Terms.Kind.Shared:
+		// Several may hold the lock, so a try that does not wait goes beside that of the goroutine that has the turn.
+		a.began = time.Now()
+		return a.inherit(ctx)
 	case a.Once:
 		return a.fail(&Failure{Kind: Busy, Servers: a.key.inTheWay()})
 	case !a.join(ctx):
@@ -91,9 +95,11 @@ func (a *acquisition) inherit(ctx context.Context) state {
 		a.granted = true
 		return held
 	}
-	if g := a.key.takeGift(a.Terms); g != nil {
-		a.grant = g
-		return a.won(ctx, 0)
+	if a.turn {
+		if g := a.key.takeGift(a.Terms); g != nil {
+			a.grant = g
+			return a.won(ctx, 0)
+		}
 	}
 	return trying
 }

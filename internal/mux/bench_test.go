@@ -50,13 +50,13 @@ func BenchmarkAgainstAPipeline(b *testing.B) {
 			var group sync.WaitGroup
 			for _, key := range keys {
 				group.Go(func() {
-					c := p.Get()
-					defer c.Close()
+					c := get(b, p)
+					ctx := until(time.Hour)
 					for range each {
-						if _, err := c.Do("SET", key, "token", "NX", "PX", 10_000); err != nil {
+						if _, err := do(ctx, c, "SET", key, "token", "NX", "PX", 10_000); err != nil {
 							b.Error(err)
 						}
-						if _, err := c.Do("EVALSHA", sum, 1, key, "token"); err != nil {
+						if _, err := do(ctx, c, "EVALSHA", sum, 1, key, "token"); err != nil {
 							b.Error(err)
 						}
 					}

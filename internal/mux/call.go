@@ -1,91 +1,92 @@
 package mux
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A call is a command on its way to the server and back.
-type call struct {
-	name string
-	args []any
-
-	undo []any // a command to write if it is late; it belongs to the caller, and is there until done
-
-	deadline time.Time
-	over     bool // has an outcome, or no caller waits for one any more. Protected by link.mu
-
-	// Set before done, which ends the writing to it.
-	reply any
-	err   error
-	done  chan struct{}
-	again bool // only the caller has a hold of it: it can be used again
+// A batch is commands with their arguments, which are strings and numbers.
+type batch struct {
+	commands []command
+	args     []any // of all commands
 }
 
-// newCall takes the arguments over: a caller that gives up may use them for something else while
-// they are still to be written.
-func (l *link) newCall(name string, args []any) *call {
-	c, _ := l.calls.Get().(*call)
-	if c == nil {
-		c = &call{done: make(chan struct{}, 1)}
+type command struct {
+	name string
+	args int // how many
+}
+
+// add copies args: a caller that gives up may use them for something else while they are still to be written.
+func (b *batch) add(name string, args ...any) error {
+	b.commands = append(b.commands, command{name, len(args)})
+	b.args = append(b.args, args...)
+	return nil
+}
+
+// append adds the commands of another batch.
+func (b *batch) append(o *batch) {
+	b.commands = append(b.commands, o.commands...)
+	b.args = append(b.args, o.args...)
+}
+
+func (b *batch) send(send func(name string, args ...any) error) error {
+	args := b.args
+	for _, c := range b.commands {
+		if err := send(c.name, args[:c.args]...); err != nil {
+			return err
+		}
+		args = args[c.args:]
 	}
-	c.name = name
-	for _, arg := range args {
-		c.args = append(c.args, snapshot(arg, true))
+	return nil
+}
+
+func (b *batch) reset() {
+	clear(b.args)
+	b.commands, b.args = b.commands[:0], b.args[:0]
+}
+
+// A call is commands on their way to the server and back. It belongs to its caller, but for the time that its link has it.
+type call struct {
+	batch
+	undo     []any // a command to write behind them if they are late; it belongs to the caller
+	link     *link
+	deadline time.Time
+
+	// Protected by link.mu while the link has it.
+	replies []any
+	over    bool // the caller was told
+
+	done  chan error  // tells the caller: nil with the last reply, or why there is none
+	timer *time.Timer // fires at the deadline
+}
+
+// tell ends a call, unless that has happened. The caller of tell holds link.mu.
+func (c *call) tell(err error) {
+	if !c.over {
+		c.over = true
+		c.done <- err
 	}
+}
+
+// newCall returns a call without commands.
+func (p *Pool) newCall() *call {
+	if c, _ := p.calls.Get().(*call); c != nil {
+		return c
+	}
+	c := &call{done: make(chan error, 1)}
+	c.timer = time.AfterFunc(time.Hour, func() { c.link.abandon(c, conn.ErrTimeout) })
+	c.timer.Stop()
 	return c
 }
 
-// outcome takes what a call that is done was about.
-func (l *link) outcome(c *call) (any, error) {
-	reply, err := c.reply, c.err
-	if c.again {
-		l.free(c)
+// free is for a call that is not used any more, and has its replies.
+func (p *Pool) free(c *call) {
+	if !c.timer.Stop() {
+		return // it is just looking at the call
 	}
-	return reply, err
+	c.reset()
+	clear(c.replies)
+	c.replies, c.undo, c.over = c.replies[:0], nil, false
+	p.calls.Put(c)
 }
-
-// free is for a call that no other process has a hold of.
-func (l *link) free(c *call) {
-	clear(c.args)
-	*c = call{args: c.args[:0], done: c.done}
-	l.calls.Put(c)
-}
-
-// snapshot returns arg, or what redigo would write for it if it can still change.
-func snapshot(arg any, mayAsk bool) any {
-	switch v := arg.(type) {
-	case string, int, int64, float64, bool, nil:
-		return arg
-	case []byte:
-		return slices.Clone(v)
-	case redis.Argument:
-		if mayAsk {
-			return snapshot(v.RedisArg(), false)
-		}
-	}
-	return fmt.Sprint(arg)
-}
-
-// A timeoutError is what a caller gets whose reply did not come in time.
-type timeoutError struct{ written bool }
-
-var (
-	errLate   error = timeoutError{true}
-	errUnsent error = timeoutError{false}
-)
-
-func (e timeoutError) Error() string {
-	if !e.written {
-		return "no reply in time: the connection is stuck, and the command was not sent"
-	}
-	return "no reply in time over a shared connection"
-}
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Temporary() bool { return true }
-
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -1,38 +1,37 @@
 package mux
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one
 // reads; nothing that they do waits for a caller.
+//
+//	open ─ retire → retired ─ all is answered → ended
+//	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
 	pool  *Pool
-	slot  *slot
 	conn  redis.Conn
 	born  time.Time
-	calls *sync.Pool
-	wake  chan struct{} // for the writer when it sleeps
-	once  sync.Once     // closes conn
+	close func() // closes conn, which ends the goroutines
 
 	mu      sync.Mutex
-	err     error   // not nil: nothing more is taken in
-	retired bool    // it ends when all is answered
-	queue   []*call // to be written
-	flying  flight  // written, or about to be, and not answered
-	sent    uint64  // how many of those the writer is done with
-	landed  uint64  // how many are answered
-	asleep  bool    // the writer
-
-	watch
+	work    sync.Cond // for the writer: something is queued, or the link has ended
+	err     error     // not nil: it has ended, and takes nothing more in
+	retired bool      // it ends when nothing is under way
+	queue   []*call   // to be written
+	flying  []*call   // written, or about to be; the oldest first
+	landed  int       // how many of flying are answered
 }
 
 const (
@@ -40,114 +39,134 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
+	// maxIdle is the time after which a connection that no caller uses is closed. It is less than what some servers and
+	// firewalls allow.
+	maxIdle = 2 * time.Minute
+	// patience is how much later than its caller has waited for a reply may come. A caller may have had less time than
+	// a node timeout.
+	patience = 25 * time.Millisecond
+	// undoWait is how long the reply to an undo may take.
+	undoWait = 5 * time.Second
 	// maxFarewell bounds the writing of undos before the end.
 	maxFarewell = 50 * time.Millisecond
 )
 
-var errAged = errors.New("it was as old as its pool lets connections be")
+var (
+	errAged   = errors.New("it was as old as its pool lets connections be")
+	errSilent = errors.New("the server does not answer")
+)
 
-func newLink(p *Pool, s *slot, conn redis.Conn) *link {
-	return &link{pool: p, slot: s, conn: conn, born: time.Now(), calls: new(sync.Pool), wake: make(chan struct{}, 1)}
+func newLink(p *Pool, c redis.Conn) *link {
+	l := &link{pool: p, conn: c, born: time.Now(), close: sync.OnceFunc(func() { c.Close() })}
+	l.work.L = &l.mu
+	return l
 }
 
-// start starts the goroutines. The caller holds Pool.mu, so that Close either sees the link or keeps
-// it from starting.
+// start starts the goroutines.
 func (l *link) start(run func(func())) {
 	run(l.write)
 	run(l.read)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.arm(time.Now().Add(maxIdle))
 }
 
-// aged reports whether the link is to be used for nothing new.
-func (l *link) aged() bool {
-	d := l.pool.source.Lifetime
-	return d > 0 && time.Since(l.born) >= d
-}
-
-// retire has the link end when what is under way is answered.
-func (l *link) retire() {
-	l.pool.lost(l, nil)
-	l.mu.Lock()
-	l.retired = true
-	idle := l.idle()
-	l.mu.Unlock()
-	if idle {
-		l.fail(errAged)
-	}
-}
-
-// idle reports whether nothing is under way. The caller holds l.mu.
-func (l *link) idle() bool { return len(l.flying.all()) == 0 && len(l.queue) == 0 }
-
-// put hands calls over to the writer. If the link is broken, they are not.
-func (l *link) put(calls ...*call) error {
+// do has c written, and waits for its outcome until ctx or the deadline of c ends.
+func (l *link) do(ctx context.Context, c *call) error {
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
 		return l.err
 	}
-	l.queue = append(l.queue, calls...)
-	l.used = true
-	for _, c := range calls {
-		l.arm(c.deadline)
-	}
-	asleep := l.asleep
-	l.asleep = false
+	l.queue = append(l.queue, c)
+	l.work.Signal()
 	l.mu.Unlock()
-	if asleep {
-		l.rouse()
+	c.link = l
+	c.timer.Reset(time.Until(c.deadline))
+	if ctx.Done() != nil { // a select takes longer
+		select {
+		case err := <-c.done:
+			return err
+		case <-ctx.Done():
+			l.abandon(c, ctx.Err())
+		}
 	}
-	return nil
+	return <-c.done
 }
 
-// rouse wakes the writer, or keeps it from falling asleep once.
-func (l *link) rouse() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
+// abandon ends c without a reply. What is not written yet never is. Else its undo is written behind it, and the link ends
+// if the reply is overdue.
+func (l *link) abandon(c *call, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.over {
+		return
 	}
+	if i := slices.Index(l.queue, c); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	} else {
+		l.undo(c)
+		l.expect(c, time.Until(c.deadline)+patience)
+	}
+	c.tell(err)
 }
 
-// write writes what is queued, and what has been queued meanwhile, before it has that sent.
+// undo queues what takes c back. The caller holds l.mu.
+func (l *link) undo(c *call) {
+	if c.undo == nil {
+		return
+	}
+	undo := &call{over: true}
+	undo.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
+	c.undo = nil                                // which belongs to a caller that goes on
+	l.queue = append(l.queue, undo)
+	l.work.Signal()
+	l.expect(undo, undoWait)
+}
+
+// expect has the link end if c, which no caller waits for, is not answered within d.
+func (l *link) expect(c *call, d time.Duration) {
+	time.AfterFunc(d, func() {
+		l.mu.Lock()
+		overdue := slices.Contains(l.flying[l.landed:], c)
+		l.mu.Unlock()
+		if overdue {
+			l.end(errSilent)
+		}
+	})
+}
+
+// write writes what is queued. In the end it closes the connection, when the last undos are written.
 func (l *link) write() {
 	defer l.close()
-	var batch []*call
-	for {
-		var ok bool
-		if batch, ok = l.take(batch); !ok {
-			return
+	var b batch
+	for l.launch(&b) {
+		err := b.send(l.conn.Send)
+		if err == nil {
+			err = l.conn.Flush()
 		}
-		for len(batch) > 0 {
-			for _, c := range batch {
-				if err := l.conn.Send(c.name, c.args...); err != nil {
-					l.fail(err)
-					return
-				}
-			}
-			batch = l.more(batch)
-		}
-		if err := l.conn.Flush(); err != nil {
-			l.fail(err)
+		if err != nil {
+			l.end(err)
 			return
 		}
 	}
 }
 
-// take waits until something is queued. It reports false when the link has ended, and its undos are written.
-func (l *link) take(last []*call) (batch []*call, ok bool) {
+// launch waits until something is queued and moves it to the flight, before anything of it is written: the reply may be
+// there before the writer is back. It reports false when the link has ended.
+func (l *link) launch(b *batch) bool {
+	b.reset()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) == 0 && l.err == nil {
-		l.asleep = true
-		l.mu.Unlock()
-		<-l.wake
-		l.mu.Lock()
-		l.gather()
+		l.work.Wait()
 	}
-	batch = l.launch(last)
-	return batch, l.err == nil || len(batch) > 0
+	l.gather()
+	for _, c := range l.queue {
+		b.append(&c.batch)
+	}
+	l.flying = append(slices.Delete(l.flying, 0, l.landed), l.queue...)
+	l.landed = 0
+	clear(l.queue)
+	l.queue = l.queue[:0]
+	return len(b.commands) > 0
 }
 
 // gather lets others run as long as they have something to send as well. Sending is what costs, far more
@@ -161,121 +180,103 @@ func (l *link) gather() {
 	}
 }
 
-func (l *link) more(last []*call) []*call {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent += uint64(len(last))
-	return l.launch(last)
-}
-
-// launch moves the queue to the flight, before anything of it is written: the reply may be there
-// before the writer is back. The caller holds l.mu and gives the last batch for the next queue.
-func (l *link) launch(last []*call) []*call {
-	clear(last)
-	batch := l.queue
-	l.queue = last[:0]
-	for _, c := range batch {
-		l.flying.push(c)
-	}
-	return batch
-}
-
 // read hands the replies out.
 func (l *link) read() {
+	wait := maxIdle // not the timeout that the connection was dialled with
 	for {
-		reply, err := l.receive()
-		if fatal(err) {
-			l.fail(err)
+		reply, err := conn.Receive(l.conn, wait)
+		var refused redis.Error
+		if errors.As(err, &refused) {
+			reply, err = refused, nil
+		}
+		if err == nil {
+			wait, err = l.land(reply)
+		}
+		if err != nil {
+			l.end(err)
 			return
 		}
-		l.mu.Lock()
-		c := l.flying.pop()
-		if c == nil {
-			l.mu.Unlock()
-			// A server that has too many clients says so, and hangs up.
-			l.fail(fmt.Errorf("unexpected reply: %v %v", reply, err))
-			return
-		}
-		l.landed++
-		again := l.landed <= l.sent // else the server spoke first, as it does with too many clients, and c is being written
-		over := c.over
-		c.over = true
-		last := l.retired && l.idle()
+	}
+}
+
+// land gives a reply to the oldest call of the flight. It returns how long to wait for the next one, 0 for as long as it
+// takes, or why the link has to end now.
+func (l *link) land(reply any) (wait time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.landed == len(l.flying) { // a server that has too many clients says so, and hangs up
+		return 0, fmt.Errorf("unexpected reply: %v", reply)
+	}
+	c := l.flying[l.landed]
+	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
+		return 0, nil
+	}
+	l.flying[l.landed] = nil
+	l.landed++
+	c.tell(nil)
+	switch idle := l.idle(); {
+	case idle && l.retired:
+		return 0, errAged
+	case idle:
+		return maxIdle, nil
+	}
+	return 0, nil
+}
+
+// idle reports whether nothing is under way. The caller holds l.mu.
+func (l *link) idle() bool { return l.landed == len(l.flying) && len(l.queue) == 0 }
+
+// aged reports whether the link is to be used for nothing new.
+func (l *link) aged() bool {
+	d := l.pool.source.Lifetime
+	return d > 0 && time.Since(l.born) >= d
+}
+
+// retire has the link end when what is under way is answered.
+func (l *link) retire() {
+	l.mu.Lock()
+	l.retired = true
+	idle := l.idle()
+	l.mu.Unlock()
+	if idle {
+		l.end(errAged)
+	}
+}
+
+// end ends the link. What is under way gets the error: whether the server has executed it is not known. Where the server
+// is silent, the undo of each command that has one is written behind it first.
+func (l *link) end(err error) {
+	l.mu.Lock()
+	if l.err != nil {
 		l.mu.Unlock()
-		if !over { // else its caller may be on the way to reading that it was late, so it can't be used again
-			c.reply, c.err, c.again = reply, err, again
-			c.done <- struct{}{}
+		return
+	}
+	if l.err = err; err != errClosed { //nolint:errorlint // the very value
+		l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
+	}
+	silent := err == errSilent //nolint:errorlint // same
+	flying, unsent := l.flying[l.landed:], l.queue
+	l.flying, l.landed, l.queue = nil, 0, nil
+	for _, c := range unsent {
+		if c.over && silent { // it is an undo
+			l.queue = append(l.queue, c)
 		}
-		if last {
-			l.fail(errAged)
-			return
+		c.tell(l.err)
+	}
+	for _, c := range flying {
+		told := l.err
+		if silent && c.undo != nil {
+			l.undo(c)
+			told = conn.ErrTimeout // so that it is not sent again over another connection, behind its undo
 		}
-		if err != nil && l.demoted(err) {
-			l.fail(err)
-			return
-		}
+		c.tell(told)
 	}
-}
-
-// receive waits for the next reply for as long as it takes: a connection may be idle for longer than the timeout that
-// it was dialled with, and the watch knows what is overdue.
-func (l *link) receive() (any, error) {
-	if c, ok := l.conn.(redis.ConnWithTimeout); ok {
-		return c.ReceiveWithTimeout(0)
+	l.work.Signal()
+	l.mu.Unlock()
+	l.pool.lost(l, err)
+	farewell := time.Duration(0)
+	if silent {
+		farewell = maxFarewell
 	}
-	return l.conn.Receive()
-}
-
-// demoted reports whether the server has become a replica. The pool may know the new primary, but only
-// a new connection gets there.
-func (l *link) demoted(err error) bool {
-	return strings.Contains(err.Error(), "READONLY ") && time.Since(l.born) > minLife
-}
-
-// abandon ends the interest in a call. It reports false if the outcome is there, or will be in no time.
-func (l *link) abandon(c *call) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.over {
-		return false
-	}
-	c.over = true
-	return true
-}
-
-// cut is abandon for a call that is to have no effect: it is not written any more, or its undo is.
-func (l *link) cut(c *call) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.over {
-		return false
-	}
-	c.over = true
-	if i := slices.Index(l.queue, c); i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
-		return true
-	}
-	if l.err == nil && c.undo != nil {
-		l.undo(c)
-		if l.asleep {
-			l.asleep = false
-			l.rouse()
-		}
-	}
-	return true
-}
-
-// undo queues what takes c back. The caller holds l.mu.
-func (l *link) undo(c *call) {
-	undo := l.newCall(c.undo[0].(string), c.undo[1:])
-	undo.over, undo.deadline = true, time.Now().Add(maxWait) // no caller waits for it
-	c.undo = nil                                             // which belongs to a caller that goes on
-	l.queue = append(l.queue, undo)
-}
-
-// broken returns why the link can't be used, or nil.
-func (l *link) broken() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
+	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
 }

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,27 +19,28 @@ import (
 // A Pool hands out any number of connections that all are the same few. It connects when it is
 // first used, and again when a connection was lost, or is as old as its pool lets it be, and is needed.
 type Pool struct {
+	conn.Pool // whose connections are shared by GetContext, and not by Get
+
 	source *conn.Source
 	limit  time.Duration // of one dial
-	slots  []slot
-	turn   atomic.Uint64 // of the slots, to spread the load
+	calls  sync.Pool     // of *call
 
 	ctx    context.Context // ends the dialling
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
 
 	mu      sync.Mutex
+	slots   []slot
+	turn    int // of the slots, to spread the load
 	closed  bool
 	changed chan struct{} // closed when a dial has ended; nil: no caller waits for that
 }
 
 // A slot is the place of one shared connection.
 type slot struct {
-	link atomic.Pointer[link] // nil: not connected
-
-	// Protected by Pool.mu.
+	link     *link // nil: not connected
 	dialling bool
-	failure  error         // of the last dial
+	failure  error         // of the last dial, or why the link has ended
 	retry    time.Time     // no dial before that
 	wait     time.Duration // after the next failure
 }
@@ -56,7 +57,9 @@ var errClosed = errors.New("the Client is closed, and its connections with it")
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
-	p := &Pool{source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), slots: make([]slot, n)}
+	p := &Pool{
+		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), slots: make([]slot, n),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -67,31 +70,26 @@ func (p *Pool) Punctual() {}
 // Shares is where the shared connections come from.
 func (p *Pool) Shares() *conn.Source { return p.source }
 
-// Get is for conn.Pool, whose users prefer GetContext.
-func (p *Pool) Get() redis.Conn {
-	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
-	defer cancel()
-	c, err := p.GetContext(ctx)
-	if err != nil {
-		return &Conn{link: &link{err: err, calls: new(sync.Pool)}}
-	}
-	return c
-}
-
 // GetContext returns a connection that is used as if it belonged to the caller alone. It waits only
 // while none of the shared connections is up; while none can be had, the reason is returned at once,
 // and the next dial is tried a little later. After Close each caller gets one of its own.
 func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
-	l := p.pick()
-	for l == nil {
-		var err error
-		if l, err = p.await(ctx); errors.Is(err, errClosed) {
+	for {
+		l, changed, err := p.pick()
+		switch {
+		case l != nil:
+			return &Conn{link: l}, nil
+		case errors.Is(err, errClosed):
 			return p.alone(ctx)
-		} else if err != nil {
+		case err != nil:
 			return nil, err
 		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
+		}
 	}
-	return &Conn{link: l}, nil
 }
 
 // alone returns a connection that ends with the use of it.
@@ -100,44 +98,29 @@ func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(p, new(slot), c)
+	l := newLink(p, c)
 	l.start(func(f func()) { go f() })
 	return &Conn{link: l, alone: true}, nil
 }
 
-// pick returns the next connection that is up, else nil. It has missing ones dialled.
-func (p *Pool) pick() *link {
-	first := p.turn.Add(1) % uint64(len(p.slots))
-	for i := range p.slots {
-		s := &p.slots[(int(first)+i)%len(p.slots)]
-		l := s.link.Load()
-		if l != nil && !l.aged() {
-			return l
-		}
-		if l != nil {
-			l.retire()
-		}
-		p.mu.Lock()
-		p.redial(s)
-		p.mu.Unlock()
-	}
-	return nil
-}
-
-// await waits until a dial has ended, and returns what is up then: nil if it has to be called again.
-func (p *Pool) await(ctx context.Context) (*link, error) {
+// pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
+// closed when a dial has ended, or why none is to be had.
+func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed {
-		p.mu.Unlock()
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
 	dialling := false
-	var failure error
-	for i := range p.slots {
-		s := &p.slots[i]
-		if l := s.link.Load(); l != nil {
-			p.mu.Unlock()
-			return l, nil
+	for range p.slots {
+		p.turn = (p.turn + 1) % len(p.slots)
+		s := &p.slots[p.turn]
+		if s.link != nil && s.link.aged() {
+			p.links.Go(s.link.retire)
+			s.link = nil
+		}
+		if s.link != nil {
+			return s.link, nil, nil
 		}
 		p.redial(s)
 		dialling = dialling || s.dialling
@@ -146,30 +129,21 @@ func (p *Pool) await(ctx context.Context) (*link, error) {
 		}
 	}
 	if !dialling {
-		p.mu.Unlock()
-		return nil, failure
+		return nil, nil, failure
 	}
 	if p.changed == nil {
 		p.changed = make(chan struct{})
 	}
-	changed := p.changed
-	p.mu.Unlock()
-	select {
-	case <-changed:
-		return nil, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("still connecting: %w", ctx.Err())
-	}
+	return nil, p.changed, nil
 }
 
 // redial has s connected by a goroutine of its own, because dialling may take longer than those who
 // need it can wait. The caller holds p.mu.
 func (p *Pool) redial(s *slot) {
-	if p.closed || s.dialling || s.link.Load() != nil || time.Now().Before(s.retry) {
-		return
+	if !s.dialling && !time.Now().Before(s.retry) {
+		s.dialling = true
+		go p.dial(s)
 	}
-	s.dialling = true
-	go p.dial(s)
 }
 
 func (p *Pool) dial(s *slot) {
@@ -178,33 +152,32 @@ func (p *Pool) dial(s *slot) {
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.dialling = false
+	s.dialling, s.failure = false, err
 	if p.changed != nil {
 		close(p.changed)
 		p.changed = nil
 	}
 	switch {
 	case err != nil:
-		s.failure, s.wait = err, min(max(2*s.wait, minRedial), maxRedial)
-		s.retry = time.Now().Add(s.wait)
+		s.wait = min(max(2*s.wait, minRedial), maxRedial)
 	case p.closed:
-		c.Close()
+		go c.Close()
 	default:
-		s.failure, s.wait = nil, 0
-		// A connection that breaks at once is not dialled again at once.
-		s.retry = time.Now().Add(minRedial)
-		l := newLink(p, s, c)
-		s.link.Store(l)
-		l.start(p.links.Go)
+		s.wait = minRedial // a connection that breaks at once is not dialled again at once
+		s.link = newLink(p, c)
+		s.link.start(p.links.Go)
 	}
+	s.retry = time.Now().Add(s.wait)
 }
 
-// lost notes that a link is not used any more, for a reason that is an error or nil.
+// lost notes that a link has ended.
 func (p *Pool) lost(l *link, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.slot.link.CompareAndSwap(l, nil) && err != nil {
-		l.slot.failure = err
+	for i := range p.slots {
+		if s := &p.slots[i]; s.link == l {
+			s.link, s.failure = nil, err
+		}
 	}
 }
 
@@ -213,15 +186,12 @@ func (p *Pool) Close(d time.Duration) {
 	p.mu.Lock()
 	p.closed = true
 	p.cancel()
-	var up []*link
-	for i := range p.slots {
-		if l := p.slots[i].link.Load(); l != nil {
-			up = append(up, l)
-		}
-	}
+	slots := slices.Clone(p.slots)
 	p.mu.Unlock()
-	for _, l := range up {
-		go l.fail(errClosed) // to close a connection may take as long as the process that has made it likes
+	for _, s := range slots {
+		if s.link != nil {
+			s.link.end(errClosed)
+		}
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -18,9 +18,9 @@ import (
 // our own release never stands in our way. with are the votes of further tokens, which enter together with this one.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, before *Before, with []*Votes) *Failure {
 	q := v.home
-	q.enter()
-	defer q.leave()
-	if q.closing.Load() { // nothing would wait for what it leaves
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // nothing would wait for what it leaves
 		return unavailable(len(q.nodes), errClosed)
 	}
 	for _, w := range with {
@@ -134,9 +134,9 @@ func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
 // Failure is Missing or Taken when the lock was not ours any more, Unavailable when too few servers answered.
 func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	q := v.home
-	q.enter()
-	defer q.leave()
-	if q.closing.Load() { // a Close that comes after this waits for us, and gives what we leave another try
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try
 		ctx = context.WithoutCancel(ctx)
 	}
 	if len(v.more) == 0 {

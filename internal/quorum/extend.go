@@ -29,8 +29,8 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
 	}
-	q.enter()
-	defer q.leave()
+	q.Enter()
+	defer q.Leave()
 	if len(q.nodes) == 1 {
 		q.nodes[0].extend(ctx, batch)
 		return

@@ -31,9 +31,9 @@ func (v *Votes) Take(ctx context.Context, old string) *Failure {
 	}
 	due := start.Add(v.Lock().Timeout)
 	back := make(chan struct{})
-	v.home.enter()
+	v.home.Enter()
 	go func() {
-		defer v.home.leave()
+		defer v.home.Leave()
 		v.giveBack(old, &oldEnds, due)
 		close(back)
 	}()

@@ -68,6 +68,13 @@ func (v *Votes) Spent() bool {
 	return false
 }
 
+// Waited has the release take back what shows that this process waits: others of this acquisition have left it.
+func (v *Votes) Waited() {
+	for c := range v.claims {
+		c.Waited()
+	}
+}
+
 // Unknown reports whether a server has not answered a try.
 func (v *Votes) Unknown() bool {
 	for c := range v.claims {
@@ -118,7 +125,7 @@ func (v *Votes) ReleaseLater(keep time.Time) {
 	var closed sync.WaitGroup
 	defer closed.Wait()
 	for c := range v.claims {
-		if v.home.closing.Load() {
+		if v.home.Closing() {
 			closed.Go(func() { c.ReleaseLater(keep) })
 		} else {
 			c.ReleaseLater(keep)

@@ -52,7 +52,7 @@ func (a *arguments) plain(l *Lock) []any {
 
 // undoPlain puts the whole command that takes back what plain has laid out into list.
 func undoPlain(list []any, key, token any) []any {
-	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token, "0", "0", 1, "0", "m", "0", "", "", "")
+	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token, "0", 0, 1, "0", "m", "0", "", "", "0")
 }
 
 // undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
@@ -62,14 +62,16 @@ func (a *arguments) undo() any {
 	return a.back
 }
 
-// head begins the arguments of the scripts of a lock; head.lua says how. counters says whether they get the fence
-// counters.
-func (a *arguments) head(l *Lock, ms any, due int64, counters, queue, guard bool) []any {
+// head begins the arguments of all scripts of a lock; head.lua says how. ms is a TTL, due the deadline on the server's
+// clock.
+func (a *arguments) head(l *Lock, ms any, due int64, fence any, mark, member string, cluster bool) []any {
 	list := append(a.list[:0], nil, nil, a.key)
 	for _, k := range l.More {
 		list = append(list, k)
 	}
-	if counters {
+	counter := any("0")
+	if l.fenced() {
+		counter = counterFor(l.TTL)
 		list = append(list, FenceKey(l.Key))
 		for _, k := range l.More {
 			list = append(list, FenceKey(k))
@@ -78,40 +80,14 @@ func (a *arguments) head(l *Lock, ms any, due int64, counters, queue, guard bool
 	for _, kind := range l.Kind.keys {
 		list = append(list, sibling(kind, l.Key))
 	}
-	if queue {
+	if l.Queue {
 		list = append(list, QueueKey(l.Key))
 	}
-	if guard {
+	if l.Guard {
 		list = append(list, guardKey)
 	}
 	list[1] = len(list) - 2
-	counter := any("0")
-	if counters {
-		counter = counterFor(l.TTL)
-	}
-	return append(list, a.token, ms, due, 1+len(l.More), counter, l.Want)
-}
-
-// acquire is for acquire.lua.
-func (a *arguments) acquire(c *Claim, t *Try, due int64, cluster bool) (script, []any) {
-	l := &c.Lock
-	a.remember(l, l.TTL)
-	list := a.head(l, a.ttl, due, l.fenced(), l.Queue, l.Guard)
-	mark, member := "", ""
-	if t.Shows > 0 {
-		mark = l.mark()
-	}
-	if t.Queues {
-		member = l.member()
-	}
-	list = append(list, string(l.Fence), flag(l.Guard), mark, max(t.Shows.Milliseconds(), 1))
-	if l.Queue || len(t.With) > 0 {
-		list = append(list, member, t.Arrived, flag(t.Rejoins), waitersTTL, flag(cluster))
-	}
-	for _, other := range t.With {
-		list = append(list, other.Token)
-	}
-	return l.Kind.scripts().acquire[queued(l.Queue)], list
+	return append(list, a.token, ms, due, 1+len(l.More), counter, l.Want, fence, mark, member, flag(cluster))
 }
 
 func flag(b bool) any {
@@ -121,43 +97,61 @@ func flag(b bool) any {
 	return "0"
 }
 
-// release is for release.lua. keep is for how long the lock stays locked. waits: the waiter leaves the queue.
-// hides: its process is seen to wait no more.
-func (a *arguments) release(l *Lock, keep time.Duration, waits, hides, cluster bool) (script, []any) {
-	a.remember(l, 0)
-	ms := any("0")
-	if keep > 0 {
-		ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
-	}
-	list := a.head(l, ms, 0, l.Queue, l.Queue, false)
+// acquire is for acquire.lua.
+func (a *arguments) acquire(l *Lock, t *Try, due int64, cluster bool) (script, []any) {
+	a.remember(l, l.TTL)
 	mark, member := "", ""
-	if waits {
-		member = l.member()
-	}
-	if hides {
+	if t.Shows > 0 {
 		mark = l.mark()
 	}
-	return l.Kind.scripts().release[queued(l.Queue)], append(list, "0", mark, member, flag(cluster))
+	if t.Queues {
+		member = l.member()
+	}
+	list := a.head(l, a.ttl, due, string(l.Fence), mark, member, cluster)
+	list = append(list, flag(l.Guard), max(t.Shows.Milliseconds(), 1))
+	if l.Queue || len(t.With) > 0 {
+		list = append(list, t.Arrived, flag(t.Rejoins), waitersTTL)
+	}
+	for _, other := range t.With {
+		list = append(list, other.Token)
+	}
+	return l.Kind.scripts().acquire[queued(l.Queue)], list
 }
 
-// extend is for extend.lua.
-func (a *arguments) extend(l *Lock, ttl time.Duration, due int64) (script, []any) {
-	a.remember(l, ttl)
-	return l.Kind.scripts().extend, append(a.head(l, a.ttl, due, l.Fence != NoFence, false, false), "0")
+// swap is for swap.lua, which puts the token into the place of the old one.
+func (a *arguments) swap(l *Lock, old string, due int64) (script, []any) {
+	a.remember(l, l.TTL)
+	return swapScript, append(a.head(l, a.ttl, due, string(l.Fence), "", "", false), flag(l.Guard), old)
 }
 
 // downgrade is for downgrade.lua.
 func (a *arguments) downgrade(l *Lock, due int64, cluster bool) (script, []any) {
 	a.remember(l, l.TTL)
-	list := a.head(l, a.ttl, due, l.fenced(), l.Queue, false)
-	return l.Kind.scripts().downgrade[queued(l.Queue)], append(list, "0", flag(cluster))
+	return l.Kind.scripts().downgrade[queued(l.Queue)], a.head(l, a.ttl, due, "0", "", "", cluster)
 }
 
-// swap is for swap.lua.
-func (a *arguments) swap(l *Lock, old string, due int64) (script, []any) {
+// extend is for extend.lua.
+func (a *arguments) extend(e *Extension, due int64) (script, []any) {
+	a.remember(&e.Lock, e.TTL)
+	_, mark, _ := e.rest()
+	return e.Kind.scripts().extend, a.head(&e.Lock, a.ttl, due, "0", mark, "", false)
+}
+
+// release is for release.lua.
+func (a *arguments) release(c *Claim, cluster bool) (script, []any) {
+	a.remember(&c.Lock, 0)
+	keep, mark, member := c.rest()
+	ms := any("0")
+	if keep > 0 {
+		ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
+	}
+	return c.Kind.scripts().release[queued(c.Queue)], a.head(&c.Lock, ms, 0, "0", mark, member, cluster)
+}
+
+// inUse is for inuse.lua.
+func (a *arguments) inUse(l *Lock) (script, []any) {
 	a.remember(l, l.TTL)
-	list := a.head(l, a.ttl, due, l.Fence != NoFence, false, l.Guard)
-	return swapScript, append(list, string(l.Fence), flag(l.Guard), old)
+	return l.Kind.scripts().inUse, a.head(l, a.ttl, 0, "0", "", "", false)
 }
 
 // raise is for raise.lua.
@@ -167,10 +161,4 @@ func (a *arguments) raise(l *Lock, fence int64) (script, []any) {
 		list = append(list, FenceKey(k))
 	}
 	return raiseScript, append(list, fence, counterFor(l.TTL))
-}
-
-// inUse is for inuse.lua.
-func (a *arguments) inUse(l *Lock) (script, []any) {
-	a.remember(l, l.TTL)
-	return l.Kind.scripts().inUse, a.head(l, a.ttl, 0, false, false, false)
 }

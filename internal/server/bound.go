@@ -19,7 +19,6 @@ type operation struct {
 	action action
 	ctx    opContext
 	wait   *waitContext
-	start  time.Time
 	due    time.Time // nothing may be executed on the server after this
 	end    time.Time // bound of the call; with replicas that is later
 	ours   bool      // the end is that of the caller's ctx
@@ -32,6 +31,7 @@ type operation struct {
 
 	session session
 	args    arguments
+	undo    *lateUndo // of a plain try; nil until it is needed
 
 	state atomic.Int32
 	refs  atomic.Int32  // of an abandoned operation
@@ -42,17 +42,18 @@ type operation struct {
 
 // The states of an operation.
 const (
-	begun     int32 = iota // nothing was sent that the server could execute
-	sent                   // something was, perhaps
-	finished               // the reply is there
-	abandoned              // the caller has gone
+	running   int32 = iota
+	finished        // the reply is there
+	abandoned       // the caller has gone
 )
 
-// An action is what an operation does. Its do takes in what came of it, also when the caller has gone meanwhile.
+// An action is what an operation does.
 type action interface {
-	do(op *operation) Reply
-	// skip is called in the place of do when nothing was sent, nor will be.
-	skip(op *operation, r Reply)
+	// ask speaks to the server, and again over a fresh connection if the one that it had has broken. So what it sends may
+	// be executed twice.
+	ask(ses *session) Reply
+	// took takes in what came of it, once: also when the caller has gone meanwhile, or nothing was sent.
+	took(op *operation, r *Reply)
 }
 
 // begin makes an operation about l. extra is what its bound has more than the timeout of l.
@@ -65,7 +66,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	if start.IsZero() {
 		start = time.Now()
 	}
-	op.start, op.due = start, start.Add(l.Timeout)
+	op.due = start.Add(l.Timeout)
 	op.end = op.due.Add(extra)
 	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
 		op.end, op.ours = d, true
@@ -79,8 +80,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	}
 	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	op.fresh = false
-	s.running.Add(1)
+	s.running.Enter()
 	return op
 }
 
@@ -92,43 +92,46 @@ func (op *operation) free() {
 	}
 	// Where the caller's ctx has ended, a context that a process derived from ours may just be looking at it.
 	if ctx := op.ctx.Context; ctx.Done() == nil || ctx.Err() == nil {
-		op.state.Store(begun)
+		op.state.Store(running)
 		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
 		s.operations.Put(op)
 	}
-	if s.running.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.still <- struct{}{}:
-		default:
-		}
-	}
+	s.running.Leave()
 }
 
 // bounded runs op and returns within its bound.
 func (s *Server) bounded(op *operation, a action) Reply {
-	if err := op.ctx.Context.Err(); err != nil {
-		reply := Reply{Err: err}
-		a.skip(op, reply)
-		op.free()
-		return reply
-	}
 	op.action = a
+	if err := op.ctx.Err(); err != nil {
+		return op.unsent(err)
+	}
+	if b, many := a.(batch); many {
+		op.fresh = false
+		b.keys(func(key string) { op.fresh = s.wasSilent(key) || op.fresh })
+	} else {
+		op.fresh = s.wasSilent(op.key)
+	}
 	if !s.source.Punctual {
 		return op.byWorker()
 	}
-	op.reply = a.do(op)
+	op.Run()
 	return op.result()
+}
+
+// unsent ends an operation of which nothing was sent.
+func (op *operation) unsent(err error) Reply {
+	reply := Reply{Err: err}
+	op.action.took(op, &reply)
+	op.blame(&reply)
+	op.free()
+	return reply
 }
 
 // byWorker has a worker run op, and waits for it as long as it may take.
 func (op *operation) byWorker() Reply {
 	ctx, l := op.ctx.Context, &op.node.limit
 	if err := l.enter(ctx, op.end); err != nil {
-		reply := Reply{Err: err}
-		op.action.skip(op, reply)
-		op.blame(&reply)
-		op.free()
-		return reply
+		return op.unsent(err)
 	}
 	if op.timer == nil {
 		op.timer = time.NewTimer(time.Until(op.end))
@@ -174,24 +177,37 @@ func (op *operation) result() Reply {
 	return reply
 }
 
-// sending notes that something is to be sent now that the server may execute. It reports false if the caller has gone.
-func (op *operation) sending() bool {
-	return op.state.CompareAndSwap(begun, sent) || op.state.Load() == sent
+// left reports whether the caller has gone, so that nothing more is to be sent that the server could execute.
+func (op *operation) left() bool { return op.state.Load() == abandoned }
+
+// Run is the worker's part.
+func (op *operation) Run() {
+	ses := &op.session
+	*ses = session{op: op, key: op.key, fresh: op.fresh}
+	reply := Reply{Err: ses.connect()}
+	if reply.Err == nil {
+		reply = op.action.ask(ses)
+		for !reply.There && ses.severed(reply.Err) && ses.redial() {
+			reply = op.action.ask(ses)
+		}
+	}
+	ses.close()
+	op.action.took(op, &reply)
+	if ses.pinned && reply.Verdict != Failed {
+		op.server.nodes.learn(op.key)
+	}
+	op.reply = reply
 }
 
-// Run is the worker's part: it hands the reply over, or cleans up where no caller waits for it.
-func (op *operation) Run() {
-	op.reply = op.action.do(op)
+// Finish hands the reply over, or cleans up where no caller waits for it.
+func (op *operation) Finish() {
 	if op.state.Swap(finished) != abandoned {
 		op.node.limit.leave(true)
 		op.done <- struct{}{}
 		return
 	}
 	op.node.limit.leave(false)
-	go func() { // the worker may have its next job already, which must not wait for a connection that is slow to close
-		op.session.close()
-		op.unref() // Close waits for that
-	}()
+	op.unref()
 }
 
 // unref is for the worker and the caller of an abandoned operation, both of which may still read it.

@@ -40,11 +40,7 @@ var permanentTexts = []string{
 // we want will never work, for the reason in its words. What that is is a list. Everything else passes with time: broken
 // networks, servers that load, fail over, are full or read-only, and replies that we don't know.
 func Permanent(err error) bool {
-	var e redis.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	code, text := words(string(e))
+	code, text := said(err)
 	if permanentCodes[code] {
 		return true
 	}
@@ -62,23 +58,37 @@ func Permanent(err error) bool {
 // OfOneLock reports whether err may concern one lock alone, and others find the server in a better mood: it will never
 // work with this key, or the guard has to wait for another TTL.
 func OfOneLock(err error) bool {
-	var e redis.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	code, _ := words(string(e))
+	code, _ := said(err)
 	return code == "GUARD" || Permanent(err)
 }
 
 // readOnly reports whether err says that the server is a replica.
 func readOnly(err error) bool {
-	var e redis.Error
-	if !errors.As(err, &e) {
+	code, text := said(err)
+	return code == "READONLY" || strings.Contains(text, "against a read only") ||
+		strings.Contains(text, "WAIT cannot be used with replica instances")
+}
+
+// noScript and moved report whether err says that a script has to be sent again: as a whole, or to another node.
+func noScript(err error) bool { return coded(err, "NOSCRIPT") }
+
+func moved(err error) bool { return coded(err, "MOVED") }
+
+func coded(err error, code string) bool {
+	if err == nil {
 		return false
 	}
-	code, _ := words(string(e))
-	return code == "READONLY" || strings.Contains(string(e), "against a read only") ||
-		strings.Contains(string(e), "WAIT cannot be used with replica instances")
+	c, _ := said(err)
+	return c == code
+}
+
+// said returns the code and the text of what a server said; both are empty where err is something else.
+func said(err error) (code, text string) {
+	var e redis.Error
+	if !errors.As(err, &e) {
+		return "", ""
+	}
+	return words(string(e))
 }
 
 // words splits a server error into its code and text. Before Redis 7 an error inside a script

@@ -130,59 +130,6 @@ func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
 	}
 }
 
-func TestUndosOnAHealthyNodeDoNotWaitForAHungOne(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t)
-	s := open(t, newClusterPool(c))
-	all, hung := holdMany(t, c, s, 600)
-	for _, reply := range extend(s, all[:3]) {
-		done(t, reply)
-	}
-	c.Nodes[0].Pause()
-	defer c.Nodes[0].Resume()
-	for i, q := range all { // those on the hung one first
-		if hung[i] {
-			q.Timeout = time.Minute
-			releaseLater(s, q)
-		}
-	}
-	for i, q := range all {
-		if !hung[i] {
-			releaseLater(s, q)
-		}
-	}
-	redistest.Wait(t, "all on the healthy nodes are undone", func() bool {
-		return len(c.Nodes[1].Keys()) == 0 && len(c.Nodes[2].Keys()) == 0
-	})
-	c.Nodes[0].Resume()
-	redistest.Wait(t, "and the others", func() bool { return len(c.Nodes[0].Keys()) == 0 })
-}
-
-func TestTheLimitOfANodeIsItsOwn(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t)
-	s := open(t, newClusterPool(c))
-	all, hung := holdMany(t, c, s, 60)
-	c.Nodes[0].Pause()
-	defer c.Nodes[0].Resume()
-	var stuck sync.WaitGroup
-	for i, q := range all {
-		if hung[i] {
-			q.Timeout = 3 * time.Second
-			for range 10 {
-				stuck.Go(func() { assert.Equal(t, server.Failed, acquire(s, q).Verdict) })
-			}
-		}
-	}
-	for i, q := range all {
-		if !hung[i] {
-			done(t, release(s, q))
-			done(t, acquire(s, q))
-		}
-	}
-	stuck.Wait()
-}
-
 func TestAMovedKeyIsFollowed(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)

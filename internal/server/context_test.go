@@ -19,33 +19,6 @@ func ask(token string, timeout time.Duration) *hold {
 	return q
 }
 
-// A pool that waits asks every checkout for Done.
-func waitingPool(t *testing.T, s *redistest.Server) *redis.Pool {
-	p := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Addr()) }}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-func TestWaitingForAConnectionEndsWithTheOperation(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := waitingPool(t, s)
-	srv := server.New(p)
-	defer srv.Close(time.Second)
-	for range 3 { // also with what an earlier checkout has left for the next
-		require.Equal(t, server.Done, acquire(srv, ask("a", 5*time.Second)).Verdict)
-		require.Equal(t, server.Done, release(srv, ask("a", 5*time.Second)).Verdict)
-		held := p.Get()
-		require.NoError(t, held.Err())
-		_, err := held.Do("PING")
-		require.NoError(t, err)
-		reply := acquire(srv, ask("b", 20*time.Millisecond))
-		assert.Equal(t, server.Failed, reply.Verdict)
-		assert.ErrorIs(t, reply.Err, context.DeadlineExceeded)
-		held.Close()
-	}
-}
-
 func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -40,34 +40,25 @@ func (s *Server) group(batch []Extension, report func(int, Reply)) (groups []*ex
 		timeout  time.Duration
 	}
 	found := make(map[kind]*extending, 1)
-	var last *extending
-	var lastKind kind
 	for i, e := range batch {
 		if !e.begin(false, false, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}
 		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout}
-		if last == nil || k != lastKind {
-			if last = found[k]; last == nil {
-				last = &extending{report: report}
-				found[k] = last
-				groups = append(groups, last)
-			}
-			lastKind = k
+		g := found[k]
+		if g == nil {
+			g = &extending{report: report}
+			found[k], groups = g, append(groups, g)
 		}
-		last.leases = append(last.leases, lease{Extension: e, index: i})
+		g.leases = append(g.leases, lease{Extension: e, index: i})
 	}
 	return groups
 }
 
 func (s *Server) extend(ctx context.Context, start time.Time, g *extending) {
 	first := &g.leases[0]
-	op := s.begin(ctx, &first.Lock, start, first.Replicas.Timeout)
-	for i := range g.leases {
-		op.fresh = s.wasSilent(g.leases[i].Key) || op.fresh
-	}
-	reply := s.bounded(op, g)
+	reply := s.bounded(s.begin(ctx, &first.Lock, start, first.Replicas.Timeout), g)
 	for i := range g.leases {
 		g.tell(i, reply) // unless it was told already
 	}
@@ -107,40 +98,46 @@ func (g *extending) answer(i int, r *Reply, due time.Time) {
 	}
 }
 
-func (g *extending) skip(_ *operation, r Reply) {
+func (g *extending) keys(each func(string)) {
 	for i := range g.leases {
-		g.answer(i, &r, time.Time{})
+		each(g.leases[i].Key)
 	}
 }
 
-func (g *extending) do(op *operation) Reply {
-	reply := Reply{Err: errLate} // for those that are left
-	if err := g.run(op); err != nil {
-		reply.Err = err
-	}
+func (g *extending) took(op *operation, r *Reply) {
 	for i := range g.leases {
-		g.answer(i, &reply, op.due)
+		g.answer(i, r, op.due)
 	}
-	return reply
 }
 
-func (g *extending) run(op *operation) error {
-	ses, err := op.open(op.key)
-	if err != nil {
-		return err
-	}
-	defer func() { ses.close() }()
+// ask extends what was not told yet.
+func (g *extending) ask(ses *session) Reply {
+	g.mu.Lock()
 	r := extendRound{extending: g, session: ses}
-	if err := ses.steady(r.all); err != nil {
-		return err
+	for i := range g.leases {
+		if !g.leases[i].told {
+			r.todo = append(r.todo, i)
+		}
+	}
+	g.mu.Unlock()
+	if err := r.run(); err != nil {
+		return Reply{Err: err}
 	}
 	for _, i := range r.elsewhere {
-		reply := r.alone(i)
-		g.answer(i, &reply, op.due)
-		op.blame(&reply)
-		g.tell(i, reply)
+		key := g.leases[i].Key
+		ses.clock(key).forget() // it may be another node's
+		err := ses.moveTo(key)
+		if err == nil {
+			r.todo = []int{i}
+			err = r.run()
+		}
+		if err != nil {
+			reply := Reply{Err: err}
+			g.answer(i, &reply, ses.op.due)
+			g.tell(i, reply)
+		}
 	}
-	return nil
+	return Reply{Err: errLate} // for those that are left
 }
 
 // An extendRound is what becomes of a group of extensions over one connection.
@@ -153,11 +150,10 @@ type extendRound struct {
 	replies   []Reply
 }
 
-// all extends what this connection can, of what was not told yet.
-func (r *extendRound) all() error {
+// run extends what is to do. What was late by a clock that we had wrong, or is at another node, gets a second chance.
+func (r *extendRound) run() error {
 	r.within(r.op.due)
-	r.todo, r.elsewhere, r.extended, r.replies = r.untold(), nil, nil, nil
-	// Those that were late by a clock that we had wrong get a second chance.
+	r.extended, r.replies = nil, nil
 	for again := false; len(r.todo) > 0 && !(again && !time.Now().Before(r.op.due)); again = true {
 		if err := r.send(again); err != nil {
 			return err
@@ -169,43 +165,44 @@ func (r *extendRound) all() error {
 	return nil
 }
 
-// untold returns those of which nothing was reported yet.
-func (g *extending) untold() (rest []int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := range g.leases {
-		if !g.leases[i].told {
-			rest = append(rest, i)
-		}
-	}
-	return rest
-}
-
 // send sends what is to do, and keeps what is to be sent again. again: nothing is.
 func (r *extendRound) send(again bool) error {
 	dues, err := r.dues()
 	if err != nil {
 		return err
 	}
-	if !r.op.sending() {
+	if r.op.left() {
 		return untried{errTimeout}
 	}
 	todo := r.todo
 	r.todo = nil
 	lay := func(n int) (script, []any) {
 		l := &r.leases[todo[n]]
-		return r.op.args.extend(&l.Lock, l.Extension.TTL, dues[n])
+		return r.op.args.extend(&l.Extension, dues[n])
 	}
-	return r.evalAll(len(todo), lay, func(n int, raw any) { r.take(todo[n], raw, again) })
+	return r.evalAll(len(todo), lay, func(n int, raw any) {
+		i := todo[n]
+		if err, ok := raw.(error); ok && elsewhere(err) {
+			switch {
+			case len(todo) > 1:
+				r.elsewhere = append(r.elsewhere, i)
+				return
+			case !again && r.follow(err):
+				r.todo = append(r.todo, i)
+				return
+			}
+		}
+		r.take(i, raw, again)
+	})
 }
 
 // dues translates the deadline to the clocks of the servers, and asks for those that are not known.
 func (r *extendRound) dues() ([]int64, error) {
 	dues := make([]int64, len(r.todo))
-	var unknown []*clock
 	for asked := false; ; asked = true {
+		var unknown []*clock
 		for n, i := range r.todo {
-			c := r.clockOf(i)
+			c := r.clock(r.leases[i].Key)
 			var known bool
 			if dues[n], known = c.at(r.op.due); !known {
 				unknown = append(unknown, c)
@@ -220,24 +217,16 @@ func (r *extendRound) dues() ([]int64, error) {
 	}
 }
 
-func (r *extendRound) clockOf(i int) *clock {
-	return r.op.server.nodes.clock(r.pinned, r.leases[i].Key)
-}
-
-// take sorts one reply.
+// take takes in one reply.
 func (r *extendRound) take(i int, raw any, again bool) {
-	if err, ok := raw.(error); ok && (noScript(err) || moved(err)) {
-		r.elsewhere = append(r.elsewhere, i)
-		return
-	}
-	if now, ok := raw.(int64); ok && now < 0 {
-		r.clockOf(i).learn(-now, r.sent, r.received)
+	reply, now := answer(raw, nil, r.sent)
+	if now < 0 {
+		r.clock(r.leases[i].Key).learn(-now, r.sent, r.received)
 		if !again && r.received.Before(r.op.due) {
 			r.todo = append(r.todo, i)
 			return
 		}
 	}
-	reply := parseEnd(raw, nil, r.sent)
 	r.answer(i, &reply, r.op.due)
 	if reply.Verdict == Done {
 		r.op.server.scripted.Store(true)
@@ -261,37 +250,5 @@ func (r *extendRound) confirm() error {
 		}
 		r.tell(i, r.replies[n])
 	}
-	r.within(r.op.due)
 	return nil
-}
-
-// alone extends one lease by itself, at the node that serves it now.
-func (r *extendRound) alone(i int) Reply {
-	l := &r.leases[i]
-	if err := r.moveTo(l.Key); err != nil {
-		return Reply{Err: err}
-	}
-	clock := r.clockOf(i)
-	for again := false; ; again = true {
-		due, known := clock.at(r.op.due)
-		if !known || r.pinned && !again { // it may be another node's clock
-			if err := r.askTime(clock); err != nil {
-				return Reply{Err: err}
-			}
-			due, _ = clock.at(r.op.due)
-		}
-		raw, err := r.eval(r.op.args.extend(&l.Lock, l.Extension.TTL, due))
-		if !again && r.follow(err) {
-			clock.forget()
-			continue
-		}
-		reply := parseEnd(raw, err, r.sent)
-		if reply.Verdict == Done && l.Replicas.N > 0 {
-			if err := r.waitReplicas(l.Replicas); err != nil {
-				reply = Reply{Err: err, Sent: r.sent}
-			}
-			r.within(r.op.due)
-		}
-		return reply
-	}
 }

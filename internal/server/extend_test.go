@@ -13,27 +13,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An extension that is late on its connection comes after one that was sent later.
-func TestALateExtensionTakesNothingBack(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		q := request("k")
-		done(t, acquire(s, q))
-		done(t, one(s, q))
-		late := *q
-		late.TTL = time.Second
-		holdUp(b, 30*time.Millisecond)
-		over := make(chan server.Reply, 1)
-		go func() { over <- one(s, &late) }()
-		time.Sleep(time.Millisecond)
-		long := *q
-		long.TTL = time.Hour
-		done(t, one(s, &long))
-		done(t, <-over)
-		assert.Greater(t, m.TTL("k"), 30*time.Minute)
-	})
-}
-
 func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()
 	r := redistest.Real(t)
@@ -75,20 +54,4 @@ func TestTheRoundTripIsKnown(t *testing.T) {
 		}
 		assert.Equal(t, 80*time.Millisecond, s.RTT())
 	})
-}
-
-// Its data may be old, also where it has the lock for longer than is asked for.
-func TestADemotedServerExtendsNothing(t *testing.T) {
-	t.Parallel()
-	r, nowhere := redistest.Real(t), redistest.Real(t)
-	s := open(t, r.Pool())
-	q := request("k")
-	done(t, acquire(s, q))
-	nowhere.Kill()
-	r.ReplicaOf(nowhere)
-	q.TTL /= 2
-	for _, reply := range extend(s, []*hold{q}) {
-		failed(t, reply)
-		assert.ErrorContains(t, reply.Err, "READONLY")
-	}
 }

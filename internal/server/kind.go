@@ -38,13 +38,14 @@ type scripts struct {
 	extend, inUse               script
 }
 
-// load joins the scripts of a kind when they are needed. first stands in front of its releases.
+// load joins the scripts of a kind when they are needed. first stands in front of its release without a queue.
 func load(kind string, first ...string) func() *scripts {
 	return sync.OnceValue(func() *scripts {
 		s := new(scripts)
 		for i, queue := range []string{"noqueue", "queue"} {
 			s.acquire[i] = newScript("head", "holder", kind, "demoted", "fence", "guard", queue, "acquire")
 			s.release[i] = newScript(append(first, "head", "holder", kind, "demoted", "fence", queue, "release")...)
+			first = nil
 			s.downgrade[i] = newScript("head", "holder", kind, "demoted", "fence", queue, "downgrade")
 		}
 		s.extend = newScript("head", "holder", kind, "demoted", "extend")

@@ -70,19 +70,6 @@ func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T
 	})
 }
 
-func TestEveryReplyToAPlainTry(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	first, second := request("k"), request("k")
-	first.Plain, second.Plain = true, true
-	done(t, acquire(s, first))
-	assert.Equal(t, first.Token, r.Get("k"))
-	assert.Greater(t, pttl(t, r, "k"), 30*time.Second)
-	assert.Equal(t, server.Held, acquire(s, second).Verdict)
-	done(t, release(s, first))
-	done(t, acquire(s, second))
-}
-
 func TestEveryReplyToARelease(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -96,23 +83,6 @@ func TestEveryReplyToARelease(t *testing.T) {
 	done(t, acquire(s, request("k")))
 	assert.Equal(t, server.Taken, release(s, q).Verdict)
 	assert.True(t, exists(t, r, "k"), "the lock of another holder was deleted")
-}
-
-func TestAReleaseThatKeepsTheLockLetsItExpire(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	q := request("k")
-	q.Keep = 20 * time.Second
-	assert.Equal(t, server.Missing, release(s, q).Verdict)
-	done(t, acquire(s, q))
-	done(t, release(s, q))
-	assert.Greater(t, pttl(t, r, "k"), time.Second)
-	assert.LessOrEqual(t, pttl(t, r, "k"), 20*time.Second)
-
-	other := request("k")
-	other.Keep = time.Millisecond
-	assert.Equal(t, server.Taken, release(s, other).Verdict)
-	assert.Greater(t, pttl(t, r, "k"), time.Second, "the TTL of another holder's lock was cut")
 }
 
 func TestEveryReplyToAnExtension(t *testing.T) {
@@ -162,25 +132,6 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 	}
 }
 
-func TestAKeyOfAnotherTypeIsAnErrorAndStaysAsItIs(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	r.Do("RPUSH", "list", "element")
-	q := request("list")
-	for _, fencing := range []bool{false, true} {
-		for _, queue := range []bool{false, true} {
-			q.Fence, q.Queue = fenceIf(fencing), queue
-			reply := acquire(s, q)
-			failed(t, reply)
-			require.ErrorContains(t, reply.Err, "WRONGTYPE")
-			assert.True(t, server.Permanent(reply.Err))
-			assert.Equal(t, server.Taken, release(s, q).Verdict, "a holder has lost the lock to whatever is in its place")
-			assert.Equal(t, server.Taken, one(s, q).Verdict, "the same")
-		}
-	}
-	assert.True(t, exists(t, r, "list"))
-}
-
 // Some keys of a batch may be wrong; that must not spoil the others.
 func TestOneBadKeyDoesNotSpoilABatch(t *testing.T) {
 	t.Parallel()
@@ -221,21 +172,6 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 		releaseLater(s, q)
 	}
 	redistest.Wait(t, "all locks are undone", func() bool { return len(r.Keys()) == 1 })
-}
-
-func TestKeysAndTokensAreBinarySafe(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	for _, key := range []string{"a b", "\x00\xff\r\n", "}{", "{}", "鍵", `"'; return 1 --`, "KEYS[1]"} {
-		q := request(key)
-		q.Fence = server.NextFence
-		q.Token = "\x00 \r\n" + key
-		done(t, acquire(s, q))
-		assert.Equal(t, q.Token, r.Get(key), "%q", key)
-		done(t, one(s, q))
-		done(t, release(s, q))
-		assert.False(t, exists(t, r, key), "%q", key)
-	}
 }
 
 func TestOwnerIsTheLabelOfOurTokensOnly(t *testing.T) {

@@ -45,12 +45,6 @@ const (
 // askTerms are those of asking for the slots.
 var askTerms = Terms{Timeout: askTimeout}
 
-func newNode(s *Server) *node {
-	n := new(node)
-	n.runner.server = s
-	return n
-}
-
 // of returns the node that serves key.
 func (n *nodes) of(key string) *node {
 	if !n.cluster.Load() && !n.server.source.Cluster {
@@ -73,10 +67,8 @@ func (n *nodes) of(key string) *node {
 
 // fresh returns a new node. The caller holds n.mu.
 func (n *nodes) fresh() *node {
-	node := newNode(n.server)
-	if n.closed {
-		node.runner.close()
-	}
+	node := new(node)
+	node.runner.server, node.runner.closed = n.server, n.closed
 	return node
 }
 
@@ -97,13 +89,6 @@ func (n *nodes) clock(pinned bool, key string) *clock {
 	return n.clocks[slot]
 }
 
-// clustered notes that the pool is a cluster.
-func (n *nodes) clustered() {
-	if !n.cluster.Load() {
-		n.cluster.Store(true)
-	}
-}
-
 // outdated notes that a slot was not where we thought.
 func (n *nodes) outdated() {
 	n.mu.Lock()
@@ -114,9 +99,9 @@ func (n *nodes) outdated() {
 // learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
 // known or may have changed.
 func (n *nodes) learn(key string) {
-	if !n.server.closed.Load() && n.shouldAsk() {
+	if !n.server.running.Closing() && n.shouldAsk() {
 		op := n.server.begin(context.Background(), &Lock{Key: key, Terms: &askTerms}, time.Time{}, 0) // Close waits for it
-		go n.ask(op, key)
+		go n.ask(op)
 	}
 }
 
@@ -131,38 +116,24 @@ func (n *nodes) shouldAsk() bool {
 	return true
 }
 
-func (n *nodes) ask(op *operation, key string) {
-	reply := n.server.bounded(op, asking{key})
+func (n *nodes) ask(op *operation) {
+	reply := n.server.bounded(op, question(func(ses *session) error {
+		answer, err := redis.Values(ses.do("CLUSTER", "SLOTS"))
+		if err == nil {
+			n.take(answer)
+		}
+		return err
+	}))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asking, n.asked = false, time.Now()
 	n.refused = Permanent(reply.Err)
 }
 
-// asking is the action of ask.
-type asking struct{ key string }
-
-func (a asking) do(op *operation) Reply {
-	ses, err := op.open(a.key)
-	if err != nil {
-		return Reply{Err: err}
-	}
-	defer ses.close()
-	answer, err := redis.Values(ses.do("CLUSTER", "SLOTS"))
-	if err != nil {
-		return Reply{Err: err}
-	}
-	n := &op.server.nodes
+// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas.
+func (n *nodes) take(answer []any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.take(answer)
-	return Reply{Verdict: Done}
-}
-
-func (asking) skip(*operation, Reply) {}
-
-// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
-func (n *nodes) take(answer []any) {
 	table := new([slots]*node)
 	for _, raw := range answer {
 		row, _ := raw.([]any)
@@ -203,19 +174,16 @@ func (n *nodes) all() []*node {
 	return all
 }
 
-// closing lets nothing more be released than what there is.
-func (n *nodes) closing() {
+// close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
+func (n *nodes) close(end time.Time) {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	for _, node := range n.all() {
+	all := n.all()
+	for _, node := range all {
 		node.runner.close()
 	}
-}
-
-// close waits for the last releases of all nodes, until end at most.
-func (n *nodes) close(end time.Time) {
-	for _, node := range n.all() {
+	for _, node := range all {
 		node.runner.wait(end)
 	}
 }

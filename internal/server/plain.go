@@ -25,7 +25,7 @@ const (
 // be it after a hang or when the network has healed, it executes the second next.
 func (ses *session) acquirePlain(l *Lock) Reply {
 	op := ses.op
-	if !op.sending() {
+	if op.left() {
 		return Reply{Err: untried{errTimeout}}
 	}
 	sent := time.Now()
@@ -65,24 +65,25 @@ func (ses *session) setPlain(l *Lock, now time.Time) (any, error) {
 	if err := ses.conn.Flush(); err != nil {
 		return nil, err
 	}
-	u, _ := op.server.timers.Get().(*lateUndo)
-	if u == nil {
-		u = new(lateUndo)
+	if op.undo == nil {
+		op.undo = new(lateUndo)
 	}
-	u.arm(ses.conn, l, left)
+	op.undo.arm(ses.conn, l, left)
 	raw, err := conn.Receive(ses.conn, left+grace)
-	if u.disarm() {
+	stopped, written := op.undo.disarm()
+	if !stopped {
+		op.undo = nil // it may be about to look
+	}
+	if written {
 		if err == nil { // the reply and the deadline came together; the connection still owes one
 			_, _ = conn.Receive(ses.conn, drain)
 		}
 		return nil, errTimeout
 	}
-	op.server.timers.Put(u)
 	return raw, err
 }
 
-// A lateUndo writes a release behind a SET whose reply is overdue. It is used again unless it fired,
-// but only by its server: a timer must not leave the testing/synctest bubble in which it was made.
+// A lateUndo writes a release behind a SET whose reply is overdue.
 type lateUndo struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -116,11 +117,11 @@ func (u *lateUndo) fire() {
 	}
 }
 
-// disarm reports whether the release was written.
-func (u *lateUndo) disarm() bool {
-	u.timer.Stop()
+// disarm reports whether the timer was stopped, so that u can be used again, and whether the release was written.
+func (u *lateUndo) disarm() (stopped, written bool) {
+	stopped = u.timer.Stop()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.conn, u.lock = nil, Lock{}
-	return u.fired
+	return stopped, u.fired
 }

@@ -43,49 +43,6 @@ func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
 	}
 }
 
-func TestAPunctualOperationEndsWithItsBoundAndWithItsCaller(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t)
-	for name, pool := range punctualPools(t, r) {
-		for verb, call := range verbs {
-			t.Run(name+"/"+verb, func(t *testing.T) {
-				s := open(t, pool)
-				warm := request("warm")
-				done(t, acquire(s, warm))
-				done(t, release(s, warm))
-				r.Pause()
-				defer r.Resume()
-
-				q := request("k")
-				q.Timeout = 30 * time.Millisecond
-				err := call(context.Background(), s, q)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.True(t, server.TimedOut(err), "%v", err)
-
-				q.Timeout = time.Minute // the test would take as long
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(10*time.Millisecond, cancel)
-				require.ErrorIs(t, call(ctx, s, q), context.Canceled)
-				ctx, cancel = context.WithTimeout(context.Background(), 10*time.Millisecond)
-				defer cancel()
-				err = call(ctx, s, q)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.False(t, server.TimedOut(err), "%v", err)
-
-				r.Resume()
-				redistest.Wait(t, "all is undone", func() bool {
-					for _, key := range r.Keys() {
-						if !server.Reserved(key) {
-							return false
-						}
-					}
-					return true
-				})
-			})
-		}
-	}
-}
-
 // An undoLog is a pool and its only connection, which grants everything and keeps how each SET is to be undone.
 type undoLog struct {
 	redis.Conn

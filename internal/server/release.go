@@ -13,107 +13,76 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing, Unasked: true}
 	}
 	op := c.server.begin(ctx, &c.Lock, start, 0)
-	op.claim, op.fresh = c, c.server.wasSilent(c.Key)
+	op.claim = c
 	return c.server.bounded(op, releasing{})
 }
 
 type releasing struct{}
 
-func (releasing) do(op *operation) Reply {
-	reply := op.releaseOnce()
-	op.claim.answered(&reply)
-	return reply
-}
-
-func (releasing) skip(op *operation, r Reply) { op.claim.answered(&r) }
-
-func (op *operation) releaseOnce() Reply {
-	ses, err := op.open(op.key)
-	if err != nil {
-		return Reply{Err: err}
-	}
-	op.sending()
-	var reply Reply
-	_ = ses.steady(func() error { // the error stands in the reply
-		reply = ses.release(op.claim)
-		return reply.Err
-	})
+func (releasing) ask(ses *session) Reply {
+	reply := ses.release(ses.op.claim)
 	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
 		reply.Verdict = Done // the command over the connection that broke may have released it
 	}
-	ses.close()
 	return reply
 }
 
+func (releasing) took(op *operation, r *Reply) { op.claim.answered(r) }
+
 // release sends one release. To do so twice does no harm, because tokens are never used again.
 func (ses *session) release(c *Claim) Reply {
-	keep, waits, hides := c.rest()
-	script, args := ses.op.args.release(&c.Lock, keep, waits, hides, ses.pinned)
-	raw, err := ses.run(script, args)
-	return parseEnd(raw, err, ses.sent)
+	raw, err := ses.run(ses.op.args.release(c, ses.pinned))
+	reply, _ := answer(raw, err, ses.sent)
+	return reply
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
-func (s *Server) releaseAll(ctx context.Context, batch []*Claim, fresh bool) bool {
-	l := batch[0].Lock
+func (s *Server) releaseAll(claims []*Claim) bool {
+	l := claims[0].Lock
 	terms := *l.Terms
-	for _, c := range batch {
+	for _, c := range claims {
 		terms.Timeout = max(terms.Timeout, c.Timeout)
 	}
 	l.Terms = &terms
-	op := s.begin(ctx, &l, time.Time{}, 0)
-	op.fresh = fresh
-	return s.bounded(op, releasingAll(batch)).Verdict == Done
+	op := s.begin(context.Background(), &l, time.Time{}, 0)
+	return s.bounded(op, &releasingAll{claims, make([]Reply, len(claims))}).Verdict == Done
 }
 
-type releasingAll []*Claim
+type releasingAll struct {
+	claims  []*Claim
+	replies []Reply
+}
 
-func (batch releasingAll) do(op *operation) Reply {
-	replies, err := batch.send(op)
-	for i, c := range batch {
-		if err != nil {
-			c.answered(&Reply{Err: err})
-			continue
-		}
-		c.answered(&replies[i])
+func (a *releasingAll) keys(each func(string)) {
+	for _, c := range a.claims {
+		each(c.Key)
 	}
+}
+
+func (a *releasingAll) ask(ses *session) Reply {
+	lay := func(i int) (script, []any) { return ses.op.args.release(a.claims[i], ses.pinned) }
+	err := ses.evalAll(len(a.claims), lay, func(i int, raw any) { a.replies[i], _ = answer(raw, nil, ses.sent) })
 	if err != nil {
 		return Reply{Err: err}
+	}
+	for i, c := range a.claims {
+		// What the first round trip could not settle goes to where it has to.
+		if elsewhere(a.replies[i].Err) {
+			if err := ses.moveTo(c.Key); err != nil {
+				a.replies[i] = Reply{Err: err}
+				continue
+			}
+			a.replies[i] = ses.release(c)
+		}
 	}
 	return Reply{Verdict: Done}
 }
 
-func (batch releasingAll) skip(_ *operation, r Reply) {
-	for _, c := range batch {
-		c.answered(&r)
-	}
-}
-
-func (batch releasingAll) send(op *operation) ([]Reply, error) {
-	ses, err := op.open(op.key)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { ses.close() }()
-	op.sending()
-	replies := make([]Reply, len(batch))
-	lay := func(i int) (script, []any) {
-		keep, waits, hides := batch[i].rest()
-		return op.args.release(&batch[i].Lock, keep, waits, hides, ses.pinned)
-	}
-	err = ses.evalAll(len(batch), lay, func(i int, raw any) { replies[i] = parseEnd(raw, nil, ses.sent) })
-	if err != nil {
-		return nil, err
-	}
-	for i := range replies {
-		// What the first round trip could not settle goes to where it has to.
-		if err := replies[i].Err; noScript(err) || moved(err) {
-			if err := ses.moveTo(batch[i].Key); err != nil {
-				replies[i] = Reply{Err: err}
-				continue
-			}
-			replies[i] = ses.release(batch[i])
+func (a *releasingAll) took(_ *operation, r *Reply) {
+	for i, c := range a.claims {
+		if r.Verdict == Failed {
+			a.replies[i] = *r
 		}
+		c.answered(&a.replies[i])
 	}
-	return replies, nil
 }

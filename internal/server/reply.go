@@ -34,80 +34,66 @@ type Reply struct {
 	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
 }
 
-// parseAcquire reads the reply of acquire.lua and swap.lua. now is the server's clock where the reply has it, negative
-// where the try came too late.
-func parseAcquire(raw any) (r Reply, now int64) {
+// answer reads the reply of a script of a lock, or the error in its place, to a command that was sent then. now is the
+// server's clock where the reply has it, negative where the command came too late.
+//
+//	{now, fence} and {…, left}      granted
+//	{holder, ms} and {…, now, gap}  another holds it
+//	{0, i}, {-1, i}                 lock i is gone, another holds it
+//	1, 0, -now                      done; the waiter was passed over; too late
+func answer(raw any, err error, sent time.Time) (r Reply, now int64) {
 	switch v := raw.(type) {
+	case error:
+		err = v
 	case int64:
-		if v < 0 {
-			return Reply{Err: errLate}, v
-		}
-		if v == 0 {
-			return Reply{Verdict: Lapsed}, 0
+		switch {
+		case v < 0:
+			r.Err, now = errLate, v
+		case v == 0:
+			r.Verdict = Lapsed
+		case v == 1:
+			r.Verdict = Done
 		}
 	case []any:
-		if len(v) < 2 {
-			break
+		r = parse(v)
+		now = r.Now
+	}
+	if r.Verdict == Failed && r.Err == nil {
+		if r.Err = err; err == nil {
+			r.Err = fmt.Errorf("unexpected reply %T to a script", raw)
 		}
-		second, _ := v[1].(int64)
-		switch first := v[0].(type) {
-		case int64:
-			if first <= 0 {
-				return lost(first, second), 0
-			}
-			r := Reply{Verdict: Done, Fence: second, Now: first}
+	}
+	r.Sent = sent
+	return r, now
+}
+
+// parse reads a reply of several values.
+func parse(v []any) (r Reply) {
+	if len(v) < 2 {
+		return r
+	}
+	second, _ := v[1].(int64)
+	switch first := v[0].(type) {
+	case int64:
+		switch {
+		case first > 0:
+			r = Reply{Verdict: Done, Fence: second, Now: first}
 			if len(v) == 3 {
 				left, _ := v[2].(int64)
 				r.Left = time.Duration(left) * time.Millisecond
 			}
-			return r, first
-		case []byte:
-			r := Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}
-			if len(v) == 4 {
-				gap, _ := v[3].(int64)
-				r.Now, _ = v[2].(int64)
-				r.Gap = time.Duration(gap) * time.Microsecond
-			}
-			return r, r.Now
+			return r
+		case first == 0:
+			return Reply{Verdict: Missing, Which: int(second) - 1}
+		}
+		return Reply{Verdict: Taken, Which: int(second) - 1}
+	case []byte:
+		r = Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}
+		if len(v) == 4 {
+			gap, _ := v[3].(int64)
+			r.Now, _ = v[2].(int64)
+			r.Gap = time.Duration(gap) * time.Microsecond
 		}
 	}
-	return Reply{Err: fmt.Errorf("unexpected reply %T to the acquiring script", raw)}, 0
-}
-
-// lost is the reply of a script that did not find the token.
-func lost(code, which int64) Reply {
-	if code == 0 {
-		return Reply{Verdict: Missing, Which: int(which) - 1}
-	}
-	return Reply{Verdict: Taken, Which: int(which) - 1}
-}
-
-// parseEnd reads the reply of release.lua, extend.lua and downgrade.lua.
-func parseEnd(raw any, err error, sent time.Time) (r Reply) {
-	if e, ok := raw.(error); ok {
-		err = e
-	}
-	switch v := raw.(type) {
-	case int64:
-		if r = (Reply{Err: errLate}); v == 1 {
-			r = Reply{Verdict: Done}
-		}
-	case []any:
-		if len(v) == 2 {
-			code, _ := v[0].(int64)
-			which, _ := v[1].(int64)
-			r = lost(code, which)
-			break
-		}
-		err = fmt.Errorf("unexpected reply to a script")
-	default:
-		if err == nil {
-			err = fmt.Errorf("unexpected reply %T to a script", raw)
-		}
-	}
-	if err != nil {
-		r = Reply{Err: err}
-	}
-	r.Sent = sent
 	return r
 }

@@ -8,60 +8,42 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Session is a connection for commands of any kind, all of them together within one bound.
+// A Session is for commands of any kind, all of them together within one bound. Each step has a connection of its own.
 type Session struct {
 	server *Server
 	ctx    context.Context
 	lock   Lock
 	start  time.Time
-	held   *holding // nil: there is no connection any more
-	pinned bool
 	err    error // why nothing more can be done
 }
 
-// A holding is the connection of a Session, which belongs to the operation that uses it until that has ended in time.
-type holding struct {
-	conn        redis.Conn // nil: not checked out
-	pinned, bad bool
+// session begins a Session with a server that serves key.
+func (s *Server) session(ctx context.Context, timeout time.Duration, key string) *Session {
+	return &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now()}
 }
 
-// Run has f look at the server over a connection that serves key. f runs on the caller's goroutine; what it asks for
-// ends when timeout or ctx does.
+// Run has f look at the server that serves key. f runs on the caller's goroutine; what it asks for ends when timeout or
+// ctx does. It does not run if there is no connection.
 func (s *Server) Run(ctx context.Context, timeout time.Duration, key string, f func(*Session) error) error {
-	ses := &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now(), held: new(holding)}
-	if _, err := ses.step(nil, false); err != nil {
+	ses := s.session(ctx, timeout, key)
+	if _, err := ses.step(nil); err != nil {
 		return err
 	}
-	defer func() {
-		if ses.held != nil && ses.held.conn != nil {
-			// The reply to its last command has come, so this takes no time; but for that there need be none left.
-			ses.ctx, ses.lock.Terms, ses.start = context.WithoutCancel(ctx), &Terms{Timeout: max(timeout, time.Second)}, time.Now()
-			if _, err := ses.step(nil, true); err != nil && ses.held != nil {
-				go ses.held.conn.Close() // too many operations are stuck on this server
-			}
-		}
-	}()
 	return f(ses)
 }
 
-// Do runs one command over a connection that serves key, within timeout. It goes again to where the slot of the key has
+// Do runs one command at the server that serves key, within timeout. It goes again to where the slot of the key has
 // moved to; an error of the server is an error.
 func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command string, args ...any) (any, error) {
-	ses := &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now(), held: new(holding)}
-	replies, err := ses.step([][]any{append([]any{command}, args...)}, true)
-	return only(replies, err)
+	return s.session(ctx, timeout, key).Do(command, args...)
 }
 
-// Pinned reports whether the connection is for the keys of one slot of a cluster.
-func (s *Session) Pinned() bool { return s.pinned }
+// Pinned reports whether the server is the node of a cluster that serves the keys of one slot.
+func (s *Session) Pinned() bool { return s.server.nodes.cluster.Load() }
 
 // Do runs one command. An error of the server is an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
-	return only(s.Pipeline([][]any{append([]any{cmd}, args...)}))
-}
-
-// only is the reply to a single command.
-func only(replies []any, err error) (any, error) {
+	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
 	if err != nil {
 		return nil, err
 	}
@@ -77,61 +59,31 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	if s.err != nil || len(cmds) == 0 {
 		return nil, s.err
 	}
-	return s.step(cmds, false)
+	return s.step(cmds)
 }
 
-// step is one operation of a Session.
-func (s *Session) step(cmds [][]any, last bool) ([]any, error) {
-	a := &stepping{cmds: cmds, last: last, held: s.held}
+func (s *Session) step(cmds [][]any) ([]any, error) {
+	var replies []any
 	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
-	op.fresh = s.server.wasSilent(s.lock.Key)
-	reply := s.server.bounded(op, a)
+	reply := s.server.bounded(op, question(func(ses *session) (err error) {
+		replies, err = ses.all(cmds)
+		return err
+	}))
 	if reply.Verdict != Done {
 		s.err = reply.Err
-		if !a.unbegun {
-			s.held = nil // it may still be in use
-		}
-		return nil, s.err
+		return nil, s.err // a worker that was left behind may still write the replies
 	}
-	s.pinned = s.held.pinned
-	return a.replies, nil
+	return replies, nil
 }
 
-type stepping struct {
-	cmds    [][]any
-	last    bool
-	held    *holding
-	replies []any // there when it is Done
-	unbegun bool  // no process has touched the connection, nor will
-}
-
-func (a *stepping) do(op *operation) Reply {
-	ses := &op.session
-	if a.held.conn == nil {
-		if _, err := op.open(op.key); err != nil {
-			return Reply{Err: err}
-		}
-	} else {
-		*ses = session{op: op, key: op.key, fresh: op.fresh, conn: a.held.conn, pinned: a.held.pinned, bad: a.held.bad}
-	}
-	err := ses.steady(func() error { return a.run(ses) })
-	if err != nil || a.last {
-		ses.close()
-	}
-	*a.held = holding{ses.conn, ses.pinned, ses.bad}
-	if err != nil {
-		return Reply{Err: err}
-	}
-	return Reply{Verdict: Done}
-}
-
-func (a *stepping) run(ses *session) error {
-	a.replies = make([]any, len(a.cmds))
+// all runs commands. Errors of the server stand in the replies.
+func (ses *session) all(cmds [][]any) ([]any, error) {
+	replies := make([]any, len(cmds))
 	if !ses.pinned {
-		lay := func(i int) (string, []any) { return a.cmds[i][0].(string), a.cmds[i][1:] }
-		return ses.pipeline(len(a.cmds), lay, func(i int, reply any) { a.replies[i] = reply })
+		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }
+		return replies, ses.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
 	}
-	for i, c := range a.cmds { // only a command that goes alone is repeated where its slot has moved to
+	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := ses.do(c[0].(string), c[1:]...)
 		if ses.follow(err) {
 			reply, err = ses.do(c[0].(string), c[1:]...)
@@ -141,11 +93,9 @@ func (a *stepping) run(ses *session) error {
 		case errors.As(err, &said):
 			reply = err
 		case err != nil:
-			return err
+			return nil, err
 		}
-		a.replies[i] = reply
+		replies[i] = reply
 	}
-	return nil
+	return replies, nil
 }
-
-func (a *stepping) skip(*operation, Reply) { a.unbegun = true }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -80,15 +79,14 @@ func (w *runner) rouse() {
 
 func (w *runner) run() {
 	defer close(w.done)
-	pause, silent := minPause, false // the last round trip, so the next one is made over a fresh connection
+	pause := minPause
 	for {
 		batch, wait, over := w.due()
 		if over {
 			return
 		}
 		if batch != nil {
-			answered := w.server.releaseAll(context.Background(), batch, silent)
-			if silent = !answered; answered {
+			if w.server.releaseAll(batch) {
 				pause = minPause
 				continue
 			}

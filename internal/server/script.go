@@ -4,10 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
-	"errors"
 	"strings"
-
-	"github.com/gomodule/redigo/redis"
 )
 
 //go:embed lua/*.lua
@@ -41,17 +38,4 @@ func read(name string) string {
 		}
 	}
 	return code.String()
-}
-
-func noScript(err error) bool { return begins(err, "NOSCRIPT ") }
-
-func moved(err error) bool { return begins(err, "MOVED ") }
-
-// begins reports whether err is the word of a server that begins so.
-func begins(err error, code string) bool {
-	if err == nil {
-		return false
-	}
-	var e redis.Error
-	return errors.As(err, &e) && strings.HasPrefix(string(e), code)
 }

@@ -2,7 +2,7 @@
 // clock, and cleans up after commands whose outcome it never heard.
 //
 // The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
-// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, raise.go (what is said), session.go (a
+// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go, run.go (what is said), session.go (a
 // connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
 // a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
 package server
@@ -25,15 +25,13 @@ type Server struct {
 	source  *conn.Source
 	nodes   nodes
 	workers workers.Pool
-	timers  sync.Pool // of *lateUndo
 
-	operations sync.Pool    // of *operation
-	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well
-	closed     atomic.Bool
-	still      chan struct{} // gets a message when, after closed, nothing runs any more
+	operations sync.Pool         // of *operation
+	running    *workers.Underway // operations that have not ended, those whose caller has gone as well
 
-	silent   marks       // keys whose last operation had no answer over a connection of the pool
-	scripted atomic.Bool // a script has worked, so that whatever is locked can be renewed
+	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
+	silences atomic.Int32 // how many they are
+	scripted atomic.Bool  // a script has worked, so that whatever is locked can be renewed
 	rtt      atomic.Int64
 
 	mu      sync.Mutex
@@ -42,7 +40,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), still: make(chan struct{}, 1)}
+	s := &Server{source: conn.Of(pool), running: workers.NewUnderway()}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	return s
 }
@@ -50,18 +48,7 @@ func New(pool Pool) *Server {
 // Close waits for the operations that run, and then for one last release of what is left; for d at most.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
-	s.closed.Store(true)
-	timer := time.NewTimer(d / 2)
-	defer timer.Stop()
-	for s.running.Load() > 0 {
-		select {
-		case <-s.still:
-			continue
-		case <-timer.C:
-		}
-		break
-	}
-	s.nodes.closing()
+	s.running.Wait(d / 2)
 	s.nodes.close(end)
 	s.workers.Close()
 }

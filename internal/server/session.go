@@ -24,26 +24,18 @@ type session struct {
 	sent, received time.Time
 }
 
-// open checks a connection out, bound to the node that serves key where the pool is a cluster.
-func (op *operation) open(key string) (*session, error) {
-	op.session = session{op: op, key: key, fresh: op.fresh}
-	return &op.session, op.session.get()
-}
-
-func (ses *session) get() error {
-	ses.within(ses.op.end)
-	return ses.connect()
-}
-
-// use takes c for the session.
-func (ses *session) use(c redis.Conn) error {
+// use takes c, which the pool has given, for the session.
+func (ses *session) use(c redis.Conn, err error) error {
+	if err != nil {
+		return err
+	}
 	ses.conn = c
-	b, pinned := ses.conn.(binder)
+	b, pinned := c.(binder)
 	if !pinned {
 		return nil
 	}
 	ses.pinned = true
-	ses.op.server.nodes.clustered()
+	ses.op.server.nodes.cluster.Store(true)
 	if err := b.Bind(ses.key); err != nil {
 		ses.close()
 		return conn.Plain(err)
@@ -94,7 +86,7 @@ func (ses *session) failed(err error) error {
 		if readOnly(said) {
 			// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 			ses.bad = true
-			ses.op.server.nodes.clock(ses.pinned, ses.key).forget() // the next primary may have another
+			ses.clock(ses.key).forget() // the next primary may have another
 			ses.op.server.demotion()
 		}
 		return explain(err)
@@ -109,20 +101,15 @@ func (ses *session) pipeline(n int, lay func(i int) (string, []any), got func(i 
 	ses.sent = time.Now()
 	err := ses.op.server.source.Batch(&ses.op.ctx, ses.conn, n, lay, func(i int, reply any) {
 		ses.received = time.Now()
-		got(i, ses.said(reply))
+		if e, ok := reply.(error); ok {
+			reply = ses.failed(e)
+		}
+		got(i, reply)
 	})
 	if err != nil {
 		return ses.failed(err)
 	}
 	return nil
-}
-
-// said returns a reply of a pipeline, or the error that stands in its place.
-func (ses *session) said(reply any) any {
-	if e, ok := reply.(error); ok {
-		return ses.failed(e)
-	}
-	return reply
 }
 
 // eval runs a script. args is what follows it in the command: the number of keys, the keys, the arguments; its
@@ -141,9 +128,21 @@ func (ses *session) eval(s script, args []any) (any, error) {
 	return reply, err
 }
 
-// evalAll runs n scripts in one round trip; errors of the server stand in the replies. lay gives the i-th script and its
-// arguments, as eval takes them.
+// evalAll runs n scripts, in one round trip; errors of the server stand in the replies. lay gives the i-th script and its
+// arguments, as eval takes them. One that is alone can be sent again where the server does not know it.
 func (ses *session) evalAll(n int, lay func(i int) (script, []any), got func(i int, raw any)) error {
+	if n == 1 {
+		raw, err := ses.eval(lay(0))
+		var said redis.Error
+		switch {
+		case errors.As(err, &said):
+			raw = err
+		case err != nil:
+			return err
+		}
+		got(0, raw)
+		return nil
+	}
 	return ses.pipeline(n, func(i int) (string, []any) {
 		s, args := lay(i)
 		args[0] = s.hash
@@ -158,7 +157,7 @@ func (ses *session) moveTo(key string) error {
 	}
 	ses.close()
 	ses.key = key
-	return ses.get()
+	return ses.connect()
 }
 
 // follow goes to the node of a cluster that serves the key now, and reports whether that was why err came. The node that
@@ -172,8 +171,9 @@ func (ses *session) follow(err error) bool {
 		return false
 	}
 	ses.op.server.nodes.outdated()
-	ses.close() // the pool has heard it as well, and now knows the node
-	return ses.get() == nil
+	ses.clock(ses.key).forget() // another node has another
+	ses.close()                 // the pool has heard it as well, and now knows the node
+	return ses.connect() == nil
 }
 
 // run is eval for scripts that carry no deadline, at the node that serves the key.
@@ -184,6 +184,12 @@ func (ses *session) run(s script, args []any) (any, error) {
 	}
 	return reply, err
 }
+
+// clock returns what is known of the clock of the server that serves key.
+func (ses *session) clock(key string) *clock { return ses.op.server.nodes.clock(ses.pinned, key) }
+
+// elsewhere reports whether err is that a script of a batch has to be sent again alone, to where its key is now.
+func elsewhere(err error) bool { return noScript(err) || moved(err) }
 
 // askTime learns the server's clock.
 func (ses *session) askTime(clocks ...*clock) error {

@@ -190,40 +190,6 @@ func TestThePoolIsToldTheDeadline(t *testing.T) {
 	})
 }
 
-// The pool may wait for the end of the context, ask for its error before or after, or pass it on.
-func TestWaitingForAConnectionEndsAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	for name, wait := range map[string]func(context.Context) error{
-		"Done": func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		},
-		"Err alone": func(ctx context.Context) error {
-			for ctx.Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-			return ctx.Err()
-		},
-		"a child": func(ctx context.Context) error {
-			child, cancel := context.WithCancel(ctx)
-			defer cancel()
-			<-child.Done()
-			return context.Cause(child)
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			_, pool := redistest.Virtual(t)
-			s := open(t, contextPool{pool, wait})
-			q := request("k")
-			began := time.Now()
-			got := acquire(s, q)
-			failed(t, got)
-			assert.InDelta(t, q.Timeout, time.Since(began), float64(2*time.Millisecond), name)
-			assert.True(t, server.TimedOut(got.Err), "%s: %v", name, got.Err)
-		})
-	}
-}
-
 // What one operation left of its context must not leak into the next.
 func TestADeadlineBelongsToOneOperation(t *testing.T) {
 	t.Parallel()
@@ -257,35 +223,4 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 			require.Error(t, ctx.Err(), "an ended context came to life again")
 		}
 	})
-}
-
-func TestAnExhaustedPoolPassesWithTime(t *testing.T) {
-	t.Parallel()
-	r := redistest.Start(t)
-	pool := r.Pool()
-	pool.MaxActive = 1
-	s := open(t, pool)
-	c := pool.Get()
-	require.NoError(t, c.Err())
-	got := acquire(s, request("k"))
-	failed(t, got)
-	require.ErrorIs(t, got.Err, redis.ErrPoolExhausted)
-	assert.False(t, server.Permanent(got.Err))
-
-	c.Close()
-
-	pool = r.Pool()
-	pool.MaxActive, pool.Wait = 1, true
-	s = open(t, pool)
-	c = pool.Get()
-	require.NoError(t, c.Err())
-	q := request("k")
-	q.Timeout = 20 * time.Millisecond
-	got = acquire(s, q)
-	failed(t, got)
-	assert.True(t, server.TimedOut(got.Err), "%v", got.Err)
-	c.Close()
-	done(t, acquire(s, request("k")))
-	assert.Equal(t, 1, pool.ActiveCount(), "connections leak")
-	assert.Equal(t, 1, pool.IdleCount(), "connections are not given back")
 }

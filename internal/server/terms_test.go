@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,85 +15,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// take acquires and releases, and returns the fence of the hold.
-func take(t *testing.T, s *server.Server, key string) int64 {
-	t.Helper()
-	q := request(key)
-	q.Fence = server.NextFence
-	got := acquire(s, q)
-	done(t, got)
-	require.Positive(t, got.Fence)
-	done(t, release(s, q))
-	return got.Fence
-}
-
-func TestFencesRiseWhateverIsLost(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	other := open(t, r.Pool())
-	last := int64(0)
-	rises := func(what string) {
-		t.Helper()
-		for _, from := range []*server.Server{s, other, s} {
-			fence := take(t, from, "k")
-			require.Greater(t, fence, last, what)
-			last = fence
-		}
-	}
-	rises("at first")
-	r.Do("DEL", server.FenceKey("k"))
-	rises("after the counter was deleted")
-	r.Do("FLUSHALL")
-	rises("after all data was lost")
-	ahead := last + int64(time.Hour/time.Microsecond)
-	r.Do("SET", server.FenceKey("k"), ahead)
-	last = ahead
-	rises("with a counter that is ahead of the clock")
-	if r.IsReal() {
-		r.Restart()
-		s, other = open(t, r.Pool()), open(t, r.Pool()) // the old connections are broken
-		last -= int64(time.Hour / time.Microsecond)     // the counter that was ahead is lost
-		rises("after a restart without data")
-	}
-}
-
-func TestAFenceCounterExpires(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	take(t, s, "k")
-	left := pttl(t, r, server.FenceKey("k"))
-	assert.Greater(t, left, 30*time.Minute)
-	assert.LessOrEqual(t, left, 2*time.Hour)
-	q := request("k")
-	done(t, raise(s, q, 1))
-	assert.Positive(t, pttl(t, r, server.FenceKey("k")))
-}
-
-func TestAHeldLockGivesNoFence(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	first, second := request("k"), request("k")
-	first.Fence, second.Fence = server.NextFence, server.NextFence
-	done(t, acquire(s, first))
-	counter := r.Get(server.FenceKey("k"))
-	got := acquire(s, second)
-	require.Equal(t, server.Held, got.Verdict)
-	assert.Equal(t, first.Token, got.Holder)
-	assert.Greater(t, got.Left, 30*time.Second)
-	assert.Equal(t, counter, r.Get(server.FenceKey("k")))
-}
-
-func TestRaiseLiftsTheCounterAndNeverLowersIt(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	q := request("k")
-	for _, c := range []struct{ to, want int64 }{{5, 5}, {3, 5}, {5, 5}, {1 << 52, 1 << 52}, {6, 1 << 52}} {
-		done(t, raise(s, q, c.to))
-		assert.Equal(t, strconv.FormatInt(c.want, 10), r.Get(server.FenceKey("k")))
-	}
-	assert.Equal(t, int64(1<<52+1), take(t, s, "k"))
-}
-
 func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -103,33 +23,6 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	q.Fence = server.NextFence
 	failed(t, acquire(s, q))
 	assert.False(t, exists(t, r, "k"))
-}
-
-// A server that came up without data may have forgotten a lock; it votes again when that must have
-// expired.
-func TestAGuardedServerDoesNotVoteBeforeATTLHasPassed(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	q := request("k")
-	q.Guard, q.TTL = true, 500*time.Millisecond
-	for range 2 { // the first try learns nothing; the second time the guard is restarted
-		began := time.Now()
-		refusals := 0
-		redistest.Wait(t, "the server votes", func() bool {
-			got := acquire(s, q)
-			if got.Verdict == server.Done {
-				return true
-			}
-			refusals++
-			assert.ErrorContains(t, got.Err, "GUARD")
-			assert.False(t, server.Permanent(got.Err))
-			return false
-		})
-		assert.Positive(t, refusals)
-		assert.GreaterOrEqual(t, time.Since(began), q.TTL)
-		assert.Equal(t, q.Token, r.Get("k"))
-		r.Do("FLUSHALL")
-	}
 }
 
 // Its clock was an hour ahead when it began, and is right now.
@@ -179,49 +72,6 @@ func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
 	})
 }
 
-func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t)
-	s := open(t, r.Pool())
-	q := request("k")
-	q.Replicas = replicas(20 * time.Millisecond)
-	got := acquire(s, q)
-	failed(t, got)
-	require.ErrorContains(t, got.Err, "0 of the 1 wanted replicas")
-	assert.False(t, server.Permanent(got.Err))
-	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, r, "k") })
-
-	held := request("k")
-	done(t, acquire(s, held))
-	held.Replicas = replicas(20 * time.Millisecond)
-	failed(t, one(s, held))
-	assert.Equal(t, held.Token, r.Get("k"), "an extension that does not count keeps the lock")
-}
-
-func TestALockThatAReplicaHasCounts(t *testing.T) {
-	t.Parallel()
-	primary, replica := redistest.Real(t), redistest.Real(t)
-	host, port := "127.0.0.1", primary.Addr()[len("127.0.0.1:"):]
-	replica.Do("REPLICAOF", host, port)
-	redistest.Wait(t, "the replica is in step", func() bool {
-		n, err := redis.Int(primary.Do("WAIT", 1, 100), nil)
-		return err == nil && n == 1
-	})
-	s := open(t, primary.Pool())
-	q := request("k")
-	q.Replicas = replicas(10 * time.Second)
-	done(t, acquire(s, q))
-	assert.Equal(t, q.Token, replica.Get("k"))
-	done(t, one(s, q))
-
-	replica.Pause()
-	q = request("other")
-	q.Replicas = replicas(50 * time.Millisecond)
-	failed(t, acquire(s, q))
-	replica.Resume()
-	redistest.Wait(t, "the lock is given back", func() bool { return !exists(t, primary, "other") })
-}
-
 func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -269,4 +119,24 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 		done(t, one(s, q))
 		done(t, release(s, q))
 	}
+}
+
+func TestAPermitExpiresByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	permit := func(ttl time.Duration) *hold {
+		q := request("s")
+		q.Kind, q.Want, q.TTL = server.Semaphore, server.Permits(2), ttl
+		return q
+	}
+	brief, long := permit(300*time.Millisecond), permit(time.Minute)
+	done(t, acquire(s, brief))
+	done(t, acquire(s, long))
+	next := permit(time.Minute)
+	redistest.Wait(t, "the permit has expired, though its key lives", func() bool { return acquire(s, next).Verdict == server.Done })
+	assert.Equal(t, server.Missing, one(s, brief).Verdict)
+	assert.Equal(t, server.Held, acquire(s, brief).Verdict)
+	n, err := redis.Int(r.Do("ZCARD", "s"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
 }

@@ -31,7 +31,6 @@ type Try struct {
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
 	op.claim, op.try = c, t
-	op.fresh = c.server.wasSilent(c.Key)
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		c.server.scripted.Load() && c.server.source.Pipelines()
 	until := op.end.Add(c.TTL)
@@ -50,65 +49,34 @@ var errEnded = errors.New("the lock has ended meanwhile")
 
 type trying struct{}
 
-func (trying) do(op *operation) Reply {
-	reply := op.tryOnce()
-	waits := op.try.Queues || op.try.Shows > 0
-	op.claim.tried(&reply, op.due, op.plain, waits)
-	for _, other := range op.try.With {
-		other.tried(&reply, op.due, false, false)
-	}
-	return reply
-}
-
-// skip takes in that the try was not sent.
-func (trying) skip(op *operation, r Reply) {
-	op.claim.tried(&r, time.Time{}, op.plain, false)
-	for _, other := range op.try.With {
-		other.tried(&r, time.Time{}, false, false)
-	}
-}
-
-func (op *operation) tryOnce() Reply {
-	ses, err := op.open(op.key)
-	if err != nil {
-		return Reply{Err: err}
-	}
-	reply := ses.acquire()
-	ses.close()
-	if ses.pinned && reply.Verdict != Failed {
-		op.server.nodes.learn(op.key)
-	}
-	return reply
-}
-
-func (ses *session) acquire() Reply {
+func (trying) ask(ses *session) Reply {
 	op := ses.op
-	c := op.claim
 	ses.within(op.due)
-	var reply Reply
-	plain := op.plain
-	_ = ses.steady(func() error { // the error stands in the reply
-		reply = ses.tryOver(plain)
-		plain = plain && !ses.severed(reply.Err)
-		return reply.Err
-	})
+	reply := ses.acquire(op.plain && ses.redials == 0)
 	reply.Unknown = reply.Verdict == Failed && !refused(reply.Err)
 	reply.Twice = ses.redials > 0
-	if reply.Verdict == Done && c.Replicas.N > 0 {
-		if err := ses.waitReplicas(c.Replicas); err != nil {
+	if n := op.claim.Replicas; reply.Verdict == Done && n.N > 0 {
+		if err := ses.waitReplicas(n); err != nil {
 			return Reply{Err: err, Sent: reply.Sent, There: true, Twice: reply.Twice}
 		}
 	}
 	return reply
 }
 
-// tryOver is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
-func (ses *session) tryOver(plain bool) (reply Reply) {
+func (trying) took(op *operation, r *Reply) {
+	op.claim.tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+	for _, other := range op.try.With {
+		other.tried(r, op.due, false, false)
+	}
+}
+
+// acquire is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
+func (ses *session) acquire(plain bool) (reply Reply) {
 	if plain {
 		reply = ses.acquirePlain(&ses.op.claim.Lock)
 	}
 	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !plain || reply.Verdict == Held || begins(reply.Err, "NOREPLICAS ") || errors.Is(reply.Err, conn.ErrNoSend) {
+	if !plain || reply.Verdict == Held || coded(reply.Err, "NOREPLICAS") || errors.Is(reply.Err, conn.ErrNoSend) {
 		reply = ses.acquireScripted()
 	}
 	return reply
@@ -119,7 +87,7 @@ func (ses *session) tryOver(plain bool) (reply Reply) {
 func (ses *session) acquireScripted() Reply {
 	op := ses.op
 	for again := false; ; again = true {
-		clock := op.server.nodes.clock(ses.pinned, op.key)
+		clock := ses.clock(op.key)
 		due, known := clock.at(op.due)
 		if !known {
 			if err := ses.askTime(clock); err != nil {
@@ -127,7 +95,7 @@ func (ses *session) acquireScripted() Reply {
 			}
 			due, _ = clock.at(op.due)
 		}
-		if !op.sending() {
+		if op.left() {
 			return Reply{Err: untried{errTimeout}}
 		}
 		raw, err := ses.acquireOnce(due)
@@ -136,20 +104,21 @@ func (ses *session) acquireScripted() Reply {
 				clock.forget() // who answers next may be another server, after a failover, with another clock
 			}
 			if !again && ses.follow(err) {
-				clock.forget()
 				continue
 			}
 			return Reply{Err: err, Sent: ses.sent}
 		}
 		op.server.scripted.Store(true)
-		reply, now := parseAcquire(raw)
+		reply, now := answer(raw, nil, ses.sent)
+		if reply.Verdict == Done && now == 0 {
+			return Reply{Err: errors.New("unexpected reply to a try"), Sent: ses.sent}
+		}
 		if now != 0 {
 			clock.learn(max(now, -now), ses.sent, ses.received)
 		}
 		if now < 0 && !again && time.Now().Before(op.due) {
 			continue
 		}
-		reply.Sent = ses.sent
 		if reply.Verdict == Done && op.try.OldEnds != nil {
 			op.try.oldEnds(&reply)
 		}
@@ -172,13 +141,14 @@ func (t *Try) oldEnds(r *Reply) {
 
 func (ses *session) acquireOnce(due int64) (any, error) {
 	op := ses.op
-	switch l := &op.claim.Lock; {
+	l := &op.claim.Lock
+	switch {
 	case op.try.Old != "":
 		return ses.eval(op.args.swap(l, op.try.Old, due))
 	case op.try.Reads:
 		return ses.eval(op.args.downgrade(l, due, ses.pinned))
 	}
-	return ses.eval(op.args.acquire(op.claim, &op.try, due, ses.pinned))
+	return ses.eval(op.args.acquire(l, &op.try, due, ses.pinned))
 }
 
 // errLate is what a command gets that the server executed only after its deadline, and so not at all.

@@ -7,7 +7,10 @@ import (
 )
 
 // A Job is what a worker does.
-type Job interface{ Run() }
+type Job interface {
+	Run()
+	Finish() // ends the job
+}
 
 // A Pool has as many workers as there are jobs at a time. The zero Pool can be used.
 type Pool struct {
@@ -37,6 +40,7 @@ func (p *Pool) work(j Job) {
 	defer idle.Stop()
 	for {
 		j.Run()
+		j.Finish()
 		idle.Reset(maxIdle)
 		select {
 		case j = <-p.jobs:

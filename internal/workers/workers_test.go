@@ -14,7 +14,8 @@ import (
 
 type job func()
 
-func (j job) Run() { j() }
+func (j job) Run()  { j() }
+func (job) Finish() {}
 
 // start has p do f.
 func start(p *workers.Pool, f func()) (over chan struct{}) {

@@ -2,6 +2,9 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,46 +50,47 @@ func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 	unlock(t, m)
 }
 
-// The place is given up at once, and once more when no server can take the try for timely any more.
+// The place is given up at once, and once more when no server can take the try for timely any more. The try is executed
+// between the two, and its answer is late or lost.
 func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
-	knows := newMutex(t, s.Pool()) // has the server know the scripts
-	knows.Lock()
-	unlock(t, knows)
-	s.Do("SET", key, "foreign", "PX", 60000)
-	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
-	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	var once, undone sync.Once
-	left := make(chan struct{})
-	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
-		if command != "EVALSHA" || len(args) < 14 || len(args) > 15 && args[15] == "" {
-			return run()
-		}
-		if len(args) < 16 { // leaves the queue
-			reply, err := run()
-			if err == nil {
-				undone.Do(func() { close(left) })
+	for name, lost := range map[string]bool{"the answer comes late": false, "the connection breaks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			s.Do("SET", key, "foreign", "PX", 60000)
+			pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
+			caught, late, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			m := newMutex(t, pool, redimutex.WithNodeTimeout(time.Second))
+			pool.Set(func(run func() (any, error), _ string, args []any) (reply any, err error) {
+				if !slices.ContainsFunc(args, func(a any) bool { return strings.HasPrefix(fmt.Sprint(a), "redimutex:") && strings.Contains(fmt.Sprint(a), " ") }) {
+					return run()
+				}
+				err = redistest.ErrCut
+				once.Do(func() { // the try that shows the place
+					close(caught)
+					<-late
+					defer close(executed)
+					if reply, err = run(); lost {
+						err = redistest.ErrCut
+					}
+				})
+				return reply, err
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan error, 1)
+			go func() { got <- m.LockContext(ctx, 0) }()
+			<-caught
+			cancel()
+			require.ErrorIs(t, <-got, context.Canceled)
+			pool.Set(nil)
+			close(late)
+			<-executed
+			for _, name := range queues(t, s) {
+				s.Do("PERSIST", name) // or it would be gone by itself in the end
 			}
-			return reply, err
-		}
-		once.Do(func() {
-			close(caught)
-			<-release
-			defer close(executed)
-			run() //nolint:errcheck // no goroutine hears of it
+			waitQueued(t, s, key, 0)
 		})
-		return nil, redistest.ErrCut
-	})
-	m := newMutex(t, pool, redimutex.WithNodeTimeout(3*time.Second))
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan error, 1)
-	go func() { got <- m.LockContext(ctx, 0) }()
-	<-caught
-	cancel()
-	require.ErrorIs(t, <-got, context.Canceled)
-	<-left
-	close(release)
-	<-executed
-	waitQueued(t, s, key, 0)
+	}
 }

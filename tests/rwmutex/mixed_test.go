@@ -4,12 +4,15 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -39,4 +42,72 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 		release(t, second)
 		release(t, plain.get(t))
 	})
+}
+
+// A plain Mutex hands the lock on without knowing the marks of readers and writers.
+func TestALockThatAPlainMutexHandsOnKeepsNobodyWaitingAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second // so long a mark would stay
+	sides := []func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error){
+		(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire,
+	}
+	for i, set := range []string{"entitled", "writers"} {
+		for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
+			t.Run(set+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := redistest.Real(t)
+				opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour)}
+				plain := locktest.Mutex(t, s.Pool(), "k", opts...)
+				holder := start(t, plain.Acquire).get(t)
+				m, other := process(t, s, opts), process(t, s, opts)
+				waiter := start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[i](m, ctx) })
+				shown(t, s, set, 1)
+				redistest.Wait(t, "it to be in the queue", func() bool {
+					n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{k}", 0, 3e15), nil)
+					return n == 1
+				})
+				release(t, holder)
+				l := waiter.get(t)
+				if extended {
+					redistest.Wait(t, "the extension", func() bool { return s.PTTL("k") > 2*timeout })
+				}
+				release(t, l)
+				began := time.Now()
+				release(t, start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[1-i](other, ctx) }).get(t))
+				assert.Less(t, time.Since(began), timeout/2)
+			})
+		}
+	}
+}
+
+// Its first try showed it to the others, and it leaves before the next one, which would have its place in the queue.
+func TestAWaiterThatLeavesBeforeItQueuesKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second
+	s := redistest.Real(t)
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour)}
+	other := process(t, s, opts)
+	first := start(t, other.RAcquire).get(t)
+	pool, listens, let := s.Pool(), make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(let) })
+	dial := pool.Dial
+	var dials atomic.Int32
+	pool.Dial = func() (redis.Conn, error) {
+		if dials.Add(1) == 2 { // the one for the messages of the queue
+			close(listens)
+			<-let
+		}
+		return dial()
+	}
+	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
+	ctx, cancel := context.WithCancel(t.Context())
+	writer := startWith(t, ctx, m.Acquire)
+	shown(t, s, "writers", 1)
+	<-listens
+	cancel()
+	<-writer.done
+	began := time.Now()
+	release(t, start(t, other.RAcquire).get(t))
+	assert.Less(t, time.Since(began), timeout/2)
+	release(t, first)
 }

@@ -4,16 +4,11 @@ package entrants
 
 import (
 	"context"
-	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	redsyncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
-	"github.com/gomodule/redigo/redis"
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/lab/peers"
@@ -23,40 +18,63 @@ import (
 type Library struct {
 	Name     string
 	Settings string // in words
-	Open     func(Env) (peers.Library, error)
+	Open     func(Env) (Locker, error)
 }
+
+// Ours reports whether it is a way to use our library.
+func (l Library) Ours() bool { return strings.HasPrefix(l.Name, Redimutex) }
 
 // An Env is what all of them get.
 type Env struct {
-	Addrs    []string // of the servers; who uses one alone takes the first
+	Addrs    []string // of the servers; most use the first alone
 	TTL      time.Duration
+	Permits  int       // of a semaphore
 	Requests *Requests // counts what they send
-	Crowd    bool      // more goroutines will wait than there may be connections, until their ctx is cancelled; else who can locks without a ctx
+	Crowd    bool      // more goroutines will wait than there may be connections, until their ctx is cancelled
 }
 
-// connections is how many connections a process keeps, where the library has a pool. It is more than any case can use
-// at once, but for the crowd that waits: that may have no more.
-const connections = 128
+// A Locker is a library that is open.
+type Locker interface {
+	// Pair returns what one goroutine locks key with. It tells apart readers and writers where the library does.
+	Pair(key string, writes bool) Pair
+	Close() error
+}
 
-// Names of the libraries. Ours come first.
+// A Pair is used by one goroutine at a time.
+type Pair struct{ Lock, Unlock func(context.Context) error }
+
+// Names of the libraries. Those of ours all begin with the first.
 const (
-	RedimutexCtx     = "redimutex LockContext"
-	RedimutexNewCtx  = "redimutex LockContext, new ctx"
-	RedimutexDo      = "redimutex Do"
-	Redimutex        = "redimutex"
-	RedimutexPlain   = "redimutex plain pool"
-	RedimutexMux     = "redimutex multiplex"
-	RedimutexRedlock = "redimutex Redlock"
-	RedimutexQueue   = "redimutex queue"
-	RedimutexReuse   = "redimutex reuse"
-	RedimutexBoth    = "redimutex queue+reuse"
-	Bare             = "bare redigo"
-	Redsync          = "redsync"
-	RedsyncEager     = "redsync 16 ms"
-	RedsyncPlain     = "redsync plain pool"
-	RedsyncGoRedis   = "redsync go-redis"
-	Redislock        = "redislock"
-	Rueidislock      = "rueidislock"
+	Redimutex  = "redimutex"
+	NewCtx     = "redimutex, new ctx"
+	Do         = "redimutex Do"
+	Lock       = "redimutex Lock"
+	Plain      = "redimutex plain pool"
+	Mux        = "redimutex multiplexed"
+	Queue      = "redimutex queue"
+	Reuse      = "redimutex reuse"
+	QueueReuse = "redimutex queue+reuse"
+	Redlock    = "redimutex Redlock"
+	RWMutex    = "redimutex RWMutex"
+	RWQueue    = "redimutex RWMutex queue"
+	RWReuse    = "redimutex RWMutex reuse"
+	Semaphore  = "redimutex Semaphore"
+	SemQueue   = "redimutex Semaphore queue"
+	All5       = "redimutex MutexAll of 5"
+
+	Bare         = "bare redigo"
+	Bare5        = "bare redigo, 5 in turn"
+	Pipelines    = "5 bare pipelines"
+	Readers      = "readers first, polling"
+	Counting     = "counting, polling"
+	Redsync      = "redsync"
+	RedsyncEager = "redsync 16 ms"
+	RedsyncPlain = "redsync plain pool"
+	RedsyncGo    = "redsync go-redis"
+	Redislock    = "redislock"
+	Rueidislock  = "rueidislock"
+	Ping         = "PING"
+	Sync         = "sync.RWMutex"
 )
 
 var (
@@ -66,31 +84,40 @@ var (
 
 // All are the libraries, in the order of the tables.
 var All = []Library{
-	{RedimutexCtx, "defaults, LockContext and UnlockContext, with one ctx for all that could be cancelled", usual(sameCtx)},
-	{RedimutexNewCtx, "the same, with a ctx of its own for each pair", usual(newCtx)},
-	{RedimutexDo, "defaults, Do with a ctx that could be cancelled; a wait is the whole call", usual(inDo)},
-	{Redimutex, "defaults, Lock and Unlock, as the rows of ours below", ours()},
-	{RedimutexPlain, "as redimutex LockContext, over a pool as redigo's documentation makes it", plain},
-	{RedimutexMux, "WithMultiplexing(1)", multiplexed},
-	{RedimutexRedlock, "as redimutex LockContext, with a pool for each of five servers", redlock},
-	{RedimutexQueue, "WithQueue()", ours(queue)},
-	{RedimutexReuse, "WithLeaseReuse(10 ms)", ours(reuse)},
-	{RedimutexBoth, "WithQueue(), WithLeaseReuse(10 ms)", ours(queue, reuse)},
-	{Bare, "SET NX PX and EVALSHA of a compare-and-delete by hand, one pool.Get a command; polls every 16 ms", func(e Env) (peers.Library, error) {
-		return peers.Bare(e.pool(), e.TTL), nil
+	{Redimutex, "defaults, the pool of `NewPoolAt`; `LockContext` and `UnlockContext`, with one ctx for all that could be cancelled", ours(sameCtx)},
+	{NewCtx, "the same, with a ctx of its own for each pair, made and cancelled within it", ours(newCtx)},
+	{Do, "the same, `Do`; a wait is the whole call", ours(inDo)},
+	{Lock, "the same, `Lock` and `Unlock`", ours(plainLock)},
+	{Plain, "as redimutex, over a pool as redigo's documentation makes it", overPlain},
+	{Mux, "`WithMultiplexing(1)`", multiplexed},
+	{Queue, "`WithQueue()`", ours(sameCtx, queue)},
+	{Reuse, "`WithLeaseReuse(10 * time.Millisecond)`", ours(sameCtx, reuse)},
+	{QueueReuse, "both", ours(sameCtx, queue, reuse)},
+	{Redlock, "as redimutex, with a pool for each of five servers", redlock},
+	{RWMutex, "`RLockContext` or `LockContext` of an `RWMutex`", ours(inRWMutex)},
+	{RWQueue, "the same, `WithQueue()`", ours(inRWMutex, queue)},
+	{RWReuse, "the same, `WithLeaseReuse(4 * time.Second)`", ours(inRWMutex, redimutex.WithLeaseReuse(4*time.Second))},
+	{Semaphore, "`Acquire` of a `Semaphore`, and `Release`", ours(inSemaphore)},
+	{SemQueue, "the same, `WithQueue()`", ours(inSemaphore, queue)},
+	{All5, "as redimutex, a `MutexAll` of 5 keys", ours(allOf5)},
+	{Bare, "`SET key uuid NX PX` and a compare-and-delete by EVALSHA, with one `pool.Get` for each command; polls every 16 ms", bare},
+	{Bare5, "the same with 5 keys, one after the other", bare5},
+	{Pipelines, "on one connection for each of five servers the SET of bare redigo, all sent before the replies are read, and then its EVALSHA", pipelines},
+	{Readers, "a script counts readers in the key, a writer is a SET NX: readers go first, no fairness; polls every 16 ms", byHand(readersFirst)},
+	{Counting, "a script adds a token to a sorted set while fewer than the limit are in it; polls every 16 ms", byHand(counting)},
+	{Redsync, "redsync over redigo, without a ctx; `WithTries` without limit, its default delay of 50 to 250 ms", overRedigo()},
+	{RedsyncEager, "the same, `WithRetryDelay(16 * time.Millisecond)`", overRedigo(redsync.WithRetryDelay(peers.Eager))},
+	{RedsyncPlain, "redsync, over a pool as that of redimutex plain pool", redsyncOverPlain},
+	{RedsyncGo, "redsync over go-redis", overGoRedis},
+	{Redislock, "redislock over go-redis, `LinearBackoff(16 * time.Millisecond)`, the shortest recommended", func(e Env) (Locker, error) {
+		return peer{peers.Redislock(e.goRedis(), e.TTL)}, nil
 	}},
-	{Redsync, "redigo; WithTries without limit, its default delay of 50 to 250 ms", overRedigo()},
-	{RedsyncEager, "redigo; WithTries without limit, WithRetryDelay(16 ms)", overRedigo(redsync.WithRetryDelay(peers.Eager))},
-	{RedsyncPlain, "redigo, over a pool as redigo's documentation makes it", func(e Env) (peers.Library, error) {
-		return e.overRedigo(e.plain()), nil
+	{Rueidislock, "`KeyMajority: 1`, `NoLoopTracking: true`, as its README has it for one server; `TryNextAfter: time.Second`, because a try that takes longer than the default of 20 ms can hang", func(e Env) (Locker, error) {
+		l, err := peers.Rueidislock(e.Addrs[0], e.dial, e.TTL)
+		return peer{l}, err
 	}},
-	{RedsyncGoRedis, "go-redis; WithTries without limit, its default delay of 50 to 250 ms", overGoRedis},
-	{Redislock, "go-redis; LinearBackoff(16 ms), the shortest recommended", func(e Env) (peers.Library, error) {
-		return peers.Redislock(e.goRedis(), e.TTL), nil
-	}},
-	{Rueidislock, "KeyMajority 1, NoLoopTracking, as its README has it for one server; TryNextAfter 1 s, because a try that takes longer than its 20 ms can hang", func(e Env) (peers.Library, error) {
-		return peers.Rueidislock(e.Addrs[0], e.dial, e.TTL)
-	}},
+	{Ping, "no lock: a PING on one connection", ping},
+	{Sync, "no lock for several processes: what memory can do", func(Env) (Locker, error) { return new(local), nil }},
 }
 
 // Find returns the library with that name.
@@ -106,75 +133,3 @@ func Find(name string) (Library, bool) {
 func (e Env) dial(ctx context.Context) (net.Conn, error) {
 	return e.Requests.Dial(ctx, "tcp", e.Addrs[0])
 }
-
-// pool returns the pool of redigo that the bare loop and redsync get.
-func (e Env) pool() *redis.Pool { return e.sized(peers.Pool(e.dial, 0)) }
-
-// ourPool is what NewPool makes, but for the size.
-func (e Env) ourPool(addr string) *redis.Pool {
-	return e.sized(redimutex.NewPoolAt("tcp", addr, redis.DialContextFunc(e.Requests.Dial)))
-}
-
-func (e Env) sized(p *redis.Pool) *redis.Pool {
-	p.MaxIdle = connections
-	if e.Crowd {
-		p.MaxActive, p.Wait = connections, true
-	}
-	return p
-}
-
-// plain is a pool as the documentation of redigo makes it.
-func (e Env) plain() *redis.Pool {
-	return &redis.Pool{
-		MaxIdle:     3,
-		IdleTimeout: 240 * time.Second,
-		Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", e.Addrs[0], redis.DialContextFunc(e.Requests.Dial))
-		},
-		TestOnBorrow: func(c redis.Conn, used time.Time) error {
-			if time.Since(used) < time.Minute {
-				return nil
-			}
-			_, err := c.Do("PING")
-			return err
-		},
-	}
-}
-
-// goRedis returns the client that redislock gets, and redsync in one of its rows.
-func (e Env) goRedis() *goredis.Client {
-	o := peers.GoRedis(e.dial)
-	o.PoolSize = connections
-	o.PoolTimeout = time.Hour // it would else fail where the others wait for a connection
-	return goredis.NewClient(o)
-}
-
-func overRedigo(opts ...redsync.Option) func(Env) (peers.Library, error) {
-	return func(e Env) (peers.Library, error) { return e.overRedigo(e.pool(), opts...), nil }
-}
-
-func (e Env) overRedigo(pool *redis.Pool, opts ...redsync.Option) peers.Library {
-	return e.redsync(redsyncredigo.NewPool(pool), pool, opts...)
-}
-
-func overGoRedis(e Env) (peers.Library, error) {
-	client := e.goRedis()
-	return e.redsync(redsyncgoredis.NewPool(client), client), nil
-}
-
-func (e Env) redsync(pool redsyncredis.Pool, closer io.Closer, opts ...redsync.Option) peers.Library {
-	opts = append([]redsync.Option{redsync.WithExpiry(e.TTL), peers.Patient}, opts...)
-	l := peers.RedsyncOver([]redsyncredis.Pool{pool}, []io.Closer{closer}, opts...)
-	if !e.Crowd {
-		l = uncancelled{l}
-	}
-	return l
-}
-
-// uncancelled locks without the ctx of its caller.
-type uncancelled struct{ peers.Library }
-
-type uncancelledSlot struct{ peers.Slot }
-
-func (u uncancelled) Slot(key string) peers.Slot     { return uncancelledSlot{u.Library.Slot(key)} }
-func (u uncancelledSlot) Lock(context.Context) error { return u.Slot.Lock(context.Background()) }

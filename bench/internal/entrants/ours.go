@@ -2,103 +2,105 @@ package entrants
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strconv"
+	"sync"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-func ours(opts ...redimutex.Option) func(Env) (peers.Library, error) {
-	return func(e Env) (peers.Library, error) {
+// client is our library, used in one way.
+type client struct {
+	*redimutex.Client
+	pools   []io.Closer
+	way     func(*client, string, bool) Pair
+	permits int
+
+	shared sync.Map // what all goroutines of a key share, by key
+}
+
+// ours is one server, in one way, which this version of the library may not have.
+func ours(way func(*client, string, bool) Pair, opts ...redimutex.Option) func(Env) (Locker, error) {
+	if way == nil {
+		return nil
+	}
+	return func(e Env) (Locker, error) {
 		pool := e.ourPool(e.Addrs[0])
-		return e.ours(!e.Crowd, []redimutex.Pool{pool}, []io.Closer{pool}, opts...), nil
+		return e.client(way, []redimutex.Pool{pool}, []io.Closer{pool}, opts...), nil
 	}
 }
 
-// ours locks by Lock if plain, else by LockContext.
-func (e Env) ours(plain bool, pools []redimutex.Pool, closers []io.Closer, opts ...redimutex.Option) peers.Library {
-	opts = append([]redimutex.Option{redimutex.WithTTL(e.TTL)}, opts...)
-	return peers.Redimutex(redimutex.NewClient(pools, opts...), plain, closers...)
-}
-
-// usual is the usual path, with a ctx that could be cancelled, in one of its ways.
-func usual(way func(peers.Slot) peers.Slot) func(Env) (peers.Library, error) {
-	return func(e Env) (peers.Library, error) {
-		pool := e.ourPool(e.Addrs[0])
-		return in{e.ours(false, []redimutex.Pool{pool}, []io.Closer{pool}), way}, nil
-	}
-}
-
-// plain is the usual path over a pool that is not ours.
-func plain(e Env) (peers.Library, error) {
+func overPlain(e Env) (Locker, error) {
 	pool := e.plain()
-	return in{e.ours(false, []redimutex.Pool{pool}, []io.Closer{pool}), sameCtx}, nil
+	return e.client(sameCtx, []redimutex.Pool{pool}, []io.Closer{pool}), nil
 }
 
-// redlock is the usual path with all servers.
-func redlock(e Env) (peers.Library, error) {
+func redlock(e Env) (Locker, error) {
 	var pools []redimutex.Pool
 	var closers []io.Closer
 	for _, addr := range e.Addrs {
 		pool := e.ourPool(addr)
 		pools, closers = append(pools, pool), append(closers, pool)
 	}
-	return in{e.ours(false, pools, closers), sameCtx}, nil
+	return e.client(sameCtx, pools, closers), nil
 }
 
-// multiplexed uses one connection, which is enough for a server that has one thread.
-func multiplexed(e Env) (peers.Library, error) {
-	pool := e.ourPool(e.Addrs[0])
-	return e.ours(!e.Crowd, []redimutex.Pool{pool}, []io.Closer{pool}, redimutex.WithMultiplexing(1)), nil
+func (e Env) client(way func(*client, string, bool) Pair, pools []redimutex.Pool, closers []io.Closer, opts ...redimutex.Option) Locker {
+	opts = append([]redimutex.Option{redimutex.WithTTL(e.TTL)}, opts...)
+	return &client{Client: redimutex.NewClient(pools, opts...), pools: closers, way: way, permits: max(e.Permits, 1)}
 }
 
-// in is a library that is used in a way of its own.
-type in struct {
-	peers.Library
-	way func(peers.Slot) peers.Slot
-}
+func (c *client) Pair(key string, writes bool) Pair { return c.way(c, key, writes) }
 
-func (l in) Slot(key string) peers.Slot { return l.way(l.Library.Slot(key)) }
-
-// A ctxSlot unlocks with the ctx that it has locked with: the caller's, or one for each pair.
-type ctxSlot struct {
-	peers.Slot
-	each   bool
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-func sameCtx(s peers.Slot) peers.Slot { return &ctxSlot{Slot: s} }
-func newCtx(s peers.Slot) peers.Slot  { return &ctxSlot{Slot: s, each: true} }
-
-func (s *ctxSlot) Lock(ctx context.Context) error {
-	s.ctx = ctx
-	if s.each {
-		s.ctx, s.cancel = context.WithCancel(ctx)
-	}
-	return s.Slot.Lock(s.ctx)
-}
-
-func (s *ctxSlot) Unlock(context.Context) error {
-	err := s.Slot.Unlock(s.ctx)
-	if s.each {
-		s.cancel()
+func (c *client) Close() error {
+	err := c.Client.Close()
+	for _, p := range c.pools {
+		err = errors.Join(err, p.Close())
 	}
 	return err
 }
 
-// A doSlot has locked and unlocked when Lock returns.
-type doSlot struct {
-	peers.Slot
-	do peers.Doer
+// five are the keys of those that lock several.
+func five(key string) []string {
+	keys := []string{key}
+	for i := range 4 {
+		keys = append(keys, key+":"+strconv.Itoa(i))
+	}
+	return keys
 }
 
-func inDo(s peers.Slot) peers.Slot {
-	return doSlot{s, s.(peers.Doer)} //nolint:forcetypeassert // ours have it
+// inCtx unlocks with the ctx that it has locked with.
+func inCtx(m *redimutex.Mutex) Pair {
+	var held context.Context
+	return Pair{
+		func(ctx context.Context) error { held = ctx; return m.LockContext(ctx, 0) },
+		func(context.Context) error { return m.UnlockContext(held) },
+	}
 }
 
-func (s doSlot) Lock(ctx context.Context) error {
-	return s.do.Do(ctx, func(context.Context) error { return nil })
+func sameCtx(c *client, key string, _ bool) Pair { return inCtx(c.Mutex(key)) }
+
+func newCtx(c *client, key string, _ bool) Pair {
+	p := inCtx(c.Mutex(key))
+	var cancel context.CancelFunc
+	return Pair{
+		func(ctx context.Context) error { ctx, cancel = context.WithCancel(ctx); return p.Lock(ctx) },
+		func(ctx context.Context) error { defer cancel(); return p.Unlock(ctx) },
+	}
 }
 
-func (doSlot) Unlock(context.Context) error { return nil }
+func plainLock(c *client, key string, _ bool) Pair {
+	m := c.Mutex(key)
+	return Pair{
+		func(context.Context) error { m.Lock(); return nil },
+		func(context.Context) error { m.Unlock(); return nil },
+	}
+}
+
+// inDo has locked and unlocked when Lock returns.
+func inDo(c *client, key string, _ bool) Pair {
+	m := c.Mutex(key)
+	nothing := func(context.Context) error { return nil }
+	return Pair{func(ctx context.Context) error { return m.Do(ctx, nothing) }, nothing}
+}

@@ -2,108 +2,76 @@ package figures
 
 import (
 	"fmt"
-	"math"
+	"strings"
 )
 
-// A Goal is what ours is meant to reach.
+// A Goal is what ours is meant to reach in a case.
 type Goal struct {
-	Case    string // in the words of the table
-	What    string // is measured
-	AtLeast bool   // Limit is the least that will do, otherwise the most
-	Limit   float64
-	value   func(*Book) map[int]float64 // by round
+	Ours        string
+	Metric      Metric
+	Over        []string // the figure is divided by that of the best of these in the same round, if there are any
+	Ideal       float64  // else it is divided by this, if it is not 0
+	Least, Most float64  // one of them is the goal
 }
 
-// A Verdict is a goal and what became of it.
-type Verdict struct {
-	Goal
-	Summary
-}
-
-// Met reports whether the median reaches the goal; not if nothing was measured.
-func (v Verdict) Met() bool {
-	if v.AtLeast {
-		return v.Median >= v.Limit
-	}
-	return v.Median <= v.Limit
-}
-
-// Word says what became of the goal.
-func (v Verdict) Word() string {
+// What says what is measured.
+func (g Goal) What() string {
+	what := string(g.Metric)
 	switch {
-	case v.Rounds == 0:
-		return "not run"
-	case v.Met():
-		return "met"
+	case len(g.Over) > 0:
+		what += " / " + strings.Join(g.Over, " or ")
+	case g.Ideal != 0:
+		what += fmt.Sprintf(" / %g", g.Ideal)
 	}
-	return "missed"
+	return what
 }
 
 // Wanted is the goal in signs.
 func (g Goal) Wanted() string {
-	sign := "≤"
-	if g.AtLeast {
-		sign = "≥"
+	if g.Least != 0 {
+		return fmt.Sprintf("≥ %g", g.Least)
 	}
-	return fmt.Sprintf("%s %g", sign, g.Limit)
+	return fmt.Sprintf("≤ %g", g.Most)
 }
 
-// Judge holds the book to the goals.
-func (b *Book) Judge(goals []Goal) []Verdict {
-	all := make([]Verdict, len(goals))
-	for i, g := range goals {
-		all[i] = Verdict{g, summarize(g.value(b))}
+// Met reports whether the median reaches the goal; not if nothing was measured.
+func (g Goal) Met(s Summary) bool {
+	if g.Least != 0 {
+		return s.Median >= g.Least
 	}
-	return all
+	return s.Median <= g.Most
 }
 
-// One is a side of a comparison: a metric of the best of some libraries, round by round.
-type One struct {
-	Case      string
-	Metric    Metric
-	Libraries []string
-	Smallest  bool // the best is the one with the least
-}
+// Judge returns what was measured. Each round is compared with itself: what disturbs the machine for longer than a round
+// disturbs both alike.
+func (b *Book) Judge(name string, g Goal) Summary { return summarize(b.rounds(name, g)) }
 
-func (o One) rounds(b *Book) map[int]float64 {
-	best := make(map[int]float64)
-	for _, library := range o.Libraries {
-		for round, v := range b.Rounds(Row{o.Case, library}, o.Metric) {
-			if was, ok := best[round]; !ok || (v < was) == o.Smallest {
-				best[round] = v
+func (b *Book) rounds(name string, g Goal) map[int]float64 {
+	unders := b.best(name, g.Metric, g.Over)
+	values := make(map[int]float64)
+	for round, v := range b.figures[Row{name, g.Ours}][g.Metric] {
+		under := g.Ideal
+		if len(g.Over) > 0 {
+			under = unders[round]
+			if under == 0 {
+				continue
 			}
 		}
-	}
-	return best
-}
-
-// Alone is a goal for a figure, divided by scale.
-func Alone(o One, scale float64) func(*Book) map[int]float64 {
-	return func(b *Book) map[int]float64 {
-		values := o.rounds(b)
-		for round := range values {
-			values[round] /= scale
+		if under != 0 {
+			v /= under
 		}
-		return values
+		values[round] = v
 	}
+	return values
 }
 
-// Ratio is a goal for a figure divided by another. Each round is compared with itself: what disturbs
-// the machine for longer than a round disturbs both alike.
-func Ratio(over, under One) func(*Book) map[int]float64 {
-	return func(b *Book) map[int]float64 {
-		ratios := make(map[int]float64)
-		unders := under.rounds(b)
-		for round, v := range over.rounds(b) {
-			if u, ok := unders[round]; ok && u != 0 && !math.IsNaN(v/u) {
-				ratios[round] = v / u
-			}
+// Change is what another book has for a row, divided by what this one has, round by round.
+func (b *Book) Change(after *Book, r Row, m Metric) Summary {
+	values := make(map[int]float64)
+	for round, was := range b.figures[r][m] {
+		if is, ok := after.figures[r][m][round]; ok && was != 0 {
+			values[round] = is / was
 		}
-		return ratios
 	}
-}
-
-// NewGoal makes a goal of its parts.
-func NewGoal(name, what string, least bool, limit float64, value func(*Book) map[int]float64) Goal {
-	return Goal{name, what, least, limit, value}
+	return summarize(values)
 }

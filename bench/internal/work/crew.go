@@ -15,11 +15,11 @@ const role = "bench"
 // A Crew is the worker processes, as the program sees them that has started them. One goroutine uses it.
 type Crew struct{ hands []*crew.Hand[answer] }
 
-// Start starts n worker processes.
-func Start(n int) (*Crew, error) {
+// Start starts n worker processes, from a program whose main is Main.
+func Start(program string, n int) (*Crew, error) {
 	c := new(Crew)
 	for range n {
-		h, err := crew.Hire[answer](role)
+		h, err := crew.HireFrom[answer](program, role)
 		if err != nil {
 			c.Close()
 			return nil, err
@@ -40,7 +40,8 @@ func (c *Crew) Do(ctx context.Context, j Job) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Warm+j.Run+10*j.SetUp()+patience)
 	defer cancel()
 	for i, h := range c.hands {
-		if err := h.Tell(order{Job: j.of(i, len(c.hands))}); err != nil {
+		j.Worker = i
+		if err := h.Tell(order{Job: &j}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,26 +11,21 @@ import (
 type Kind string
 
 const (
-	Load     Kind = "load"     // goroutines lock and unlock as often as they can
-	Waiting  Kind = "waiting"  // goroutines wait for a lock that another process keeps
-	Held     Kind = "held"     // goroutines lock a key each, and keep it
-	Ping     Kind = "ping"     // no lock at all: the round trip of a PING
-	Pipeline Kind = "pipeline" // one goroutine takes and releases the keys of all by hand, with all commands in one packet
-	ToAndFro Kind = "to-fro"   // no lock at all: two processes pass a message to and fro by PUBLISH
-	Idle     Kind = "idle"     // nothing
+	Load    Kind = "load"    // goroutines lock and unlock as often as they can
+	Waiting Kind = "waiting" // goroutines wait for a lock that another process keeps
+	Held    Kind = "held"    // each goroutine's lock is taken, and kept
 )
 
 // A Job is one round of one library in one process.
 type Job struct {
-	Kind       Kind
+	Kind       Kind // empty: Load
 	Library    string
-	Addrs      []string      // of the servers; who uses one alone takes the first
-	Far        string        // the address by which the last process reaches it, if that is another
-	RoundTrip  time.Duration // that way
-	Active     int           // how many of the processes take part; 0: all
-	Key        string        // of the lock, or what the keys begin with
-	Worker     int           // the number of the process, from 0
+	Addrs      []string // of the servers
+	Key        string   // of the lock, or what the keys begin with
+	Worker     int      // the number of the process, from 0
 	Goroutines int
+	Writers    int           // so many of the goroutines are writers; the others are readers
+	Permits    int           // of a semaphore
 	Own        bool          // each goroutine has a key of its own
 	TTL        time.Duration // of the locks
 	Hold       time.Duration // from Lock to Unlock
@@ -41,19 +36,7 @@ type Job struct {
 	Spans      bool          // report every hold, not only how many
 }
 
-// of is the job of one of the processes.
-func (j Job) of(worker, workers int) *Job {
-	j.Worker = worker
-	if j.Active > 0 && worker >= j.Active {
-		j.Kind = Idle
-	}
-	if j.Far != "" && worker == workers-1 {
-		j.Addrs = []string{j.Far}
-	}
-	return &j
-}
-
-// SetUp is about how long it takes to have the locks that are held, and to give them back.
+// SetUp is about how long it takes to have the locks that are held, and to release them.
 func (j *Job) SetUp() time.Duration {
 	if j.Kind != Held {
 		return 0
@@ -66,6 +49,7 @@ type Result struct {
 	Elapsed  time.Duration
 	Holds    []int64         // of each goroutine
 	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
+	Writers  stats.Histogram // the waits of writers, where there are some
 	Pairs    stats.Histogram // from asking to having unlocked, of keys that no other caller wants
 	Requests int64           // sent to the server
 	Mallocs  uint64          // allocations of the whole process
@@ -74,10 +58,10 @@ type Result struct {
 
 	Goroutines int   // more than before, without those that wait or hold
 	Bytes      int64 // of memory more than before, stacks included
-	Kept       int   // of the locks that should be held, how many were there at the end
 
 	Spans []Span
 
+	Missing  bool   // this version of the library does not have what was asked for
 	Failures int64  // calls that failed, other than at the end
 	Failure  string // the last of them
 	Error    string // why there is no result
@@ -87,15 +71,6 @@ type Result struct {
 type Span struct {
 	Goroutine            int
 	Asked, Got, Released int64
-	Freed                int64 // Unlock has returned
-}
-
-// HoldsTotal adds up the holds of all goroutines.
-func (r *Result) HoldsTotal() (n int64) {
-	for _, h := range r.Holds {
-		n += h
-	}
-	return n
 }
 
 // An answer is a line from the worker: that it is ready, or the result.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/lab/peers"
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
@@ -35,13 +35,13 @@ type tally struct {
 	failure  error
 }
 
-// load runs n goroutines, and takes from each what it has counted.
-func (r *runner) load(n int, goroutine func(l *load, g int) tally) (Result, error) {
+// load runs the goroutines, and takes from each what it has counted.
+func (r *runner) load() (Result, error) {
 	l := &load{runner: r}
-	tallies := make([]tally, n)
+	tallies := make([]tally, r.Goroutines)
 	var group sync.WaitGroup
-	for g := range n {
-		group.Go(func() { tallies[g] = goroutine(l, g) })
+	for g := range tallies {
+		group.Go(func() { tallies[g] = l.goroutine(g) })
 	}
 	time.Sleep(r.Warm)
 	from := r.mark(false)
@@ -54,10 +54,14 @@ func (r *runner) load(n int, goroutine func(l *load, g int) tally) (Result, erro
 	group.Wait()
 
 	result := between(from, to)
-	result.Waits, result.Pairs = make(stats.Histogram), make(stats.Histogram)
-	for _, t := range tallies {
+	result.Waits, result.Writers, result.Pairs = make(stats.Histogram), make(stats.Histogram), make(stats.Histogram)
+	for g, t := range tallies {
 		result.Holds = append(result.Holds, t.holds)
-		result.Waits.Merge(t.waits)
+		if r.writes(g) {
+			result.Writers.Merge(t.waits)
+		} else {
+			result.Waits.Merge(t.waits)
+		}
 		result.Pairs.Merge(t.pairs)
 		result.Spans = append(result.Spans, t.spans...)
 		result.Failures += t.failures
@@ -68,21 +72,21 @@ func (r *runner) load(n int, goroutine func(l *load, g int) tally) (Result, erro
 	return result, nil
 }
 
-// slot returns what goroutine g of this process locks with.
-func (r *runner) slot(g int) peers.Slot {
-	if r.Own {
-		return r.locker.Slot(r.ownKey(g))
-	}
-	return r.locker.Slot(r.Key)
-}
+// writes reports whether goroutine g of this process is a writer.
+func (j *Job) writes(g int) bool { return g < j.Writers }
 
-func (r *runner) ownKey(g int) string {
-	return r.Key + ":" + strconv.Itoa(r.Worker) + ":" + strconv.Itoa(g)
+// pair returns what goroutine g of this process locks with.
+func (r *runner) pair(g int) entrants.Pair {
+	key := r.Key
+	if r.Own {
+		key += ":" + strconv.Itoa(r.Worker) + ":" + strconv.Itoa(g)
+	}
+	return r.locker.Pair(key, r.writes(g))
 }
 
 // goroutine locks and unlocks until the end.
 func (l *load) goroutine(g int) tally {
-	slot, number := l.slot(g), l.Worker*l.Goroutines+g // of those of all processes
+	pair, number := l.pair(g), l.Worker*l.Goroutines+g // of those of all processes
 	t := tally{waits: make(stats.Histogram), pairs: make(stats.Histogram)}
 	every := max(l.Every, 1)
 	for i := 0; l.phase.Load() != over; i++ {
@@ -91,25 +95,22 @@ func (l *load) goroutine(g int) tally {
 		if timed {
 			asked = time.Now()
 		}
-		if err := slot.Lock(l.ctx); err != nil {
-			if l.ctx.Err() == nil {
-				t.fail(l.ctx, err)
-				continue
-			}
-			if rest := l.ended.Sub(asked); timed && rest > 0 {
-				t.waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
-			}
-			break
+		err := pair.Lock(l.ctx)
+		if err != nil && l.ctx.Err() == nil {
+			t.fail(l.ctx, err)
+			continue
 		}
 		if timed {
 			got = time.Now()
 		}
 		phase := l.phase.Load()
-		if phase == over { // by one that can't be cancelled
+		if phase == over {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
-				t.waits.Add(rest)
+				t.waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
 			}
-			slot.Unlock(context.Background()) //nolint:errcheck // no caller counts any more
+			if err == nil { // it can't be cancelled
+				pair.Unlock(context.Background()) //nolint:errcheck // no caller counts any more
+			}
 			break
 		}
 		if l.Hold > 0 {
@@ -124,27 +125,17 @@ func (l *load) goroutine(g int) tally {
 				t.spans = append(t.spans, Span{Goroutine: number, Asked: asked.UnixNano(), Got: got.UnixNano(), Released: time.Now().UnixNano()})
 			}
 		}
-		if err := slot.Unlock(context.Background()); err != nil && l.phase.Load() != over {
+		if err := pair.Unlock(context.Background()); err != nil && l.phase.Load() != over {
 			t.fail(l.ctx, err)
 		}
-		if phase == measuring {
-			t.unlocked(l.Job, asked, timed)
+		if phase == measuring && l.Own && timed {
+			t.pairs.Add(time.Since(asked))
 		}
 		if l.Think > 0 {
 			time.Sleep(l.Think)
 		}
 	}
 	return t
-}
-
-// unlocked is for when Unlock has returned.
-func (t *tally) unlocked(j *Job, asked time.Time, timed bool) {
-	if j.Own && timed {
-		t.pairs.Add(time.Since(asked))
-	}
-	if j.Spans {
-		t.spans[len(t.spans)-1].Freed = time.Now().UnixNano()
-	}
 }
 
 // fail counts a call that failed, and makes sure that the next one is not made at once.

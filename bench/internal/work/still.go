@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
@@ -23,7 +23,7 @@ func (r *runner) waiting() (Result, error) {
 	}
 	defer c.Close()
 	for _, key := range []string{r.Key, peers.RueidisKey(r.Key)} {
-		if _, err := c.Do("SET", key, "somebody else", "PX", far.Milliseconds()); err != nil {
+		if _, err := c.Do("SET", key, "another holder", "PX", far.Milliseconds()); err != nil {
 			return Result{}, err
 		}
 	}
@@ -31,11 +31,11 @@ func (r *runner) waiting() (Result, error) {
 	var got atomic.Int64
 	before := r.mark(true)
 	for range r.Goroutines {
-		slot := r.locker.Slot(r.Key)
+		pair := r.locker.Pair(r.Key, true)
 		group.Go(func() {
-			if slot.Lock(r.ctx) == nil {
+			if pair.Lock(r.ctx) == nil {
 				got.Add(1)
-				slot.Unlock(context.Background()) //nolint:errcheck // reported below
+				pair.Unlock(context.Background()) //nolint:errcheck // reported below
 			}
 		})
 	}
@@ -48,30 +48,25 @@ func (r *runner) waiting() (Result, error) {
 	r.cancel()
 	group.Wait()
 	if n := got.Load(); n > 0 {
-		return Result{}, fmt.Errorf("%d goroutines got a lock that somebody else had", n)
+		return Result{}, fmt.Errorf("%d goroutines got a lock that another process had", n)
 	}
 	return result, nil
 }
 
-// held has each goroutine's key locked and kept. It measures what that costs, beyond the value that locks it.
+// held has each goroutine's lock taken and kept. It measures what that costs, beyond the value that locks it.
 func (r *runner) held() (Result, error) {
-	c, err := redis.Dial("tcp", r.Addrs[0])
-	if err != nil {
-		return Result{}, err
-	}
-	defer c.Close()
-	slots := make([]peers.Slot, r.Goroutines)
-	for i := range slots {
-		slots[i] = r.locker.Slot(r.Key + ":" + strconv.Itoa(i))
+	pairs := make([]entrants.Pair, r.Goroutines)
+	for g := range pairs {
+		pairs[g] = r.pair(g)
 	}
 	warm := func(i int) error { // the connections are no part of a held lock
-		return errors.Join(slots[i].Lock(r.ctx), slots[i].Unlock(context.Background()))
+		return errors.Join(pairs[i].Lock(r.ctx), pairs[i].Unlock(context.Background()))
 	}
 	if err := r.inParallel(min(r.Goroutines, 1000), warm); err != nil {
 		return Result{}, err
 	}
 	before := r.mark(true)
-	if err := r.inParallel(r.Goroutines, func(i int) error { return slots[i].Lock(r.ctx) }); err != nil {
+	if err := r.inParallel(r.Goroutines, func(i int) error { return pairs[i].Lock(r.ctx) }); err != nil {
 		return Result{}, err
 	}
 	time.Sleep(r.Warm)
@@ -84,10 +79,7 @@ func (r *runner) held() (Result, error) {
 	result := between(from, r.mark(false))
 	result.Goroutines = goroutines - r.before.goroutines
 	result.Bytes = from.bytes - before.bytes
-	if result.Kept, err = redis.Int(c.Do("DBSIZE")); err != nil {
-		return Result{}, err
-	}
-	return result, r.inParallel(r.Goroutines, func(i int) error { return slots[i].Unlock(context.Background()) })
+	return result, r.inParallel(r.Goroutines, func(i int) error { return pairs[i].Unlock(context.Background()) })
 }
 
 // inParallel calls f for each number below n, a few at a time.

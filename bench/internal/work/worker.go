@@ -14,7 +14,6 @@ import (
 
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 	"github.com/redimutex/redimutex/internal/lab/crew"
-	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // Main is main of the worker processes: a program that starts a Crew calls it first of all. It returns only in
@@ -61,7 +60,8 @@ func serve(j *Job, p *crew.Post, orders <-chan order) (Result, error) {
 // A runner is a job that is ready to start.
 type runner struct {
 	*Job
-	locker   peers.Library
+	locker   entrants.Locker
+	missing  bool // this version of the library does not have it
 	requests entrants.Requests
 	ctx      context.Context // ends when the job is over
 	cancel   context.CancelFunc
@@ -83,16 +83,15 @@ func prepare(j *Job) (*runner, error) {
 		}
 	}
 	r.before = r.mark(true)
-	switch j.Kind {
-	case Ping, Pipeline, ToAndFro, Idle:
-		return r, nil
-	case Load, Waiting, Held:
-	}
 	library, ok := entrants.Find(j.Library)
 	if !ok {
 		return nil, fmt.Errorf("there is no library %q", j.Library)
 	}
-	r.locker, err = library.Open(entrants.Env{Addrs: j.Addrs, TTL: j.TTL, Requests: &r.requests, Crowd: j.Kind == Waiting})
+	if library.Open == nil {
+		r.missing = true
+		return r, nil
+	}
+	r.locker, err = library.Open(entrants.Env{Addrs: j.Addrs, TTL: j.TTL, Permits: j.Permits, Requests: &r.requests, Crowd: j.Kind == Waiting})
 	return r, err
 }
 
@@ -107,24 +106,17 @@ func (r *runner) close() {
 }
 
 func (r *runner) run() (Result, error) {
+	if r.missing {
+		return Result{Missing: true}, nil
+	}
 	switch r.Kind {
-	case Load:
-		return r.load(r.Goroutines, (*load).goroutine)
 	case Waiting:
 		return r.waiting()
 	case Held:
 		return r.held()
-	case Ping:
-		return r.ping()
-	case Pipeline:
-		return r.load(1, (*load).pipeline)
-	case ToAndFro:
-		return r.load(1, (*load).toAndFro)
-	case Idle:
-		time.Sleep(r.Warm + r.Run)
-		return Result{Elapsed: r.Run}, nil
+	case Load:
 	}
-	return Result{}, fmt.Errorf("there is no kind of job %q", r.Kind)
+	return r.load()
 }
 
 // Marks are the meters of the process at one moment.

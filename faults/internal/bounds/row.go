@@ -3,10 +3,7 @@
 package bounds
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -15,13 +12,12 @@ import (
 
 // Rows returns what this package has for the table.
 func Rows() []evidence.Row {
-	return []evidence.Row{{
+	return []evidence.Row{evidence.Played(evidence.Row{
 		ID: 22, Name: "bounds",
 		Fault: "every verb, over every kind of pool, while the server hangs in every way",
 		Must:  "no call outlasts its bound by 50 ms, the machine's own lateness apart",
 		Short: 12 * time.Second, Long: 7 * time.Minute,
-		Run: run,
-	}}
+	}, play)}
 }
 
 const (
@@ -29,88 +25,80 @@ const (
 	// A call that is under way for so long after its bound is waited for no longer, and the server goes on.
 	patience      = time.Second
 	shortPatience = 5 * time.Second // where no times are judged: such a call would last as long as the server hangs
-	together      = 3               // kinds of pools at once, where no times are judged
 )
 
-// A wave is what is called at once: all verbs over some kinds of pools.
-type wave struct {
-	way   calls.Way
-	kinds []calls.Kind
-}
-
-// plan returns all waves in an order drawn from seed in which every way comes soon. Each has so many kinds of pools.
-func plan(seed uint64, width int) []wave {
-	random := rand.New(rand.NewPCG(seed, 22))
-	var all []wave
-	queues := make(map[string][]wave)
-	ways := calls.Ways()
-	random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
-	for _, w := range ways {
-		var kinds []calls.Kind
-		for _, k := range calls.Kinds() {
-			if w.Concerns(k) {
-				kinds = append(kinds, k)
-			}
-		}
-		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-		for len(kinds) > 0 {
-			n := min(width, len(kinds))
-			queues[w.Name] = append(queues[w.Name], wave{w, kinds[:n]})
-			kinds = kinds[n:]
-		}
-	}
-	for left := true; left; {
-		left = false
-		for _, w := range ways {
-			if q := queues[w.Name]; len(q) > 0 {
-				all, queues[w.Name], left = append(all, q[0]), q[1:], true
-			}
-		}
-	}
-	return all
-}
-
-// run plays the waves until the time is over; all of them once where there is time for that.
-func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	began := time.Now()
-	width, wait := together, shortPatience
+// play has each way of hanging meet some kinds of pools, and then the next ones, until the time is over.
+func play(s *evidence.Scene) {
+	width, wait := 3, shortPatience // kinds of pools at once
 	if s.Long {
 		width, wait = 1, patience
 	}
-	seen := newTally(s.Long)
-	err := evidence.Stage(ctx, func(t testing.TB) {
-		benches := make(map[string]*calls.Bench)
-		for round := uint64(0); ctx.Err() == nil; round++ {
-			waves := plan(s.Seed+round, width)
-			for i, w := range waves {
-				if time.Since(began) > s.Time || ctx.Err() != nil || t.Failed() {
-					break
+	random := s.Random(0)
+	ways := calls.Ways()
+	random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
+	benches, all := make([]*calls.Bench, len(ways)), make([]tally, len(ways))
+	kinds := calls.Kinds()
+	began, waves := time.Now(), 0
+	over := func() bool { return waves > 0 && time.Since(began) > s.Time || s.Context().Err() != nil || s.Failed() }
+	for !over() {
+		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		for from := 0; from < len(kinds) && !over(); from += width {
+			for i := 0; i < len(ways) && !over(); i++ {
+				if benches[i] == nil {
+					benches[i] = calls.New(s, ways[i])
 				}
-				if s.Report != nil {
-					s.Report(int(time.Since(began)/time.Millisecond), int(s.Time/time.Millisecond))
+				if cells := benches[i].Cells(kinds[from:min(from+width, len(kinds))]...); len(cells) > 0 {
+					late := benches[i].Run(cells, wait)
+					all[i].add(cells, late, s.Long)
+					waves++
 				}
-				if benches[w.way.Name] == nil {
-					benches[w.way.Name] = calls.New(t, w.way)
-				}
-				cells := benches[w.way.Name].Cells(w.kinds...)
-				late := benches[w.way.Name].Run(cells, wait)
-				seen.add(w.way, cells, late)
-				if round == 0 {
-					seen.played, seen.waves = i+1, len(waves)
-				}
-			}
-			if !s.Long || time.Since(began) > s.Time || t.Failed() {
-				break
+				s.Progress(int(time.Since(began)/time.Millisecond), int(s.Time/time.Millisecond))
 			}
 		}
-		for name, b := range benches {
-			if b.Met() == 0 {
-				t.Errorf("no try has failed while the server hung (%s), so nothing was shown", name)
-			}
-		}
-	})
-	if err != nil {
-		return evidence.Result{}, fmt.Errorf("after %d of %d: %w", seen.played, seen.waves, err)
 	}
-	return seen.result(s.Seed), ctx.Err()
+	for i, b := range benches {
+		if b == nil {
+			continue
+		}
+		if b.Met() == 0 {
+			s.Errorf("no try has failed while the server hung (%s), so nothing was shown", ways[i].Name)
+		}
+		s.Figure(all[i].figure(ways[i].Name))
+	}
+	if !s.Long {
+		s.Note("Here a call has failed that is not through %v after its bound. The long version judges milliseconds.", shortPatience)
+	}
+}
+
+// A tally is how the calls have kept their bounds while the server hung in one way.
+type tally struct {
+	held, tried, unready int
+	beyond               time.Duration // the worst, beyond the machine's own lateness
+	worst                string
+}
+
+// add takes in what came of calls that were made at once, while the machine was late by so much.
+func (y *tally) add(cells []*calls.Cell, late time.Duration, timed bool) {
+	for _, c := range cells {
+		if c.Unready != "" {
+			y.unready++
+			continue
+		}
+		y.tried++
+		if timed && c.Over <= limit+late || !timed && !c.Overtime {
+			y.held++
+		}
+		if beyond := c.Over - late; y.worst == "" || beyond > y.beyond {
+			y.beyond = beyond
+			y.worst = fmt.Sprintf("%s, over %s: %v over its bound, where the machine was late by %v",
+				c.Verb.Name, c.Kind.Name, c.Over.Round(100*time.Microsecond), late.Round(100*time.Microsecond))
+		}
+	}
+}
+
+func (y *tally) figure(way string) evidence.Figure {
+	return evidence.Figure{
+		Library: evidence.Ours + ", " + way, Held: y.held, Tried: y.tried,
+		Worst: fmt.Sprintf("%s; %d calls could not be prepared, and do not count", y.worst, y.unready),
+	}
 }

@@ -1,23 +1,20 @@
 package election
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
+	"errors"
 	"strconv"
-	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/redimutex/redimutex"
 	lead "github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/crew"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// argument makes a program that calls Main a process of candidates. The job follows it.
-const argument = "election-candidates"
+// role is that of the processes of candidates.
+const role = "election"
 
 // A job is what a process of candidates does.
 type job struct {
@@ -25,12 +22,12 @@ type job struct {
 	Addrs []string // of the servers, as this process reaches them
 }
 
-// A message is what a candidate says. Times are in ns on the monotonic clock that all processes share.
+// A message is what a candidate says; as an order to it, that it is to resign.
 type message struct {
 	Who   string
 	Term  int64
-	Begun bool  // f has begun
-	Valid int64 // the candidate did lead at this time
+	Begun bool             // f has begun
+	Valid evidence.Instant // the candidate did lead at this time
 }
 
 const (
@@ -43,89 +40,56 @@ const (
 	seat = 3                    // candidates in a process
 )
 
-func now() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every kernel that Go runs on has that clock
-	}
-	return ts.Nano()
-}
-
 // Main is main of the processes of candidates: a program that uses this package calls it first of all. It
 // returns only in the other processes.
 func Main() {
-	if len(os.Args) != 3 || os.Args[1] != argument {
-		return
-	}
-	var j job
-	if err := json.Unmarshal([]byte(os.Args[2]), &j); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	var mu sync.Mutex // of the output
-	out := json.NewEncoder(os.Stdout)
-	say := func(m message) {
-		mu.Lock()
-		defer mu.Unlock()
-		if out.Encode(m) != nil {
-			os.Exit(2) // no reader is left
+	crew.Main(role, func(p *crew.Post) error {
+		var j job
+		if !p.Hear(&j) {
+			return errors.New("there is no job")
 		}
-	}
-	var all []*lead.Election
-	failing := make(chan error)
-	for n := range seat {
-		name := j.Name + strconv.Itoa(n)
-		e, err := candidate(j, name)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		all = append(all, e)
-		go func() {
-			failing <- e.Run(context.Background(), func(ctx context.Context) error {
-				govern(ctx, e, name, say)
-				return nil
-			})
-		}()
-	}
-	go func() {
-		for orders := bufio.NewScanner(os.Stdin); orders.Scan(); { // each is to resign
-			for _, e := range all {
-				e.Resign()
+		var all []*lead.Election
+		failing := make(chan error, 1)
+		for n := range seat {
+			name := j.Name + strconv.Itoa(n)
+			pools := make([]redimutex.Pool, len(j.Addrs))
+			for i, addr := range j.Addrs {
+				pools[i] = peers.Pool(peers.To(addr), 0)
 			}
+			e := lead.New(redimutex.NewClient(pools, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout)), key, name)
+			all = append(all, e)
+			go func() {
+				failing <- e.Run(context.Background(), func(ctx context.Context) error {
+					govern(ctx, e, name, p)
+					return nil
+				})
+			}()
 		}
-		os.Exit(0)
-	}()
-	fmt.Fprintln(os.Stderr, "a candidate gives up:", <-failing)
-	os.Exit(1)
-}
-
-// candidate makes one, with connections of its own.
-func candidate(j job, name string) (*lead.Election, error) {
-	pools := make([]redimutex.Pool, len(j.Addrs))
-	for i, addr := range j.Addrs {
-		p, err := redimutex.NewPool("redis://" + addr)
-		if err != nil {
-			return nil, err
-		}
-		pools[i] = p
-	}
-	client := redimutex.NewClient(pools, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
-	return lead.New(client, key, name), nil
+		go func() {
+			var order message
+			for p.Hear(&order) {
+				for _, e := range all {
+					e.Resign()
+				}
+			}
+			failing <- nil
+		}()
+		return <-failing
+	})
 }
 
 // govern says again and again that this candidate leads, as long as it does. A time is taken before the look: who
 // leads at the look did so then.
-func govern(ctx context.Context, e *lead.Election, name string, say func(message)) {
+func govern(ctx context.Context, e *lead.Election, name string, p *crew.Post) {
 	m := message{Who: name, Term: lead.Term(ctx), Begun: true}
 	for {
-		m.Valid = now()
+		m.Valid = evidence.Now()
 		valid := e.IsLeader()
 		if valid || m.Begun {
 			if !valid {
 				m.Valid = 0 // it has lost its lease before it could begin
 			}
-			say(m)
+			p.Say(m)
 		}
 		if m.Begun = false; !valid {
 			return

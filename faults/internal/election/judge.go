@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 // A term is what was heard of one lead.
 type term struct {
 	who      string
-	from, to int64 // when its leader led first and last, as far as it has said; 0: it has not
+	from, to evidence.Instant // when its leader led first and last, as far as it has said; 0: it has not
 }
 
 // A judge hears all candidates, and an observer.
@@ -19,7 +21,7 @@ type judge struct {
 	told  map[int64]string // by an observer
 	begun int              // how many leads
 	last  string           // who has begun last
-	at    int64            // when
+	at    evidence.Instant // when
 	wrong []string
 }
 
@@ -56,7 +58,7 @@ func (j *judge) observed(number int64, who string) {
 }
 
 // leader returns who has begun to lead last, how many have, and when.
-func (j *judge) leader() (who string, begun int, at int64) {
+func (j *judge) leader() (who string, begun int, at evidence.Instant) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.last, j.begun, j.at

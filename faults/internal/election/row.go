@@ -3,56 +3,41 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/redistest"
-
 	lead "github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/crew"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // Rows returns what this package has for the table.
 func Rows() []evidence.Row {
-	return []evidence.Row{{
+	return []evidence.Row{evidence.Played(evidence.Row{
 		ID: 26, Name: "election",
 		Fault: "3 processes of 3 candidates: leaders killed, paused, cut off, resigned, and all at once",
 		Must:  "never two leaders with valid leases, no term twice, always a new leader",
 		Short: 40 * time.Second, Long: 5 * time.Minute,
-		Run: run,
-	}}
-}
-
-func run(ctx context.Context, s evidence.Setup) (r evidence.Result, _ error) {
-	numbers := []int{1, 3} // of servers
-	r.Figures = make([]evidence.Figure, len(numbers))
-	errs := make([]error, len(numbers))
-	var playing sync.WaitGroup
-	for i, servers := range numbers {
-		own := s
-		if i > 0 {
-			own.Report = nil
-		}
-		playing.Go(func() {
-			errs[i] = evidence.Stage(ctx, func(t testing.TB) { r.Figures[i] = play(ctx, t, own, servers) })
+	}, func(s *evidence.Scene) {
+		figures := make([]evidence.Figure, 2)
+		s.SideBySide(2, func(i int) error {
+			figures[i] = (&scene{Scene: s, judge: newJudge(), servers: []int{1, 3}[i]}).play()
+			return nil
 		})
-	}
-	playing.Wait()
-	r.Notes = []string{"Row 26: a leader says each 3 ms that it leads, with a time taken before it looked, on a clock that " +
-		"all processes share; two that led at the same time by their own words are wrong, however short that was. A strike " +
-		"has held when a leader with a new term comes after it. The two other candidates of a paused process stand in line " +
-		"and hang too, which may delay that by a hand-off each: a node timeout, here 300 ms, and 85 ms."}
-	return r, errors.Join(errs...)
+		s.Figure(figures...)
+		s.Note("A leader says each 3 ms that it leads, with a time taken before it looked, on a clock that " +
+			"all processes share; two that led at the same time by their own words are wrong, however short that was. A strike " +
+			"has held when a leader with a new term comes after it. The two other candidates of a paused process stand in line " +
+			"and hang too, which may delay that by a hand-off each: a node timeout, here 300 ms, and 85 ms.")
+	})}
 }
 
-// A strike is what is done to the leaders. The caller that was hit is back when it returns, unless it was killed.
+// A strike is what is done to the leaders. The process that was hit is back when later is over, unless it was killed.
 type strike struct {
 	name string
 	hit  func(x *scene, p *process)
@@ -60,61 +45,53 @@ type strike struct {
 
 var strikes = []strike{
 	{"killed", func(_ *scene, p *process) { p.kill() }},
-	{"resigned", func(_ *scene, p *process) { fmt.Fprintln(p.orders, "resign") }},
-	{"paused", func(x *scene, p *process) {
-		p.signal(syscall.SIGSTOP)
-		x.later(ttl*3/2, func() { p.signal(syscall.SIGCONT) })
-	}},
-	{"cut off", func(x *scene, p *process) {
-		p.cut(true)
-		x.later(ttl*3/2, func() { p.cut(false) })
-	}},
+	{"resigned", func(_ *scene, p *process) { p.Tell(message{}) }}, //nolint:errcheck // it may have ended
+	{"paused", func(x *scene, p *process) { x.pause(p, ttl*3/2) }},
+	{"cut off", func(x *scene, p *process) { x.cut(p, ttl*3/2) }},
 	{"all at once", func(x *scene, p *process) {
-		others := x.others(p)
-		others[0].cut(true)
-		others[1].signal(syscall.SIGSTOP)
+		var others []*process
+		for _, other := range x.all {
+			if other != p {
+				others = append(others, other)
+			}
+		}
+		x.cut(others[0], ttl/2)
+		x.pause(others[1], ttl/2)
 		p.kill()
-		x.later(ttl/2, func() {
-			others[0].cut(false)
-			others[1].signal(syscall.SIGCONT)
-		})
 	}},
 }
 
 // A scene is the servers, the processes, and who judges them.
 type scene struct {
-	t       testing.TB
-	servers []*redistest.Server
+	*evidence.Scene
+	servers int
+	running []*redistest.Server
 	judge   *judge
 	hired   int
 	all     []*process
-	pending sync.WaitGroup // of later
+	pending sync.WaitGroup // what is undone later
 }
 
 // play strikes again and again, and returns what held.
-func play(ctx context.Context, t testing.TB, s evidence.Setup, servers int) evidence.Figure {
-	x := &scene{t: t, judge: newJudge()}
+func (x *scene) play() evidence.Figure {
 	defer x.pending.Wait()
-	for range servers {
-		x.servers = append(x.servers, redistest.Real(t))
+	for range x.servers {
+		x.running = append(x.running, redistest.Real(x))
 	}
 	x.observe()
 	for range 3 {
 		x.all = append(x.all, x.hire())
 	}
-	if _, ok := x.next(ctx, 0); !ok {
-		return evidence.Figure{Library: evidence.Ours, Tried: 1, Worst: "nobody leads at the beginning"}
+	f := evidence.Figure{Library: fmt.Sprintf("%s, %d servers", evidence.Ours, x.servers)}
+	if _, ok := x.next(0); !ok {
+		f.Tried, f.Worst = 1, "no candidate leads at the beginning"
+		return f
 	}
-	r := rand.New(rand.NewPCG(s.Seed, uint64(servers))) //nolint:gosec // it is to be repeatable
-	f := evidence.Figure{Library: evidence.Ours}
-	if servers > 1 {
-		f.Library += fmt.Sprintf(", %d servers", servers)
-	}
+	r := x.Random(x.servers)
 	longest := make(map[string]time.Duration)
 	began := time.Now()
-	hits := 0
-	for ; time.Since(began) < s.Time || hits < len(strikes); hits++ {
-		time.Sleep(rand.N(ttl / 2)) //nolint:gosec // it is no secret
+	for hits := 0; (time.Since(began) < x.Time || hits < len(strikes)) && x.Context().Err() == nil; hits++ {
+		evidence.Sleep(x.Context(), evidence.Between(r, 0, ttl/2))
 		kind := strikes[hits%len(strikes)]
 		if hits >= len(strikes) {
 			kind = strikes[r.IntN(len(strikes))]
@@ -124,40 +101,37 @@ func play(ctx context.Context, t testing.TB, s evidence.Setup, servers int) evid
 		if p == nil {
 			continue
 		}
-		at := now()
+		at := evidence.Now()
 		kind.hit(x, p)
 		f.Tried++
-		came, ok := x.next(ctx, begun)
+		came, ok := x.next(begun)
 		if !ok {
-			f.Worst = "no new leader after the last was " + kind.name
+			f.Worst = "; no new leader after the last was " + kind.name
 			break
 		}
 		f.Held++
-		longest[kind.name] = max(longest[kind.name], time.Duration(came-at))
-		x.pending.Wait() // who was hit is back
-		x.replace()
-		if s.Report != nil {
-			s.Report(int(time.Since(began)/time.Millisecond), int(s.Time/time.Millisecond))
+		longest[kind.name] = max(longest[kind.name], came.Sub(at))
+		x.pending.Wait()
+		for i, p := range x.all {
+			if p.dead {
+				x.all[i] = x.hire()
+			}
 		}
+		x.Progress(int(time.Since(began)/time.Millisecond), int(x.Time/time.Millisecond))
 	}
 	for _, p := range x.all {
 		p.kill() // what it has said is heard when it has ended
 	}
 	terms, wrong := x.judge.verdict()
-	f.Tried += terms
-	f.Held += max(0, terms-len(wrong))
-	words := []string{fmt.Sprintf("%d terms", terms)}
-	if f.Worst != "" {
-		words = append(words, f.Worst)
-	}
+	f.Tried, f.Held = f.Tried+terms, f.Held+max(0, terms-len(wrong))
+	f.Worst = fmt.Sprintf("%d terms%s", terms, f.Worst)
 	if len(wrong) > 0 {
-		words = append(words, fmt.Sprintf("%d wrong, such as: %s", len(wrong), wrong[0]))
+		f.Worst += fmt.Sprintf("; %d wrong, such as: %s", len(wrong), wrong[0])
 	}
 	for _, k := range strikes {
-		words = append(words, fmt.Sprintf("a new leader after %v at most (%s)",
-			longest[k.name].Round(time.Millisecond), k.name))
+		f.Worst += fmt.Sprintf("; a new leader after %v at most (%s)", longest[k.name].Round(time.Millisecond), k.name)
 	}
-	f.Worst = strings.Join(words, "; ") + fmt.Sprintf("; the TTL is %v", ttl)
+	f.Worst += fmt.Sprintf("; the TTL is %v", ttl)
 	return f
 }
 
@@ -165,8 +139,8 @@ func play(ctx context.Context, t testing.TB, s evidence.Setup, servers int) evid
 const patience = 30 * time.Second
 
 // next waits until more than begun candidates have begun to lead, and returns when the last did.
-func (x *scene) next(ctx context.Context, begun int) (at int64, ok bool) {
-	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+func (x *scene) next(begun int) (at evidence.Instant, ok bool) {
+	for end := time.Now().Add(patience); time.Now().Before(end) && x.Context().Err() == nil; time.Sleep(time.Millisecond) {
 		if _, n, at := x.judge.leader(); n > begun {
 			return at, true
 		}
@@ -174,7 +148,71 @@ func (x *scene) next(ctx context.Context, begun int) (at int64, ok bool) {
 	return 0, false
 }
 
-// later undoes a strike.
+// A process is one with candidates.
+type process struct {
+	*crew.Hand[message]
+	name    string
+	proxies []*redistest.Proxy
+	dead    bool
+	heard   chan struct{} // closed when it has ended, and all that it said was heard
+}
+
+func (x *scene) hire() *process {
+	x.hired++
+	p := &process{name: "process " + strconv.Itoa(x.hired) + " candidate ", heard: make(chan struct{})}
+	j := job{Name: p.name}
+	for _, s := range x.running {
+		proxy := s.Proxy()
+		p.proxies = append(p.proxies, proxy)
+		j.Addrs = append(j.Addrs, proxy.Addr())
+	}
+	var err error
+	p.Hand, err = crew.Hire[message](role)
+	x.Must(err)
+	x.Must(p.Tell(j))
+	go func() {
+		defer close(p.heard)
+		for m := range p.Messages {
+			x.judge.hear(m)
+		}
+	}()
+	x.Cleanup(p.kill)
+	return p
+}
+
+// process returns the one that is alive whose candidate that is, or nil.
+func (x *scene) process(who string) *process {
+	for _, p := range x.all {
+		if !p.dead && strings.HasPrefix(who, p.name) {
+			return p
+		}
+	}
+	return nil
+}
+
+// kill is kill -9, and returns when all that the process has said was heard.
+func (p *process) kill() {
+	if !p.dead {
+		p.dead = true
+		p.Kill() //nolint:errcheck // it may have ended
+		<-p.heard
+	}
+}
+
+// pause stops a process for a while.
+func (x *scene) pause(p *process, d time.Duration) {
+	p.Stop(patience)                  //nolint:errcheck // it may have ended
+	x.later(d, func() { p.Resume() }) //nolint:errcheck // the same
+}
+
+// cut cuts a process off from the servers for a while.
+func (x *scene) cut(p *process, d time.Duration) {
+	for _, proxy := range p.proxies {
+		proxy.Cut()
+		x.later(d, proxy.Mend)
+	}
+}
+
 func (x *scene) later(d time.Duration, undo func()) {
 	x.pending.Go(func() {
 		time.Sleep(d)
@@ -184,8 +222,8 @@ func (x *scene) later(d time.Duration, undo func()) {
 
 // observe has an observer tell the judge who leads, until the end.
 func (x *scene) observe() {
-	pools := make([]redimutex.Pool, len(x.servers))
-	for i, s := range x.servers {
+	pools := make([]redimutex.Pool, len(x.running))
+	for i, s := range x.running {
 		pools[i] = s.Pool()
 	}
 	client := redimutex.NewClient(pools)
@@ -198,7 +236,7 @@ func (x *scene) observe() {
 			}
 		}
 	})
-	x.t.Cleanup(func() {
+	x.Cleanup(func() {
 		stop()
 		watching.Wait()
 		client.Close()

@@ -32,7 +32,9 @@ func TestTheRowHolds(t *testing.T) {
 }
 
 func TestTheJudgeSeesWhatMustNotBe(t *testing.T) {
-	begin := func(who string, term, at int64) message { return message{Who: who, Term: term, Begun: true, Valid: at} }
+	begin := func(who string, term int64, at evidence.Instant) message {
+		return message{Who: who, Term: term, Begun: true, Valid: at}
+	}
 	for what, c := range map[string]struct {
 		said  []message
 		wrong string

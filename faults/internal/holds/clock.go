@@ -4,48 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// An instant is a time in ns on the monotonic clock that all processes of a machine share.
-type instant int64
-
-func now() instant {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every kernel that Go runs on has that clock
-	}
-	return instant(ts.Nano())
-}
-
-// origin is one moment on both clocks, of which the one that Go has counts the same nanoseconds.
-var origin = func() (o struct {
-	instant instant
-	time    time.Time
-},
-) {
-	apart := time.Hour
-	for range 100 { // the two are taken one after the other, and something may come between
-		i := now()
-		t := time.Now()
-		if d := now().sub(i); d < apart {
-			o.instant, o.time, apart = i, t, d
-		}
-	}
-	return o
-}()
-
-// instantOf converts t. What it gets wrong, by less than a microsecond, is too early, so no caller is blamed for
-// more than was promised.
-func instantOf(t time.Time) instant { return origin.instant.add(t.Sub(origin.time)) }
-
-func (i instant) time() time.Time                 { return origin.time.Add(i.sub(origin.instant)) }
-func (i instant) add(d time.Duration) instant     { return i + instant(d) }
-func (i instant) sub(other instant) time.Duration { return time.Duration(i - other) }
 
 // Noise is how late this machine's timers are, apart from anything that we do with locks. What a
 // row measures can't be more punctual than that.
@@ -66,7 +27,7 @@ func listen() noise { return noise{redistest.MeasureLatenessBy(noiseStep)} }
 func (n noise) close() { n.Stop() }
 
 // worst returns by how much a timer was late at most between two instants.
-func (n noise) worst(from, to instant) time.Duration { return n.Worst(from.time(), to.time()) }
+func (n noise) worst(from, to instant) time.Duration { return n.Worst(from.Time(), to.Time()) }
 
 // A sample is something that took a while.
 type sample struct {
@@ -85,8 +46,8 @@ type bound struct {
 }
 
 // figure judges samples.
-func (b bound) figure(library string, samples []sample) evidence.Figure {
-	f := evidence.Figure{Library: library, Tried: len(samples) + b.unheard}
+func (b bound) figure(library string, samples []sample) figure {
+	f := figure{Library: library, Tried: len(samples) + b.unheard}
 	if len(samples) == 0 {
 		f.Worst = "nothing was measured"
 		return f

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -16,11 +15,11 @@ import (
 
 // cutOff is the holder that no server answers any more.
 func cutOff() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 6, Name: "cutoff", Fault: "all servers unreachable while held",
 		Must: "signalled before the local deadline", Short: 10 * time.Second, Long: 90 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
-		return cutAll(t, row, s, []kit{
+	}, func(s *evidence.Scene) {
+		cutAll(s, []kit{
 			{Library: "redimutex", Addrs: make([]string, 1)},
 			{Library: "redimutex", Addrs: make([]string, 3)},
 			{Library: "redsync", Addrs: make([]string, 1)},
@@ -42,48 +41,41 @@ const (
 )
 
 // cutAll cuts off the holders of all kits, side by side, each kit with servers of its own.
-func cutAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+func cutAll(s *evidence.Scene, kits []kit) {
 	noise := listen()
 	defer noise.close()
 	laps := 6
 	if s.Long {
 		laps = 30
 	}
-	cuttings := make([]*cutting, len(kits))
-	for i, k := range kits {
+	sideBySide(s, kits, laps*cutHolders, laps*cutHolders, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
 		k.TTL = cutTTL
-		cuttings[i] = &cutting{kit: k, noise: noise, random: random(s, i)}
+		c := &cutting{Scene: s, kit: k, noise: noise, random: s.Random(i), quota: q, late: make(map[string]int)}
 		for range k.Addrs {
-			cuttings[i].servers = append(cuttings[i].servers, redistest.Real(t))
-		}
-	}
-	figures, err := sideBySide(t, row, s, cuttings, laps*cutHolders, laps*cutHolders, func(_ int, c *cutting, q *quota) ([]evidence.Figure, error) {
-		if c.quota = q; !c.kit.judged() {
-			q.want /= 2 // theirs are longer, because they go without a signal
+			c.servers = append(c.servers, redistest.Real(s))
 		}
 		ways := []string{byStop, byKill, byPath}
-		for lap := 0; q.more(); lap++ {
-			if err := c.lap(t, ways[lap%len(ways)]); err != nil {
+		for lap := 0; q.More() && (k.judged() || lap < laps/2); lap++ { // theirs are longer, because they go without a signal
+			if err := c.lap(ways[lap%len(ways)]); err != nil {
 				return nil, err
 			}
 		}
-		return []evidence.Figure{c.figure()}, nil
+		return []figure{c.figure()}, nil
 	})
-	return evidence.Result{Figures: figures, Notes: []string{
-		"Row 6: the deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
-			"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
-			"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
-			"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.",
-	}}, err
+	s.Note("The deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
+		"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
+		"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
+		"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.")
 }
 
 // A cutting cuts off the holders of one kit.
 type cutting struct {
+	*evidence.Scene
 	kit     kit
 	servers []*redistest.Server
 	noise   noise
 	random  *rand.Rand
-	quota   *quota
+	quota   *evidence.Quota
 
 	tried    int
 	late     map[string]int // by the way in which they were cut off
@@ -103,27 +95,27 @@ type holder struct {
 	ttl     time.Duration
 }
 
-func (c *cutting) lap(t testing.TB, way string) error {
+func (c *cutting) lap(way string) error {
 	holders := make([]*holder, cutHolders)
 	for i := range holders {
 		h := &holder{ttl: c.kit.TTL}
 		k := c.kit
 		k.Addrs = nil
 		for _, s := range c.servers {
-			l := redistest.NewProxy(t, s.Addr())
+			l := redistest.NewProxy(c, s.Addr())
 			h.links, k.Addrs = append(h.links, l), append(k.Addrs, l.Addr())
 		}
 		var err error
 		if h.library, err = k.open(); err != nil {
 			return err
 		}
-		if h.hold, err = lock(c.quota.ctx, h.library, fmt.Sprintf("cutoff-%d", i)); err != nil {
+		if h.hold, err = lock(c.Context(), h.library, fmt.Sprintf("cutoff-%d", i)); err != nil {
 			return err
 		}
 		h.watch = watchOver(h.hold, h.ttl)
 		holders[i] = h
 	}
-	pause(c.quota.ctx, between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some have been renewed
+	pause(c.Context(), between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some have been renewed
 	heal := c.cut(way, holders)
 	var group sync.WaitGroup
 	outcomes := make([]cutOutcome, len(holders))
@@ -189,7 +181,7 @@ type cutOutcome struct {
 func (h *holder) deadline() instant {
 	ends := make([]instant, len(h.links))
 	for i, l := range h.links {
-		ends[i] = instantOf(l.Answered()).add(h.ttl)
+		ends[i] = instantOf(l.Answered()).Add(h.ttl)
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-1-len(ends)/2]
@@ -198,7 +190,7 @@ func (h *holder) deadline() instant {
 // follow waits for the signal, and looks at the hold at the deadline by itself.
 func (h *holder) follow() cutOutcome {
 	var o cutOutcome
-	pause(context.Background(), h.deadline().sub(now())+time.Microsecond)
+	pause(context.Background(), h.deadline().Sub(now())+time.Microsecond)
 	o.deadline = h.deadline()
 	if now() >= o.deadline && h.hold.Done() != nil {
 		o.believed = h.hold.Valid()
@@ -210,11 +202,8 @@ func (h *holder) follow() cutOutcome {
 }
 
 func (c *cutting) take(way string, o cutOutcome) {
-	c.quota.done++
+	c.quota.Done++
 	c.tried++
-	if c.late == nil {
-		c.late = make(map[string]int)
-	}
 	if o.believed {
 		c.believed++
 	}
@@ -222,15 +211,15 @@ func (c *cutting) take(way string, o cutOutcome) {
 		c.late[way]++
 		return
 	}
-	margin := o.deadline.sub(o.told)
+	margin := o.deadline.Sub(o.told)
 	c.margins = append(c.margins, margin)
-	noise := c.noise.worst(min(o.told, o.deadline).add(-50*time.Millisecond), max(o.told, o.deadline).add(noiseStep))
+	noise := c.noise.worst(min(o.told, o.deadline).Add(-50*time.Millisecond), max(o.told, o.deadline).Add(noiseStep))
 	c.most = max(c.most, noise)
 	if noise <= punctual {
 		c.calm = append(c.calm, margin)
 	}
 	allowance := steps * noise
-	if !c.quota.setup.Long {
+	if !c.Long {
 		allowance += 2 * c.kit.TTL // how punctual timers are is not for a short run to judge
 	}
 	switch {
@@ -249,8 +238,8 @@ func least(margins []time.Duration) string {
 	return fmt.Sprintf("≥ %v", ms(slices.Min(margins)))
 }
 
-func (c *cutting) figure() evidence.Figure {
-	f := evidence.Figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.kit.judged()}
+func (c *cutting) figure() figure {
+	f := figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.kit.judged()}
 	if f.NotJudged {
 		f.Library += ", with the caller's own loop"
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
@@ -55,7 +54,6 @@ func TestAHoldThatSeemsValidForTooLongIsFound(t *testing.T) {
 	if !redistest.Installed() {
 		t.Skip("needs a real redis-server: miniredis can't be stopped")
 	}
-	r, err := cutAll(t, cutOff(), evidence.Setup{Time: time.Millisecond}, []kit{{Library: "late", Addrs: make([]string, 1)}})
-	require.NoError(t, err)
+	r := staged(t, cutOff(), time.Millisecond, func(s *evidence.Scene) { cutAll(s, []kit{{Library: "late", Addrs: make([]string, 1)}}) })
 	assert.False(t, r.OK(), "%v", r.Figures)
 }

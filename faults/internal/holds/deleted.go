@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,13 +18,13 @@ import (
 
 // deleted is the key that goes away under its holder, by a DEL or because the server was full.
 func deleted() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 5, Name: "deleted", Fault: "key deleted or evicted while held",
 		Must: "loss signalled", Short: 6 * time.Second, Long: 60 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
-		plain := addrs(t, 1)
-		full := []string{redistest.Real(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
-		return deleteAll(t, row, s, []deletion{
+	}, func(s *evidence.Scene) {
+		plain := addrs(s, 1)
+		full := []string{redistest.Real(s, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru").Addr()}
+		deleteAll(s, []deletion{
 			{kit{Library: "redimutex", Addrs: plain}, remove, "DEL", 0},
 			{kit{Library: "redimutex", Addrs: full}, evict, "evicted", 0},
 			{kit{Library: "redsync", Addrs: plain}, remove, "DEL", 0},
@@ -50,41 +49,39 @@ type deletion struct {
 	wait time.Duration // for a signal; 0: as long as anybody would wait
 }
 
-func deleteAll(t testing.TB, row evidence.Row, s evidence.Setup, ds []deletion) (evidence.Result, error) {
+func deleteAll(s *evidence.Scene, ds []deletion) {
 	noise := listen()
 	defer noise.close()
-	figures, err := sideBySide(t, row, s, ds, 100, 1000, func(i int, d deletion, q *quota) ([]evidence.Figure, error) {
+	sideBySide(s, ds, 100, 1000, func(i int, d deletion, q *evidence.Quota) ([]figure, error) {
 		d.kit.TTL = deletedTTL
-		f, err := deleteHeld(q, d, noise, random(s, i), fmt.Sprintf("deleted-%d-", i))
-		return []evidence.Figure{f}, err
+		f, err := deleteHeld(s, q, d, noise, s.Random(i), fmt.Sprintf("deleted-%d-", i))
+		return []figure{f}, err
 	})
-	return evidence.Result{Figures: figures, Notes: []string{
-		"Row 5: the time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
-			"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.",
-	}}, err
+	s.Note("The time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
+		"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.")
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
-func deleteHeld(q *quota, d deletion, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
+func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r *rand.Rand, prefix string) (figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
-		return evidence.Figure{}, err
+		return figure{}, err
 	}
 	defer lib.Close()
 	if d.wait == 0 {
 		d.wait = gracePeriod
 	}
-	b := bound{limit: deletedTTL / 3, words: "TTL/3 + a round trip", strict: q.setup.Long, share: .99, slack: d.wait}
+	b := bound{limit: deletedTTL / 3, words: "TTL/3 + a round trip", strict: s.Long, share: .99, slack: d.wait}
 	var samples []sample
 	signal := true
-	for q.more() {
+	for q.More() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
 		held := make([]peers.Slot, deletedKeys)
 		for i := range keys {
-			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
-			h, err := lock(q.ctx, lib, keys[i])
+			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.Done, i)
+			h, err := lock(s.Context(), lib, keys[i])
 			if err != nil {
-				return evidence.Figure{}, err
+				return figure{}, err
 			}
 			signal = h.Done() != nil
 			held[i], watches[i] = h, watchOver(h, d.kit.TTL)
@@ -92,17 +89,17 @@ func deleteHeld(q *quota, d deletion, noise noise, r *rand.Rand, prefix string) 
 		type moment struct{ before, after instant }
 		moments := make([]moment, len(keys))
 		var mu sync.Mutex
-		if err := d.do(q.ctx, r, d.kit.Addrs[0], keys, func(key int, before, after instant) {
+		if err := d.do(s.Context(), r, d.kit.Addrs[0], keys, func(key int, before, after instant) {
 			mu.Lock()
 			defer mu.Unlock()
 			moments[key] = moment{before, after}
 		}); err != nil {
-			return evidence.Figure{}, err
+			return figure{}, err
 		}
 		enough := time.Now().Add(d.wait)
 		for i, w := range watches {
 			at, ok := w.wait(time.Until(enough))
-			held[i].Unlock(q.ctx) //nolint:errcheck // it is lost
+			held[i].Unlock(s.Context()) //nolint:errcheck // it is lost
 			m := moments[i]
 			switch {
 			case m.before == 0 || ok && at < m.before:
@@ -110,10 +107,10 @@ func deleteHeld(q *quota, d deletion, noise noise, r *rand.Rand, prefix string) 
 			case !ok:
 				b.unheard++
 			default:
-				trip := m.after.sub(m.before)
-				samples = append(samples, sample{at.sub(m.before) - trip, noise.worst(m.before, at)})
+				trip := m.after.Sub(m.before)
+				samples = append(samples, sample{at.Sub(m.before) - trip, noise.worst(m.before, at)})
 			}
-			q.done++
+			q.Done++
 		}
 	}
 	f := b.figure(d.kit.String()+", "+d.name, samples)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
@@ -31,8 +30,7 @@ func init() {
 
 func TestALossThatIsNeverSignalledIsFound(t *testing.T) {
 	k := kit{Library: "deaf", Addrs: []string{redistest.Real(t).Addr()}}
-	r, err := deleteAll(t, deleted(), evidence.Setup{Time: time.Millisecond}, []deletion{{k, remove, "DEL", time.Second}})
-	require.NoError(t, err)
+	r := staged(t, deleted(), time.Millisecond, func(s *evidence.Scene) { deleteAll(s, []deletion{{k, remove, "DEL", time.Second}}) })
 	assert.False(t, r.OK())
 	assert.Zero(t, r.Figures[0].Held)
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,13 +18,13 @@ import (
 
 // flapping is the queue whose messages are lost, because subscribers are killed and links break.
 func flapping() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
 		Must: "no hand-off missed", Short: 6 * time.Second, Long: 90 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
-		return flapAll(t, row, s, []kit{
-			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(t, 1)},
-			{Library: "redimutex", TTL: flapTTL, Addrs: addrs(t, 3)},
+	}, func(s *evidence.Scene) {
+		flapAll(s, []kit{
+			{Library: "redimutex", Queue: true, TTL: flapTTL, Addrs: addrs(s, 1)},
+			{Library: "redimutex", TTL: flapTTL, Addrs: addrs(s, 3)},
 		})
 	})
 }
@@ -37,16 +36,16 @@ const (
 )
 
 // flapAll breaks what connects the clients of each kit, side by side.
-func flapAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+func flapAll(s *evidence.Scene, kits []kit) {
 	noise := listen()
 	defer noise.close()
 	var mu sync.Mutex
 	struck := make(map[string]int)
-	figures, err := sideBySide(t, row, s, kits, 40, 600, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
+	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
 		f := flapper{
-			kit: k, key: fmt.Sprintf("flapping-%d", i), random: random(s, i), noise: noise, quota: q, struck: make(map[string]int),
+			Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q, struck: make(map[string]int),
 		}
-		figures, err := f.run(t)
+		figures, err := f.run()
 		mu.Lock()
 		defer mu.Unlock()
 		for what, n := range f.struck {
@@ -54,18 +53,18 @@ func flapAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evid
 		}
 		return figures, err
 	})
-	note := "Row 16: four clients wait in the queue for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be " +
-		"told to the servers has the TTL. The faults were " + tally(struck) + "."
-	return evidence.Result{Figures: figures, Notes: []string{note}}, err
+	s.Note("Four clients wait for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be "+
+		"told to the servers has the TTL. The faults were %s.", tally(struck))
 }
 
 // A flapper breaks what connects clients that hand a lock around.
 type flapper struct {
+	*evidence.Scene
 	kit    kit
 	key    string
 	random *rand.Rand
 	noise  noise
-	quota  *quota
+	quota  *evidence.Quota
 	struck map[string]int
 
 	mu  sync.Mutex
@@ -81,8 +80,8 @@ type turn struct {
 	live   bool    // and had told the servers in time
 }
 
-func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
-	ctx, cancel := context.WithCancel(f.quota.ctx)
+func (f *flapper) run() ([]figure, error) {
+	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	links := make([][]*redistest.Proxy, flapClients)
 	var group sync.WaitGroup
@@ -90,7 +89,7 @@ func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 		k := f.kit
 		k.Addrs = nil
 		for _, addr := range f.kit.Addrs {
-			l := redistest.NewProxy(t, addr)
+			l := redistest.NewProxy(f, addr)
 			links[client], k.Addrs = append(links[client], l), append(k.Addrs, l.Addr())
 		}
 		lib, err := k.open()
@@ -102,10 +101,10 @@ func (f *flapper) run(t testing.TB) ([]evidence.Figure, error) {
 		group.Go(func() { f.client(ctx, client, lib, r) })
 	}
 	var err error
-	for err == nil && f.quota.more() {
+	for err == nil && f.quota.More() {
 		pause(ctx, between(f.random, 20*time.Millisecond, 150*time.Millisecond))
 		err = f.strike(ctx, links[f.random.IntN(flapClients)])
-		f.quota.done++
+		f.quota.Done++
 	}
 	pause(ctx, flapTTL)
 	cancel()
@@ -167,10 +166,10 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 }
 
 // figures measures the waits between the turns.
-func (f *flapper) figures() []evidence.Figure {
+func (f *flapper) figures() []figure {
 	live, failed := handovers(f.log, f.noise.worst)
-	b := bound{limit: liveLimit, words: "for a live release", strict: f.quota.setup.Long, share: 1, slack: patience}
-	figures := []evidence.Figure{b.figure(f.kit.String()+", live releases", live)}
+	b := bound{limit: liveLimit, words: "for a live release", strict: f.Long, share: 1, slack: patience}
+	figures := []figure{b.figure(f.kit.String()+", live releases", live)}
 	if len(failed) > 0 {
 		b.limit, b.words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
 		figures = append(figures, b.figure(f.kit.String()+", failed releases", failed))
@@ -186,7 +185,7 @@ func handovers(log []turn, noise func(from, to instant) time.Duration) (live, fa
 		one, next := log[i], log[i+1]
 		waiting = min(waiting, next.asked)
 		from := max(one.gave, waiting)
-		took := max(0, next.got.sub(from)) // it may have had it before Unlock has returned
+		took := max(0, next.got.Sub(from)) // it may have had it before Unlock has returned
 		s := sample{took, noise(from, next.got)}
 		if one.live {
 			live = append(live, s)

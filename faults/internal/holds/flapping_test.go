@@ -13,7 +13,7 @@ func TestNoHandOverIsMissedWhenMessagesAreLost(t *testing.T) {
 
 func TestALateHandOverIsFound(t *testing.T) {
 	none := func(instant, instant) time.Duration { return 0 }
-	at := func(d time.Duration) instant { return instant(0).add(d) }
+	at := func(d time.Duration) instant { return instant(0).Add(d) }
 	log := []turn{
 		{client: 1, got: at(0), gave: at(time.Second), live: true},
 		{client: 2, got: at(1400 * time.Millisecond), gave: at(1500 * time.Millisecond)},

@@ -1,13 +1,11 @@
 package holds
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -17,25 +15,31 @@ import (
 )
 
 // histories has processes lock and unlock at random while clients are killed and stopped, servers
-// stopped and connections broken, and asks porcupine whether what they saw can have happened.
+// stopped, killed and restarted, and connections broken, and asks porcupine whether what they saw can have happened.
 func histories() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 20, Name: "histories", Fault: "every history on a real server, checked by porcupine",
-		Must: "linearizable", Short: 18 * time.Second, Long: 200 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
+		Must: "linearizable", Short: 24 * time.Second, Long: 270 * time.Second,
+	}, func(s *evidence.Scene) {
+		const reuse = 20 * time.Millisecond
 		kits := []kit{
 			{Library: "redimutex"},
 			{Library: "redimutex", Queue: true},
-			{Library: "redimutex", Reuse: 20 * time.Millisecond},
-			{Library: "redimutex", Fencing: true},
-			{Library: "redimutex", Queue: true, Reuse: 20 * time.Millisecond},
+			{Library: "redimutex", Queue: true, Reuse: reuse},
 			{Library: "redimutex", Fencing: true, Addrs: make([]string, 3)},
-			{Library: "redimutex", Addrs: make([]string, 3)},
+			{Library: "redimutex", Kind: kindRW, Fencing: true},
+			{Library: "redimutex", Kind: kindRW, Queue: true, Reuse: reuse},
+			{Library: "redimutex", Kind: kindPermits},
+			{Library: "redimutex", Kind: kindPermits, Queue: true},
+			{Library: "redimutex", Kind: kindAll, Fencing: true, Queue: true},
+			{Library: "redimutex", Kind: kindHandOver, Fencing: true},
+			{Library: "redimutex", Kind: kindHandOver, Addrs: make([]string, 3)},
 		}
 		if s.Long {
-			kits = append(kits, kit{Library: "redsync"}, kit{Library: "redislock"})
+			kits = append(kits, kit{Library: "redimutex", Reuse: reuse}, kit{Library: "redimutex", Fencing: true},
+				kit{Library: "redimutex", Addrs: make([]string, 3)}, kit{Library: "redsync"}, kit{Library: "redislock"})
 		}
-		return checkAll(t, row, s, kits)
+		checkAll(s, kits)
 	})
 }
 
@@ -47,7 +51,7 @@ const (
 )
 
 // checkAll makes and checks histories of all kits, two at a time.
-func checkAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
+func checkAll(s *evidence.Scene, kits []kit) {
 	trials := make([]*trial, len(kits))
 	places := make(chan struct{}, 2)
 	lap := 2500 * time.Millisecond
@@ -56,30 +60,28 @@ func checkAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evi
 	}
 	for i, k := range kits {
 		k.TTL, k.Poll = historyTTL, 5*time.Millisecond
-		var servers []*redistest.Server
-		for range max(1, len(k.Addrs)) {
-			servers = append(servers, redistest.Real(t))
+		h := &trial{Scene: s, kit: k, random: s.Random(i), prefix: fmt.Sprintf("history-%d-", i), lap: lap, struck: make(map[string]int)}
+		h.kit.Addrs = nil
+		for range max(1, len(k.Addrs)) { // they keep their data when they are killed
+			server := redistest.Real(s, "--appendonly", "yes", "--appendfsync", "always")
+			h.servers, h.kit.Addrs = append(h.servers, server), append(h.kit.Addrs, server.Addr())
 		}
-		k.Addrs = nil
-		for _, server := range servers {
-			k.Addrs = append(k.Addrs, server.Addr())
-		}
-		trials[i] = &trial{kit: k, servers: servers, random: random(s, i), prefix: fmt.Sprintf("history-%d-", i), lap: lap}
+		trials[i] = h
 	}
-	_, err := sideBySide(t, row, s, trials, 1, 8, func(_ int, h *trial, q *quota) (_ []evidence.Figure, err error) {
-		for err == nil && q.more() {
+	sideBySide(s, trials, 1, 8, func(_ int, h *trial, q *evidence.Quota) (_ []figure, err error) {
+		for ; err == nil && q.More(); q.Done++ {
 			places <- struct{}{}
-			err = h.run(t, q.ctx)
+			err = h.run()
 			<-places
-			q.done++
 		}
 		return nil, err
 	})
-	return report(s, trials), err
+	report(s, trials)
 }
 
 // A trial is a kit under faults.
 type trial struct {
+	*evidence.Scene
 	kit     kit
 	servers []*redistest.Server
 	random  *rand.Rand
@@ -97,7 +99,7 @@ type trial struct {
 }
 
 // run makes a history, and checks it.
-func (h *trial) run(t testing.TB, ctx context.Context) error {
+func (h *trial) run() error {
 	h.laps++
 	keys := make([]string, historyKeys)
 	for i := range keys {
@@ -108,7 +110,7 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 	hands := make([]hand, historyProcesses)
 	employ := func(i int) error {
 		h.clients += historyThreads
-		worker, err := hire(t, job{Kit: h.kit, Keys: keys, History: &pattern{historyThreads, h.clients, h.random.Uint64()}})
+		worker, err := hire(h, job{Kit: h.kit, Keys: keys, History: &pattern{historyThreads, h.clients, h.random.Uint64()}})
 		if err != nil {
 			return err
 		}
@@ -122,9 +124,9 @@ func (h *trial) run(t testing.TB, ctx context.Context) error {
 		}
 	}
 	end := time.Now().Add(h.lap)
-	for time.Now().Before(end) && ctx.Err() == nil {
-		pause(ctx, between(h.random, 20*time.Millisecond, 120*time.Millisecond))
-		if err := h.strike(ctx, hands, employ); err != nil {
+	for time.Now().Before(end) && h.Context().Err() == nil {
+		pause(h.Context(), between(h.random, 20*time.Millisecond, 120*time.Millisecond))
+		if err := h.strike(hands, employ); err != nil {
 			return err
 		}
 	}
@@ -161,17 +163,16 @@ func (h *trial) listen(worker hand) {
 func (h *trial) note(e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events[e.Key] = append(h.events[e.Key], e)
+	for _, key := range e.Keys {
+		h.events[key] = append(h.events[key], e)
+	}
 	h.calls++
 }
 
 // strike does something to a client or a server.
-func (h *trial) strike(ctx context.Context, hands []hand, employ func(int) error) error {
-	if h.struck == nil {
-		h.struck = make(map[string]int)
-	}
+func (h *trial) strike(hands []hand, employ func(int) error) error {
 	i, server := h.random.IntN(len(hands)), h.servers[h.random.IntN(len(h.servers))]
-	switch h.random.IntN(5) {
+	switch h.random.IntN(6) {
 	case 0:
 		h.struck["kill -9 of a client"]++
 		if err := hands[i].Kill(); err != nil {
@@ -183,12 +184,12 @@ func (h *trial) strike(ctx context.Context, hands []hand, employ func(int) error
 		if err := hands[i].Stop(patience); err != nil {
 			return err
 		}
-		pause(ctx, between(h.random, 0, 3*historyTTL/2))
+		pause(h.Context(), between(h.random, 0, 3*historyTTL/2))
 		return hands[i].Resume()
 	case 2:
 		h.struck["SIGSTOP of a server"]++
 		server.Pause()
-		pause(ctx, between(h.random, 0, historyTTL))
+		pause(h.Context(), between(h.random, 0, historyTTL))
 		if h.random.IntN(2) == 0 {
 			h.struck["kill -9 of a client"]++ // with commands under way
 			if err := errors.Join(hands[i].Kill(), employ(i)); err != nil {
@@ -202,17 +203,21 @@ func (h *trial) strike(ctx context.Context, hands []hand, employ func(int) error
 	case 4:
 		h.struck["CLIENT KILL of subscribers"]++
 		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	case 5:
+		h.struck["kill -9 and restart of a server"]++
+		server.Kill()
+		pause(h.Context(), between(h.random, 0, historyTTL/2))
+		server.Restart()
 	}
 	return nil
 }
 
 // report sums up, and draws one history that holds and all that do not.
-func report(s evidence.Setup, trials []*trial) evidence.Result {
-	var r evidence.Result
+func report(s *evidence.Scene, trials []*trial) {
 	var example *verdict
 	struck := make(map[string]int)
 	for i, h := range trials {
-		f := evidence.Figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
+		f := figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
 		var holds, calls, unknown int
 		for j, v := range h.verdicts {
 			f.Tried++
@@ -224,26 +229,25 @@ func report(s evidence.Setup, trials []*trial) evidence.Result {
 				}
 				continue
 			}
-			r.Files = append(r.Files, draw(s, v, fmt.Sprintf("history-%d-%d-%s.html", i, j, v.result)))
+			draw(s, v, fmt.Sprintf("history-%d-%d-%s.html", i, j, v.result))
 		}
 		f.Worst = fmt.Sprintf("%d calls (%d constrain), %d holds, %d open for ever", h.calls, calls, holds, unknown)
-		r.Figures = append(r.Figures, f)
+		s.Figure(f)
 		for what, n := range h.struck {
 			struck[what] += n
 		}
 	}
 	if example != nil {
-		r.Files = append(r.Files, draw(s, *example, "history.html"))
+		draw(s, *example, "history.html")
 	}
-	r.Notes = append(r.Notes, "Row 20: the faults were "+tally(struck)+
-		". A history is that of one key; one that porcupine could not decide in time does not count as held.")
-	return r
+	s.Note("The faults were %s. A history is that of one key; one that porcupine could not decide in time does not count as held.", tally(struck))
 }
 
-// draw writes porcupine's picture of a history, and returns the name of the file.
-func draw(s evidence.Setup, v verdict, name string) string {
+// draw writes porcupine's picture of a history.
+func draw(s *evidence.Scene, v verdict, name string) {
 	if err := porcupine.VisualizePath(model, v.info, filepath.Join(s.Dir, name)); err != nil {
-		return fmt.Sprintf("%s (%v)", name, err)
+		s.Note("%s: %v", name, err)
+		return
 	}
-	return name
+	s.File(name)
 }

@@ -4,16 +4,11 @@
 package holds
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -24,41 +19,26 @@ func Rows() []evidence.Row {
 	return []evidence.Row{paused(), deleted(), cutOff(), killed(), flapping(), histories()}
 }
 
-// A scenario plays a row.
-type scenario func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error)
+type (
+	instant = evidence.Instant
+	figure  = evidence.Figure
+)
 
-// staged is the row with a scenario that is played on a stage.
-func staged(row evidence.Row, play scenario) evidence.Row {
-	row.Run = func(ctx context.Context, s evidence.Setup) (r evidence.Result, err error) {
-		failed := evidence.Stage(ctx, func(t testing.TB) { r, err = play(t, row, s) })
-		return r, errors.Join(failed, err)
-	}
-	return row
-}
+var (
+	now       = evidence.Now
+	instantOf = evidence.InstantOf
+	between   = evidence.Between
+	pause     = evidence.Sleep
+)
 
-// sideBySide plays a part of a row for each kit, all at the same time, and puts their figures together. One that
-// fails ends the others. The first reports how far it is.
-func sideBySide[K any](t testing.TB, row evidence.Row, s evidence.Setup, kits []K, short, long int,
-	play func(i int, k K, q *quota) ([]evidence.Figure, error),
-) ([]evidence.Figure, error) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	figures, errs := make([][]evidence.Figure, len(kits)), make([]error, len(kits))
-	var group sync.WaitGroup
-	for i, k := range kits {
-		quiet := s
-		if i > 0 {
-			quiet.Report = nil
-		}
-		q := newQuota(ctx, quiet, row, short, long)
-		group.Go(func() {
-			if figures[i], errs[i] = play(i, k, q); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	return slices.Concat(figures...), errors.Join(errs...)
+// sideBySide plays a part of a row for each kit, all at the same time, and puts their figures in order.
+func sideBySide[K any](s *evidence.Scene, kits []K, short, long int, play func(i int, k K, q *evidence.Quota) ([]figure, error)) {
+	figures := make([][]figure, len(kits))
+	s.SideBySide(len(kits), func(i int) (err error) {
+		figures[i], err = play(i, kits[i], s.Quota(short, long))
+		return err
+	})
+	s.Figure(slices.Concat(figures...)...)
 }
 
 // addrs starts n real servers, and returns their addresses.
@@ -76,63 +56,4 @@ func tally(struck map[string]int) string {
 		words = append(words, fmt.Sprintf("%d times %s", struck[what], what))
 	}
 	return strings.Join(words, ", ")
-}
-
-// A quota says how often something is repeated. The long version goes on until it has both the
-// repetitions and the time; the short one ends with either.
-type quota struct {
-	ctx   context.Context
-	setup evidence.Setup
-	want  int
-	done  int
-	end   time.Time
-}
-
-func newQuota(ctx context.Context, s evidence.Setup, row evidence.Row, short, long int) *quota {
-	q := &quota{ctx: ctx, setup: s, want: short}
-	d := row.Short
-	if s.Long {
-		q.want, d = long, row.Long
-	}
-	if s.Time > 0 {
-		d = s.Time
-	}
-	q.end = time.Now().Add(d)
-	return q
-}
-
-// more reports whether to go on.
-func (q *quota) more() bool {
-	if q.setup.Report != nil {
-		q.setup.Report(min(q.done, q.want), q.want)
-	}
-	early := time.Now().Before(q.end)
-	switch {
-	case q.ctx.Err() != nil:
-		return false
-	case q.setup.Long:
-		return q.done < q.want || early
-	}
-	return q.done == 0 || q.done < q.want && early
-}
-
-// random returns the source of chance for a part of a row, so that parts which run side by side do
-// not depend on each other.
-func random(s evidence.Setup, part int) *rand.Rand {
-	return rand.New(rand.NewPCG(s.Seed, uint64(part)))
-}
-
-// between returns a random duration.
-func between(r *rand.Rand, low, high time.Duration) time.Duration {
-	return low + time.Duration(r.Int64N(int64(high-low+1)))
-}
-
-// pause waits for d, or for less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -13,24 +12,23 @@ import (
 
 // killed is the holder whose process dies.
 func killed() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 15, Name: "killed", Fault: "holder killed -9",
 		Must: "the waiter recovers", Short: 6 * time.Second, Long: 60 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (r evidence.Result, err error) {
-		server := addrs(t, 1)
+	}, func(s *evidence.Scene) {
+		server := addrs(s, 1)
 		noise := listen()
 		defer noise.close()
-		r.Notes = []string{noiseNote}
-		r.Figures, err = sideBySide(t, row, s, []kit{
+		s.Note(noiseNote)
+		sideBySide(s, []kit{
 			{Library: "redimutex", Addrs: server, TTL: killedTTL},
 			{Library: "redimutex", Addrs: server, TTL: killedTTL, Queue: true},
 			{Library: "redsync", Addrs: server, TTL: killedTTL},
 			{Library: "redislock", Addrs: server, TTL: killedTTL},
-		}, 40, 400, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
-			f, err := killHolders(t, q, k, noise, random(s, i), fmt.Sprintf("killed-%d-", i))
-			return []evidence.Figure{f}, err
+		}, 40, 400, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+			f, err := killHolders(s, q, k, noise, s.Random(i), fmt.Sprintf("killed-%d-", i))
+			return []figure{f}, err
 		})
-		return r, err
 	})
 }
 
@@ -40,27 +38,27 @@ const (
 )
 
 // killHolders kills one process after the other, and measures when those who wait for its locks have them.
-func killHolders(t testing.TB, q *quota, k kit, noise noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
-	b := bound{limit: k.TTL + 50*time.Millisecond, words: "TTL + 50 ms", strict: q.setup.Long, share: .99, slack: patience}
+func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise noise, r *rand.Rand, prefix string) (figure, error) {
+	b := bound{limit: k.TTL + 50*time.Millisecond, words: "TTL + 50 ms", strict: s.Long, share: .99, slack: patience}
 	lib, err := k.open()
 	if err != nil {
-		return evidence.Figure{}, err
+		return figure{}, err
 	}
 	defer lib.Close()
 	var samples []sample
-	for q.more() {
+	for q.More() {
 		keys := make([]string, killedKeys)
 		for i := range keys {
-			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.done, i)
+			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.Done, i)
 		}
-		worker, err := hire(t, job{Kit: k, Keys: keys, Keep: true})
+		worker, err := hire(s, job{Kit: k, Keys: keys, Keep: true})
 		if err != nil {
-			return evidence.Figure{}, err
+			return figure{}, err
 		}
-		if _, err := worker.hear(q.ctx, sayHeld); err != nil {
-			return evidence.Figure{}, err
+		if _, err := worker.hear(s.Context(), sayHeld); err != nil {
+			return figure{}, err
 		}
-		ctx, cancel := context.WithTimeout(q.ctx, patience)
+		ctx, cancel := context.WithTimeout(s.Context(), patience)
 		defer cancel()
 		got, errs := make([]instant, len(keys)), make([]error, len(keys))
 		var group sync.WaitGroup
@@ -74,7 +72,7 @@ func killHolders(t testing.TB, q *quota, k kit, noise noise, r *rand.Rand, prefi
 				h.Unlock(ctx) //nolint:errcheck // the wait is what counts
 			})
 		}
-		pause(q.ctx, between(r, 0, holdFor(k)))
+		pause(s.Context(), between(r, 0, holdFor(k)))
 		at := now()
 		worker.kill()
 		group.Wait()
@@ -85,10 +83,10 @@ func killHolders(t testing.TB, q *quota, k kit, noise noise, r *rand.Rand, prefi
 			case got[i] < at:
 				continue // it was lost before, on a machine that holds everything up
 			default:
-				samples = append(samples, sample{got[i].sub(at), noise.worst(at, got[i])})
+				samples = append(samples, sample{got[i].Sub(at), noise.worst(at, got[i])})
 			}
 		}
-		q.done += len(keys)
+		q.Done += len(keys)
 	}
 	f := b.figure(k.String(), samples)
 	f.NotJudged = !k.judged()

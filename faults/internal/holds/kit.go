@@ -24,7 +24,18 @@ type kit struct {
 	Fixed   bool          `json:",omitempty"` // no renewal
 	Reuse   time.Duration `json:",omitempty"`
 	Poll    time.Duration `json:",omitempty"`
+	Kind    string        `json:",omitempty"` // of the locks of a history
 }
+
+// The kinds of locks.
+const (
+	kindRW       = "readers and writers"
+	kindPermits  = "2 permits"
+	kindAll      = "several keys"
+	kindHandOver = "handed over"
+
+	permits = 2
+)
 
 // libraries are made by name, because another process has to.
 var libraries = map[string]func(kit) peers.Library{
@@ -74,6 +85,9 @@ type option struct {
 // String names the library and what is switched on.
 func (k kit) String() string {
 	s := k.Library
+	if k.Kind != "" {
+		s += ", " + k.Kind
+	}
 	for _, o := range k.options() {
 		if o.on && o.name != "" {
 			s += ", " + o.name
@@ -93,10 +107,16 @@ func (k kit) pools() (pools []*redis.Pool) {
 	return pools
 }
 
+// kinds is our library, of which more than Mutexes are wanted.
+type kinds struct {
+	peers.Library
+	client *redimutex.Client
+}
+
 func newOurs(k kit) peers.Library {
 	opts := []redimutex.Option{redimutex.WithTTL(k.TTL), redimutex.WithLogger(peers.Quiet)}
 	for _, o := range k.options() {
-		if o.on {
+		if o.on && (k.Kind != kindPermits || o.name != "reuse" && o.name != "fencing") {
 			opts = append(opts, o.make())
 		}
 	}
@@ -105,5 +125,6 @@ func newOurs(k kit) peers.Library {
 	for _, p := range k.pools() {
 		pools, closers = append(pools, p), append(closers, p)
 	}
-	return peers.Redimutex(redimutex.NewClient(pools, opts...), false, closers...)
+	client := redimutex.NewClient(pools, opts...)
+	return &kinds{peers.Redimutex(client, false, closers...), client}
 }

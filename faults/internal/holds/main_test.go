@@ -16,6 +16,14 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
+// staged plays a part of a row, for as short a time as there is.
+func staged(t *testing.T, row evidence.Row, d time.Duration, play func(s *evidence.Scene)) evidence.Result {
+	t.Helper()
+	r, err := evidence.Played(row, play).Run(t.Context(), evidence.Setup{Time: d})
+	require.NoError(t, err)
+	return r
+}
+
 // holds runs the short version of a row, for d.
 func holds(t *testing.T, row evidence.Row, d time.Duration) evidence.Result {
 	t.Helper()

@@ -10,13 +10,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An event is one call of a library, by one goroutine, about one hold.
+// An event is one call of a library, by one goroutine, about one hold. A hold that is handed over keeps its number.
 type event struct {
 	ID     int64 // unique in its process
 	Client int   // the goroutine
-	Key    string
+	Keys   []string
 	Op     string
 	Hold   int64   `json:",omitempty"` // unique
+	Reads  bool    `json:",omitempty"` // readers share
+	Limit  int     `json:",omitempty"` // so many permits share; 0: none do
 	Call   instant // just before it
 	Return instant `json:",omitempty"` // just after it; 0: that is not known yet, or never
 	Result string  `json:",omitempty"`
@@ -26,11 +28,14 @@ type event struct {
 
 // What the calls are.
 const (
-	opLock   = "lock"
-	opTry    = "try"
-	opCheck  = "valid?"
-	opExtend = "extend"
-	opUnlock = "unlock"
+	opLock      = "lock"
+	opTry       = "try"
+	opCheck     = "valid?"
+	opExtend    = "extend"
+	opDowngrade = "downgrade"
+	opHandOver  = "hand over"
+	opTakeOver  = "take over"
+	opUnlock    = "unlock"
 )
 
 // What comes of them.
@@ -43,62 +48,122 @@ const (
 // never is when a call returns of which no process knows whether it had an effect.
 const never = instant(math.MaxInt64)
 
-// The state of a lock, as far as those who use it can tell: who was last given it, and until when
-// no other caller may be.
+// The state of a lock, as far as those who use it can tell: who has been let in, and until when that keeps others out.
 type state struct {
-	holder int64 // 0: no holder
-	until  instant
-	fence  int64
+	holds []held // in order of their numbers; never changed, but replaced
+	fence int64  // the highest
+}
+
+type held struct {
+	id    int64
+	until instant
+	reads bool
+	given bool // handed over, and not taken over yet
+}
+
+// with is the state in which h is there, in the place of the one with its number.
+func (s state) with(h held) state {
+	s = s.without(h.id)
+	i, _ := slices.BinarySearchFunc(s.holds, h.id, func(a held, id int64) int { return cmp.Compare(a.id, id) })
+	s.holds = slices.Insert(slices.Clone(s.holds), i, h)
+	return s
+}
+
+func (s state) without(id int64) state {
+	s.holds = slices.DeleteFunc(slices.Clone(s.holds), func(h held) bool { return h.id == id })
+	return s
+}
+
+// enter says whether a new hold can have come in, and what it makes of the lock. Those in its way have expired by then.
+func (s state) enter(e event) (bool, state) {
+	var inTheWay []held
+	switch {
+	case e.Limit > 0: // the permits that ended first
+		inTheWay = slices.SortedFunc(slices.Values(s.holds), func(a, b held) int { return cmp.Compare(a.until, b.until) })
+		inTheWay = inTheWay[:max(0, len(inTheWay)-e.Limit+1)]
+	default:
+		for _, h := range s.holds {
+			if !e.Reads || !h.reads {
+				inTheWay = append(inTheWay, h)
+			}
+		}
+	}
+	next := s
+	for _, h := range inTheWay {
+		if h.until > e.Return {
+			return false, s
+		}
+		next = next.without(h.id)
+	}
+	if e.Fence != 0 && e.Fence <= s.fence && !(e.Reads && e.Fence == s.fence) {
+		return false, s
+	}
+	next.fence = max(s.fence, e.Fence)
+	return true, next.with(held{id: e.Hold, until: e.Until, reads: e.Reads})
 }
 
 // step says whether a call can have gone as it did, at some moment between Call and Return, and what
 // it makes of the lock.
 func (s state) step(e event) (bool, state) {
-	ours := s.holder == e.Hold
-	switch e.Op {
-	case opLock, opTry:
-		legal := (s.holder == 0 || s.until <= e.Return) && (e.Fence == 0 || e.Fence > s.fence)
-		return legal, state{e.Hold, e.Until, max(e.Fence, s.fence)}
-	case opCheck, opExtend:
-		if e.Result == resultGone {
-			return !ours || s.until <= e.Return, s
-		}
-		s.until = max(s.until, e.Until)
-		return ours, s
-	case opUnlock:
-		switch {
-		case !ours:
-			return e.Result != resultOK, s
-		case e.Result == resultGone && s.until > e.Return:
-			return false, s // the key was gone before its time
-		}
-		s.holder = 0
-		return true, s
+	if e.Op == opLock || e.Op == opTry {
+		return s.enter(e)
 	}
-	return false, s
+	i := slices.IndexFunc(s.holds, func(h held) bool { return h.id == e.Hold })
+	if i < 0 {
+		return e.Result != resultOK || e.Return == never, s
+	}
+	h := s.holds[i]
+	if e.Result == resultGone && e.Return != never {
+		return h.until <= e.Return, s.without(h.id) // the key is not gone before its time
+	}
+	sure := e.Result == resultOK && e.Return != never
+	switch e.Op {
+	case opCheck, opExtend:
+		h.until = max(h.until, e.Until)
+	case opDowngrade: // where that is not known, it may be a reader
+		h.reads, h.until = true, max(h.until, e.Until)
+	case opHandOver: // where that is not known, the next hold may come at the earlier end, and the taker too
+		if !sure {
+			e.Until = min(h.until, e.Until)
+		}
+		h.given, h.until = true, e.Until
+	case opTakeOver:
+		if !h.given || e.Fence != 0 && e.Fence <= s.fence {
+			return false, s
+		}
+		s.fence = max(s.fence, e.Fence)
+		h.given, h.until = false, e.Until
+	case opUnlock:
+		return true, s.without(h.id)
+	}
+	return true, s.with(h)
 }
 
 // constrains reports whether the call belongs into the history. A call that did not get the lock, or
-// has found it lost, is legal at any time; so is one that has died with its process, except for an
-// Unlock, which may set the lock free before its time.
+// has found it lost, is legal at any time; so is one that has died with its process, except for one that may set the lock
+// free before its time, or share it.
 func (e event) constrains() bool {
-	switch {
-	case e.Return == never:
-		return e.Op == opUnlock
-	case e.Op == opUnlock:
+	switch e.Op {
+	case opUnlock, opDowngrade, opHandOver:
 		return true
-	case e.Op == opExtend:
-		return e.Result != resultFailed
+	case opExtend:
+		return e.Return != never && e.Result != resultFailed
 	}
-	return e.Result == resultOK
+	return e.Return != never && e.Result == resultOK
 }
 
 var model = porcupine.Model{
 	Init: func() any { return state{} },
 	Step: func(s, in, _ any) (bool, any) { return s.(state).step(in.(event)) },
+	Equal: func(a, b any) bool {
+		return a.(state).fence == b.(state).fence && slices.Equal(a.(state).holds, b.(state).holds)
+	},
 	DescribeOperation: func(in, _ any) string {
 		e := in.(event)
 		text := fmt.Sprintf("%s %d", e.Op, e.Hold)
+		if e.Reads {
+			text += " (reader)"
+		}
 		if e.Fence != 0 {
 			text += fmt.Sprintf(" fence %d", e.Fence)
 		}
@@ -109,10 +174,10 @@ var model = porcupine.Model{
 	},
 	DescribeState: func(s any) string {
 		now := s.(state)
-		if now.holder == 0 {
+		if len(now.holds) == 0 {
 			return "free"
 		}
-		return fmt.Sprintf("held by %d, fence %d", now.holder, now.fence)
+		return fmt.Sprintf("held by %v, fence %d", now.holds, now.fence)
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
@@ -28,10 +29,11 @@ func (w *worker) history() {
 	}()
 	var ids atomic.Int64
 	var group sync.WaitGroup
+	given := make(chan gift, 1)
 	for g := range w.job.History.Goroutines {
 		client := w.job.History.First + g
 		p := player{
-			library: w.library, job: w.job, client: client, ids: &ids,
+			library: w.library, job: w.job, client: client, ids: &ids, given: given,
 			random: rand.New(rand.NewPCG(w.job.History.Seed, uint64(client))),
 			tell:   func(e event) { w.Say(message{What: sayEvent, Event: &e}) },
 		}
@@ -47,8 +49,15 @@ type player struct {
 	client  int
 	holds   int64
 	ids     *atomic.Int64
+	given   chan gift // to another player
 	random  *rand.Rand
 	tell    func(event)
+}
+
+// A gift is a hold that is handed over.
+type gift struct {
+	event
+	redimutex.Handover
 }
 
 func (p *player) play(end <-chan struct{}) {
@@ -56,6 +65,8 @@ func (p *player) play(end <-chan struct{}) {
 		select {
 		case <-end:
 			return
+		case g := <-p.given:
+			p.take(g)
 		default:
 		}
 		p.round()
@@ -84,33 +95,77 @@ func (p *player) call(e event, f func(e *event) error) error {
 
 var errInvalid = errors.New("the hold is not valid any more")
 
+// draw returns a way to lock one of the keys, or all.
+func (p *player) draw() (peers.Slot, event) {
+	e := event{Op: opLock, Keys: []string{p.job.Keys[p.random.IntN(len(p.job.Keys))]}}
+	kinds, _ := p.library.(*kinds)
+	switch p.job.Kit.Kind {
+	case kindRW:
+		m := kinds.client.RWMutex(e.Keys[0])
+		if e.Reads = p.random.IntN(3) > 0; e.Reads {
+			return peers.NewHandle(m.RAcquire, m.TryRAcquire), e
+		}
+		return peers.NewHandle(m.Acquire, m.TryAcquire), e
+	case kindPermits:
+		e.Limit = permits
+		m := kinds.client.Semaphore(e.Keys[0], permits)
+		return peers.NewHandle(m.Acquire, m.TryAcquire), e
+	case kindAll:
+		if p.random.IntN(2) == 0 {
+			e.Keys = p.job.Keys
+		}
+		m := kinds.client.MutexAll(e.Keys)
+		return peers.NewHandle(m.Acquire, m.TryAcquire), e
+	case kindHandOver:
+		m := kinds.client.Mutex(e.Keys[0])
+		return peers.NewHandle(m.Acquire, m.TryAcquire), e
+	}
+	return p.library.Slot(e.Keys[0]), e
+}
+
 // round is one hold: it is acquired, looked at, extended now and then, sometimes kept for longer than a
 // TTL, and given back.
 func (p *player) round() {
-	ttl := p.job.Kit.TTL
-	key := p.job.Keys[p.random.IntN(len(p.job.Keys))]
+	held, e := p.draw()
 	p.holds++
-	e := event{Key: key, Op: opLock, Hold: int64(p.client)*1_000_000 + p.holds}
-	held := p.library.Slot(key)
+	e.Hold = int64(p.client)*1_000_000 + p.holds
 	acquire := held.Lock
 	if p.random.IntN(3) == 0 {
 		e.Op, acquire = opTry, held.TryLock
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*ttl)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*p.job.Kit.TTL)
 	defer cancel()
 	if p.call(e, func(e *event) (err error) {
 		if err = acquire(ctx); err == nil {
 			e.Until, e.Fence = instantOf(held.Until()), held.Fence()
 		}
 		return err
-	}) != nil {
-		return
+	}) == nil {
+		p.hold(e, held)
 	}
+}
+
+// hold is what a holder does.
+func (p *player) hold(e event, held peers.Slot) {
 	linger := between(p.random, 0, 2*time.Millisecond)
 	if p.random.IntN(30) == 0 {
-		linger = between(p.random, 0, ttl/2) // long enough for renewals
+		linger = between(p.random, 0, p.job.Kit.TTL/2) // long enough for renewals
 	}
 	for range p.random.IntN(4) {
+		pause(context.Background(), linger)
+		p.use(e, held)
+	}
+	switch {
+	case p.job.Kit.Kind == kindHandOver && p.random.IntN(2) == 0:
+		p.handOver(e, held)
+		return
+	case p.job.Kit.Kind == kindRW && !e.Reads && p.random.IntN(2) == 0:
+		e.Op = opDowngrade
+		p.call(e, func(e *event) error { //nolint:errcheck // it is told
+			err := held.(*peers.Handle).Downgrade(context.Background())
+			e.Until = instantOf(held.Until())
+			return peers.Gone(err)
+		})
 		pause(context.Background(), linger)
 		p.use(e, held)
 	}
@@ -139,4 +194,44 @@ func (p *player) use(e event, held peers.Slot) {
 		}
 		return nil
 	})
+}
+
+// handOver hands the hold over to two who want it.
+func (p *player) handOver(e event, held peers.Slot) {
+	const within, rounding = historyTTL, 2 * time.Millisecond
+	g := gift{event: e}
+	e.Op = opHandOver
+	p.call(e, func(e *event) (err error) { //nolint:errcheck // it is told
+		e.Until = e.Call.Add(within - rounding)
+		g.Handover, err = held.(*peers.Handle).HandOver(context.Background(), within)
+		return peers.Gone(err)
+	})
+	if g.Handover == (redimutex.Handover{}) {
+		return
+	}
+	select {
+	case p.given <- g:
+	default:
+	}
+	p.take(g)
+}
+
+// take takes a hold over, which goes on here then. Its number stays.
+func (p *player) take(g gift) {
+	m := p.library.(*kinds).client.Mutex(g.Keys[0])
+	e := g.event
+	e.Op = opTakeOver
+	ctx, cancel := context.WithTimeout(context.Background(), p.job.Kit.TTL)
+	defer cancel()
+	var held *peers.Handle
+	if p.call(e, func(e *event) error {
+		err := m.TakeOver(ctx, g.Handover)
+		if err == nil {
+			held = peers.Held(m.Lease())
+			e.Until, e.Fence = instantOf(held.Until()), held.Fence()
+		}
+		return peers.Gone(err)
+	}) == nil {
+		p.hold(e, held)
+	}
 }

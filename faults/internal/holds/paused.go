@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -15,12 +14,12 @@ import (
 // paused is the process that is stopped while it holds the lock, until another has taken it over and
 // has written. It wakes up between its look at the lease and its write.
 func paused() evidence.Row {
-	return staged(evidence.Row{
+	return evidence.Played(evidence.Row{
 		ID: 4, Name: "paused", Fault: "holder paused by SIGSTOP for longer than its lease",
 		Must: "stale 0; lease invalid on waking", Short: 8 * time.Second, Long: 60 * time.Second,
-	}, func(t testing.TB, row evidence.Row, s evidence.Setup) (evidence.Result, error) {
-		trio := addrs(t, 3)
-		return pauseAll(t, row, s, []kit{
+	}, func(s *evidence.Scene) {
+		trio := addrs(s, 3)
+		pauseAll(s, []kit{
 			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio[:1]},
 			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio[:1], Queue: true},
 			{Library: "redimutex", Fencing: true, TTL: pausedTTL, Addrs: trio},
@@ -33,37 +32,35 @@ func paused() evidence.Row {
 const pausedTTL = 300 * time.Millisecond
 
 // pauseAll pauses the holders of all kits, side by side.
-func pauseAll(t testing.TB, row evidence.Row, s evidence.Setup, kits []kit) (evidence.Result, error) {
-	figures, err := sideBySide(t, row, s, kits, 8, 100, func(i int, k kit, q *quota) ([]evidence.Figure, error) {
-		f, err := pauseHolders(t, q, k, random(s, i), fmt.Sprintf("paused-%d", i))
-		return []evidence.Figure{f}, err
+func pauseAll(s *evidence.Scene, kits []kit) {
+	sideBySide(s, kits, 8, 100, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+		f, err := pauseHolders(s, q, k, s.Random(i), fmt.Sprintf("paused-%d", i))
+		return []figure{f}, err
 	})
-	return evidence.Result{Figures: figures, Notes: []string{
-		"Row 4: the resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused nearly always has a write under way when " +
-			"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.",
-	}}, err
+	s.Note("The resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused nearly always has a write under way when " +
+		"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.")
 }
 
 // pauseHolders has two processes take turns at being paused.
-func pauseHolders(t testing.TB, q *quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
-	f := evidence.Figure{Library: k.String(), NotJudged: !k.judged()}
+func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key string) (figure, error) {
+	f := figure{Library: k.String(), NotJudged: !k.judged()}
 	pair := make([]hand, 2)
 	for i := range pair {
 		var err error
-		if pair[i], err = hire(t, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
+		if pair[i], err = hire(s, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
 			return f, err
 		}
 	}
 	var sum pauseOutcome
-	for i := 0; q.more(); i++ {
-		o, err := pauseOne(q.ctx, pair[i%2], pair[(i+1)%2], between(r, 5*time.Millisecond, 30*time.Millisecond))
+	for i := 0; q.More(); i++ {
+		o, err := pauseOne(s.Context(), pair[i%2], pair[(i+1)%2], between(r, 5*time.Millisecond, 30*time.Millisecond))
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", k, err)
 		}
 		if !o.counts {
 			continue
 		}
-		q.done++
+		q.Done++
 		f.Tried++
 		if o.stale == 0 && o.blind == 0 && o.denied == 0 {
 			f.Held++

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -21,8 +20,6 @@ func TestNoWriteOfAHolderThatWasPausedIsAccepted(t *testing.T) {
 func TestStaleWritesAreCountedWhereNothingRefusesThem(t *testing.T) {
 	k := kit{Library: "redimutex", TTL: pausedTTL, Addrs: []string{redistest.Real(t).Addr()}}
 	redistest.Repeat(t, "a stale write, and that it is found", func() bool { // not every pause hits a write
-		r, err := pauseAll(t, paused(), evidence.Setup{Time: time.Second}, []kit{k})
-		require.NoError(t, err)
-		return !r.OK()
+		return !staged(t, paused(), time.Second, func(s *evidence.Scene) { pauseAll(s, []kit{k}) }).OK()
 	})
 }

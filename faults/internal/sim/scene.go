@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/faults/internal/picture"
+	"github.com/redimutex/redimutex/internal/lab/picture"
 )
 
 // looks are the kinds of stretches, as they are drawn.

@@ -27,10 +27,10 @@ type bareSlot struct {
 	ends       time.Time
 }
 
-var (
-	compareAndDelete = redis.NewScript(1, `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
-	errTaken         = errors.New("somebody else has the lock")
-)
+// CompareAndDelete releases a key by hand. Its argument is the token.
+var CompareAndDelete = redis.NewScript(1, `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+var errTaken = errors.New("another holder has the lock")
 
 func (s *bareSlot) Lock(ctx context.Context) error {
 	s.token = uuid.NewString()
@@ -68,7 +68,7 @@ func (s *bareSlot) set() error {
 func (s *bareSlot) Unlock(context.Context) error {
 	c := s.bare.Get()
 	defer c.Close()
-	n, err := redis.Int(compareAndDelete.Do(c, s.key, s.token))
+	n, err := redis.Int(CompareAndDelete.Do(c, s.key, s.token))
 	return goneUnless(n > 0, err)
 }
 

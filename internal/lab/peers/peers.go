@@ -34,11 +34,6 @@ type Hold interface {
 	Done() <-chan struct{} // closed when the hold is lost; nil: the library has no such signal
 }
 
-// A Doer is a Slot of a library that also locks, calls f and unlocks in one call.
-type Doer interface {
-	Do(ctx context.Context, f func(context.Context) error) error
-}
-
 // ErrGone is matched by the errors that say that the key is gone, or another holder's.
 var ErrGone = errors.New("the key is gone, or somebody else's")
 

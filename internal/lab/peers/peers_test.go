@@ -99,30 +99,3 @@ func TestAKeyThatIsGoneIsToldApart(t *testing.T) {
 		assert.ErrorIs(t, s.Unlock(t.Context()), peers.ErrGone, name)
 	}
 }
-
-func TestAPipelineTakesAndReleasesEveryKey(t *testing.T) {
-	server := redistest.Real(t)
-	c, err := redis.Dial("tcp", server.Addr())
-	require.NoError(t, err)
-	defer c.Close()
-	p, err := peers.NewPipeline(c, ttl, "a", "b")
-	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, p.Pairs())
-	}
-	server.Do("SET", "b", "another holder")
-	require.ErrorIs(t, p.Pairs(), redis.ErrNil)
-}
-
-func TestDoOfOursIsAPair(t *testing.T) {
-	server := redistest.Real(t)
-	l := all(t, server.Addr())["redimutex"]()
-	defer l.Close()
-	held := ""
-	require.NoError(t, l.Slot("k").(peers.Doer).Do(t.Context(), func(context.Context) error {
-		held = server.Get("k")
-		return nil
-	}))
-	assert.NotEmpty(t, held)
-	assert.Nil(t, server.Do("GET", "k"))
-}

@@ -45,8 +45,8 @@ func (o *ours) Slot(key string) Slot {
 
 // An ourSlot remembers its lease: when that is lost, the Mutex may have another goroutine's.
 type ourSlot struct {
+	lease
 	mutex *redimutex.Mutex
-	lease *redimutex.Lease
 	plain bool
 }
 
@@ -62,30 +62,51 @@ func (s *ourSlot) TryLock(ctx context.Context) error { return s.got(s.mutex.TryL
 
 func (s *ourSlot) got(err error) error {
 	if err == nil {
-		s.lease = s.mutex.Lease()
+		s.Lease = s.mutex.Lease()
 	}
 	return err
 }
 
-func (s *ourSlot) Extend(ctx context.Context, ttl time.Duration) error {
-	return gone(s.lease.Extend(ctx, ttl))
+func (s *ourSlot) Unlock(ctx context.Context) error { return Gone(s.mutex.UnlockContext(ctx)) }
+
+// A lease is what a Slot of ours tells of its hold.
+type lease struct{ *redimutex.Lease }
+
+func (l lease) Valid() bool { return l.Err() == nil }
+
+func (l lease) Extend(ctx context.Context, ttl time.Duration) error {
+	return Gone(l.Lease.Extend(ctx, ttl))
 }
 
-func (s *ourSlot) Unlock(ctx context.Context) error { return gone(s.mutex.UnlockContext(ctx)) }
-
-// Do is for those that lock by that alone.
-func (s *ourSlot) Do(ctx context.Context, f func(context.Context) error) error {
-	return s.mutex.Do(ctx, f)
+// A Handle is a Slot over any kind of lock of ours, by what gives leases of it.
+type Handle struct {
+	lease
+	acquire, try Acquire
 }
 
-func (s *ourSlot) Token() string         { return s.lease.Token() }
-func (s *ourSlot) Fence() int64          { return s.lease.Fence() }
-func (s *ourSlot) Until() time.Time      { return s.lease.Until() }
-func (s *ourSlot) Valid() bool           { return s.lease.Err() == nil }
-func (s *ourSlot) Done() <-chan struct{} { return s.lease.Done() }
+// Acquire is Acquire, RAcquire, TryAcquire and the like.
+type Acquire func(context.Context) (*redimutex.Lease, error)
 
-// gone marks the losses that the servers have told.
-func gone(err error) error {
+// NewHandle makes one that is not locked.
+func NewHandle(acquire, try Acquire) *Handle { return &Handle{acquire: acquire, try: try} }
+
+// Held is one that is locked.
+func Held(l *redimutex.Lease) *Handle { return &Handle{lease: lease{l}} }
+
+func (h *Handle) Lock(ctx context.Context) (err error) {
+	h.Lease, err = h.acquire(ctx)
+	return err
+}
+
+func (h *Handle) TryLock(ctx context.Context) (err error) {
+	h.Lease, err = h.try(ctx)
+	return err
+}
+
+func (h *Handle) Unlock(ctx context.Context) error { return Gone(h.Release(ctx)) }
+
+// Gone marks the losses that the servers have told.
+func Gone(err error) error {
 	if err == nil {
 		return nil // what follows has to allocate
 	}

@@ -1,14 +1,12 @@
 -- One try for a lock; behind head.lua, holder.lua, the kind, demoted.lua, fence.lua, guard.lua and, with a queue,
 -- queue.lua.
 --
--- ARGV[8]   '1': the last key is the server's restart guard
--- ARGV[9]   the mark under which the caller is seen to wait; '' if it does not wait
--- ARGV[10]  for how long, in ms
--- ARGV[11]  the member of the queue that stands for this waiter; '' for a try that does not wait
--- ARGV[12]  when the waiter first arrived, in µs on this server's clock; '0': now
--- ARGV[13]  '1': a waiter who is missing in the queue goes back to its place
--- ARGV[14]  TTL of the queue, in ms
--- ARGV[15]  '1' in a cluster
+-- ARGV[8], ARGV[9]  '' for a try that does not wait
+-- ARGV[11]  '1': the last key is the server's restart guard
+-- ARGV[12]  for how long the caller is seen to wait, in ms
+-- ARGV[13]  when the waiter first arrived, in µs on this server's clock; '0': now
+-- ARGV[14]  '1': a waiter who is missing in the queue goes back to its place
+-- ARGV[15]  TTL of the queue, in ms
 -- ARGV[16]  and those behind it: further tokens, which enter together with the first
 --
 -- Replies
@@ -27,14 +25,10 @@ if now > tonumber(ARGV[3]) then
   return -now
 end
 
-if ARGV[8] == '1' then
-  local abstention = abstain(KEYS[#KEYS], now, ms)
-  if abstention then
-    return abstention
-  end
+local abstention = abstain(ARGV[11])
+if abstention then
+  return abstention
 end
-
-local mark, member = ARGV[9], ARGV[11] or ''
 
 local function granted(ours)
   local fence, failure = fenceOf(ARGV[7])
@@ -42,7 +36,7 @@ local function granted(ours)
     return failure
   end
   if ours then -- only raised, so that a try which is executed late takes nothing back
-    keep(token, ms, want)
+    keep(token, ms, want, mark)
   else
     failure = take(token, ms, want, mark)
   end
@@ -56,7 +50,7 @@ local function granted(ours)
     leave(member)
   end
   if queue and want ~= 'm' then -- there may be room for more
-    serve('', ARGV[15])
+    serve('')
   end
   return {now, fence}
 end
@@ -83,10 +77,10 @@ local gap = 0
 if member ~= '' then
   local arrived = tonumber(redis.call('ZSCORE', queue, member) or nil)
   if not arrived then
-    arrived = tonumber(ARGV[12])
+    arrived = tonumber(ARGV[13])
     if arrived == 0 then
       arrived = now
-    elseif ARGV[13] ~= '1' then
+    elseif ARGV[14] ~= '1' then
       return 0
     end
     redis.call('ZADD', queue, us(math.min(arrived, now)), member)
@@ -99,10 +93,10 @@ if member ~= '' then
     gap = math.max(now - (tonumber(at) - marked), 1)
   end
   redis.call('ZADD', queue, us(now + marked), looked)
-  redis.call('PEXPIRE', queue, ARGV[14])
+  redis.call('PEXPIRE', queue, ARGV[15])
 end
 if show and mark ~= '' then
-  show(mark, tonumber(ARGV[10]), want, holder)
+  show(mark, tonumber(ARGV[12]), want, holder)
 elseif member == '' and holder then
   local refused = demoted(lock, token)
   if refused then
@@ -111,7 +105,7 @@ elseif member == '' and holder then
 end
 if not holder then
   -- Those in front who are gone are passed over, until it may be our turn after all.
-  if serve(member, ARGV[15]) then
+  if serve(member) then
     return granted()
   end
   holder, left = look(token, want, mark)

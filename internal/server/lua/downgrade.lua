@@ -1,8 +1,6 @@
 -- A writer becomes a reader; behind head.lua, holder.lua, rwmutex.lua, demoted.lua and, with a queue, fence.lua and
 -- queue.lua.
 --
--- ARGV[8]  '1' in a cluster
---
 -- Replies
 --   {now, 0}  done, or done before; now is this server's clock, in µs
 --   {0, i}    the lock is gone
@@ -16,16 +14,14 @@ if now > tonumber(ARGV[3]) then
 end
 if peek(lock, #token) == token then
   redis.call('DEL', readers)
-  ms = math.max(ms, redis.call('PTTL', lock)) -- an extension may have given it more
-  redis.call('ZADD', readers, us(now + ms * 1000), token)
-  follow()
+  read(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
   entitle()
   if queue then
-    serve('', ARGV[8])
+    serve('')
   end
   return {now, 0}
 end
-local kept, detail = keep(token, ms, 'r')
+local kept, detail = keep(token, ms, 'r', '')
 if kept ~= 1 then
   return demoted(lock, token) or {kept, detail}
 end

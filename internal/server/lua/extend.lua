@@ -14,7 +14,7 @@
 if now > tonumber(ARGV[3]) then
   return -now
 end
-local kept, detail = keep(token, ms, want)
+local kept, detail = keep(token, ms, want, mark)
 if kept ~= 1 then
   return demoted(lock, token) or {kept, detail}
 end

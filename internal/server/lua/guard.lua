@@ -1,21 +1,19 @@
 -- Shared by the scripts that acquire: whether this server has to abstain because it lost its data.
 --
--- key  marks a server that has kept its data; its value is when it was first seen, in µs
--- now  this server's clock, in µs
--- ttl  TTL of the locks, in ms: after that, every lock that the server forgot has expired
+-- guarded  '1': the last key marks a server that has kept its data; its value is when it was first seen, in µs
 --
--- Returns nil, or the error to reply with.
+-- Returns nil, or the error to reply with. After the TTL of the caller's lock every lock that the server forgot has expired.
 
-local function abstain(key, now, ttl)
-  local born = redis.call('GET', key)
-  if not born then
-    born = string.format('%.0f', now)
-    redis.call('SET', key, born)
-  elseif tonumber(born) > now then -- the clock was set back: it may have been wrong for as long as the mark says
-    born = string.format('%.0f', now)
-    redis.call('SET', key, born)
+local function abstain(guarded)
+  if guarded ~= '1' then
+    return
   end
-  local left = math.ceil((born - now) / 1000) + ttl
+  local born = redis.call('GET', KEYS[#KEYS])
+  if not born or tonumber(born) > now then -- or the clock was set back: it may have been wrong for as long as that says
+    born = us(now)
+    redis.call('SET', KEYS[#KEYS], born)
+  end
+  local left = math.ceil((born - now) / 1000) + ms
   if left > 0 then
     return redis.error_reply('GUARD the server started without data; it votes again in ' .. left .. ' ms')
   end

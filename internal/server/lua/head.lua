@@ -1,7 +1,7 @@
 -- In front of all scripts of a lock: what they have in common.
 --
 -- KEYS  the locks; their fence counters, if ARGV[5] is not '0'; the keys of the kind; the queue; the restart guard.
---       Only rwmutex.lua has keys of its own. Queue and guard are there if the script is told so.
+--       Only rwmutex.lua has keys of its own. All scripts of a lock get the same, whether they use them or not.
 -- ARGV[1]  the token
 -- ARGV[2]  a TTL in ms
 -- ARGV[3]  deadline of the command, in µs on this server's clock
@@ -9,20 +9,23 @@
 -- ARGV[5]  TTL of the fence counters, in ms; '0': there are none among the keys
 -- ARGV[6]  what the caller wants: see the kind
 -- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer
+-- ARGV[8]  the mark under which the caller is seen to wait, or was; or ''
+-- ARGV[9]  the member of the queue that stands for this waiter, or ''
+-- ARGV[10] '1' in a cluster
 --
 -- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served.
 --
 --   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
 --                                long in ms (-1: for ever). An error is a table.
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
---   keep(token, ms, want)        token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
+--   keep(token, ms, want, mark)  token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
 --                                locks it is; or whether anything was written
---   drop(token, ms)              token leaves, in ms: 1, 0 or -1 as keep
+--   drop(token, ms, mark)        token leaves, in ms: 1, 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
 -- tells whom the queue serves first; and together, which is true where a caller that may enter need not heed the queue.
 
-local token, ms, locks, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[6]
+local token, ms, locks, want, mark, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[6], ARGV[8], ARGV[9]
 local lock = KEYS[1]
 local own = locks + (ARGV[5] == '0' and 0 or locks) -- the keys of the kind come after these
 local time = redis.call('TIME')
@@ -36,4 +39,12 @@ end
 -- Returns how long it is until t, in ms.
 local function msUntil(t)
   return math.max(math.ceil((t - now) / 1000), 1)
+end
+
+-- Has a set of tokens or marks by their ends, which is not empty, live as long as the last of them. Returns how long that
+-- is, in ms.
+local function lasts(set)
+  local left = msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2])
+  redis.call('PEXPIRE', set, left)
+  return left
 end

@@ -52,8 +52,7 @@ end
 
 -- Hands the lock to those who wait, in order, as long as the kind lets them in.
 --
--- mine            the member of the caller, who needs no message; or ''
--- countsElsewhere  '1': the number of receivers that PUBLISH returns says nothing (cluster)
+-- mine  the member of the caller, who needs no message; or ''
 --
 -- Returns true when it is the turn of mine, which stays in the queue.
 --
@@ -64,7 +63,7 @@ end
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
 -- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
 -- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
-local function serve(mine, countsElsewhere)
+local function serve(mine)
   while true do
     local ok, first = pcall(head)
     if not ok or not first then
@@ -89,8 +88,8 @@ local function serve(mine, countsElsewhere)
       redis.set_repl(redis.REPL_NONE)
       local heard = redis.pcall('PUBLISH', channel, us(fence) .. ' ' .. name)
       redis.set_repl(redis.REPL_ALL)
-      if type(heard) == 'table' or heard == 0 and countsElsewhere ~= '1' then
-        drop(name, 0)
+      if type(heard) == 'table' or heard == 0 and ARGV[10] ~= '1' then -- in a cluster the number says nothing
+        drop(name, 0, '')
       end
       if type(heard) == 'table' then
         return false

@@ -1,10 +1,7 @@
 -- Give a lock back, or leave the queue, or both; behind head.lua, holder.lua, the kind, demoted.lua and, with a queue,
 -- fence.lua and queue.lua.
 --
--- ARGV[2]   '0', or for how long the lock stays locked, in ms
--- ARGV[8]   the mark under which the caller was seen to wait, and does so no more; or ''
--- ARGV[9]   the member of the queue that stands for this waiter, or ''
--- ARGV[10]  '1' in a cluster
+-- ARGV[2]  '0', or for how long the lock stays locked, in ms
 --
 -- Replies
 --   1        released, and handed to the waiters for whom there is room; or left to expire
@@ -16,14 +13,13 @@
 -- deleted, nor its TTL touched; so that a waiter who leaves just when it is given the lock passes it on; and so that
 -- no caller can take the lock between the release and the hand-off.
 
-local mark, member = ARGV[8], ARGV[9]
 local stays = member ~= '' and leave(member)
-if hide and mark ~= '' then
+local dropped, which = drop(token, ms, mark)
+if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-local dropped, which = drop(token, ms)
 if queue and ms == 0 and (dropped == 1 or mark ~= '') then
-  serve('', ARGV[10])
+  serve('')
 elseif queue then
   leave('') -- the mark of the last look, if it is alone there
 end

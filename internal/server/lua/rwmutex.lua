@@ -10,6 +10,9 @@
 -- entitled  the marks of those that have waited for a writer: while there is one, writers wait
 --
 -- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock.
+--
+-- A plain Mutex that hands the lock on knows none of this: the lock holds the token of a reader as well then, and its mark
+-- is still there, as that of a writer is. keep and drop put that right.
 
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
@@ -30,15 +33,13 @@ local function current(n)
   return holder, wrong
 end
 
--- Has the lock live as long as the last reader.
-local function follow()
-  local last = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
-  if not last then
-    redis.call('DEL', lock)
-    return
+-- Has a reader stay for ms, and the lock live as long as the last reader.
+local function read(token, ms)
+  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
+  if type(written) == 'table' then
+    return written
   end
-  redis.call('SET', lock, '*', 'PX', msUntil(last))
-  redis.call('PEXPIRE', readers, msUntil(last))
+  redis.call('SET', lock, '*', 'PX', lasts(readers))
 end
 
 -- Reports whether a mark of the set lives.
@@ -50,14 +51,14 @@ end
 -- Sets the end of a mark.
 local function put(set, mark, ms)
   redis.call('ZADD', set, us(now + ms * 1000), mark)
-  redis.call('PEXPIRE', set, msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]))
+  lasts(set)
 end
 
 -- Makes entitled readers of those that wait.
 local function entitle()
   if any(waiting) then
     redis.call('ZUNIONSTORE', entitled, 2, entitled, waiting, 'AGGREGATE', 'MAX')
-    redis.call('PEXPIRE', entitled, msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2]))
+    lasts(entitled)
     redis.call('DEL', waiting)
   end
 end
@@ -75,7 +76,7 @@ local function look(token, want, mark)
       return holder, redis.call('PTTL', lock)
     end
     if any(entitled) then
-      return '*', msUntil(redis.call('ZRANGE', entitled, -1, -1, 'WITHSCORES')[2])
+      return '*', lasts(entitled)
     end
     return
   end
@@ -111,21 +112,22 @@ local function take(token, ms, want, mark)
   if peek(lock, 1) ~= '*' then
     redis.call('DEL', readers)
   end
-  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
-  if type(written) == 'table' then
-    return written
+  local failure = read(token, ms)
+  if not failure then
+    redis.call('ZREM', waiting, mark)
+    redis.call('ZREM', entitled, mark)
   end
-  follow()
-  redis.call('ZREM', waiting, mark)
-  redis.call('ZREM', entitled, mark)
+  return failure
 end
 
-local function keep(token, ms, want)
+local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
-  if holder == token and want == 'r' then -- a plain Mutex has handed it the lock
+  if holder == token and mark ~= '' then
+    hide(mark)
+  end
+  if holder == token and want == 'r' then
     redis.call('DEL', readers)
-    redis.call('ZADD', readers, us(now + math.max(ms, redis.call('PTTL', lock)) * 1000), token)
-    follow()
+    read(token, math.max(ms, redis.call('PTTL', lock)))
     return 1, true
   end
   if holder == token then
@@ -140,15 +142,17 @@ local function keep(token, ms, want)
     return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
   end
   if tonumber(ends) < now + ms * 1000 then
-    redis.call('ZADD', readers, us(now + ms * 1000), token)
-    follow()
+    read(token, ms)
   end
   return 1, true
 end
 
-local function drop(token, ms)
+local function drop(token, ms, mark)
   local holder, wrong = current(#token)
   if holder == token then
+    if mark ~= '' then
+      hide(mark)
+    end
     if ms > 0 then
       redis.call('PEXPIRE', lock, ms)
     else
@@ -157,7 +161,11 @@ local function drop(token, ms)
     return 1
   end
   if holder == '*' and redis.call('ZREM', readers, token) == 1 then
-    follow()
+    if redis.call('EXISTS', readers) == 1 then
+      redis.call('SET', lock, '*', 'PX', lasts(readers))
+    else
+      redis.call('DEL', lock)
+    end
     return 1
   end
   return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1

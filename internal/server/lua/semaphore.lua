@@ -11,14 +11,6 @@ local function expire()
   end
 end
 
--- Has the key live as long as the last permit.
-local function follow()
-  local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')[2]
-  if last then
-    redis.call('PEXPIRE', lock, msUntil(last))
-  end
-end
-
 local function look(token, want)
   local failed = expire()
   if failed then
@@ -38,7 +30,7 @@ local function take(token, ms)
   if type(written) == 'table' then
     return written
   end
-  follow()
+  lasts(lock)
 end
 
 local function keep(token, ms)
@@ -51,7 +43,7 @@ local function keep(token, ms)
   end
   if tonumber(ends) < now + ms * 1000 then
     redis.call('ZADD', lock, us(now + ms * 1000), token)
-    follow()
+    lasts(lock)
   end
   return 1, true
 end
@@ -63,7 +55,9 @@ local function drop(token)
   if redis.call('ZREM', lock, token) == 0 then
     return 0, 1
   end
-  follow()
+  if redis.call('EXISTS', lock) == 1 then
+    lasts(lock)
+  end
   return 1
 end
 

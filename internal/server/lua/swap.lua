@@ -1,8 +1,8 @@
 -- Put another token into the place of one's own: to hand a lock over to another process, and to take it over there;
 -- behind head.lua, holder.lua, demoted.lua, fence.lua and guard.lua.
 --
--- ARGV[8]  '1': the last key is the server's restart guard
--- ARGV[9]  the token that is there now
+-- ARGV[11]  '1': the last key is the server's restart guard
+-- ARGV[12]  the token that is there now
 --
 -- Replies
 --   {now, fence, left}  done; left is what the old token had left, in ms. 0: it was done before
@@ -17,16 +17,14 @@
 if now > tonumber(ARGV[3]) then
   return -now
 end
-if ARGV[8] == '1' then
-  local abstention = abstain(KEYS[#KEYS], now, ms)
-  if abstention then
-    return abstention
-  end
+local abstention = abstain(ARGV[11])
+if abstention then
+  return abstention
 end
-local holder, wrong = peek(lock, math.max(#token, #ARGV[9]))
-if holder ~= token and holder ~= ARGV[9] then
-  local there = holder or wrong
-  return demoted(lock, token) or {there and -1 or 0, 1}
+local old = ARGV[12]
+local holder, wrong = peek(lock, math.max(#token, #old))
+if holder ~= token and holder ~= old then
+  return demoted(lock, token) or {(holder or wrong) and -1 or 0, 1}
 end
 local fence, failure = fenceOf(ARGV[7])
 if not fence then

@@ -37,13 +37,13 @@ func Command() *cli.Command {
 			{Title: "BEFORE YOU BREAK IT", Blocks: []cli.Block{cli.Para(`The lock of a crashed holder ends by itself: look at its
 				TTL, which rises again when a living holder renews it. A short TTL that rises is a holder at work.`)}},
 			{Title: "WHAT THE HOLDER WILL SEE", Blocks: []cli.Block{
-				cli.Para(`Breaking stops nobody. A holder that renews its lease learns at its next renewal, within a third of
-					its TTL, that the lease is lost (deleted or taken); redimutex run ends its command then. A holder
-					that does not renew finds out when it unlocks. Until then its code may be running, beside that
-					of the next holder. A resource that checks fences keeps the late writes out, and nothing else
-					does. A holder that uses another library may never learn it.`),
-				cli.Para(`With several servers, break also deletes a lock that only a minority of them has: nobody holds it,
-					and it keeps others from getting a majority.`),
+				cli.Para(`Breaking does not stop the holder. One that renews its lease finds out at its next renewal, within a third of
+					its TTL, that the lease is lost (deleted or taken); redimutex run then ends its command. A holder
+					that does not renew finds out when it unlocks. Until then its code may run beside that
+					of the next holder. Only a resource that checks fences refuses its late writes.
+					A holder that uses another library may never find out.`),
+				cli.Para(`With several servers, break also deletes a lock that only a minority of them has. Such a lock is not held,
+					and it keeps waiters from getting a majority.`),
 			}},
 			{Title: "EXAMPLES", Blocks: []cli.Block{
 				cli.Example("", "redimutex break nightly-backup"),
@@ -51,7 +51,7 @@ func Command() *cli.Command {
 			}},
 			cli.Ends(cli.Item("0", "broken"),
 				cli.Item("1", "nothing was broken: it was free, changed hands meanwhile, or you said no"),
-				cli.Item("2", "wrong usage, or nobody to ask and no -yes"),
+				cli.Item("2", "wrong usage, or stdin is not a terminal and -yes is missing"),
 				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
@@ -76,7 +76,7 @@ func breakLock(t *cli.Terminal, nodes servers.Set, key string, yes, asJSON bool)
 		return cli.Unavailable, nil
 	}
 	if before.Agree > 0 && !yes && !cli.CanAnswer(t.In) {
-		return 0, errors.New("stdin is not a terminal, so there is nobody to ask; -yes breaks the lock without asking")
+		return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
 	}
 	b := &breach{Key: key, Before: before, Servers: []brokenServer{}, nodes: nodes}
 	talk := io.Writer(t.Out) // to people; what a script reads is alone on stdout
@@ -109,7 +109,7 @@ func (b *breach) confirm(t *cli.Terminal) bool {
 	case b.Before.Holding > 1:
 		who = "That does not stop its holders, all of which may still be working."
 	case !b.Before.Held:
-		who = "Perhaps somebody is taking the lock just now."
+		who = "Perhaps a client is taking the lock just now."
 	}
 	fmt.Fprintf(t.Err, "%s\nBreak %q on %s? [y/N] ", who, cli.Printable(b.Key), b.nodes.Names())
 	answer, err := bufio.NewReader(t.In).ReadString('\n')

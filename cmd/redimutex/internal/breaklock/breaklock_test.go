@@ -135,7 +135,7 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	assert.False(t, b.Before.Held)
 	b.carryOut()
 	assert.Equal(t, wasBroken, b.Result)
-	assert.Equal(t, []string{"", "", ""}, left("split"), "what nobody holds and everybody trips over")
+	assert.Equal(t, []string{"", "", ""}, left("split"), "no holder has it, and it is in the way of all")
 
 	set("moved", x, x, x)
 	b = breachOf(t, "moved", all...)

@@ -18,7 +18,7 @@ import (
 const (
 	wasBroken   = "broken"
 	wasFree     = "free"
-	wasChanged  = "changed" // somebody else holds it
+	wasChanged  = "changed" // another holder has it
 	wasDeclined = "declined"
 	wasUnclear  = "unknown" // too few servers have answered
 )
@@ -157,7 +157,7 @@ func (b *breach) tellBroken(w io.Writer) {
 			fmt.Fprintf(w, "  %s: %s; what it may have of the lock ends with its TTL\n", s.Address, s.Error)
 		}
 		if s.Result == wasChanged {
-			fmt.Fprintf(w, "  %s: somebody else has the lock there\n", s.Address)
+			fmt.Fprintf(w, "  %s: another holder has the lock there\n", s.Address)
 		}
 	}
 	switch {

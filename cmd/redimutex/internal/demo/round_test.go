@@ -32,10 +32,10 @@ func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
 	t.Parallel()
 	killed := round{lock: true, kill: true}
 	for name, r := range map[string]*result{
-		"an update that nobody reported": {round: round{lock: true}, acknowledged: 9, counter: 10},
-		"nobody was killed":              {round: killed, acknowledged: 9, counter: 9},
-		"nobody recovered":               {round: killed, acknowledged: 9, counter: 9, timeline: timeline{death: &death{at: 1}}},
-		"a worker failed":                {round: round{lock: true}, planned: 9, failure: "NOPERM"},
+		"an update that was not reported": {round: round{lock: true}, acknowledged: 9, counter: 10},
+		"no worker was killed":            {round: killed, acknowledged: 9, counter: 9},
+		"no worker recovered":             {round: killed, acknowledged: 9, counter: 9, timeline: timeline{death: &death{at: 1}}},
+		"a worker failed":                 {round: round{lock: true}, planned: 9, failure: "NOPERM"},
 	} {
 		err := verdict([]*result{r})
 		require.Error(t, err, name)

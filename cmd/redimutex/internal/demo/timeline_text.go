@@ -108,7 +108,7 @@ func (t *chart) clashRow(clashes []stretch) string {
 // deathRow shows how long no worker had the lock.
 func (t *chart) deathRow() string {
 	s := t.style
-	from, to, told := t.column(t.death.at), t.width-1, "nobody"
+	from, to, told := t.column(t.death.at), t.width-1, "never free"
 	if t.death.over() {
 		to, told = t.column(t.death.next), inSeconds(t.death.recovery())
 		if t.width >= 40 {

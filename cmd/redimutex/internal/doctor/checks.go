@@ -126,7 +126,7 @@ func (r *nodeReport) checkEviction() {
 	case policy == "noeviction":
 		r.report("eviction", levelOK, "evicts nothing (maxmemory-policy noeviction)")
 	case r.number("maxmemory") == 0:
-		r.report("eviction", levelWarning, "evicts keys as soon as somebody sets maxmemory (maxmemory-policy %s)", policy)
+		r.report("eviction", levelWarning, "will evict keys once maxmemory is set (maxmemory-policy %s)", policy)
 	default:
 		evicted := ""
 		if n := r.number("evicted_keys"); n > 0 {

@@ -122,7 +122,7 @@ func TestDoctorSeesReplicasThatLag(t *testing.T) {
 		least  string
 		ids    []string
 	}{
-		"nobody minds":            {0, "0", []string{"replica-lag", "replica-lag"}},
+		"pollers work":            {0, "0", []string{"replica-lag", "replica-lag"}},
 		"one is enough":           {1, "1", []string{"replica-lag", "replica-lag"}},
 		"two are wanted":          {2, "0", []string{"replica-lag", "replica-lag", "replicas"}},
 		"the server wants two":    {1, "2", []string{"min-replicas", "replica-lag", "replica-lag"}},

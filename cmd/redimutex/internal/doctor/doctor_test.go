@@ -110,7 +110,7 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 	status, d := doctor(t, []string{s.URL()})
 	assert.Equal(t, exitWarnings, status)
 	assert.Equal(t, []string{"eviction"}, d.ids())
-	assert.Contains(t, d.the(t, "eviction").What, "as soon as somebody sets maxmemory")
+	assert.Contains(t, d.the(t, "eviction").What, "once maxmemory is set")
 
 	s.Do("CONFIG", "SET", "maxmemory", "100mb")
 	s.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

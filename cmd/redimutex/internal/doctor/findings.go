@@ -30,7 +30,7 @@ type check struct{ id, why, do string }
 // checks are all that doctor knows. docs/operations.md explains each of them.
 var checks = []check{
 	{
-		"dns", "Nobody can lock through a name that leads nowhere.",
+		"dns", "No lock can be taken through a name that leads nowhere.",
 		"Correct the host in the URL, or the DNS of this machine: getent hosts NAME has to print an address.",
 	},
 	{
@@ -46,7 +46,7 @@ var checks = []check{
 		"Correct the URL, or the network between here and there; redis:// is for servers without TLS and rediss:// for those with it.",
 	},
 	{
-		"tls", "Without a connection there is no lock, and one that is not verified may end at somebody else's server.",
+		"tls", "Without a connection there is no lock, and one that is not verified may end at another server.",
 		"Use the name that the certificate is for, and put its CA into the store of this machine, or name it in SSL_CERT_FILE; rediss:// is for servers with TLS alone.",
 	},
 	{
@@ -66,7 +66,7 @@ var checks = []check{
 		"Move closer to the server, find what slows it down (slow commands, swap, fork, a full network), or raise -ttl and with it the node timeout.",
 	},
 	{
-		"slow-commands", "The server does one thing at a time: while a long command runs, nobody can lock or renew.",
+		"slow-commands", "The server does one thing at a time: while a long command runs, no client can lock or renew.",
 		"Find who sends it (SLOWLOG GET, CLIENT LIST). SCAN replaces KEYS, UNLINK replaces DEL of big keys; or give locks a server of their own.",
 	},
 	{
@@ -78,7 +78,7 @@ var checks = []check{
 		"Ask it for the primary (SENTINEL GET-MASTER-ADDR-BY-NAME) and check that; docs/topologies.md has the pool for programs.",
 	},
 	{
-		"replica", "A replica refuses writes, so nothing can be locked on it; one that takes writes shares them with nobody.",
+		"replica", "A replica refuses writes, so nothing can be locked on it; one that takes writes shares them with no other server.",
 		"Point the URL at the primary, or at an address that follows it.",
 	},
 	{
@@ -90,7 +90,7 @@ var checks = []check{
 		"In a program use a cluster pool (docs/topologies.md). For the command line use a server outside the cluster. Nodes of one cluster are no Redlock.",
 	},
 	{
-		"eviction", "When memory is full the server may throw away a lock that is held: the next one gets it, and the holder learns it up to a third of the TTL later.",
+		"eviction", "When memory is full the server may throw away a lock that is held: another client gets it, and the holder finds out within a third of the TTL.",
 		"CONFIG SET maxmemory-policy noeviction, also in redis.conf; or give locks a server of their own.",
 	},
 	{
@@ -102,7 +102,7 @@ var checks = []check{
 		"Look at its log and at the space and the permissions of its dir; then BGSAVE.",
 	},
 	{
-		"persistence", "A restart forgets locks that are held, and lets the next one in at once.",
+		"persistence", "After a restart, locks that were held are forgotten, and the next client gets them at once.",
 		"appendonly yes; with appendfsync always a power failure loses nothing either. Several servers without persistence: WithRestartGuard and -need guard.",
 	},
 	{
@@ -155,7 +155,7 @@ var checks = []check{
 		"Grant the user the key redimutex:guard.",
 	},
 	{
-		"plaintext", "Whoever can listen on the way sees the password, and tokens, with which a lock can be released.",
+		"plaintext", "A listener on the way sees the password, and tokens, which are enough to release a lock.",
 		"Use rediss://, or a tunnel. In a network that you trust: -ignore plaintext.",
 	},
 	{

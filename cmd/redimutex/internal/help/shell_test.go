@@ -88,7 +88,7 @@ func TestZshCompletes(t *testing.T) {
 		want  []string
 	}{
 		"commands":       {"redimutex sho", []string{"describe show:show who holds a lock"}},
-		"flags":          {"redimutex run -conf", []string{"describe -conflict-exit-code:Exit status when somebody else holds the lock and -n or -w ended the wait"}},
+		"flags":          {"redimutex run -conf", []string{"describe -conflict-exit-code:Exit status when the lock is held and -n or -w ended the wait"}},
 		"a command":      {"redimutex run k -- l", []string{"normal 1 l"}},
 		"its arguments":  {"redimutex run k -- ls -l ''", []string{"normal 3 ls -l ''"}},
 		"files":          {"redimutex demo -svg ''", []string{"files"}},
@@ -114,7 +114,7 @@ _redimutex
 func TestFishCompletes(t *testing.T) {
 	for line, want := range map[string][]string{
 		"redimutex sho":               {"show\tshow who holds a lock"},
-		"redimutex run -conf":         {"-conflict-exit-code\tExit status when somebody else holds the lock and -n or -w ended the wait"},
+		"redimutex run -conf":         {"-conflict-exit-code\tExit status when the lock is held and -n or -w ended the wait"},
 		"redimutex run k -- redimute": {"redimutex\tcommand link"},
 		"redimutex demo -svg scr":     {"script"},
 		"redimutex run -redis @scr":   {"@script"},

@@ -39,7 +39,7 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	assert.False(t, v.Held, "all have expired")
 	assert.Nil(t, v.Kind)
 
-	s.Do("ZADD", "board", 4e18, "somebody")
+	s.Do("ZADD", "board", 4e18, "a player")
 	_, err = look(node, "board")
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }

@@ -80,7 +80,7 @@ func wants(want string) *server.Kind {
 	return server.Semaphore
 }
 
-// among notes that a waiter of that kind is there: where readers and writers meet, whoever has the lock alone counts as a
+// among notes that a waiter of that kind is there: where readers and writers meet, a client that has the lock alone counts as a
 // writer.
 func (v *View) among(waiter *server.Kind) {
 	if v.Kind == server.Mutex && waiter.Shows {

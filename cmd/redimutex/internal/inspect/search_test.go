@@ -157,7 +157,7 @@ func TestSearchFindsSemaphoresAndReaders(t *testing.T) {
 	m := redimutex.NewRWMutex(pool, "report", redimutex.WithTTL(time.Minute))
 	m.RLock()
 	defer m.RUnlock()
-	s.Do("ZADD", "board", 100, "somebody")
+	s.Do("ZADD", "board", 100, "a player")
 	s.Do("PEXPIRE", "board", 60000)
 	s.Do("SET", "star", "*", "PX", 60000)
 	s.Do("HSET", "hash", "field", "value")

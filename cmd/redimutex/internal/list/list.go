@@ -35,7 +35,7 @@ func Command() *cli.Command {
 			cli.Para(`Lists the locks on the server: who holds each, since when, for how long if it is not renewed, and
 				how many wait. It changes nothing and shows no tokens.`),
 			cli.Para(`PATTERN is a pattern of Redis: * is anything, ? is one character, [ab] is one of these. Quote
-				it, or the shell takes it for files. Without it, list looks at all keys.`),
+				it, or the shell will expand it. Without it, list looks at all keys.`),
 		},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
@@ -46,7 +46,7 @@ func Command() *cli.Command {
 					that are found, and then it stops. Default: no limit`,
 			},
 			{Names: []string{"all"}, Value: cli.Switch(&l.all), Text: `List also what does not look like a lock, but may be one:
-				any string that is not longer than 300 bytes, such as a lock that somebody made by SETNX.`},
+				any string that is not longer than 300 bytes, such as a lock made by SETNX.`},
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
 				their databases), locks (a list, each as
 				redimutex show -json has it, but without holders, queue and queue_looked_ms), and errors, a list with
@@ -83,7 +83,7 @@ var notes = []cli.Section{
 		cli.Item("WAITERS", `Those that wait in the queue, with -queue or WithQueue, and readers and writers. Others that poll leave
 			no trace on the server.`),
 		cli.Item("SERVERS", `With several servers: how many of them have the same holder. A majority is enough. A lock
-			that a minority has is held by nobody: it is being taken or given up, or was lost.`),
+			that only a minority has is not held: it is being taken or given up, or was lost.`),
 		cli.Para("In a cluster, list looks at the node of the URL and no other: call it for each primary. show and break want the node that serves KEY."),
 	}},
 	{Title: "WHAT IT COSTS THE SERVER", Blocks: []cli.Block{
@@ -98,7 +98,7 @@ var notes = []cli.Section{
 	{Title: "EXAMPLES", Blocks: []cli.Block{
 		cli.Example("", "redimutex list 'billing:*'"),
 		cli.Example("The three locks that are held for longest:", "redimutex list -sort age -limit 3"),
-		cli.Example("Which locks end within a second, if nobody renews them?",
+		cli.Example("Which locks end within a second, unless they are renewed?",
 			"redimutex list -json | jq -r '.locks[] | select(.ttl_ms < 1000) | .key'"),
 	}},
 	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),

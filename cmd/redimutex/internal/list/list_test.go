@@ -56,7 +56,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	clitest.Enqueue(t, s, "b:job", "m next", "db-1", false)
 	s.Do("SET", "a:foreign", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 600000)
 	s.Do("SET", "c:label\x1b[2J", uuid.NewString()+" "+strings.Repeat("long ", 20), "PX", 60000)
-	s.Do("SET", "session:1", "somebody's data", "PX", 60000)
+	s.Do("SET", "session:1", "other data", "PX", 60000)
 	s.Do("SET", "page", "9HrBA1BqmdGOBrF8xKmY4g==")
 
 	lines, stderr := listed(t, "-redis", s.URL())

@@ -20,20 +20,21 @@ func sections() []cli.Section {
 			cli.Example("A line of the shell:", "redimutex run import -- sh -c './load && ./index'"),
 			cli.Example("Who holds it?", "redimutex show deploy"),
 		}},
-		{Title: "WHILE WAITING", Blocks: []cli.Block{cli.Para(`One line on stderr says for whom, and another one, if -n or -w
-			ends the wait, who holds the lock then. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
-			a server hangs, that may take some seconds; a second signal ends us at once, and what is left ends with its TTL.
+		{Title: "WHILE WAITING", Blocks: []cli.Block{cli.Para(`One line on stderr names the holder. If -n or -w ends the wait,
+			another line names the holder at that time. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
+			a server hangs, the clean-up may take some seconds. A second signal ends us at once; what is left expires with its TTL.
 			A server that can't be reached at the start is an error at once. If it fails later, while we wait, we go on
-			trying until -w is over. If the holder, or one of the readers, or each holder of a permit is a redimutex run that runs us, the
-			wait would never end, so we say so and exit as with -n.`)}},
+			trying until -w is over. A redimutex run around this one
+			may hold the lock itself, as its holder, as a reader, or with all permits. That wait would never end, so we say so
+			and exit as with -n.`)}},
 		{Title: "WHILE COMMAND RUNS", Blocks: []cli.Block{
 			cli.Para(`It has our stdin, a process group of its own and, at a terminal, the foreground. HUP, INT, QUIT, TERM,
 				ALRM, USR1, USR2, WINCH, CONT and TSTP are passed on to the group. HUP and INT that we were started to ignore,
 				as by nohup, stay ignored in COMMAND; other signals do not.
-				If INT, TERM, HUP or KILL ends COMMAND, we die of the same signal, so that a script around us ends as well; so
-				does what else is in our group, if it was Ctrl-C at the terminal. The lock is released when COMMAND itself ends; what it has left in the background runs
-				on without the lock. As PID 1 of a container we reap orphans.`),
-			cli.Para(`If the lock is lost, one line on stderr says why, and the whole group is ended, with all that COMMAND
+				If INT, TERM, HUP or KILL ends COMMAND, we die of the same signal, so that a script around us ends as well. Ctrl-C
+				at the terminal also ends the rest of our group. The lock is released when COMMAND itself ends. Processes that it
+				left in the background run on without the lock. As PID 1 of a container we reap orphans.`),
+			cli.Para(`If the lock is lost, one line on stderr says why. The signals go to the whole group, so to all that COMMAND
 				has started in it:`),
 			cli.Sub("renewals fail", "TERM one -grace before the lock ends, KILL when it ends"),
 			cli.Sub("the key is deleted or taken", "TERM at once, KILL after -grace"),
@@ -44,13 +45,13 @@ func sections() []cli.Section {
 				writes with a $REDIMUTEX_FENCE that is lower than the highest it has seen.`),
 		}},
 		{Title: "IF REDIMUTEX ITSELF IS KILLED OR STOPPED", Blocks: []cli.Block{
-			cli.Para(`KILL: a second process, redimutex guard, kills COMMAND and its group then, and so what a redimutex run in
-				it runs. The lock ends one -ttl later at the latest. A setuid command such as sudo or su outlives a killed
+			cli.Para(`KILL: a second process, redimutex guard, then kills COMMAND and its group. It does the same for each
+				redimutex run inside COMMAND. The lock ends within one -ttl. A setuid command such as sudo or su outlives a killed
 				redimutex, because it has another user: write sudo redimutex run KEY -- COMMAND, not
 				redimutex run KEY -- sudo COMMAND.`),
-			cli.Para(`STOP: a stopped redimutex renews nothing and can stop nobody. The lock ends, the next holder gets it, and
-				COMMAND runs on beside it until redimutex continues and kills it. Stop COMMAND alone instead: it
-				keeps its lock. What protects the data is a fence.`),
+			cli.Para(`STOP: a stopped redimutex neither renews the lock nor ends COMMAND. The lock expires, and the next holder gets it.
+				COMMAND runs on beside that holder until redimutex continues and kills it. Stop COMMAND alone instead: redimutex
+				then keeps the lock. Only a fence protects the data here.`),
 		}},
 		{Title: "ENVIRONMENT OF COMMAND", Blocks: []cli.Block{
 			cli.Item("REDIMUTEX_KEY", "KEY; of several the first in order"),
@@ -61,11 +62,11 @@ func sections() []cli.Section {
 				and passwords; what -redis @FILE or @FILE in $REDIMUTEX_URL names stays the name of the file`),
 			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, as hashes, for those inside it"),
 			cli.Item("REDIS_URL", "unchanged, because it belongs to your program and not to us"),
-			cli.Para(`ps(1) shows a password in -redis to everybody on the machine. Put it into $REDIMUTEX_URL or a file
+			cli.Para(`ps(1) shows a password in -redis to every user of the machine. Put it into $REDIMUTEX_URL or a file
 				instead. A redimutex in COMMAND gets it only from the file.`),
 		}},
 		cli.Ends(cli.Para("That of COMMAND, or 128+N if signal N ended it; of INT, TERM, HUP and KILL we die ourselves. Else:"),
-			cli.Sub("1", "somebody else holds the lock (-n, -w), or a redimutex run around us; -E changes it"),
+			cli.Sub("1", "the lock is held (-n, -w), also by a redimutex run around this one; -E changes it"),
 			cli.Sub("2", "wrong usage"),
 			cli.Sub("69", "the server can't be reached, or refuses us, or -min-hold could not be kept; stderr says why"),
 			cli.Sub("126", "COMMAND can't be run"),

@@ -47,7 +47,7 @@ func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 	s.Do("SET", "job", "another holder", "PX", 60000)
 	assert.Equal(t, 5, p.Status())
 	assert.Contains(t, p.Out(), "tidied up")
-	assert.Contains(t, p.Notes(), "somebody else has overwritten its key")
+	assert.Contains(t, p.Notes(), "another client has overwritten its key")
 	assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), p.Notes())
 	assert.Equal(t, "another holder", s.Get("job"), "the other's lock is left alone")
 }
@@ -126,7 +126,7 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 		left, _ := s.Do("PTTL", "job").(int64)
 		return left > 11500
 	})
-	redistest.Wait(t, "and the next moment in which nobody looks", func() bool {
+	redistest.Wait(t, "and the next moment without a look", func() bool {
 		left, _ := s.Do("PTTL", "job").(int64)
 		return left > 11000 && s.Do("DEL", "job") == int64(1)
 	})

@@ -77,24 +77,24 @@ func Command() *cli.Command {
 				and none beside a run without this flag. While a writer of an RWMutex waits, new readers wait for it; a run
 				without this flag waits until there is no reader. For one KEY and one server.`},
 			permits,
-			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if somebody else holds the lock, exit at once."},
+			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if the lock is held, exit at once."},
 			wait,
 			{
 				Names: []string{"E", "conflict-exit-code"}, Arg: "N", Value: cli.Number(&j.conflict, 0, 255, "a number from 0 to 255"),
-				Text: `Exit status when somebody else holds the lock and -n or -w ended the wait. Default: 1; from 0 to 255`,
+				Text: `Exit status when the lock is held and -n or -w ended the wait. Default: 1; from 0 to 255`,
 			},
 			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
 				use this flag, instead of asking again and again. For one KEY and one server.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
 				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
 			grace,
-			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for so long, even if
-				COMMAND ends before; not if it could not be started. For a job that must not run twice although the clocks of the
-				machines differ by almost that. If a server hangs as COMMAND ends, we wait until it has heard of it. Default: 0`},
-			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `What others see that wait for the lock.
+			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for at least this time, even if
+				COMMAND ends earlier. If COMMAND could not be started, the lock is released at once. Use it for a job that must not run
+				twice: clocks of machines may differ by almost TIME. If a server hangs as COMMAND ends, we wait for it. Default: 0`},
+			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `The name that waiters see.
 				Default: host, pid and the name of the command`},
 			{Names: []string{"owner-args"}, Value: cli.Switch(&j.arguments), Text: `Show the arguments of COMMAND in the default
-				label as well. Everybody who may read the server sees them. Passwords in URLs and after words such
+				label as well. All who may read the server see them. Passwords in URLs and after words such
 				as password= are masked; others are not.`},
 			{Names: []string{"q", "quiet"}, Value: cli.Switch(&j.quiet), Text: "Do not say on stderr that we wait or give up, and who holds the lock."},
 		},

@@ -224,7 +224,7 @@ func lostWords(key string, reason redimutex.Reason) string {
 	case redimutex.Deleted:
 		why = "its key was deleted, or the server lost its data"
 	case redimutex.Taken:
-		why = "somebody else has overwritten its key"
+		why = "another client has overwritten its key"
 	case redimutex.Closed:
 	}
 	return fmt.Sprintf("the lock %q was lost: %s", key, why)

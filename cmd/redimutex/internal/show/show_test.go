@@ -51,7 +51,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "secret-token of somebody")
+	s.Do("SET", "job", "secret-token of bob")
 	for _, args := range [][]string{{"show", "job"}, {"show", "-json", "job"}} {
 		status, out, _ := clitest.Call(append(args, "-redis", s.URL())...)
 		assert.Equal(t, cli.OK, status)

@@ -31,7 +31,7 @@ func Command() *cli.Command {
 			servers.Flag(&given, ""),
 			{Names: []string{"interval"}, Arg: "TIME", Value: cli.Time(&o.interval), Text: "Time between two looks. Default: 0.5; 50ms at least"},
 			limit,
-			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as nobody holds any of the locks."},
+			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as all of the locks are free."},
 			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
 				key, known (false: too few servers answer; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
 				fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
@@ -44,8 +44,8 @@ func Command() *cli.Command {
 				cli.Sub("acquired", "It was free."),
 				cli.Sub("handed over", `It had another holder at the last look. There may have been more in between, so the
 					number of hand-overs a second is a lower bound.`),
-				cli.Sub("released", `Its time was not over, so somebody deleted it: the holder by Unlock, or anybody else by DEL
-					or redimutex break.`),
+				cli.Sub("released", `It was deleted before its time: by the holder's Unlock, by DEL,
+					or by redimutex break.`),
 				cli.Sub("expired", "Its time ran down without a renewal, and was over."),
 				cli.Sub("gone", "It was so short that it may have been released or have expired."),
 				cli.Sub("changed", "Another number of readers, or of holders of permits, has it than at the last look."),

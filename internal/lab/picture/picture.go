@@ -15,6 +15,7 @@ type Picture struct {
 	Title, Subtitle string
 	From, To        time.Duration
 	Groups          []Group
+	Thin            bool // where there are many lanes: only some of them should have a name
 }
 
 // A Group is lanes that belong together, such as those of all servers.
@@ -73,8 +74,6 @@ const (
 	width    = 1000
 	left     = 104
 	right    = width - 24
-	lane     = 15
-	gap      = 5
 	groupTop = 28
 )
 
@@ -98,12 +97,15 @@ func (p Picture) Save(path string) error { return os.WriteFile(path, p.SVG(), 0o
 
 // SVG returns the picture.
 func (p Picture) SVG() []byte {
-	d := &drawing{Picture: p}
+	d := &drawing{Picture: p, high: 15, pitch: 20}
+	if p.Thin {
+		d.high, d.pitch = 5, 5
+	}
 	d.scale = float64(right-left) / max((p.To-p.From).Seconds(), 1e-9)
 	top := 88
 	height := top + 34
 	for _, g := range p.Groups {
-		height += groupTop + len(g.Lanes)*(lane+gap)
+		height += groupTop + len(g.Lanes)*d.pitch
 	}
 	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img">`, width, height)
 	d.element("title", "", p.Title)
@@ -119,7 +121,7 @@ func (p Picture) SVG() []byte {
 		d.text(24, top-8, "group", g.Title)
 		for _, l := range g.Lanes {
 			d.lane(top, l)
-			top += lane + gap
+			top += d.pitch
 		}
 	}
 	d.add("</svg>")
@@ -131,6 +133,8 @@ type drawing struct {
 	bytes.Buffer
 	Picture
 	scale float64 // pixels a second
+	high  int     // a lane
+	pitch int     // from one lane to the next
 }
 
 // add adds markup of ours; what comes from elsewhere goes through element or text.
@@ -173,10 +177,13 @@ func (b Bar) tip() string {
 }
 
 func (d *drawing) lane(y int, l Lane) {
-	d.add(`<rect class="row" x="%d" y="%d" width="%d" height="%d"/>`, left, y, right-left, lane)
-	d.text(24, y+lane-3, "muted", l.Name)
+	d.add(`<rect class="row" x="%d" y="%d" width="%d" height="%d"/>`, left, y, right-left, d.high)
+	if l.Name != "" {
+		d.text(24, y+12, "muted", l.Name)
+	}
+	margin := d.high / 15
 	for _, b := range l.Bars {
-		d.bar(b, y+1, lane-2)
+		d.bar(b, y+margin, d.high-2*margin)
 	}
 }
 

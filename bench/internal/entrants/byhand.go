@@ -1,0 +1,171 @@
+package entrants
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/lab/peers"
+)
+
+// A recipe is a lock such as programs have that write it themselves: a script that tries, which is repeated until it
+// returns 1, and one that ends the hold. Both get the key, the token, the TTL in ms, the limit, and 1 for a writer.
+type recipe struct{ try, end *redis.Script }
+
+var (
+	// Readers are counted. As long as readers come, no writer gets in.
+	readersFirst = recipe{
+		redis.NewScript(1, `if ARGV[4] == "1" then return redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) and 1 or 0 end
+			local n = redis.call("GET", KEYS[1])
+			if n and not tonumber(n) then return 0 end
+			redis.call("SET", KEYS[1], (n or 0) + 1, "PX", ARGV[2])
+			return 1`),
+		redis.NewScript(1, `if ARGV[4] == "0" and redis.call("DECR", KEYS[1]) > 0 then return 1 end
+			return redis.call("DEL", KEYS[1])`),
+	}
+	counting = recipe{
+		redis.NewScript(1, `local t = redis.call("TIME")
+			local now = t[1] * 1000 + math.floor(t[2] / 1000)
+			redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
+			if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+			redis.call("ZADD", KEYS[1], now + ARGV[2], ARGV[1])
+			return redis.call("PEXPIRE", KEYS[1], ARGV[2])`),
+		redis.NewScript(1, `return redis.call("ZREM", KEYS[1], ARGV[1])`),
+	}
+)
+
+// A byHandLocker follows a recipe.
+type byHandLocker struct {
+	recipe
+	*redis.Pool
+	env Env
+}
+
+func byHand(r recipe) func(Env) (Locker, error) {
+	return func(e Env) (Locker, error) { return byHandLocker{r, e.pool(), e}, nil }
+}
+
+func (l byHandLocker) Pair(key string, writes bool) Pair {
+	token, writer := uuid.NewString(), 0
+	if writes {
+		writer = 1
+	}
+	run := func(s *redis.Script) (bool, error) {
+		c := l.Get()
+		defer c.Close()
+		return redis.Bool(s.Do(c, key, token, l.env.TTL.Milliseconds(), l.env.Permits, writer))
+	}
+	return Pair{
+		func(ctx context.Context) error {
+			for {
+				if ok, err := run(l.try); ok || err != nil {
+					return err
+				}
+				select {
+				case <-time.After(peers.Eager):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		},
+		func(context.Context) error {
+			ok, err := run(l.end)
+			if err == nil && !ok {
+				err = peers.ErrGone
+			}
+			return err
+		},
+	}
+}
+
+// wires are connections that are counted, one for each server.
+type wires []redis.Conn
+
+// wired is for one goroutine.
+func (e Env) wired(addrs []string) (all wires, err error) {
+	for _, addr := range addrs {
+		c, dialErr := e.Requests.Dial(context.Background(), "tcp", addr)
+		if dialErr != nil {
+			return nil, errors.Join(dialErr, all.Close())
+		}
+		all = append(all, redis.NewConn(c, 0, 0))
+	}
+	return all, nil
+}
+
+func (w wires) Close() error {
+	var all []error
+	for _, c := range w {
+		all = append(all, c.Close())
+	}
+	return errors.Join(all...)
+}
+
+// A limit is no lock, but the least that one has to send.
+type limit struct {
+	io.Closer
+	pair func(key string) Pair
+}
+
+func (l limit) Pair(key string, _ bool) Pair { return l.pair(key) }
+
+func ping(e Env) (Locker, error) {
+	w, err := e.wired(e.Addrs[:1])
+	return limit{w, func(string) Pair {
+		return Pair{
+			func(context.Context) error { _, err := w[0].Do("PING"); return err },
+			func(context.Context) error { return nil },
+		}
+	}}, err
+}
+
+// pipelines sends to all servers before it reads the first reply.
+func pipelines(e Env) (Locker, error) {
+	w, err := e.wired(e.Addrs)
+	for _, c := range w {
+		err = errors.Join(err, peers.CompareAndDelete.Load(c))
+	}
+	all := func(send func(redis.Conn) error) error {
+		var errs []error
+		for _, c := range w {
+			errs = append(errs, send(c), c.Flush())
+		}
+		for _, c := range w {
+			_, err := c.Receive()
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	return limit{w, func(key string) Pair {
+		var token string
+		return Pair{
+			func(context.Context) error {
+				token = uuid.NewString()
+				return all(func(c redis.Conn) error { return c.Send("SET", key, token, "NX", "PX", e.TTL.Milliseconds()) })
+			},
+			func(context.Context) error {
+				return all(func(c redis.Conn) error { return peers.CompareAndDelete.SendHash(c, key, token) })
+			},
+		}
+	}}, err
+}
+
+// local is a lock of one process.
+type local struct{ mu sync.RWMutex }
+
+func (l *local) Pair(_ string, writes bool) Pair {
+	do := func(f func()) func(context.Context) error {
+		return func(context.Context) error { f(); return nil }
+	}
+	if writes {
+		return Pair{do(l.mu.Lock), do(l.mu.Unlock)}
+	}
+	return Pair{do(l.mu.RLock), do(l.mu.RUnlock)}
+}
+
+func (l *local) Close() error { return nil }

@@ -1,0 +1,19 @@
+//go:build before
+
+package entrants
+
+import (
+	"io"
+
+	"github.com/redimutex/redimutex"
+)
+
+// This file stands for kinds.go where the library is of a time before there were kinds of locks, and Multiplex was a pool.
+
+func multiplexed(e Env) (Locker, error) {
+	pool := e.ourPool(e.Addrs[0])
+	m := redimutex.Multiplex(pool, 1)
+	return e.client(sameCtx, []redimutex.Pool{m}, []io.Closer{m, pool}), nil
+}
+
+var inRWMutex, inSemaphore, allOf5 func(*client, string, bool) Pair

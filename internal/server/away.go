@@ -1,0 +1,185 @@
+package server
+
+import (
+	"context"
+	"time"
+)
+
+// This file is the end of a Claim: from the call that releases it until nothing of it is left.
+
+// release begins a release that the caller waits for. It first waits for the commands that are under way, because they
+// would be answered behind it, until half of the time is over. It reports false if there is nothing to release.
+func (c *Claim) release(ctx context.Context, keep, half time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.letGo(keep) {
+		return false
+	}
+	c.releasing = true
+	c.awaitStill(ctx, half)
+	if !c.there && c.running == 0 {
+		c.forget()
+		return false
+	}
+	return true
+}
+
+// ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
+// is left to expire then. After Close there is no background, and the release is tried once before this returns.
+func (c *Claim) ReleaseLater(keep time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.letGo(keep) {
+		return
+	}
+	if !c.server.running.Closing() {
+		c.settle()
+		return
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	c.server.releaseAll([]*Claim{c})
+}
+
+// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
+func (c *Claim) letGo(keep time.Time) bool {
+	if c.want >= released {
+		return false
+	}
+	c.want = released
+	if !keep.IsZero() {
+		c.more().keep = keep
+	}
+	return true
+}
+
+// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
+// overtakes it. The caller holds c.mu.
+func (c *Claim) settle() {
+	switch {
+	case c.want < released, c.want == gone:
+	case !c.there && c.running == 0:
+		c.forget()
+	case c.releasing:
+		c.server.runner(c).hasten(c)
+	case c.running > 0:
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
+		c.forget()
+	}
+}
+
+// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
+// c.mu.
+func (c *Claim) pursue(at time.Time) bool {
+	until := c.until.time()
+	if c.unsettled != nil {
+		until = latest(until, c.keep)
+	}
+	c.releasing = c.server.runner(c).add(c, at, until)
+	return c.releasing
+}
+
+// answered takes in the answer to a release. The runner goes on if there was none, or it was too early.
+func (c *Claim) answered(r *Reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := unsettled{}
+	if c.unsettled != nil {
+		u = *c.unsettled
+	}
+	kept := !u.keep.IsZero()
+	if kept { // an extension could raise the expiry again
+		u.open = latest(u.open, u.extending)
+	}
+	if r.Verdict != Failed {
+		c.leave(away)
+	}
+	more := false
+	switch {
+	case c.want == gone:
+		return
+	case c.tries > 0, c.running > 0 && kept: // overtaken; its end goes on with the release
+		c.releasing, more = false, true
+	case r.Verdict == Failed && !Permanent(r.Err):
+		more = c.pursue(time.Now().Add(minPause))
+	case r.Verdict == Failed:
+	case r.Sent.Before(u.open):
+		more = c.pursue(u.open)
+	case c.doubt && r.Verdict != Done:
+		c.doubt, more = false, c.pursue(time.Now())
+	}
+	if !more {
+		c.forget()
+	}
+}
+
+// rest returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that are
+// to go with it.
+func (c *Claim) rest() (keep time.Duration, mark, member string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unsettled != nil && !c.keep.IsZero() {
+		keep = max(time.Until(c.keep), time.Millisecond)
+	}
+	if c.waits {
+		member = c.member()
+		if !c.shown {
+			mark = c.mark()
+		}
+	}
+	return keep, mark, member
+}
+
+// GiveUp ends a claim whose release no process pursues any more.
+func (c *Claim) GiveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget()
+}
+
+// forget makes the claim one that is gone. The caller holds c.mu.
+func (c *Claim) forget() { c.leave(gone) }
+
+// leave makes the claim one that is away, or gone, and tells those who wait for it that it is out of their way. The caller
+// holds c.mu.
+func (c *Claim) leave(to want) {
+	was := c.want
+	c.want = max(was, to)
+	if was >= away || c.unsettled == nil {
+		return
+	}
+	if c.gone != nil {
+		close(c.gone)
+	}
+	if c.then != nil {
+		c.then()
+	}
+}
+
+// Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
+// answered, or there is none to wait for.
+func (c *Claim) Away() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.want >= away {
+		return nil
+	}
+	u := c.more()
+	if u.gone == nil {
+		u.gone = make(chan struct{})
+	}
+	return u.gone
+}
+
+// WhenAway has f called when the claim is out of the way, and reports whether it is not yet. There is one f. It must not
+// block.
+func (c *Claim) WhenAway(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.want >= away {
+		return false
+	}
+	c.more().then = f
+	return true
+}
