@@ -26,7 +26,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, before *Before, with 
 	for _, w := range with {
 		t.With = append(t.With, &w.first)
 	}
-	if len(v.more) == 0 {
+	if v.more == nil {
 		return v.acquireSingle(ctx, t, before, with)
 	}
 	until, due, failure := v.try(ctx, t, before)
@@ -139,7 +139,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try
 		ctx = context.WithoutCancel(ctx)
 	}
-	if len(v.more) == 0 {
+	if v.more == nil {
 		return q.nodes[0].outcome(ctx, v.Lock(), v.first.Release(ctx, start, keep))
 	}
 	r := q.newRound(ctx, 1, start, v.Lock().Timeout)

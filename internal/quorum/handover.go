@@ -26,7 +26,7 @@ func (v *Votes) Take(ctx context.Context, old string) *Failure {
 		return failure
 	}
 	v.End()
-	if len(v.more) == 0 {
+	if v.more == nil {
 		return failure // the only server has said that there is nothing of v
 	}
 	due := start.Add(v.Lock().Timeout)

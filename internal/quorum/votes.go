@@ -17,15 +17,16 @@ type Votes struct {
 	Fence int64         // 0: none
 
 	home  *Quorum
-	first server.Claim   // of the first server, which often is the only one
-	more  []server.Claim // of the others
+	first server.Claim    // of the first server, which often is the only one
+	more  *[]server.Claim // of the others; nil: there is none
 }
 
 // Claim makes v the Votes for a lock that is to be taken.
 func (q *Quorum) Claim(v *Votes, l server.Lock) {
 	v.home = q
 	if n := len(q.nodes); n > 1 {
-		v.more = make([]server.Claim, n-1)
+		more := make([]server.Claim, n-1)
+		v.more = &more
 	}
 	for i, n := range q.nodes {
 		n.Claim(v.claim(i), l)
@@ -37,7 +38,7 @@ func (v *Votes) claim(i int) *server.Claim {
 	if i == 0 {
 		return &v.first
 	}
-	return &v.more[i-1]
+	return &(*v.more)[i-1]
 }
 
 // claims are those on all servers.
