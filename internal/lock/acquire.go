@@ -64,7 +64,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 
 func (a *acquisition) run(ctx context.Context) {
 	defer a.finish() // also when a function of the caller's panics
-	for s := a.begin(ctx); ; {
+	for s := inLine; ; {
 		switch s {
 		case inLine:
 			s = a.line(ctx)
@@ -141,16 +141,6 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 		a.result = &Failure{Kind: Closed}
 	}
 	return a.result != nil
-}
-
-func (a *acquisition) begin(ctx context.Context) state {
-	if ctx.Err() != nil {
-		return a.fail(&Failure{Kind: Ended})
-	}
-	if a.key = a.engine.ref(&a.Call); a.key == nil {
-		return a.fail(&Failure{Kind: Closed})
-	}
-	return inLine
 }
 
 // usedUp reports whether there is no further try.
@@ -305,36 +295,4 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.hold.Observer.Unavailable(f)
 	}
 	return waiting
-}
-
-// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
-// place that blocks while the caller has the turn, but for the try itself.
-func (a *acquisition) sleepOrQueue(ctx context.Context) state {
-	a.engine.Waiting.Add(1)
-	defer a.engine.Waiting.Add(-1)
-	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
-	if a.Terms.Queue {
-		return a.waitInQueue(ctx)
-	}
-	a.key.pause = a.engine.now() + a.wait
-	if !a.sleep(ctx, a.wait) {
-		return failed
-	}
-	return trying
-}
-
-// sleep reports whether d has passed. Otherwise the acquisition has failed.
-func (a *acquisition) sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return !a.stopped(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-a.engine.closing:
-	}
-	return !a.stopped(ctx)
 }

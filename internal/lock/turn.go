@@ -11,6 +11,12 @@ import (
 
 // line waits for the turn among the goroutines of this process.
 func (a *acquisition) line(ctx context.Context) state {
+	if ctx.Err() != nil {
+		return a.fail(&Failure{Kind: Ended})
+	}
+	if a.key = a.engine.ref(&a.Call); a.key == nil {
+		return a.fail(&Failure{Kind: Closed})
+	}
 	switch {
 	case a.key.fifo.TryAcquire():
 		a.began, a.fresh = time.Now(), a.key.pause == 0
