@@ -209,7 +209,7 @@ func TestTheNumberThatABackoffGetsIsThatOfTheTries(t *testing.T) {
 		first.Lock()
 		locked := make(chan error)
 		go func() { locked <- second.LockContext(t.Context(), 0) }()
-		time.Sleep(2 * time.Second)
+		time.Sleep(1950 * time.Millisecond)
 		synctest.Wait()
 		assert.Len(t, numbers, 20, "it waits in line")
 		numbers = nil

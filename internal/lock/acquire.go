@@ -109,11 +109,11 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	for _, g := range append(a.group, a.grant) {
 		if goesOn {
-			g.votes.KeepMark()
+			g.votes.Each((*server.Claim).KeepMark)
 		}
 		g.votes.ReleaseLater(time.Time{})
 	}
-	if v := &a.grant.votes; a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Unknown() {
+	if v := &a.grant.votes; a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Any((*server.Claim).Unknown) {
 		// A server that is silent is not waited for; a release must not take the mark of the next one.
 		a.key.follow(v)
 	}
@@ -214,7 +214,7 @@ func (a *acquisition) want() *Grant {
 	}
 	g := a.key.want(&a.Call, w)
 	if a.seen {
-		g.votes.Waited()
+		g.votes.Each((*server.Claim).Waited)
 	}
 	return g
 }
@@ -266,7 +266,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	switch {
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)
-		if a.grant.votes.Spent() {
+		if a.grant.votes.Any((*server.Claim).Spent) {
 			a.drop(true)
 		}
 	case f.Kind == quorum.Contended:

@@ -185,7 +185,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
-	g.votes.End()
+	g.votes.Each((*server.Claim).End)
 	g.each(func(h *Hold) { h.lose(r) })
 	g.unpark()
 }

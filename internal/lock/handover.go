@@ -40,7 +40,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		h.lose(r)
 		return nil, r, nil
 	}
-	g.votes.GiveUp() // a release behind the hand-over would do nothing, and one before would undo it
+	g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
 	h.finish(keepalive.Unlocked)
 	return given, keepalive.Unlocked, f
 }
@@ -61,7 +61,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	if k == nil {
 		return g, &Failure{Kind: Closed}
 	}
-	if g == nil || g.votes.Spent() {
+	if g == nil || g.votes.Any((*server.Claim).Spent) {
 		g = k.want(c, nil)
 		g.over.Store(true) // it is not kept for the next hold, which has the turn and looks for it on the servers
 	}

@@ -137,7 +137,7 @@ func (k *Key) inTheWay() *quorum.Failure {
 
 // follow keeps what is still being released for the next caller, who waits for it. The caller refers to the Key.
 func (k *Key) follow(v *quorum.Votes) {
-	if v.Away() {
+	if !v.Any(func(c *server.Claim) bool { return c.Away() != nil }) {
 		return
 	}
 	n := v.Size()

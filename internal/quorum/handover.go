@@ -25,7 +25,7 @@ func (v *Votes) Take(ctx context.Context, old string) *Failure {
 	if failure == nil || failure.Kind != Missing && failure.Kind != Taken {
 		return failure
 	}
-	v.End()
+	v.Each((*server.Claim).End)
 	if v.more == nil {
 		return failure // the only server has said that there is nothing of v
 	}

@@ -50,6 +50,23 @@ func (v *Votes) claims(yield func(*server.Claim) bool) {
 	}
 }
 
+// Each calls f with each claim.
+func (v *Votes) Each(f func(*server.Claim)) {
+	for c := range v.claims {
+		f(c)
+	}
+}
+
+// Any reports whether f does so of a claim.
+func (v *Votes) Any(f func(*server.Claim) bool) bool {
+	for c := range v.claims {
+		if f(c) {
+			return true
+		}
+	}
+	return false
+}
+
 // Size is the number of claims.
 func (v *Votes) Size() int { return len(v.home.nodes) }
 
@@ -59,64 +76,16 @@ func (v *Votes) Lock() *server.Lock { return &v.first.Lock }
 // Until returns when the validity ends.
 func (v *Votes) Until() time.Time { return v.At.Add(v.Valid) }
 
-// Spent reports whether the token must not be tried again.
-func (v *Votes) Spent() bool {
-	for c := range v.claims {
-		if c.Spent() {
-			return true
-		}
-	}
-	return false
-}
-
-// Waited has the release take back what shows that this process waits: others of this acquisition have left it.
-func (v *Votes) Waited() {
-	for c := range v.claims {
-		c.Waited()
-	}
-}
-
-// Unknown reports whether a server has not answered a try.
-func (v *Votes) Unknown() bool {
-	for c := range v.claims {
-		if c.Unknown() {
-			return true
-		}
-	}
-	return false
-}
-
 // Accept makes the votes those of a lock that the only server has handed to its token, for so long.
 func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.At, v.Valid, v.Fence = time.Now(), valid, fence
 	v.first.Entered()
 }
 
-// End has nothing more sent for the lock but its release.
-func (v *Votes) End() {
-	for c := range v.claims {
-		c.End()
-	}
-}
-
 // quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.
 func (v *Votes) quiet(ctx context.Context, due time.Time) {
 	for c := range v.claims {
 		c.Quiet(ctx, due)
-	}
-}
-
-// GiveUp leaves what the servers may have of the lock to its new token, or to expire.
-func (v *Votes) GiveUp() {
-	for c := range v.claims {
-		c.GiveUp()
-	}
-}
-
-// KeepMark has the release leave the mark that this process waits.
-func (v *Votes) KeepMark() {
-	for c := range v.claims {
-		c.KeepMark()
 	}
 }
 
@@ -132,16 +101,6 @@ func (v *Votes) ReleaseLater(keep time.Time) {
 			c.ReleaseLater(keep)
 		}
 	}
-}
-
-// Away reports whether no claim is in the way of the next lock.
-func (v *Votes) Away() bool {
-	for c := range v.claims {
-		if c.Away() != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // Before are the claims of earlier holds of one process that may still stand in the way of the next one: the last on

@@ -21,7 +21,7 @@ func TestSplitVotesAreGivenBack(t *testing.T) {
 	c.on([]int{1}, "SET", "k", "two", "PX", 60000)
 	v, failure := c.acquire(t.Context(), lock("k", terms()))
 	failed(t, failure, quorum.Contended)
-	assert.True(t, v.Spent())
+	assert.True(t, v.Any((*server.Claim).Spent))
 	redistest.Wait(t, "its vote is given back", func() bool { return !c.servers[2].Exists("k") })
 }
 
@@ -175,7 +175,7 @@ func TestAVoteThatComesAfterTheEndDoesNotCount(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	v := c.take(t, lock("k", terms()))
-	v.End()
+	v.Each((*server.Claim).End)
 	require.NotNil(t, c.extend(t, v).Failure)
 	won(t, release(t, v))
 	c.free(t, "k")
