@@ -49,7 +49,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 		for _, later := range waiters[i+1:] {
 			require.False(t, has(later))
 		}
-		require.False(t, q.TryAcquire(), "somebody overtook the queue")
+		require.False(t, q.TryAcquire(), "a waiter was overtaken")
 	}
 	q.Release()
 	assert.Zero(t, q.Waiting())

@@ -51,8 +51,8 @@ func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
-// before has returned, whose outcome is unknown. It takes no turn: those who wait in line wait for the one whose hold it
-// was.
+// before has returned, whose outcome is unknown. It takes the turn if that is free. Otherwise a waiter of this process has
+// the turn, and finds the lock taken on the servers.
 func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *Failure) {
 	if ctx.Err() != nil {
 		return g, &Failure{Kind: Ended}
@@ -63,12 +63,16 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	}
 	if g == nil || g.votes.Any((*server.Claim).Spent) {
 		g = k.want(c, nil)
-		g.over.Store(true) // it is not kept for the next hold, which has the turn and looks for it on the servers
+		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 	}
 	g.key = k
+	turn := k.fifo.TryAcquire()
 	f := g.votes.Take(ctx, old)
-	if f == nil && g.start(0, false, h) {
+	if f == nil && g.start(0, turn, h) {
 		return nil, nil
+	}
+	if turn {
+		k.pass()
 	}
 	k.unref()
 	if f == nil {

@@ -184,7 +184,7 @@ func (op *operation) left() bool { return op.state.Load() == abandoned }
 func (op *operation) Run() {
 	ses := &op.session
 	*ses = session{op: op, key: op.key, fresh: op.fresh}
-	reply := &op.reply
+	reply := &op.reply // a variable of this function would escape
 	*reply = Reply{Err: ses.connect()}
 	if reply.Err == nil {
 		*reply = op.action.ask(ses)
