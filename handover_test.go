@@ -79,7 +79,7 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = 3 * time.Second
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl))
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	until := taker.Lease().Until()
 	assert.Less(t, time.Until(until), ttl)
