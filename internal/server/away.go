@@ -34,7 +34,7 @@ func (c *Claim) ReleaseLater(keep time.Time) {
 	if !c.letGo(keep) {
 		return
 	}
-	if !c.server.closed.Load() {
+	if !c.server.running.Closing() {
 		c.settle()
 		return
 	}
