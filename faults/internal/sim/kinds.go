@@ -290,7 +290,7 @@ func motley() []Config {
 // together is row 37.
 func together(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 	configs := motley()
-	res, reports, err := table(ctx, s, 1200, 50000, configs)
+	res, reports, err := table(ctx, s, 1200, 20000, configs)
 	if err != nil {
 		return res, err
 	}

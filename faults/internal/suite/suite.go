@@ -34,9 +34,9 @@ func Rows() []evidence.Row {
 	}
 	servers.Run = func(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		if s.Long {
-			return play(ctx, s, redistest.Builds(), ".", "./tests/...", "./internal/server")
+			return play(ctx, s, redistest.Builds(), ".", "./tests/...")
 		}
-		return play(ctx, s, redistest.Builds(), ".", "./internal/server", "./tests/fence", "./tests/semaphore")
+		return play(ctx, s, redistest.Builds(), ".", "./tests/fence", "./tests/failover", "./tests/semaphore", "./tests/rwmutex")
 	}
 	return []evidence.Row{secrets, servers}
 }
