@@ -80,7 +80,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	}
 	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	s.running.Add(1)
+	s.running.Enter()
 	return op
 }
 
@@ -96,12 +96,7 @@ func (op *operation) free() {
 		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
 		s.operations.Put(op)
 	}
-	if s.running.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.still <- struct{}{}:
-		default:
-		}
-	}
+	s.running.Leave()
 }
 
 // bounded runs op and returns within its bound.
@@ -189,19 +184,19 @@ func (op *operation) left() bool { return op.state.Load() == abandoned }
 func (op *operation) Run() {
 	ses := &op.session
 	*ses = session{op: op, key: op.key, fresh: op.fresh}
-	reply := Reply{Err: ses.connect()}
+	reply := &op.reply // a variable of this function would escape
+	*reply = Reply{Err: ses.connect()}
 	if reply.Err == nil {
-		reply = op.action.ask(ses)
+		*reply = op.action.ask(ses)
 		for !reply.There && ses.severed(reply.Err) && ses.redial() {
-			reply = op.action.ask(ses)
+			*reply = op.action.ask(ses)
 		}
 	}
 	ses.close()
-	op.action.took(op, &reply)
+	op.action.took(op, reply)
 	if ses.pinned && reply.Verdict != Failed {
 		op.server.nodes.learn(op.key)
 	}
-	op.reply = reply
 }
 
 // Finish hands the reply over, or cleans up where no caller waits for it.
