@@ -36,7 +36,7 @@ func Rows() []evidence.Row {
 		if s.Long {
 			return play(ctx, s, redistest.Builds(), ".", "./tests/...")
 		}
-		return play(ctx, s, redistest.Builds(), ".", "./tests/fence", "./tests/failover", "./tests/semaphore", "./tests/rwmutex")
+		return play(ctx, s, redistest.Builds(), ".", "./tests/kinds")
 	}
 	return []evidence.Row{secrets, servers}
 }
