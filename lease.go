@@ -56,23 +56,19 @@ func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 // clock: it is not nil after Until, also in a process that has just woken up.
 func (l *Lease) Err() error { return l.reason(l.hold.Reason()) }
 
+var reasons = map[keepalive.Reason]Reason{
+	keepalive.Expired: Expired, keepalive.Deleted: Deleted, keepalive.Taken: Taken, keepalive.Closed: Closed,
+}
+
 // reason is the error of how a hold has ended.
 func (l *Lease) reason(r keepalive.Reason) error {
-	key := l.of.key
 	switch r {
 	case keepalive.Alive:
 		return nil
 	case keepalive.Unlocked:
-		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
-	case keepalive.Deleted:
-		return &LostError{l.of.lostKey(l.hold.LostKey()), Deleted}
-	case keepalive.Taken:
-		return &LostError{l.of.lostKey(l.hold.LostKey()), Taken}
-	case keepalive.Closed:
-		return &LostError{key, Closed}
-	case keepalive.Expired:
+		return fmt.Errorf("redimutex: %q: %w", l.of.key, ErrUnlocked)
 	}
-	return &LostError{key, Expired}
+	return &LostError{l.of.lostKey(l.hold.LostKey()), reasons[r]}
 }
 
 // Context returns a context that is cancelled when parent is, and when the hold ends; then its [context.Cause] is
