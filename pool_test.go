@@ -310,21 +310,6 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 	}
 }
 
-// A letter of an ordinary error is no password, though the password is that letter.
-func TestAShortPasswordDoesNotChangeWhatAServerSays(t *testing.T) {
-	s := redistest.Real(t)
-	open, err := redis.Dial("tcp", s.Addr())
-	require.NoError(t, err)
-	defer open.Close()
-	_, err = open.Do("CONFIG", "SET", "maxclients", 1)
-	require.NoError(t, err)
-	for _, password := range []string{"a", "max", "clients", "ERR"} {
-		err := newMutex(t, openPool(t, "redis://:"+password+"@"+s.Addr()), "k").TryLockContext(t.Context())
-		require.ErrorIs(t, err, redimutex.ErrUnavailable, "it passes with time")
-		assert.ErrorContains(t, err, "ERR max number of clients reached")
-	}
-}
-
 func TestThePoolsThatWeDialKeepEveryDeadline(t *testing.T) {
 	assert.True(t, punctual.Pool(openPool(t, "redis://host")))
 	assert.True(t, punctual.Pool(openPool(t, "rediss://user:pw@host", redis.DialConnectTimeout(time.Second))))

@@ -278,7 +278,7 @@ func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := newRWMutex(t, s, redimutex.WithTTL(300*time.Millisecond))
+	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.Lock()
@@ -362,7 +362,7 @@ func TestTheLossOfAReaderIsTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	var lost atomic.Int64
-	m := newRWMutex(t, s, redimutex.WithTTL(300*time.Millisecond),
+	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second),
 		redimutex.WithTrace(&redimutex.Trace{Lost: func(redimutex.Event) { lost.Add(1) }}))
 	m.RLock()
 	err := m.RDo(t.Context(), func(ctx context.Context) error {

@@ -5,10 +5,8 @@ package locktest
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
@@ -69,12 +67,6 @@ func Goroutines() int {
 		}
 	}
 	return n
-}
-
-// Quantile returns the value below which the share q of the durations lies.
-func Quantile(all []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
 // OddKeys have in them whatever could end a string, a script or a line.
