@@ -13,8 +13,8 @@ import (
 // A Lease is one hold of a lock, from Lock to Unlock or [Lease.Release]. The next hold of the Mutex is another Lease,
 // so code that keeps its Lease never mistakes another hold for its own.
 //
-// It is valid from the moment just before the lock was asked for, for one TTL less the drift that clocks may have (1%
-// and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
+// It is valid from the moment just before the lock was asked for. It lasts for one TTL less the drift that clocks may
+// have (1% and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
 //
 // Times are on this process's monotonic clock, which stands still while a machine sleeps. So the lease also counts as
 // over when its end has passed on the wall clock: a machine that was suspended wakes up without it. Setting the wall
