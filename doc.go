@@ -15,8 +15,8 @@
 // [WithTTL]) less 1% and 2 ms, on this process's monotonic clock. It is renewed every third of the TTL while the
 // process lives. The lock of a crashed process is free at most one TTL after its last renewal.
 //
-// It does not guarantee that a paused holder stops in time. A process that sleeps for longer than its lease (stopped,
-// swapped out, collecting garbage) wakes up in the middle of its work, and by then another may have the lock.
+// It does not guarantee that a paused holder stops in time. A process can sleep for longer than its lease: stopped,
+// swapped out, collecting garbage. It wakes up in the middle of its work, and by then another may have the lock.
 // [Lease.Err] says so, but the process can be paused again between looking and writing. No lock with a timeout can
 // close that gap. The resource can: with [WithFencing] each hold has a number that is higher than those before. A
 // resource that refuses a write with a lower number than it has seen takes no write from the past. In SQL:

@@ -87,8 +87,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
 //     and returns the same Handover.
 //
-// Other errors change nothing, and the hold goes on: within is below 10 ms or above 100 years, or the hold is that of
-// a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
+// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years. The same is true
+// if the hold is that of a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {

@@ -21,7 +21,7 @@ func behind(t testing.TB, s *redistest.Server) (*redistest.Front, *redimutex.Mut
 	front := redistest.NewFront(t, s)
 	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", front.Addr()) }}
 	t.Cleanup(func() { pool.Close() })
-	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(150*time.Millisecond), redimutex.WithFencing())
+	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(time.Second), redimutex.WithFencing())
 	require.NoError(t, m.TakeOver(t.Context(), handOver(t, m, time.Minute))) // the server knows the scripts now
 	require.NoError(t, m.UnlockContext(t.Context()))
 	return front, m

@@ -13,8 +13,8 @@ import (
 // A Lease is one hold of a lock, from Lock to Unlock or [Lease.Release]. The next hold of the Mutex is another Lease,
 // so code that keeps its Lease never mistakes another hold for its own.
 //
-// It is valid from the moment just before the lock was asked for, for one TTL less the drift that clocks may have (1%
-// and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
+// It is valid from the moment just before the lock was asked for. It lasts for one TTL less the drift that clocks may
+// have (1% and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
 //
 // Times are on this process's monotonic clock, which stands still while a machine sleeps. So the lease also counts as
 // over when its end has passed on the wall clock: a machine that was suspended wakes up without it. Setting the wall
@@ -56,23 +56,19 @@ func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 // clock: it is not nil after Until, also in a process that has just woken up.
 func (l *Lease) Err() error { return l.reason(l.hold.Reason()) }
 
+var reasons = map[keepalive.Reason]Reason{
+	keepalive.Expired: Expired, keepalive.Deleted: Deleted, keepalive.Taken: Taken, keepalive.Closed: Closed,
+}
+
 // reason is the error of how a hold has ended.
 func (l *Lease) reason(r keepalive.Reason) error {
-	key := l.of.key
 	switch r {
 	case keepalive.Alive:
 		return nil
 	case keepalive.Unlocked:
-		return fmt.Errorf("redimutex: %q: %w", key, ErrUnlocked)
-	case keepalive.Deleted:
-		return &LostError{l.of.lostKey(l.hold.LostKey()), Deleted}
-	case keepalive.Taken:
-		return &LostError{l.of.lostKey(l.hold.LostKey()), Taken}
-	case keepalive.Closed:
-		return &LostError{key, Closed}
-	case keepalive.Expired:
+		return fmt.Errorf("redimutex: %q: %w", l.of.key, ErrUnlocked)
 	}
-	return &LostError{key, Expired}
+	return &LostError{l.of.lostKey(l.hold.LostKey()), reasons[r]}
 }
 
 // Context returns a context that is cancelled when parent is, and when the hold ends; then its [context.Cause] is

@@ -46,9 +46,9 @@ type exclusive struct{ object }
 // as those of networks, and of servers that start, fail over, are busy or full. It logs them, at most once a second
 // for each key.
 //
-// A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good
-// (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), when the Client is closed, and when [WithMaxAttempts]
-// is used up. Use LockContext where that is not what you want.
+// A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help. That is when a server refuses for
+// good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), when the Client is closed, and when
+// [WithMaxAttempts] is used up. Use LockContext where that is not what you want.
 func (m *exclusive) Lock() {
 	if _, err := m.acquire(context.Background(), false); err != nil {
 		panic(err)

@@ -32,7 +32,7 @@ const (
 	// early is how much before its time a lease may be renewed, together with others. With short leases
 	// it is less.
 	early = 10 * time.Millisecond
-	// Patience is how long a lease that was handed over waits before it asks for its TTL. With a short hand-off
+	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond
 )
@@ -120,7 +120,7 @@ func (k *Keeper) fix(l *Lease) {
 }
 
 // remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting the timer for every
-// lock. Only where l was handed over it would wake the process for each hold. The caller holds k.mu.
+// lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease) {
 	if l.index < 0 {
 		return

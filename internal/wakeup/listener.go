@@ -72,7 +72,7 @@ func (l *listener) stop() {
 }
 
 // demoted has the listener dial again: its server is a replica now, and the primary, where locks are
-// handed over, is elsewhere. One that is about to ask for the server's role finds out by itself.
+// handed off, is elsewhere. One that is about to ask for the server's role finds out by itself.
 func (l *listener) demoted() {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -12,8 +12,8 @@
 // is a child of the same span, and linked to the wait. A lock that was taken without a context, by
 // Lock, makes two traces of its own, linked as well. How many are kept is up to the sampler.
 //
-// A span has the attributes redimutex.key, redimutex.owner, redimutex.fence, redimutex.attempt (tries)
-// and redimutex.outcome. A wait that the servers made fail, and a hold that was lost, have the
+// A span has the attributes redimutex.key, redimutex.kind, redimutex.owner, redimutex.fence, redimutex.attempt
+// (tries) and redimutex.outcome. A wait that the servers made fail, and a hold that was lost, have the
 // status Error; a hold has an event for each renewal that failed, and for the loss, with
 // redimutex.reason.
 //

@@ -143,7 +143,7 @@ func (s *spans) close() {
 }
 
 func (s *spans) attributes(e redimutex.Event, more ...attribute.KeyValue) []attribute.KeyValue {
-	all := append(s.config.with(more...), text(names.Key, e.Key))
+	all := append(s.config.with(more...), text(names.Key, e.Key), text(names.Kind, e.Kind))
 	if e.Owner != "" {
 		all = append(all, text(names.Owner, e.Owner))
 	}

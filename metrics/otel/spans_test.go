@@ -57,10 +57,10 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	got := tags(wait)
 	assert.NotEqual(t, "1", got["attempt"])
 	delete(got, "attempt")
-	assert.Equal(t, map[string]string{"key": "k\uFFFD", "owner": "host 1", "fence": tags(hold)["fence"], "outcome": "acquired"}, got)
+	assert.Equal(t, map[string]string{"key": "k\uFFFD", "kind": "mutex", "owner": "host 1", "fence": tags(hold)["fence"], "outcome": "acquired"}, got)
 	got = tags(hold)
 	assert.NotZero(t, fence)
-	assert.Equal(t, map[string]string{"key": "k\uFFFD", "owner": "host 1", "fence": tags(wait)["fence"], "outcome": "released"}, got)
+	assert.Equal(t, map[string]string{"key": "k\uFFFD", "kind": "mutex", "owner": "host 1", "fence": tags(wait)["fence"], "outcome": "released"}, got)
 	assert.Equal(t, codes.Unset, wait.Status.Code)
 	assert.Equal(t, codes.Unset, hold.Status.Code)
 }

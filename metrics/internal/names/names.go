@@ -13,6 +13,7 @@ import (
 // What labels and attributes are called.
 const (
 	Key     = "key"
+	Kind    = "kind"    // mutex, semaphore, reader or writer
 	Owner   = "owner"   // see [redimutex.WithOwner]
 	Fence   = "fence"   // see [redimutex.WithFencing]
 	Server  = "server"  // place of its pool in the list given to NewClient, from 0, or a name

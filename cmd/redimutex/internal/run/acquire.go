@@ -53,7 +53,7 @@ func (r *runner) waited(err error) {
 	}
 }
 
-// settled takes the outcome of the extension of what was handed over.
+// settled takes the outcome of the extension of what was handed off.
 func (r *runner) settled(err error) {
 	switch {
 	case err == nil:

@@ -18,7 +18,7 @@ import (
 //
 //	trying    -> running      the lock was free
 //	trying    -> waiting      another holder has it, and we may wait
-//	waiting   -> settling     -queue: what a release hands over lasts for a moment, and a command needs a whole TTL
+//	waiting   -> settling     -queue: what a release hands off lasts for a moment, and a command needs a whole TTL
 //	waiting   -> running
 //	settling  -> running
 //	settling  -> waiting      the moment was over

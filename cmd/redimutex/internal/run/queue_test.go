@@ -51,7 +51,7 @@ func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "4", "job", "--", "sh", "-c", "sleep 4.5; echo done")
 	next.Warns("\n")
 	holder.Signal(15)
-	assert.Equal(t, 0, next.Status(), "what the release handed over was extended and renewed: %s", next.Err())
+	assert.Equal(t, 0, next.Status(), "what the release handed off was extended and renewed: %s", next.Err())
 	assert.Equal(t, "done\n", next.Out())
 }
 

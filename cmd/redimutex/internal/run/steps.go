@@ -139,7 +139,7 @@ func (r *runner) await(ctx context.Context) error {
 	return r.hold(r.lock.Acquire(ctx))
 }
 
-// settle extends what a release has handed over to a whole TTL.
+// settle extends what a release has handed off to a whole TTL.
 func (r *runner) settle(ctx context.Context) error {
 	err := r.lease.Extend(ctx, r.ttl)
 	if err != nil {
