@@ -257,8 +257,8 @@ func TestACallInADoThatHoldsOneOfItsKeysIsAnErrorAtOnce(t *testing.T) {
 
 func TestKeysInDifferentSlotsAreAnErrorThatSaysHowToTagThem(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	s := cluster.Nodes[cluster.Owner("a")]
+	s := redistest.Real(t, "--cluster-enabled", "yes")
+	s.ServeAlone()
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	err := c.MutexAll([]string{"a", "b"}).LockContext(t.Context(), time.Minute)
 	assert.ErrorContains(t, err, "give them a {tag} in common")
