@@ -159,11 +159,11 @@ func TestAPoolLogsInAndKeepsThePasswordToItself(t *testing.T) {
 		}
 		assert.Contains(t, info, " user="+user+" ")
 	}
-	for _, bad := range []*url.Userinfo{nil, url.UserPassword("", password+"x"), url.UserPassword("nobody", password)} {
+	for _, bad := range []*url.Userinfo{nil, url.UserPassword("", password+"x"), url.UserPassword("unknown", password)} {
 		m := newMutex(t, openPool(t, at(bad, "")), "k")
 		err := m.LockContext(t.Context(), 0)
 		require.Error(t, err)
-		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't mend a wrong password")
+		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't fix a wrong password")
 		assert.NotContains(t, err.Error(), password)
 		assert.NotContains(t, err.Error(), "p@ss")
 		assert.Regexp(t, "NOAUTH|WRONGPASS", err.Error())
@@ -303,7 +303,7 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 		u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: s.Addr()}
 		err := newMutex(t, openPool(t, u.String()), "k").LockContext(t.Context(), 0)
 		require.ErrorContains(t, err, "unknown command")
-		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't mend it")
+		require.NotErrorIs(t, err, redimutex.ErrUnavailable, "waiting can't fix it")
 		for _, part := range []string{password, strings.TrimSpace(password), secret, "quo", "args"} {
 			assert.NotContains(t, err.Error(), part)
 		}

@@ -224,6 +224,8 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	s.Do("SET", "s", "a mutex", "PX", "60000")
 	_, err := sem.InUse(t.Context())
 	assert.ErrorContains(t, err, "another kind")
+	var refused *redimutex.NodeError
+	assert.ErrorAs(t, err, &refused)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(assert.AnError)
 	_, err = sem.InUse(ctx)

@@ -86,7 +86,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		m.Lock()
 		tokens = append(tokens, m.Lease().Token())
 	}
-	s.Do("SET", "taken", "11111111-2222-4333-8444-555555555555 somebody", "PX", 60_000)
+	s.Do("SET", "taken", "11111111-2222-4333-8444-555555555555 another", "PX", 60_000)
 	assert.Error(t, c.Mutex("taken").TryLockContext(t.Context()))
 	between.Set(func(_ func() (any, error), command string, args []any) (any, error) {
 		return nil, redis.Error(fmt.Sprintf("ERR what is '%s' %q?", command, args))

@@ -212,7 +212,7 @@ func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 	})
 	promoted(t, c, "k", old)
 	err := holder.Lease().Extend(ctx, time.Minute)
-	require.ErrorIs(t, err, redimutex.ErrUnavailable, "nobody is left to confirm it")
+	require.ErrorIs(t, err, redimutex.ErrUnavailable, "no replica is left to confirm it")
 	c.Nodes[old].Restart() // as a replica of the one that was promoted
 	redistest.Wait(t, "the holder extends its lease on the new primary", func() bool {
 		err := holder.Lease().Extend(ctx, time.Minute)

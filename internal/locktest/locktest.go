@@ -120,7 +120,7 @@ func NoOrphans(t testing.TB, s *redistest.Server, pool *redis.Pool) {
 	t.Helper()
 	for range 2 { // what the first look did not wait for may still be given back
 		settle(t, s, pool)
-		redistest.Wait(t, "no keys that nobody owns", func() bool { return len(s.Keys()) == 0 })
+		redistest.Wait(t, "no keys without an owner", func() bool { return len(s.Keys()) == 0 })
 	}
 }
 

@@ -61,7 +61,7 @@ func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 	holder.Unlock()
 	took := q.gets(start)
 	assert.Less(t, took, slow)
-	t.Logf("%d killed waiters in front delayed the hand-over to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
+	t.Logf("%d killed waiters in front delayed the hand-off to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
 }
 
 func TestWaiterGetsTheLockOfADeadHolderWithItsTTL(t *testing.T) {

@@ -151,7 +151,7 @@ func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
 	second.Unlock()
 	group.Wait()
 	// A busy machine may let a claim or two lapse, and they are given again.
-	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-over")
+	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-off")
 	assert.Equal(t, n, subscribers(t, s), "and no more messages were sent to anybody else")
 }
 
