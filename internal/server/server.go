@@ -61,8 +61,23 @@ func (s *Server) Close(d time.Duration) {
 		}
 		break
 	}
+	s.enter()
+	s.leave() // another Close may wait as well
 	s.nodes.close(end)
 	s.workers.Close()
+}
+
+// enter notes something that Close has to wait for.
+func (s *Server) enter() { s.running.Add(1) }
+
+// leave notes its end.
+func (s *Server) leave() {
+	if s.running.Add(-1) == 0 && s.closed.Load() {
+		select {
+		case s.still <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // RTT returns the smoothed round trip of a command; 0 if it is not known.
