@@ -68,7 +68,7 @@ func TestMutexAllTakesAllKeysOrNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := locktest.Real(t, servers)
-			here, there := all.Client(t), all.Client(t)
+			here, there := all.Client(t, patient), all.Client(t, patient)
 			both := here.MutexAll([]string{"a", "b"})
 			for _, k := range both.Keys() {
 				for _, c := range []*redimutex.Client{here, there} {
