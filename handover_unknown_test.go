@@ -151,7 +151,7 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	front, taker := behind(t, s)
+	front, taker := behind(t, s, hangs)
 	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithFencing()), time.Minute)
 	front.Hang(redistest.AtReply)
 	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
