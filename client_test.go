@@ -150,7 +150,7 @@ func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 		asking.Add(-1)
 		return nil, redis.Error("LOADING not yet")
 	})
-	c := newClient(t, []redimutex.Pool{pool})
+	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(9*time.Second)) // none is left behind
 	var group sync.WaitGroup
 	for range 8 {
 		m := c.Mutex("k")

@@ -47,10 +47,10 @@ func TestAHandOverWorksByMajority(t *testing.T) {
 func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	giver := all.Client(t).Mutex("k")
+	giver := all.Client(t, patient).Mutex("k")
 	for range 10 {
 		h := handOver(t, giver, time.Minute)
-		takers := []*redimutex.Mutex{all.Client(t).Mutex("k"), all.Client(t).Mutex("k"), all.Client(t).Mutex("k")}
+		takers := []*redimutex.Mutex{all.Client(t, patient).Mutex("k"), all.Client(t, patient).Mutex("k"), all.Client(t, patient).Mutex("k")}
 		errs := make(chan error)
 		for _, m := range takers {
 			go func() { errs <- m.TakeOver(t.Context(), h) }()
@@ -81,7 +81,7 @@ func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	h := handOver(t, all.Client(t).Mutex("k"), time.Hour)
+	h := handOver(t, all.Client(t, patient).Mutex("k"), time.Hour)
 	for _, s := range all {
 		redistest.Wait(t, "all servers have it", func() bool { return s.Exists("k") })
 	}
@@ -94,7 +94,7 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 	for _, s := range all[1:] {
 		s.Do("RENAME", "away", "k")
 	}
-	require.ErrorIs(t, all.Client(t).Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.ErrorIs(t, all.Client(t, patient).Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked)
 	all[2].Kill() // so that the vote which was given back is needed
 	redistest.Wait(t, "the vote is back", func() bool { return m.TakeOver(t.Context(), h) == nil })
 	require.NoError(t, m.UnlockContext(t.Context()))
@@ -156,9 +156,9 @@ func handOverOf(t *testing.T, m *redimutex.Mutex) redimutex.Handover {
 func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	l, err := all.Client(t).Mutex("k").Acquire(t.Context())
+	l, err := all.Client(t, patient).Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
-	other, err := all.Client(t).Mutex("k2").Acquire(t.Context())
+	other, err := all.Client(t, patient).Mutex("k2").Acquire(t.Context())
 	require.NoError(t, err)
 	for _, s := range all {
 		redistest.Wait(t, "all servers have both", func() bool { return s.Exists("k") && s.Exists("k2") })
@@ -175,7 +175,7 @@ func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
 	assert.NotEqual(t, redimutex.Handover{}, given)
-	m := all.Client(t).Mutex("k2")
+	m := all.Client(t, patient).Mutex("k2")
 	err = m.TakeOver(t.Context(), h)
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
@@ -200,7 +200,7 @@ func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	m := all.Client(t).Mutex("k")
+	m := all.Client(t, patient).Mutex("k")
 	l, err := m.Acquire(t.Context())
 	require.NoError(t, err)
 	for _, s := range all {

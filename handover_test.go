@@ -17,6 +17,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+// patient is a node timeout that a busy machine does not reach.
+var patient = redimutex.WithNodeTimeout(9 * time.Second)
+
 // carry takes a Handover to another process, as text.
 func carry(t testing.TB, h redimutex.Handover) (there redimutex.Handover) {
 	t.Helper()
@@ -42,9 +45,9 @@ func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := locktest.Real(t, servers)
-			giver := all.Client(t, redimutex.WithFencing()).Mutex("k")
-			taker := all.Client(t, redimutex.WithFencing()).Mutex("k")
-			third := all.Client(t, redimutex.WithFencing()).Mutex("k")
+			giver := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
+			taker := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
+			third := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
 			l, err := giver.Acquire(t.Context())
 			require.NoError(t, err)
 			h, err := l.HandOver(t.Context(), time.Minute)
@@ -79,7 +82,7 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = 3 * time.Second
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	until := taker.Lease().Until()
 	assert.Less(t, time.Until(until), ttl)
@@ -90,7 +93,7 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(3*time.Second))
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", redimutex.WithTTL(3*time.Second))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	lost := taker.Lease()
 	s.Do("DEL", "k")
@@ -113,7 +116,7 @@ func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing
 func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	h := handOver(t, giver, 200*time.Millisecond)
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
 	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
@@ -127,7 +130,7 @@ func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := newMutex(t, s.Pool(), "k")
+	m := newMutex(t, s.Pool(), "k", patient)
 	for verb, unlock := range map[string]func(*redimutex.Lease) error{
 		"Unlock":        func(*redimutex.Lease) error { return panicOf(m.Unlock) },
 		"UnlockContext": func(*redimutex.Lease) error { return m.UnlockContext(t.Context()) },
@@ -150,7 +153,7 @@ func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
 func TestDoReturnsTheErrorOfFAfterHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	for _, want := range []error{nil, assert.AnError} {
 		var h redimutex.Handover
 		err := giver.Do(t.Context(), func(ctx context.Context) (err error) {
@@ -170,7 +173,7 @@ func TestDoReturnsTheErrorOfFAfterHandOver(t *testing.T) {
 func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := newMutex(t, s.Pool(), "k")
+	m := newMutex(t, s.Pool(), "k", patient)
 	for reason, take := range map[redimutex.Reason]func(){
 		redimutex.Deleted: func() { s.Do("DEL", "k") },
 		redimutex.Taken:   func() { s.Do("SET", "k", "another", "PX", "300") },
@@ -193,7 +196,7 @@ func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	m := c.Mutex("k")
 	permit, err := c.Semaphore("s", 2).Acquire(t.Context())
 	require.NoError(t, err)
@@ -221,14 +224,14 @@ func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 func TestTakeOverThatCannotWorkLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	c := taker.Client()
 	h := handOver(t, giver, time.Minute)
 	assert.ErrorContains(t, taker.TakeOver(t.Context(), redimutex.Handover{}), "the Handover is empty")
 	assert.ErrorContains(t, c.Mutex("other").TakeOver(t.Context(), h), `of another key, "k"`)
 	assert.ErrorContains(t, c.MutexAll([]string{"k", "l"}).TakeOver(t.Context(), h), "this is a MutexAll")
 	locked := c.Mutex("other")
-	other := handOver(t, newMutex(t, s.Pool(), "other"), 200*time.Millisecond)
+	other := handOver(t, newMutex(t, s.Pool(), "other", patient), 200*time.Millisecond)
 	require.NoError(t, locked.LockContext(t.Context(), time.Minute))
 	err := locked.TakeOver(t.Context(), other)
 	assert.ErrorIs(t, err, redimutex.ErrLocked)
@@ -252,7 +255,7 @@ func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
 		if len(key) > 1000 {
 			continue
 		}
-		giver, taker := newMutex(t, s.Pool(), key), newMutex(t, s.Pool(), key)
+		giver, taker := newMutex(t, s.Pool(), key, patient), newMutex(t, s.Pool(), key, patient)
 		h := handOver(t, giver, time.Minute)
 		job, err := json.Marshal(map[string]redimutex.Handover{"lock": h})
 		require.NoError(t, err)
@@ -280,7 +283,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	var traced, logged bytes.Buffer
 	say := func(e redimutex.Event) { fmt.Fprintf(&traced, "%v %+v\n", e.Err, e.Key) }
 	logger := slog.New(slog.NewTextHandler(&logged, nil))
-	opts := []redimutex.Option{redimutex.WithLogger(logger), redimutex.WithTrace(&redimutex.Trace{Released: say, Acquired: say, GaveUp: say})}
+	opts := []redimutex.Option{patient, redimutex.WithLogger(logger), redimutex.WithTrace(&redimutex.Trace{Released: say, Acquired: say, GaveUp: say})}
 	giver, taker := newMutex(t, s.Pool(), "k", opts...), newMutex(t, s.Pool(), "k", opts...)
 	h := handOver(t, giver, time.Minute)
 	secret := s.Get("k")
@@ -308,7 +311,7 @@ func TestALockThatWasTakenOverIsNotKeptForReuse(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	reuse := redimutex.WithLeaseReuse(4 * time.Second)
-	giver, taker := newMutex(t, s.Pool(), "k", reuse), newMutex(t, s.Pool(), "k", reuse)
+	giver, taker := newMutex(t, s.Pool(), "k", reuse, patient), newMutex(t, s.Pool(), "k", reuse, patient)
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	require.NoError(t, taker.UnlockContext(t.Context()))
 	assert.False(t, s.Exists("k"))

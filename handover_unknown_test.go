@@ -15,15 +15,19 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+// hangs is the node timeout of a Mutex whose server is to hang.
+const hangs = 700 * time.Millisecond
+
 // behind returns a Mutex whose Client reaches s through a front.
-func behind(t testing.TB, s *redistest.Server) (*redistest.Front, *redimutex.Mutex) {
+func behind(t testing.TB, s *redistest.Server, timeout time.Duration) (*redistest.Front, *redimutex.Mutex) {
 	t.Helper()
 	front := redistest.NewFront(t, s)
 	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", front.Addr()) }}
 	t.Cleanup(func() { pool.Close() })
-	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(time.Second), redimutex.WithFencing())
-	require.NoError(t, m.TakeOver(t.Context(), handOver(t, m, time.Minute))) // the server knows the scripts now
-	require.NoError(t, m.UnlockContext(t.Context()))
+	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(timeout), redimutex.WithFencing())
+	first := m.Client().Mutex("k", patient)
+	require.NoError(t, first.TakeOver(t.Context(), handOver(t, first, time.Minute))) // the server knows the scripts now
+	require.NoError(t, first.UnlockContext(t.Context()))
 	return front, m
 }
 
@@ -33,8 +37,8 @@ func TestHandOverEndsTheHoldWhateverTheServerAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Real(t)
-			front, giver := behind(t, s)
-			taker := newMutex(t, s.Pool(), "k", redimutex.WithFencing())
+			front, giver := behind(t, s, hangs)
+			taker := newMutex(t, s.Pool(), "k", redimutex.WithFencing(), patient)
 			l, err := giver.Acquire(t.Context())
 			require.NoError(t, err)
 			front.Hang(phase)
@@ -67,8 +71,8 @@ func TestHandOverEndsTheHoldWhateverTheServerAnswers(t *testing.T) {
 func TestAHandoverWithoutAnAnswerMayWork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	front, giver := behind(t, s)
-	taker := newMutex(t, s.Pool(), "k")
+	front, giver := behind(t, s, hangs)
+	taker := newMutex(t, s.Pool(), "k", patient)
 	l, err := giver.Acquire(t.Context())
 	require.NoError(t, err)
 	front.Hang(redistest.AtReply)
@@ -88,8 +92,8 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Real(t)
-			giver, other := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k")
-			front, taker := behind(t, s)
+			giver, other := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
+			front, taker := behind(t, s, hangs)
 			h := handOver(t, giver, time.Minute)
 			front.Hang(phase)
 			require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
@@ -113,7 +117,7 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	front, giver := behind(t, s)
+	front, giver := behind(t, s, 9*time.Second)
 	var hold atomic.Pointer[string]
 	seen := make(chan struct{}, 100)
 	front.On(func(command []string) redistest.Fate {
@@ -125,7 +129,7 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 		seen <- struct{}{}
 		return redistest.Fate{Delay: 30 * time.Millisecond}
 	})
-	taker := newMutex(t, s.Pool(), "k")
+	taker := newMutex(t, s.Pool(), "k", patient)
 	l, err := giver.Acquire(t.Context())
 	require.NoError(t, err)
 	token := l.Token()
@@ -147,7 +151,7 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	front, taker := behind(t, s)
+	front, taker := behind(t, s, hangs)
 	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithFencing()), time.Minute)
 	front.Hang(redistest.AtReply)
 	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)

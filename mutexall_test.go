@@ -68,7 +68,7 @@ func TestMutexAllTakesAllKeysOrNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := locktest.Real(t, servers)
-			here, there := all.Client(t), all.Client(t)
+			here, there := all.Client(t, patient), all.Client(t, patient)
 			both := here.MutexAll([]string{"a", "b"})
 			for _, k := range both.Keys() {
 				for _, c := range []*redimutex.Client{here, there} {
@@ -257,8 +257,8 @@ func TestACallInADoThatHoldsOneOfItsKeysIsAnErrorAtOnce(t *testing.T) {
 
 func TestKeysInDifferentSlotsAreAnErrorThatSaysHowToTagThem(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	s := cluster.Nodes[cluster.Owner("a")]
+	s := redistest.Real(t, "--cluster-enabled", "yes")
+	s.ServeAlone()
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	err := c.MutexAll([]string{"a", "b"}).LockContext(t.Context(), time.Minute)
 	assert.ErrorContains(t, err, "give them a {tag} in common")

@@ -13,8 +13,8 @@ import (
 // All keys of an RWMutex are in one slot.
 func TestInAClusterReadersAndWritersWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	s := cluster.Nodes[cluster.Owner("k")]
+	s := redistest.Real(t, "--cluster-enabled", "yes")
+	s.ServeAlone()
 	for name, opts := range ways {
 		opts := append(opts, redimutex.WithFencing())
 		a, b, c := process(t, s, opts), process(t, s, opts), process(t, s, opts)
