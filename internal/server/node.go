@@ -99,7 +99,7 @@ func (n *nodes) outdated() {
 // learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
 // known or may have changed.
 func (n *nodes) learn(key string) {
-	if !n.server.closed.Load() && n.shouldAsk() {
+	if !n.server.running.Closing() && n.shouldAsk() {
 		op := n.server.begin(context.Background(), &Lock{Key: key, Terms: &askTerms}, time.Time{}, 0) // Close waits for it
 		go n.ask(op)
 	}
@@ -179,11 +179,19 @@ func (n *nodes) close(end time.Time) {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	all := n.all()
-	for _, node := range all {
-		node.runner.close()
+	var over []<-chan struct{}
+	for _, node := range n.all() {
+		if o := node.runner.close(); o != nil {
+			over = append(over, o)
+		}
 	}
-	for _, node := range all {
-		node.runner.wait(end)
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for _, o := range over {
+		select {
+		case <-o:
+		case <-timer.C:
+			return
+		}
 	}
 }
