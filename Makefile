@@ -37,7 +37,7 @@ bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem .
 
 faults: ## break servers, networks, clocks and processes for half an hour, and see what holds
-	cd faults && go run . -long -time 30m
+	cd faults && go run . -long -time 25m
 
 demo: ## see processes race, without a lock and with it
 	go run ./cmd/redimutex demo

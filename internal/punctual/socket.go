@@ -72,8 +72,11 @@ func (s *socket) bounds(t time.Time) bool {
 // Read reads until the deadline. When that has passed, the connection has ended.
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	var timeout net.Error
-	if n == 0 && errors.As(err, &timeout) && timeout.Timeout() {
+	if err == nil || n > 0 {
+		return n, err
+	}
+	var timeout net.Error // escapes
+	if errors.As(err, &timeout) && timeout.Timeout() {
 		s.giveUp()
 	}
 	return n, err

@@ -4,6 +4,7 @@ package bounds
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -37,23 +38,28 @@ func play(s *evidence.Scene) {
 	ways := calls.Ways()
 	random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
 	benches, all := make([]*calls.Bench, len(ways)), make([]tally, len(ways))
-	kinds := calls.Kinds()
-	began, waves := time.Now(), 0
-	over := func() bool { return waves > 0 && time.Since(began) > s.Time || s.Context().Err() != nil || s.Failed() }
-	for !over() {
-		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-		for from := 0; from < len(kinds) && !over(); from += width {
-			for i := 0; i < len(ways) && !over(); i++ {
-				if benches[i] == nil {
-					benches[i] = calls.New(s, ways[i])
-				}
-				if cells := benches[i].Cells(kinds[from:min(from+width, len(kinds))]...); len(cells) > 0 {
-					late := benches[i].Run(cells, wait)
-					all[i].add(cells, late, s.Long)
-					waves++
-				}
-				s.Progress(int(time.Since(began)/time.Millisecond), int(s.Time/time.Millisecond))
+	kinds := make([][]calls.Kind, len(ways)) // that are still to come
+	began := time.Now()
+	more := func(round int) bool { // every way comes once, however long that takes
+		return s.Context().Err() == nil && !s.Failed() && (round == 0 || time.Since(began) < s.Time)
+	}
+	for round := 0; more(round); round++ {
+		for i, way := range ways {
+			if !more(round) {
+				break
 			}
+			if len(kinds[i]) == 0 {
+				kinds[i] = slices.DeleteFunc(calls.Kinds(), func(k calls.Kind) bool { return !way.Concerns(k) })
+				random.Shuffle(len(kinds[i]), func(a, b int) { kinds[i][a], kinds[i][b] = kinds[i][b], kinds[i][a] })
+			}
+			if benches[i] == nil {
+				benches[i] = calls.New(s, way)
+			}
+			n := min(width, len(kinds[i]))
+			cells := benches[i].Cells(kinds[i][:n]...)
+			kinds[i] = kinds[i][n:]
+			all[i].add(cells, benches[i].Run(cells, wait), s.Long)
+			s.Progress(int(time.Since(began)/time.Millisecond), int(s.Time/time.Millisecond))
 		}
 	}
 	for i, b := range benches {

@@ -68,7 +68,7 @@ func checkAll(s *evidence.Scene, kits []kit) {
 		}
 		trials[i] = h
 	}
-	sideBySide(s, trials, 1, 8, func(_ int, h *trial, q *evidence.Quota) (_ []figure, err error) {
+	sideBySide(s, trials, 1, 5, func(_ int, h *trial, q *evidence.Quota) (_ []figure, err error) {
 		for ; err == nil && q.More(); q.Done++ {
 			places <- struct{}{}
 			err = h.run()

@@ -159,7 +159,7 @@ func struck(s *evidence.Scene) {
 		}
 	}
 	works()
-	for q := s.Quota(3*len(strikes), 40*len(strikes)); q.More(); q.Done++ {
+	for q := s.Quota(3*len(strikes), 20*len(strikes)); q.More(); q.Done++ {
 		one := strikes[q.Done%len(strikes)]
 		hits[one.name]++
 		one.hit(server, func() { evidence.Sleep(ctx, evidence.Between(random, 0, ttl)) })

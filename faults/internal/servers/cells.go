@@ -135,7 +135,7 @@ func (x *cell) over() bool {
 }
 
 // weather are the words of a network that fails, which may come along with a refusal.
-var weather = regexp.MustCompile("no answer|EOF|reset|broken pipe|closed|refused|timeout")
+var weather = regexp.MustCompile("no answer|does not answer|EOF|reset|broken pipe|closed|refused|timeout")
 
 // verdict says what is wrong with how the operation ended during the refusal, if anything.
 func (x *cell) verdict(r *refusal) string {

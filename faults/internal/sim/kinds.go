@@ -12,10 +12,7 @@ import (
 
 // Here workers use every kind of lock: readers and writers, permits, several keys at once, and locks that are handed over.
 
-const (
-	permits = 2 // one worker allows one more
-	shared  = "rw"
-)
+const permits, shared = 2, "rw" // one worker allows one more
 
 // A kinds worker takes a lock of another kind each time.
 type kinds struct {
@@ -290,7 +287,7 @@ func motley() []Config {
 // together is row 37.
 func together(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 	configs := motley()
-	res, reports, err := table(ctx, s, 1200, 50000, configs)
+	res, reports, err := table(ctx, s, 1200, 20000, configs)
 	if err != nil {
 		return res, err
 	}

@@ -99,9 +99,7 @@ func (w *world) lapseTheirs(random *rand.Rand, m *theirs) {
 
 // inspect looks for the token of a lease that has expired on the servers: it must have gone for good.
 func (w *world) inspect(h *hold) {
-	w.judge.mu.Lock()
-	w.judge.look()
-	w.judge.mu.Unlock()
+	w.judge.examine()
 	for _, s := range w.servers {
 		s.mu.Lock()
 		v := s.live(key)

@@ -26,7 +26,7 @@ func Rows() []evidence.Row {
 	}
 	secrets.Run = func(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		return play(ctx, s, redistest.Builds()[:min(1, len(redistest.Builds()))], "Password|Secret|Permissions|TLS|Leak|LogsIn",
-			".", "./tests/security", "./internal/server", "./internal/redisurl", "./cmd/redimutex/...")
+			".", "./tests/security", "./internal/redisurl", "./cmd/redimutex")
 	}
 	servers := evidence.Row{
 		ID: 25, Name: "servers", Fault: "every feature, on each server that " + redistest.Variable + " names",
@@ -34,9 +34,9 @@ func Rows() []evidence.Row {
 	}
 	servers.Run = func(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		if s.Long {
-			return play(ctx, s, redistest.Builds(), ".", "./tests/...", "./internal/server")
+			return play(ctx, s, redistest.Builds(), ".", "./tests/...")
 		}
-		return play(ctx, s, redistest.Builds(), ".", "./internal/server", "./tests/fence", "./tests/semaphore")
+		return play(ctx, s, redistest.Builds(), ".", "./tests/kinds")
 	}
 	return []evidence.Row{secrets, servers}
 }
