@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -86,31 +84,6 @@ func TestAPoolThatIsClosedWhenTheTimeIsOverIsNoPanic(t *testing.T) {
 			assert.Error(t, err)
 		}
 	}
-}
-
-func TestADialThatIgnoresItsContextIsLeftBehindAndTheyAreFew(t *testing.T) {
-	t.Parallel()
-	var dials atomic.Int32
-	hang := make(chan struct{})
-	s := conn.Of(&redis.Pool{Dial: func() (redis.Conn, error) {
-		dials.Add(1)
-		<-hang
-		return nil, errors.New("late")
-	}})
-	for range 40 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		_, err := s.Dial(ctx)
-		assert.Error(t, err)
-		cancel()
-	}
-	assert.EqualValues(t, 16, dials.Load())
-	close(hang)
-	redistest.Wait(t, "dials again", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := s.Dial(ctx)
-		return err != nil && err.Error() == "late"
-	})
 }
 
 func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {

@@ -19,8 +19,7 @@ type Conn struct {
 	redis.ConnWithTimeout
 	socket *socket
 
-	undo func()          // writeUndo
-	ctx  context.Context // of the DoContext under way, for writeUndo
+	ctx  context.Context // of the DoContext under way; nil: none
 	sent atomic.Bool     // since the last DoContext: replies may be still to come
 }
 
@@ -51,12 +50,6 @@ type Sends = func(send func(command string, args ...any) error) error
 
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
-func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
-	conn := &Conn{ConnWithTimeout: c, socket: s}
-	conn.undo = conn.writeUndo
-	return conn
-}
-
 // DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
 // context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for
 // reading that the connection was dialled with; one that has ended before anything was sent leaves the
@@ -64,22 +57,24 @@ func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 //
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	return c.within(ctx, func(bounded bool) (reply any, err error) {
-		c.ctx, c.socket.onEnd = ctx, c.undo
-		if command == "" {
-			err = SendBatch(ctx, c.ConnWithTimeout.Send)
-		}
-		switch {
-		case err != nil:
-		case bounded:
-			reply, err = c.DoWithTimeout(0, command, args...)
-		default:
-			reply, err = c.Do(command, args...)
-		}
-		c.sent.Store(false)
-		c.ctx, c.socket.onEnd = nil, nil
-		return reply, err
-	})
+	return c.within(ctx, (*Conn).do, command, args)
+}
+
+func (c *Conn) do(ctx context.Context, bounded bool, command string, args []any) (reply any, err error) {
+	c.ctx = ctx
+	if command == "" {
+		err = SendBatch(ctx, c.ConnWithTimeout.Send)
+	}
+	switch {
+	case err != nil:
+	case bounded:
+		reply, err = c.DoWithTimeout(0, command, args...)
+	default:
+		reply, err = c.Do(command, args...)
+	}
+	c.sent.Store(false)
+	c.ctx = nil
+	return reply, err
 }
 
 // SendBatch sends the Batch of ctx, if it has one.
@@ -92,16 +87,21 @@ func SendBatch(ctx context.Context, send func(command string, args ...any) error
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	return c.within(ctx, func(bounded bool) (any, error) {
-		if bounded {
-			return c.ReceiveWithTimeout(0)
-		}
-		return c.Receive()
-	})
+	return c.within(ctx, (*Conn).receive, "", nil)
 }
 
-// within runs an operation that ends with ctx. bounded says that it has no other deadline than that of ctx.
-func (c *Conn) within(ctx context.Context, operation func(bounded bool) (any, error)) (any, error) {
+func (c *Conn) receive(_ context.Context, bounded bool, _ string, _ []any) (any, error) {
+	if bounded {
+		return c.ReceiveWithTimeout(0)
+	}
+	return c.Receive()
+}
+
+// An operation on a connection is bounded if it has no other deadline than that of ctx.
+type operation func(c *Conn, ctx context.Context, bounded bool, command string, args []any) (any, error)
+
+// within runs an operation that ends with ctx.
+func (c *Conn) within(ctx context.Context, run operation, command string, args []any) (any, error) {
 	if c.socket.over() {
 		return nil, errCut
 	}
@@ -117,7 +117,7 @@ func (c *Conn) within(ctx context.Context, operation func(bounded bool) (any, er
 		return nil, err
 	}
 	c.socket.begin(ctx, deadline)
-	reply, err := operation(bounded)
+	reply, err := run(c, ctx, bounded, command, args)
 	c.socket.finish()
 	if err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
 		err = cause(ctx, err)
@@ -141,6 +141,9 @@ func cause(ctx context.Context, err error) error {
 // writeUndo writes the Undo of the operation that is being cut short. The reader calls it from inside of redigo,
 // which allows a Send and a Flush beside a Receive.
 func (c *Conn) writeUndo() {
+	if c.ctx == nil {
+		return
+	}
 	undo, _ := c.ctx.Value(Undo).([]any)
 	if len(undo) == 0 {
 		return

@@ -80,7 +80,8 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		stop()
 		return nil, err
 	}
-	conn := newConn(c.(redis.ConnWithTimeout), s)
+	conn := &Conn{ConnWithTimeout: c.(redis.ConnWithTimeout), socket: s}
+	s.undo = conn.writeUndo
 	if !stop() {
 		conn.Close()
 		return nil, ctx.Err()

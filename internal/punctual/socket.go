@@ -14,7 +14,7 @@ import (
 type socket struct {
 	net.Conn
 
-	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
+	undo func() // what giveUp writes; nil while it is dialled
 
 	mu      sync.Mutex // protects what follows, and orders the setting of deadlines
 	ended   bool       // nothing is read any more, and nothing written, but within maxGrace
@@ -178,9 +178,8 @@ func (s *socket) linger() {
 // still write. It runs on the goroutine of the operation, whose command has been written completely.
 func (s *socket) giveUp() {
 	s.linger()
-	if f := s.onEnd; f != nil {
-		s.onEnd = nil
-		f()
+	if s.undo != nil {
+		s.undo()
 	}
 }
 
