@@ -34,7 +34,7 @@ fuzz: ## fuzz URLs, keys, options and arguments, each for TIME=1m
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(TIME) ./cmd/redimutex/internal/servers || exit 1; done
 
 bench: ## run the benchmarks
-	go test -run '^$$' -bench . -benchmem . ./tests/...
+	go test -run '^$$' -bench . -benchmem .
 
 faults: ## break servers, networks, clocks and processes for half an hour, and see what holds
 	cd faults && go run . -long -time 30m

@@ -33,8 +33,8 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 	}
 }
 
-// Jittered varies the waits of another backoff at random, by half of them up and down, so that
-// waiters that collided once do not go on colliding. No wait is longer than the longest [time.Duration].
+// Jittered varies the waits of another backoff at random, by half up and down, so that waiters that collided once do
+// not go on colliding. No wait is longer than the longest [time.Duration].
 func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
 	must(wait != nil, "Jittered: the function is nil")
 	return func(attempt int) time.Duration { return jitter(wait(attempt)) }

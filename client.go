@@ -13,9 +13,9 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Client is what the Mutexes of one process share: the servers, the queue of each key inside the
-// process, and the renewal of all leases. Make one Client for a set of servers and keep it; it is
-// safe for concurrent use. It starts goroutines only while there is something for them to do.
+// A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal
+// of all leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts
+// goroutines only while there is work for them.
 type Client struct {
 	config    *config
 	pools     []Pool
@@ -26,23 +26,21 @@ type Client struct {
 	warned    throttle
 }
 
-// NewClient returns a Client over independent servers, one pool each: a single server, or N of them
-// for Redlock, where a majority decides. The options hold for all its Mutexes. It does not connect.
-// The pools stay the caller's: Close does not close them.
+// NewClient returns a Client over independent servers, one pool each: a single server, or N of them for Redlock,
+// where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
+// Close does not close them.
 //
 // It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
-	c := &Client{config: &defaultConfig, pools: slices.Clone(pools)}
+	c := &Client{pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		must(!isNil(p), "pool %d is nil", i)
 		servers[i] = p
 	}
-	if len(opts) > 0 {
-		c.config = c.configured(c.config, opts)
-	}
+	c.config = c.configured(&defaultConfig, opts)
 	if c.config.conns > 0 {
 		c.multiplex(servers)
 	}
@@ -62,19 +60,14 @@ func (c *Client) multiplex(pools []server.Pool) {
 	}
 }
 
-// own returns base changed by the options of one object.
-func (c *Client) own(base *config, opts []Option) *config {
+// configured returns base changed by opts: for the Client itself, or for one of its locks.
+func (c *Client) configured(base *config, opts []Option) *config {
 	if len(opts) == 0 {
 		return base
 	}
-	own := c.configured(base, opts)
-	must(!own.shares, "WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", own.conns)
-	return own
-}
-
-// configured returns base changed by opts, for the servers of c.
-func (c *Client) configured(base *config, opts []Option) *config {
 	changed := newConfig(base, opts)
+	must(c.config == nil || !changed.shares,
+		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
 	must(!changed.terms.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	if t := &changed.terms; t.Fence != server.NoFence {
@@ -83,7 +76,7 @@ func (c *Client) configured(base *config, opts []Option) *config {
 	return changed
 }
 
-// closeTimeout is for the goroutines of connections that are closed. They need next to none of it.
+// closeTimeout bounds the closing of connections, which takes next to no time.
 const closeTimeout = 50 * time.Millisecond
 
 func isNil(p Pool) bool {
@@ -97,16 +90,16 @@ func isNil(p Pool) bool {
 // Pools returns the pools that the Client was made with, for code that uses the same servers.
 func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 
-// Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one
-// Client with the same key are different objects that exclude each other; their goroutines share
-// one queue. The key is used on the server as it is.
+// Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the
+// same key are different objects that exclude each other, and their goroutines wait in one line. The key is used on
+// the server as it is.
 //
-// It panics if the key is empty or begins with "redimutex:", which is kept for the keys that belong to locks,
-// or if an option makes no sense.
+// It panics if an option makes no sense, or if the key is empty or begins with "redimutex:". Those keys belong to
+// this library.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	mustBeKey("a Mutex", key)
 	m := new(Mutex)
-	m.init(c, c.own(c.config, opts), key)
+	m.init(c, c.configured(c.config, opts), key)
 	return m
 }
 
@@ -116,13 +109,13 @@ func mustBeKey(kind, key string) {
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
 }
 
-// Close makes waiting and later calls fail with [ErrClosed], ends the holds that are alive, stops
-// everything that runs in the background, and waits for that. Servers that hang delay it by two node
-// timeouts at most, and one timeout of [WithReplicas].
+// Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops everything
+// that runs in the background, and waits for that. Servers that hang delay it by two node timeouts and one timeout of
+// [WithReplicas] at most. It always returns nil.
 //
-// A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its
-// contexts are cancelled. Its key is not deleted, because the code that it protects may still run;
-// Unlock works after Close and deletes it, and without Unlock it expires. Close always returns nil.
+// A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
+// Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the
+// key. Without Unlock it expires.
 func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
 	var closing sync.WaitGroup
@@ -133,8 +126,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// A throttle lets through, for each key, what is to be logged: once in a second at most, and once in two
-// seconds at least.
+// A throttle limits what is logged for each key: to once a second at most, and once in two seconds at least.
 type throttle struct {
 	mu  sync.Mutex
 	now throttled

@@ -5,16 +5,18 @@ import (
 	"errors"
 )
 
-// Do locks m, runs f and unlocks m, also when f panics. The ctx that f gets ends when ctx does, and
-// when the lease is lost, with an error that matches [ErrLost] as its cause: f should then stop, and
-// not write any more. [LeaseFrom] returns the hold. Do returns the error of LockContext(ctx, 0), or else that
-// of f, joined with ErrLost if the lease was lost before f returned; with [WithLeaseReuse], if that is known by then.
-// If only the release failed, and so the key has to expire, that is logged.
+// Do locks m, runs f and unlocks m, also when f panics. The ctx of f ends when ctx does. It also ends when the lease
+// is lost, with a cause that matches [ErrLost]: f should then stop, and write nothing more. [LeaseFrom] returns the
+// hold.
 //
-// A Do of the same key inside f, with the ctx that f got, runs inside this hold if the Client or the Mutex has
-// [WithReentrancy]. Without it, it would wait for itself: it is an error at once, which matches [ErrLocked]. So it is
-// for every other method that would wait with that ctx for a Mutex of the same Client and key. Do the same
-// outside of f, or with another ctx if another goroutine is to wait.
+// Do returns the error of LockContext(ctx, 0), or that of f. If the lease was lost before f returned, ErrLost is
+// joined to the error of f; with [WithLeaseReuse], only if the loss is known by then. If only the release failed,
+// that is logged, and the key expires.
+//
+// A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy].
+// Otherwise it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of
+// every method that would wait with that ctx for the same key of the same Client. To wait in another goroutine, use
+// another ctx.
 func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, false)
 }

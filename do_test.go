@@ -95,15 +95,6 @@ func TestDoReleasesWhenTheCallersContextEnds(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-func TestDoLetsFUnlock(t *testing.T) {
-	t.Parallel()
-	m := newMutex(t, redistest.Start(t).Pool(), "k")
-	require.NoError(t, m.Do(t.Context(), func(context.Context) error {
-		m.Unlock()
-		return nil
-	}))
-}
-
 // A function that the caller gave may panic, and an HTTP server goes on after that; or it ends its
 // goroutine, as the assertions of tests do. The lock must not be stuck then for the others.
 func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
@@ -205,22 +196,4 @@ func TestTheCauseOfDosContextIsTheLossAlsoWhereFReturnsAtOnce(t *testing.T) {
 		<-inner.Done()
 		require.ErrorIs(t, context.Cause(inner), redimutex.ErrLost)
 	}
-}
-
-func TestTheContextOfADoLeadsToTheInnermostLease(t *testing.T) {
-	assert.Nil(t, redimutex.LeaseFrom(t.Context()))
-	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithReentrancy())
-	defer client.Close()
-	a, b := client.Mutex("a"), client.Mutex("b")
-	require.NoError(t, a.Do(t.Context(), func(ctx context.Context) error {
-		outer := a.Lease()
-		assert.Same(t, outer, redimutex.LeaseFrom(ctx))
-		return b.TryDo(ctx, func(ctx context.Context) error {
-			assert.Same(t, b.Lease(), redimutex.LeaseFrom(ctx))
-			return client.Mutex("a").Do(ctx, func(ctx context.Context) error {
-				assert.Same(t, outer, redimutex.LeaseFrom(ctx))
-				return nil
-			})
-		})
-	}))
 }

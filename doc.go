@@ -1,5 +1,4 @@
-// Package redimutex is a [sync.Mutex] that every process sharing a Redis agrees on, for programs
-// that use redigo.
+// Package redimutex is a [sync.Mutex] that every process sharing a Redis agrees on, for programs that use redigo.
 //
 //	mu := redimutex.New(pool, "invoices:2026-11") // pool is your *redis.Pool
 //	err := mu.Do(ctx, func(ctx context.Context) error {
@@ -8,62 +7,63 @@
 //
 // # What it guarantees
 //
-// While the [Lease] of a [Mutex] is valid, no other holder of the same key has a valid one. Two conditions: the server
-// keeps its data, and its clock runs at the speed of ours, give or take 1%. That is all. The other kinds say who may be
-// in together, below.
+// While the [Lease] of a [Mutex] is valid, no other holder of the same key has a valid one. There are two conditions:
+// the server keeps its data, and its clock runs at the speed of ours, give or take 1%. For the other kinds, below,
+// the same is true of holders that exclude each other.
 //
-// A lease is a lock for a time. It is valid from just before the lock was asked for, for one TTL (10 s, see [WithTTL])
-// less 1% and 2 ms, on this process's monotonic clock. It is renewed every third of the TTL while the process lives. The
-// lock of a process that has crashed is free at most one TTL after its last renewal.
+// A lease is a lock for a time. It is valid from just before the lock was asked for, for one TTL (10 s, see
+// [WithTTL]) less 1% and 2 ms, on this process's monotonic clock. It is renewed every third of the TTL while the
+// process lives. The lock of a crashed process is free at most one TTL after its last renewal.
 //
-// It does not guarantee that a paused holder stops in time. A process that sleeps for longer than its lease
-// (stopped, swapped out, collecting garbage) wakes up in the middle of its work, and another has the lock by then.
-// [Lease.Err] says so, but between looking and writing it can be paused again. No lock with a timeout can close that
-// gap. The resource can: with [WithFencing] each hold has a number that is higher than those before, and a resource
-// that refuses a write with a lower number than it has seen takes no write from the past. In SQL:
+// It does not guarantee that a paused holder stops in time. A process that sleeps for longer than its lease (stopped,
+// swapped out, collecting garbage) wakes up in the middle of its work, and by then another may have the lock.
+// [Lease.Err] says so, but the process can be paused again between looking and writing. No lock with a timeout can
+// close that gap. The resource can: with [WithFencing] each hold has a number that is higher than those before. A
+// resource that refuses a write with a lower number than it has seen takes no write from the past. In SQL:
 //
 //	UPDATE invoices SET total = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// A machine that was suspended wakes up without its leases: the wall clock counts as well as the monotonic one, which
-// stands still meanwhile on most systems. So setting the wall clock forward may cost leases, and never makes one last.
+// A machine that was suspended wakes up without its leases. On most systems the monotonic clock stands still
+// meanwhile, so the wall clock counts as well. Setting the wall clock forward may cost leases. It never makes one
+// last longer.
 //
 // # Kinds
 //
 //   - [Mutex]: one holder. On one server, or on a majority of several.
-//   - [RWMutex]: many readers or one writer. A waiting reader sees at most one writer begin, a waiting writer at most one
-//     phase of readers. Each hold of a reader is a lease. [Lease.Downgrade] makes a reader of a writer.
+//   - [RWMutex]: many readers or one writer. A waiting reader sees at most one writer begin, a waiting writer sees at
+//     most one phase of readers. Each reader's hold is a lease. [Lease.Downgrade] makes a writer a reader.
 //   - [Semaphore]: at most as many holders as the limit that the call names. Each permit is a lease. Permits have no
 //     fence, because holders at the same time have no order.
-//   - [Client.MutexAll]: a Mutex of several keys, all or none, with one lease and one fence. The loss of one key is the
-//     loss of all.
-//   - [Lease.HandOver] and [Mutex.TakeOver]: another process goes on with the hold of a Mutex, and the lock is never free
-//     between. The [Handover] is a secret.
+//   - [Client.MutexAll]: a Mutex of several keys, all or none, with one lease and one fence. The loss of one key is
+//     the loss of all.
+//   - [Lease.HandOver] and [Mutex.TakeOver]: another process goes on with the hold of a Mutex, and the lock is never
+//     free between. The [Handover] is a secret.
 //
-// RWMutex and Semaphore need one server: majorities of several servers do not count. A key is of one kind: the wrong kind
-// is an error at once. RWMutex and Mutex exclude each other.
+// RWMutex and Semaphore need one server, because majorities can't count holders. A key is of one kind: a call for the
+// wrong kind is an error at once. RWMutex and Mutex exclude each other.
 //
 // # What breaks it
 //
 //   - A holder that is paused, as above.
-//   - A server that forgets: a restart without persistence, FLUSHALL, a failover to a replica that
-//     did not have the key yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the
-//     lock at once. The holder finds out by the next renewal, within a third of the TTL.
-//     [WithReplicas] is for the failover, several servers and [WithRestartGuard] for the restart.
+//   - A server that forgets: a restart without persistence, FLUSHALL, a failover to a replica that did not have the
+//     key yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the lock at once. The holder finds
+//     out at the next renewal, within a third of the TTL. [WithReplicas] is for the failover, several servers and
+//     [WithRestartGuard] are for the restart.
 //   - A server whose clock is set forward by about a TTL: the key expires early.
 //
-// A server that can't be reached does not break it: no process can lock, and the holder is told before its validity
-// ends.
+// A server that can't be reached does not break it: no process can lock, and the holder learns of it before its
+// validity ends.
 //
 // # When the lease is lost
 //
-// The context that [Mutex.Do] gives ends, with an error that matches [ErrLost] as its
-// [context.Cause]; [Lease.Done] is closed; [Lease.Err], [Mutex.UnlockContext] and Do return that
-// error. [LostError] says why: expired (no renewal got through), deleted, or taken by another
-// token. If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time
-// the lease ends, even if a renewal hangs. A renewal never brings a lost key back: the lease of one server is lost. Of
+//   - The context that [Mutex.Do] gives ends, with a [context.Cause] that matches [ErrLost].
+//   - [Lease.Done] is closed.
+//   - [Lease.Err], [Mutex.UnlockContext] and Do return an error that matches ErrLost. [LostError] says why: expired
+//     (no renewal got through), deleted, or taken by another token.
+//
+// If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time the
+// lease ends, even if a renewal hangs. A renewal never brings a lost key back: on one server, the lease is lost. Of
 // several servers, a minority that has lost the key is asked to take it again, while a majority still has it.
-// With [WithLeaseReuse] an Unlock that keeps the lock for the next hold asks no server, and reports no loss since the
-// last renewal.
 //
 // # Errors and what to do about them
 //
@@ -81,78 +81,77 @@
 //	                               over: a bug in the caller; Unlock panics
 //	the cause of the ctx           the caller gave up
 //
-// Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by
-// [errors.As]. With an error from a Lock method the lock is not held. [Mutex.Lock] has no error to
-// return: it tries again, for ever, after errors that pass, and panics at those that stay. Those are a list (a
-// password, a permission, a key of another type, a server without scripts); whatever is not on it passes.
+// Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by [errors.As]. With
+// an error from a Lock method the lock is not held.
+//
+// [Mutex.Lock] has no error to return. It tries again, without end, after errors that pass, and panics at those that
+// stay. Those are a list (a password, a permission, a key of another type, a server without scripts). All others
+// pass.
 //
 // # Goroutines
 //
-// One [Mutex] is shared by many goroutines, as a sync.Mutex is; any of them may unlock it. Where Lock and Unlock are far
-// from each other, [Mutex.Acquire] returns the hold itself: [Lease.Release] ends that one, and never a later one.
-// Inside [Mutex.Do], [LeaseFrom] finds it in the ctx.
+// Many goroutines share one [Mutex], as they share a sync.Mutex, and any of them may unlock it. If Lock and Unlock
+// are far from each other, use [Mutex.Acquire]: it returns the hold, and [Lease.Release] ends that one and never a
+// later one. Inside [Mutex.Do], [LeaseFrom] finds the hold in the ctx.
 //
-// All Mutexes of a [Client] with the same key share one line in the process: first come, first served. Only the first in
-// line asks the servers, so ten thousand goroutines that wait for one key cost as many requests as one. Between
-// processes there is no order: waiters ask every 50 ms (see [WithPollInterval] and [WithBackoff]), and the first to ask
-// after the release wins. With [WithQueue] they queue on the server, in order of arrival: a release is a hand-off to the
-// first, and wakes it. It needs one server.
+// All Mutexes of a [Client] with the same key share one line in the process: first come, first served. Only the first
+// in line asks the servers, so ten thousand goroutines that wait for one key cost as many requests as one.
 //
-// A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process.
-// Like a sync.Mutex it is not reentrant: a call that would wait for the Do whose ctx it has is an error at once. With
+// Between processes there is no order: waiters ask every 50 ms (see [WithPollInterval] and [WithBackoff]), and the
+// first to ask after the release wins. With [WithQueue] they queue on the server, in order of arrival: a release is a
+// hand-off to the first, and wakes it. It needs one server.
+//
+// A Mutex can be the Locker of a [sync.Cond]; Signal and Broadcast reach goroutines of this process. Like a
+// sync.Mutex it is not reentrant: a call that would wait for the Do whose ctx it has is an error at once. With
 // [WithReentrancy], Do and TryDo nest.
 //
 // # Other clients
 //
-// The lock is a string under your key, unprefixed, with a TTL. The value is a random UUID, a new one
-// for each hold (or for several, with [WithLeaseReuse]), followed by a space and the label of [WithOwner] if
-// there is one. A client in any language that does the same shares the lock:
+// The lock is a string under your key, unprefixed, with a TTL. Its value is a random UUID, a new one for each hold
+// (for several with [WithLeaseReuse]), followed by a space and the label of [WithOwner] if there is one. A client in
+// any language that does the same shares the lock:
 //
 //	SET key token NX PX 10000                                        to lock
 //	if redis.call('GET', KEYS[1]) == ARGV[1] then                    to unlock
 //	  return redis.call('DEL', KEYS[1]) end
 //
-// It excludes, and is excluded by, a Mutex, a MutexAll and both sides of an RWMutex. A Semaphore's key is a sorted set,
-// which no other client shares.
+// It excludes a Mutex, a MutexAll and both sides of an RWMutex, and they exclude it. A Semaphore's key is a sorted
+// set, which no other client shares.
 //
-// A key without TTL, which no client should leave behind, is waited for until it is deleted. Keys that begin
-// with "redimutex:" belong to this library: fence counters, queues, the readers of an RWMutex and the restart guard. No
+// A key without TTL, which no client should leave behind, is waited for until it is deleted. Keys that begin with
+// "redimutex:" belong to this library: fence counters, queues, the readers of an RWMutex and the restart guard. No
 // lock can have such a name.
 //
 // # Pools and servers
 //
-// A [Pool] is a *redis.Pool of redigo, or a *redisc.Cluster of mna/redisc, as it is. Every operation
-// has a deadline of its own (see [WithNodeTimeout]), whatever timeouts the pool has and however it hangs, and a
-// try that a hung server executes after its deadline leaves no lock behind. [NewPool] makes a pool from a URL,
-// [NewPoolAt] from an address, and the modules in pools make one from a client of go-redis, valkey-go or rueidis.
-// Their connections can be interrupted, so that no second goroutine is needed; [Dialer] gives the same to a pool
-// of your own.
+// A [Pool] is a *redis.Pool of redigo, or a *redisc.Cluster of mna/redisc, as it is. [NewPool] makes a pool from a
+// URL, [NewPoolAt] from an address, and the modules in pools from a client of go-redis, valkey-go or rueidis.
 //
-// An operation whose connection turns out to be broken, as after a restart of the server, goes on over a fresh one.
-// After a connection that was silent for the whole node timeout, the next operation on the key dials.
+// Every operation has a deadline of its own, whatever timeouts the pool has and however it hangs. If a hung server
+// executes a try after its deadline, that leaves no lock behind. An operation whose connection turns out to be
+// broken, as after a restart of the server, goes on over a fresh one. After a connection that was silent until the
+// deadline, the next operation on the key dials.
 //
-// With [WithMultiplexing] many goroutines share a few connections: worth it where dozens lock different keys at once.
+// One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails over to them, add
+// [WithReplicas]. A pool whose Dial asks a Sentinel for the primary fits.
 //
-// One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails
-// over to them, add [WithReplicas]; a pool whose Dial asks a Sentinel for the primary fits. Give
-// [NewRedlock], or NewClient, three or five pools of independent servers where the lock has to
-// outlive the death of one or two of them without failover: a majority has to agree
-// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), and one that hangs is
-// not waited for. Two servers survive nothing that one does not.
+// If the lock has to outlive the death of one or two servers without failover, give [NewRedlock], or NewClient, the
+// pools of three or five independent servers. A majority has to agree
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), and a server that hangs is not waited
+// for. Two servers survive nothing that one does not.
 //
 // # Options
 //
-//   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal], [WithNodeTimeout]
+//   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal]
 //   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered], [WithMaxAttempts],
 //     [WithQueue]
 //   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
-//   - Speed: [WithLeaseReuse], [WithMultiplexing]
 //   - Nesting: [WithReentrancy]
-//   - Seeing: [WithOwner], [WithTrace], [WithLogger]
+//   - Observing: [WithOwner], [WithTrace], [WithLogger]
+//   - For experts: [WithNodeTimeout], [WithLeaseReuse], [WithMultiplexing]; and [Dialer], for a pool of your own
 //
-// Options of [NewClient] hold for all its Mutexes; those of [Client.Mutex] for that Mutex, over the Client's. What
-// happens to all locks of a Client is told by [Client.Observe] and counted by [Client.Stats].
+// Options of [NewClient] hold for all its locks. Those of [Client.Mutex] hold for that Mutex, and override the
+// Client's. [Client.Observe] reports what happens to all locks of a Client, and [Client.Stats] counts it.
 //
-// An option that makes no sense panics when the Client or Mutex is made, with a sentence that says
-// what is allowed.
+// An option that makes no sense panics when the Client or Mutex is made, with a sentence that says what is allowed.
 package redimutex

@@ -8,14 +8,14 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Downgrade makes a reader of the writer of an [RWMutex], in one step: no writer comes between, and the readers that
-// wait enter too. The lease goes on, with its Token and Fence. [RWMutex.Lease] is nil afterwards; [RWMutex.RUnlock] or
+// Downgrade makes the writer of an [RWMutex] a reader, in one step: no writer comes between, and the readers that
+// wait enter too. The lease goes on, with its Token and Fence. Then [RWMutex.Lease] is nil, and [RWMutex.RUnlock] or
 // [Lease.Release] ends the hold.
 //
-// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; RUnlock is needed all
-// the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done: the hold is a reader's
-// in this process, while others may have to wait for its end. Downgrade may be repeated, and finds what it has done. For a
-// Lease that is no writer's of an RWMutex it is an error that changes nothing.
+// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
+// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
+// process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what the first
+// call did. For any other Lease it is an error that changes nothing.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	o := l.of
 	switch o.config.terms.Kind {

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// There is one error for each thing that a caller would do differently; test for them by
-// [errors.Is]. The details are in *[LockedError], *[LostError] and *[NodeError]; get them by [errors.As]:
+// There is one error for each thing that a caller would do differently. Test for them by [errors.Is]. The details are
+// in *[LockedError], *[LostError] and *[NodeError]. Get them by [errors.As]:
 //
 //	var locked *redimutex.LockedError
 //	if errors.As(err, &locked) { ... }
 var (
-	// ErrLocked says that another process holds the lock. [LockedError] says who, where that is known.
+	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
 	ErrLocked = errors.New("locked by another holder")
 
-	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped
-	// with another holder's. [LostError] says why.
+	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped with another holder's.
+	// [LostError] says why.
 	ErrLost = errors.New("lease lost")
 
-	// ErrUnlocked says that the Mutex was not locked, and is the [Lease.Err] of a hold that was
-	// ended by Unlock.
+	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock has ended.
 	ErrUnlocked = errors.New("not locked")
 
 	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed
@@ -103,8 +102,8 @@ func (e *NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node,
 // Unwrap returns Err.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// serversError is a failure of the servers. It matches ErrUnavailable unless they refused for good,
-// and each of its NodeErrors.
+// serversError is a failure of the servers. It matches each of its NodeErrors, and ErrUnavailable unless they refused
+// for good.
 type serversError struct {
 	key     string
 	refused bool
@@ -134,8 +133,8 @@ func (e *serversError) Unwrap() []error {
 	return errs
 }
 
-// endedError is why a wait ended without the lock: the end of the caller's ctx, and what stood in
-// the way until then, if anything is known of that.
+// endedError says why a wait ended without the lock: because the caller's ctx ended, and what stood in the way until
+// then, if that is known.
 type endedError struct {
 	key   string
 	cause error // of the ctx

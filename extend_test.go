@@ -144,14 +144,15 @@ func TestExtendFindsALoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k")
-	for reason, lose := range map[redimutex.Reason]func(){
-		redimutex.Deleted: func() { s.Do("DEL", "k") },
-		redimutex.Taken:   func() { s.Do("SET", "k", "other", "PX", "60000") },
-	} {
+	for lose, reason := range map[string]redimutex.Reason{"DEL": redimutex.Deleted, "SET": redimutex.Taken, "LPUSH": redimutex.Taken} {
 		s.Do("DEL", "k")
 		m.Lock()
 		l := m.Lease()
-		lose()
+		s.Do("DEL", "k")
+		if reason == redimutex.Taken {
+			s.Do(lose, "k", "another")
+			s.Do("PEXPIRE", "k", "60000")
+		}
 		for range 2 {
 			err := l.Extend(t.Context(), time.Minute)
 			assert.ErrorIs(t, err, redimutex.ErrLost)

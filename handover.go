@@ -17,11 +17,11 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Handover is the right to go on with a lock that another process has held: [Lease.HandOver] gives it, and
-// [Mutex.TakeOver] uses it, once. It is of one key.
+// A Handover is the right to go on with a lock that another process has held. [Lease.HandOver] returns it, and
+// [Mutex.TakeOver] uses it, once. It is for one key.
 //
-// It is carried as text: in JSON, in the message of a queue, in an environment variable. The process that has the text can take
-// the lock, so treat it as a secret. MarshalText and encoding/json write it; String, fmt and log/slog hide it.
+// It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text
+// can take the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it.
 type Handover struct {
 	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
 }
@@ -48,7 +48,7 @@ func (h Handover) MarshalText() ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
 }
 
-// UnmarshalText reads what MarshalText has written. Text that is anything else, or was cut or changed, is an error, and
+// UnmarshalText reads what MarshalText has written. Any other text, or one that was cut or changed, is an error that
 // leaves h as it is.
 func (h *Handover) UnmarshalText(text []byte) error {
 	coded, ok := strings.CutPrefix(string(text), handoverMark)
@@ -71,22 +71,23 @@ func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHi
 // LogValue hides the Handover from log/slog.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
-// HandOver ends this hold, and returns a Handover with which another process can go on: [Mutex.TakeOver] of the same key,
-// within that time. Until then no other process gets the lock. If no process takes it over, it is free when the time is over.
+// HandOver ends this hold, and returns a Handover. [Mutex.TakeOver] of the same key, in any process, goes on with it
+// within that time. Until then no other process gets the lock. If none takes it over, the lock is free when the time
+// is over.
 //
-// The hold is over in this process whatever the server answers: Err is [ErrUnlocked], the Mutex is unlocked, and a Do
-// returns the error of its f. One Unlock, or Release, that follows is accepted, so that those that were deferred do no
-// harm. Write nothing more that the lock protects.
+// Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
+// Do returns the error of its f. One Unlock or Release that follows is accepted, so a deferred one does no harm.
+// Write nothing more that the lock protects.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
 //   - [ErrUnlocked] when the hold was released or handed over before;
-//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended: the Handover is returned all
-//     the same, and may work until the time is over. A repeat on the same Lease finds what it did, and returns the
-//     same Handover.
+//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The Handover is returned
+//     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
+//     and returns the same Handover.
 //
-// It changes nothing, and the hold goes on, where it is an error by itself: within is below 10 ms or above 100 years, or
-// the hold is that of a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
+// Other errors change nothing, and the hold goes on: within is below 10 ms or above 100 years, or the hold is that of
+// a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
@@ -165,18 +166,19 @@ type takings struct {
 	taker *lock.Taker
 }
 
-// TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once. m
-// is locked afterwards as by Lock, with a lease of its own options, and with [WithFencing] with a higher fence than the
-// giver had, so that a resource refuses late writes of the giver.
+// TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once.
+// m is then locked as by Lock, with a lease of its own options. With [WithFencing] its fence is higher than the
+// giver's, so a resource refuses late writes of the giver.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already;
-//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended: it may have been taken over.
-//     Repeat it with the same Mutex, which finds what it did, or takes it over then. What is not repeated expires;
+//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
+//     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
+//     Without a repeat the lock expires;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
 //   - [ErrClosed] when the Client is closed.
 //
-// A Handover that is empty or that of another key is an error in words, and stays good.
+// An empty Handover, or one of another key, is an error that says so. It stays good.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	m.mustBeMade()
 	switch {

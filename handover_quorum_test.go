@@ -15,7 +15,7 @@ import (
 func TestAHandOverWorksByMajority(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(300 * time.Millisecond)}
+	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(time.Second)}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	third := all.Client(t, opts...).Mutex("k")
 	l, err := giver.Acquire(t.Context())
@@ -89,7 +89,7 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 		s.Do("RENAME", "k", "away")
 		s.Do("SET", "k", "another", "PX", "60000")
 	}
-	m := all.Client(t).Mutex("k")
+	m := all.Client(t, redimutex.WithNodeTimeout(5*time.Second)).Mutex("k") // a vote is given back within that
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
 	for _, s := range all[1:] {
 		s.Do("RENAME", "away", "k")
@@ -100,10 +100,43 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
+// One server has done it, one has another token, and one does not answer: neither side has a majority.
+func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	l, err := all.Client(t).Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	other, err := all.Client(t).Mutex("k2").Acquire(t.Context())
+	require.NoError(t, err)
+	for _, s := range all {
+		redistest.Wait(t, "all servers have both", func() bool { return s.Exists("k") && s.Exists("k2") })
+	}
+	h, err := other.HandOver(t.Context(), time.Hour)
+	require.NoError(t, err)
+	redistest.Wait(t, "the first server has the Handover", func() bool { return all[0].Get("k2") != other.Token() })
+	for _, key := range []string{"k", "k2"} {
+		all[1].Do("SET", key, "another", "PX", "60000")
+	}
+	all[2].Kill()
+
+	given, err := l.HandOver(t.Context(), time.Hour)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
+	assert.NotEqual(t, redimutex.Handover{}, given)
+	m := all.Client(t).Mutex("k2")
+	err = m.TakeOver(t.Context(), h)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
+	all[1].Do("DEL", "k2")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable, "the vote of the first server alone")
+	all[2].Restart()
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
+}
+
 func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	opts := []redimutex.Option{redimutex.WithTTL(time.Second), redimutex.WithRestartGuard()}
+	opts := []redimutex.Option{redimutex.WithTTL(2 * time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithRestartGuard()}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
 	h, err := giver.Lease().HandOver(t.Context(), time.Hour)

@@ -79,11 +79,34 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = 3 * time.Second
-	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl))
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	until := taker.Lease().Until()
 	assert.Less(t, time.Until(until), ttl)
 	redistest.Wait(t, "a renewal", func() bool { return taker.Lease().Until().After(until) })
+	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver, taker := newMutex(t, s.Pool(), "k"), newMutex(t, s.Pool(), "k", redimutex.WithTTL(3*time.Second))
+	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
+	lost := taker.Lease()
+	s.Do("DEL", "k")
+	<-lost.Done()
+
+	next := make(chan *redimutex.Lease)
+	go func() {
+		l, err := taker.Acquire(context.WithoutCancel(t.Context()))
+		assert.NoError(t, err)
+		next <- l
+	}()
+	redistest.Wait(t, "a waiter", func() bool { return taker.Client().Stats().Waiting == 1 })
+	assert.Same(t, lost, taker.Lease())
+	require.ErrorIs(t, taker.UnlockContext(t.Context()), redimutex.ErrLost)
+	l := <-next
+	require.NoError(t, l.Err(), "that Unlock was of the lost hold")
 	require.NoError(t, taker.UnlockContext(t.Context()))
 }
 

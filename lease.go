@@ -10,14 +10,15 @@ import (
 	"github.com/redimutex/redimutex/internal/lock"
 )
 
-// A Lease is one hold of a Mutex, from Lock to Unlock or [Lease.Release]. It stays what it was when the Mutex is
-// locked again: code that keeps its Lease never mistakes another hold for its own.
+// A Lease is one hold of a lock, from Lock to Unlock or [Lease.Release]. The next hold of the Mutex is another Lease,
+// so code that keeps its Lease never mistakes another hold for its own.
 //
-// It is valid from the moment just before the lock was asked for, for one TTL less the drift that
-// clocks may have (1% and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves
-// the end. Times are on this process's monotonic clock. Because that stands still while a machine sleeps, the
-// lease also counts as over when its end has passed on the wall clock: a machine that was suspended wakes up
-// without it. Setting the wall clock forward may cost a lease, and setting it back changes nothing.
+// It is valid from the moment just before the lock was asked for, for one TTL less the drift that clocks may have (1%
+// and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
+//
+// Times are on this process's monotonic clock, which stands still while a machine sleeps. So the lease also counts as
+// over when its end has passed on the wall clock: a machine that was suspended wakes up without it. Setting the wall
+// clock forward may cost a lease. Setting it back changes nothing.
 type Lease struct {
 	of      *object
 	hold    lock.Hold
@@ -35,25 +36,24 @@ func newLease(o *object) *Lease {
 	return l
 }
 
-// Token returns the random value that the key has on the server during this hold. The process that has it can
-// release the lock; treat it as a secret.
+// Token returns the random value that the key has on the server during this hold. A process that knows it can release
+// the lock: treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 
-// Fence returns the fencing token of the hold: 0, without fencing.
+// Fence returns the fencing token of the hold: see [WithFencing]. It is 0 without that.
 func (l *Lease) Fence() int64 { return l.hold.Fence() }
 
-// Until returns when the validity ends, if the lease is not renewed before. The time has a monotonic
-// reading, so comparing it to [time.Now] is not disturbed when the wall clock is set.
+// Until returns when the validity ends, unless the lease is renewed before. The time has a monotonic reading: setting
+// the wall clock does not disturb a comparison with [time.Now].
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 
-// Done returns a channel that is closed when the hold ends: by Unlock, or by loss. A loss that the
-// servers tell is known within a third of the TTL, by the next renewal; one that they can't tell,
-// because they don't answer, when the validity ends at the latest, whatever a renewal is doing. After a
-// suspension of the machine it is closed within about a second.
+// Done returns a channel that is closed when the hold ends, by Unlock or by loss. If a server can report the loss, it
+// is closed at the next renewal, within a third of the TTL. Otherwise it is closed by the time the validity ends,
+// even if a renewal hangs. After a suspension of the machine it is closed within about a second.
 func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 
-// Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost].
-// It goes by the clock: also in a process that has just woken up, it is not nil after Until.
+// Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost]. It looks at the
+// clock: it is not nil after Until, also in a process that has just woken up.
 func (l *Lease) Err() error { return l.reason(l.hold.Reason()) }
 
 // reason is the error of how a hold has ended.
@@ -75,8 +75,8 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	return &LostError{key, Expired}
 }
 
-// Context returns a context that is cancelled when parent is and when the hold ends; then its
-// [context.Cause] is Err. When parent has ended, nothing is left of it.
+// Context returns a context that is cancelled when parent is, and when the hold ends; then its [context.Cause] is
+// Err. Its resources are freed when parent ends.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, stop := l.context(parent)
 	context.AfterFunc(ctx, stop)
@@ -100,14 +100,13 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
-// Extend makes the lease valid for ttl from now at least, and has renewals, if there are any, ask for ttl from now
-// on. It never brings the end nearer: a ttl below what is left is no error, and leaves the end where it is. Extend
-// concerns this hold alone: with [WithLeaseReuse] the lock is released after it.
+// Extend makes the lease valid for ttl from now at least. Renewals ask for ttl from then on. It never brings the end
+// nearer: with a ttl below the rest of the lease, the end stays where it is. Extend concerns this hold alone: with
+// [WithLeaseReuse] the lock is released after it.
 //
-// The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable]
-// when too few servers answered, and the cause of ctx when that ended. With the latter two the lease
-// goes on as it was, and some servers may keep it longer. A ttl below 10 ms or above 100 years is an error, and
-// changes nothing.
+// The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few
+// servers answered, and the cause of ctx when that ended. With the latter two the lease goes on as it was, and some
+// servers may keep the key for longer. A ttl below 10 ms or above 100 years is an error that changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	o := l.of
 	switch {
@@ -132,18 +131,16 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return o.unsettled(ctx, false, f)
 }
 
-// Release ends this hold and no other, as [Mutex.UnlockContext] does: whatever it returns, the hold is over in
-// this process, and ctx bounds the wait for the servers in the same way. A Lease that a process keeps after its end never
-// ends the next hold.
+// Release ends this hold and no other, as [Mutex.UnlockContext] does. Whatever it returns, the hold is then over in
+// this process, and ctx bounds the wait in the same way. A Lease that is kept after its end never ends the next hold.
 //
 // The error matches
-//   - [ErrUnlocked] when the hold was ended before, by Release or by Unlock. Of those that are called at the same time,
-//     one ends it, and the others get this error;
+//   - [ErrUnlocked] when the hold was ended before, by Release or by Unlock. Of several calls at the same time one
+//     ends the hold, and the others get this error;
 //   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's.
-//     Release is needed all the same, for the next Lock of this process, and says so once. With [WithLeaseReuse] see
-//     [Mutex.UnlockContext];
-//   - [ErrUnavailable] when too few servers answered: the lock is released in the background, or expires; and the cause
-//     of ctx, if that ended the wait.
+//     The next Lock of this process needs this Release all the same. With [WithLeaseReuse] see [Mutex.UnlockContext];
+//   - [ErrUnavailable] when too few servers answered: the lock is released in the background, or expires;
+//   - the cause of ctx, if that ended the wait.
 func (l *Lease) Release(ctx context.Context) error {
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
 	if l.claim() {
@@ -176,8 +173,8 @@ func (l *Lease) excuse() bool {
 	return true
 }
 
-// release ends the hold, which the caller has claimed. The lock is given back unless it is parked for the next hold.
-// ended says that ctx had ended before.
+// release ends the hold, which the caller has claimed. The lock is released on the servers unless it is parked for
+// the next hold. ended says that ctx had ended before.
 func (l *Lease) release(ctx context.Context, ended bool) error {
 	o := l.of
 	now := time.Now()

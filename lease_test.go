@@ -3,7 +3,6 @@ package redimutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,26 +13,6 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-func TestLeaseIsThatOfTheCurrentHold(t *testing.T) {
-	t.Parallel()
-	m := newMutex(t, redistest.Start(t).Pool(), "k")
-	assert.Nil(t, m.Lease())
-	m.Lock()
-	first := m.Lease()
-	assert.NoError(t, first.Err())
-	assert.False(t, ended(first.Done()))
-	assert.Zero(t, first.Fence())
-	m.Unlock()
-	assert.Nil(t, m.Lease())
-	assert.True(t, ended(first.Done()))
-	assert.ErrorIs(t, first.Err(), redimutex.ErrUnlocked)
-	assert.NotErrorIs(t, first.Err(), redimutex.ErrLost)
-	m.Lock()
-	defer m.Unlock()
-	assert.NotSame(t, first, m.Lease())
-	assert.ErrorIs(t, first.Err(), redimutex.ErrUnlocked, "an old Lease stays what it was")
-}
 
 // Until is the moment before sending, plus the TTL, less 1% of it and 2 ms. What the reply takes
 // comes off it.
@@ -111,9 +90,6 @@ func TestUnlockAfterTheShortestHoldDeletesTheKey(t *testing.T) {
 	})
 }
 
-// A renewal is under way and does not end: Extend waits for it, until its ctx or the hold ends.
-// A key that is deleted or taken while it is held is noticed by the next renewal.
-// A renewal hangs while the validity ends: the loss is told before, whatever the renewal does.
 func TestContextOfALeaseEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	m := newMutex(t, redistest.Start(t).Pool(), "k")
@@ -133,22 +109,4 @@ func TestContextOfALeaseEndsWithItsParent(t *testing.T) {
 	ctx = l.Context(t.Context())
 	<-ctx.Done()
 	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked, "of a hold that has ended before")
-}
-
-func TestHolderLearnsThatSomethingElseIsInThePlaceOfItsLock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
-	m.Lock()
-	l := m.Lease()
-	s.Do("DEL", "k")
-	s.Do("LPUSH", "k", "not a lock")
-	err := l.Extend(t.Context(), time.Hour)
-	assert.ErrorIs(t, err, redimutex.ErrLost)
-	var lost *redimutex.LostError
-	require.ErrorAs(t, err, &lost)
-	assert.Equal(t, redimutex.Taken, lost.Reason)
-	<-l.Done()
-	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
-	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
 }

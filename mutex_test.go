@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,40 +196,6 @@ func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
 	holder.Unlock()
 	assert.True(t, m.TryLock(), "the queue is in order after all have gone")
 	m.Unlock()
-}
-
-func TestUnlockOfAnUnlockedMutexPanics(t *testing.T) {
-	t.Parallel()
-	m := newMutex(t, redistest.Start(t).Pool(), "k")
-	assert.ErrorIs(t, panicOf(m.Unlock), redimutex.ErrUnlocked)
-	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
-	m.Lock()
-	m.Unlock()
-	assert.ErrorIs(t, panicOf(m.Unlock), redimutex.ErrUnlocked)
-	require.True(t, m.TryLock())
-	m.Unlock()
-}
-
-func TestConcurrentUnlocksReleaseOnce(t *testing.T) {
-	t.Parallel()
-	m := newMutex(t, redistest.Start(t).Pool(), "k")
-	for range 20 {
-		m.Lock()
-		var released atomic.Int32
-		var group sync.WaitGroup
-		for range 8 {
-			group.Go(func() {
-				switch err := m.UnlockContext(t.Context()); {
-				case err == nil:
-					released.Add(1)
-				default:
-					assert.ErrorIs(t, err, redimutex.ErrUnlocked)
-				}
-			})
-		}
-		group.Wait()
-		assert.EqualValues(t, 1, released.Load())
-	}
 }
 
 func TestAnyGoroutineMayUnlock(t *testing.T) {

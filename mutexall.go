@@ -2,26 +2,28 @@ package redimutex
 
 import "slices"
 
-// MutexAll returns a Mutex for several keys as one lock: it holds all of them or none, taken by one script. Mutexes of
-// single keys exclude it, and are excluded by it, in every process and by every client of the common protocol. It cannot
-// deadlock with another MutexAll, or with itself: the order of the keys does not matter, and while it waits it holds none.
+// MutexAll returns a Mutex for several keys as one lock: one script takes all of them or none. Mutexes of single keys
+// exclude it, and it excludes them, in every process and for every client of the common protocol. It cannot deadlock
+// with another MutexAll: the order of the keys does not matter, and while it waits it holds none.
 //
 //	m := client.MutexAll([]string{"account:{eu}:1", "account:{eu}:2"})
 //
-// The keys have one token, one lease, and one fence, which is above the counters of all keys and is written to each. The
-// loss of one key is the loss of all: the hold ends, the [LostError] names the key, and Unlock releases the others.
-// [Mutex.Keys] returns the keys sorted, each once; [Mutex.Key] is the first of them, and stands for all in errors, in a
-// [Trace] and in [Client.Locks]. With several servers a vote is one for all keys.
+// The keys have one token, one lease and one fence. The fence is above the counters of all keys, and is written to
+// each. The loss of one key is the loss of all: the hold ends, the [LostError] names the key, and Unlock releases the
+// others. With several servers a vote is one for all keys.
 //
-// In a Redis Cluster the keys have to be in one slot: give them the same {tag}. Else each try fails at once, with an
-// error that says so.
+// [Mutex.Keys] returns the keys sorted, each once. [Mutex.Key] is the first of them, and stands for all in errors, in
+// a [Trace] and in [Client.Locks].
 //
-// It waits by polling ([WithPollInterval], [WithBackoff]), so waiters of single keys that queue may starve it.
-// [WithQueue] and [WithLeaseReuse] of the Client do not concern it. A lock of one of the keys that this process keeps for
-// reuse is released first. It can't be handed over.
+// In a Redis Cluster the keys have to be in one slot: give them the same {tag}. Otherwise each try fails at once,
+// with an error that says so.
 //
-// It panics if there are no keys, if one is empty or begins with "redimutex:", if WithQueue or WithLeaseReuse is given
-// here, or if an option makes no sense.
+// It waits by polling ([WithPollInterval], [WithBackoff]), so queued waiters of single keys may starve it.
+// [WithQueue] and [WithLeaseReuse] of the Client do not concern it. If this process keeps one of the keys for reuse,
+// that lock is released first. It can't be handed over.
+//
+// It panics if there are no keys, if one is empty or begins with "redimutex:", if WithQueue or WithLeaseReuse is
+// given here, or if an option makes no sense.
 func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	must(len(keys) > 0, "MutexAll needs a key at least, and got none")
 	for _, k := range keys {
@@ -29,7 +31,7 @@ func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	}
 	base := *c.config
 	base.terms.Queue, base.terms.Reuse = false, 0
-	config := c.own(&base, opts)
+	config := c.configured(&base, opts)
 	must(!config.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
 	must(config.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", config.terms.Reuse)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))

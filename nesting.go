@@ -24,9 +24,9 @@ func innermost(ctx context.Context) *doing {
 	return d
 }
 
-// LeaseFrom returns the hold of the innermost [Mutex.Do] or [Mutex.TryDo] that gave ctx, or from whose ctx it is
-// derived; nil if there is none. A Do that runs inside the hold of another one ([WithReentrancy]) has that one's. After
-// Do has returned it is a Lease that has ended.
+// LeaseFrom returns the hold of the innermost Do, of any kind of lock, that ctx comes from; nil if there is none. A
+// Do that runs inside the hold of another one ([WithReentrancy]) has that hold. After the Do has returned, it is a
+// Lease that has ended.
 func LeaseFrom(ctx context.Context) *Lease {
 	if d := innermost(ctx); d != nil {
 		return d.lease

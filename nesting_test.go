@@ -75,20 +75,6 @@ func TestANestedCallIsFoundThroughADoOfAnotherKey(t *testing.T) {
 	}))
 }
 
-func TestOnlyTheSameClientAndKeyAreNested(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
-	other := newClient(t, []redimutex.Pool{s.Pool()})
-	require.NoError(t, client.Mutex("k").Do(t.Context(), func(ctx context.Context) error {
-		assert.NoError(t, client.Mutex("another").Do(ctx, func(context.Context) error { return nil }))
-		err := other.Mutex("k").TryLockContext(ctx)
-		assert.ErrorIs(t, err, redimutex.ErrLocked)
-		assert.NotContains(t, err.Error(), "nested", "what another process would be told")
-		return nil
-	}))
-}
-
 func TestACallAfterTheHoldOfItsContextIsNotNested(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

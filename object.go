@@ -34,7 +34,7 @@ func (o *object) init(c *Client, config *config, key string, more ...string) {
 // Key returns the key on the server.
 func (o *object) Key() string { return o.key }
 
-// Client returns the Client that made the lock. New, NewRedlock, NewRWMutex and NewSemaphore make one for it.
+// Client returns the Client that made the lock. The short forms, such as [New], make one for it.
 func (o *object) Client() *Client { return o.client }
 
 // Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the

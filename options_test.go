@@ -239,39 +239,36 @@ func (c *counter) text() string {
 }
 
 func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		cut := redistest.NewBetween(pool)
-		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		log := newCounter()
-		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
-		for range 10 { // goroutines of one key
-			go client.Mutex("k").LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
-		}
-		time.Sleep(10500 * time.Millisecond)
-		assert.LessOrEqual(t, log.records.Load(), int64(11))
-		assert.GreaterOrEqual(t, log.records.Load(), int64(5))
-		assert.Contains(t, log.text(), "key=k")
-		assert.Contains(t, log.text(), "the connection was cut")
-	})
-}
-
-// Between the calls no caller waits for the key.
-func TestServersThatFailAreLoggedOnceASecondForShortWaitsToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		cut := redistest.NewBetween(pool)
-		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		log := newCounter()
-		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
-		for range 105 {
-			assert.Error(t, client.Mutex("k").LockContext(t.Context(), 100*time.Millisecond))
-		}
-		assert.LessOrEqual(t, log.records.Load(), int64(11))
-		assert.GreaterOrEqual(t, log.records.Load(), int64(5))
-		assert.Error(t, client.Mutex("another").LockContext(t.Context(), 100*time.Millisecond))
-		assert.Contains(t, log.text(), "key=another")
-	})
+	for name, wait := range map[string]func(t *testing.T, m *redimutex.Mutex){
+		"goroutines that wait": func(t *testing.T, m *redimutex.Mutex) {
+			for range 10 {
+				go m.LockContext(t.Context(), 0) //nolint:errcheck // it waits until the end of the test
+			}
+			time.Sleep(10500 * time.Millisecond)
+		},
+		"short waits, between which no caller waits": func(t *testing.T, m *redimutex.Mutex) {
+			for range 105 {
+				assert.Error(t, m.LockContext(t.Context(), 100*time.Millisecond))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				cut := redistest.NewBetween(pool)
+				cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+				log := newCounter()
+				client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
+				wait(t, client.Mutex("k"))
+				assert.LessOrEqual(t, log.records.Load(), int64(11))
+				assert.GreaterOrEqual(t, log.records.Load(), int64(5))
+				assert.Contains(t, log.text(), "key=k")
+				assert.Contains(t, log.text(), "the connection was cut")
+				assert.Error(t, client.Mutex("another").LockContext(t.Context(), 100*time.Millisecond))
+				assert.Contains(t, log.text(), "key=another")
+			})
+		})
+	}
 }
 
 func TestContentionIsNotLogged(t *testing.T) {

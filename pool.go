@@ -11,15 +11,14 @@ import (
 	"github.com/redimutex/redimutex/internal/redisurl"
 )
 
-// A Pool is where connections come from. *redis.Pool of redigo and *redisc.Cluster of mna/redisc
-// fit as they are. If the Pool has GetContext(ctx), as *redis.Pool does, that is used, so that
-// waiting for a connection ends with the node timeout; if a connection has Bind(keys...), as those
-// of redisc do, it is bound to the node that serves the key.
+// A Pool is where connections come from. *redis.Pool of redigo and *redisc.Cluster of mna/redisc fit as they are. If
+// the Pool has GetContext(ctx), as *redis.Pool does, waiting for a connection ends with the node timeout. If a
+// connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
-// Redis commands use the timeout of the operation (see [WithNodeTimeout]), not the one that the
-// connection was dialled with. Where a connection of the pool turns out to be broken, the operation goes on over a fresh
-// one, which a *redis.Pool, or a Pool with a method Dial() (redis.Conn, error), dials beside its limit, and any other Pool
-// hands out when its broken ones are used up.
+// Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
+// with. If a connection turns out to be broken, the operation goes on over a fresh one. A *redis.Pool, or a Pool with
+// a method Dial() (redis.Conn, error), dials that outside its limit. Any other Pool hands one out when its broken
+// ones are used up.
 type Pool interface{ Get() redis.Conn }
 
 var _ Pool = (*redis.Pool)(nil)
@@ -36,10 +35,11 @@ const (
 //	rediss://...                                  the same over TLS
 //	unix://[[user]:password@]/path/to/socket[?db=n]
 //
-// It does not connect. Connecting, reading and writing time out after 5 s, and a connection that was
-// idle for 10 s is tested before use. opts are applied after the URL. Its connections are those of
-// [Dialer]. Errors do not show the URL, because it may contain a password, and a password with a
-// character that must be percent-encoded can end up in any part of it.
+// It does not connect. Connecting, reading and writing time out after 5 s. A connection that was idle for 10 s is
+// tested before use. opts are applied after the URL. The connections are those of [Dialer].
+//
+// Errors do not show the URL: it may contain a password, and an unescaped special character can move a password into
+// any part of it.
 func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	t, err := redisurl.Parse(rawURL)
 	if err != nil {
@@ -48,8 +48,8 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	return newPool(dialer(t.Network, t.Address, append(t.Options(), opts...)).Mask(t.Mask)), nil
 }
 
-// NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. An own function for
-// dialling among them, redis.DialContextFunc, may do more than dial, such as log in with a password that changes.
+// NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
+// redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 	return newPool(dialer(network, address, opts))
 }
@@ -72,17 +72,16 @@ func newPool(d *punctual.Dialer) *redis.Pool {
 	}
 }
 
-// Dialer returns what to put into the DialContext of a pool of your own. Its connections are those of
-// redis.DialContext with the same options, but they end with the ctx in every phase, dial, TLS
-// handshake, AUTH, SELECT and command, and need no second goroutine for that. The pool of [NewPool]
-// has them already.
+// Dialer is for experts who tune a pool of their own: it returns the DialContext for it. The pool of [NewPool] has it
+// already, and any other pool works, too. The connections are those of redis.DialContext with the same options, but
+// each phase of them ends with the ctx: dial, TLS handshake, AUTH, SELECT and commands.
 //
-// Any pool works. But only if its connections are known to keep deadlines in all phases can they be used
-// on the goroutine of the caller, which is faster. So the DialContext of the pool has to be this very
-// function, not one that calls it, and its TestOnBorrow and TestOnBorrowContext have to be nil.
+// Such connections are used on the goroutine of the caller, which is faster; others need a second goroutine. For that
+// the DialContext of the pool has to be this very function, not one that calls it, and its TestOnBorrow and
+// TestOnBorrowContext have to be nil.
 //
-// Commands of other code, without a ctx, have the timeouts that opts say. Functions for dialling among
-// opts are used as well; the connections that they make have to know deadlines.
+// Commands of other code, without a ctx, have the timeouts in opts. A function for dialling in opts is used as well;
+// its connections have to support deadlines.
 func Dialer(network, address string, opts ...redis.DialOption) func(context.Context) (redis.Conn, error) {
 	return punctual.NewDialer(network, address, opts...).DialContext
 }

@@ -169,19 +169,6 @@ func TestLostLeaseIsNotEnteredWithADetachedContext(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrLost)
 }
 
-func TestCancelledContextDoesNotEnter(t *testing.T) {
-	t.Parallel()
-	m := reentrant(t, redistest.Start(t)).Mutex("k")
-	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
-		inner, cancel := context.WithCancel(ctx)
-		cancel()
-		err := m.Do(inner, func(context.Context) error { t.Error("entered"); return nil })
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.NoError(t, ctx.Err(), "the outer hold goes on")
-		return nil
-	}))
-}
-
 func TestPanicInsideReleasesOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -9,32 +9,35 @@ import (
 )
 
 // An RWMutex is a [sync.RWMutex] that every process sharing a Redis agrees on: many readers have it at a time, or one
-// writer. Like a [Mutex] it is a lease. Each hold of a reader has its own: it is renewed, and its loss is reported.
+// writer. Like a [Mutex] it is a lease. Each reader's hold has its own, which is renewed, and whose loss is reported.
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time
 // systems", 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another
-// writer does. So a waiting reader sees at most one writer begin, a waiting writer at most one phase of readers, and
-// neither side starves. By polling, waiters show themselves by marks that expire; a waiter that dies delays the others
-// until then. With [WithQueue] they are woken. A reader that dies delays a writer by its own TTL, whatever the TTLs of
-// others.
+// writer does. So a waiting reader sees at most one writer begin, a waiting writer sees at most one phase of readers,
+// and neither side starves.
 //
-// A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are excluded
-// by them. They wait in no phase: readers and writers that come all the time may starve them.
+// Without [WithQueue] waiters poll, and show themselves by marks that expire; a dead waiter delays the others until
+// then. With it they are woken. A dead reader delays a writer by its own TTL, whatever the TTLs of others.
+//
+// A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
+// excluded by them. They wait in no phase: readers and writers that keep coming may starve them.
 //
 // A reader cannot become a writer: two that tried would wait for each other. A writer can become a reader, by
 // [Lease.Downgrade].
 //
-// [WithFencing] gives each writer a fence above all before, and each reader that of the last writer: a resource that
-// remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer itself.
-// [WithMinHold] concerns writers. With [WithLeaseReuse] the readers of a Client share one lease on the server, and
-// RLock does not ask the server while that is young. All other options concern both sides.
+// With [WithFencing] a writer's fence is above all before, and a reader's is the last writer's. A resource that
+// remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer
+// itself.
 //
-// An RWMutex is shared by goroutines, and must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
+// With [WithLeaseReuse] the readers of a Client share one lease on the server, and while that is young RLock does not
+// ask the server. [WithMinHold] concerns writers. All other options concern both sides.
+//
+// Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
 //
-// Lock, Unlock and the other methods without an R concern the writer. TryLock and TryLockContext do not count as
-// waiting, so they delay no reader. With the ctx of an [RWMutex.RDo] of the same key, those that take a ctx are an error
-// at once. After [Lease.Downgrade] there is no writer to unlock: RUnlock ends the hold.
+// The methods without an R, such as Lock and Do, concern the writer. TryLock and its variants do not count as
+// waiting, so they delay no reader. Inside an [RWMutex.RDo] of the same key, with its ctx, they are an error at once.
+// After [Lease.Downgrade] there is no writer to unlock, and RUnlock ends the hold.
 type RWMutex struct {
 	exclusive // the writer
 	readers   object
@@ -49,18 +52,18 @@ func NewRWMutex(pool Pool, key string, opts ...Option) *RWMutex {
 	return NewClient([]Pool{pool}, opts...).RWMutex(key)
 }
 
-// RWMutex returns an RWMutex for key, with the options of the Client and those given here. RWMutexes of one Client with
-// the same key exclude each other as those of different Clients do.
+// RWMutex returns an RWMutex for key, with the options of the Client and those given here. RWMutexes of one Client
+// with the same key exclude each other as those of different Clients do.
 //
-// It panics as [Client.Mutex] does, and if the Client has several servers: readers that have a majority each would have
-// to meet every writer on a server that knows them, also after one of them has lost its data. Use one server, with
+// It panics as [Client.Mutex] does, and if the Client has several servers. Readers with a majority each would have to
+// meet every writer on a server that knows them, even after a server has lost its data. Use one server, with
 // [WithReplicas] against its loss.
 func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
 		"RWMutex: is kept by one server, and this Client has %d: readers are not counted by majority; use a Client of one server (WithReplicas guards against its loss)", len(c.pools))
 	m := new(RWMutex)
-	config := c.own(c.config.of(server.Writer, server.Writer.Want), opts)
+	config := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
 	m.init(c, config, key)
 	m.readers.init(c, config.ofReaders(), key)
 	m.reads, m.readers.reads = &m.held, &m.held
@@ -80,16 +83,16 @@ func (c *config) ofReaders() *config {
 // RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. To learn of a loss while you read, use
 // RDo or RAcquire.
 //
-// A goroutine must not call it while it reads already: a writer that came meanwhile waits for the first hold, and the
-// second one for the writer. RDo with [WithReentrancy] nests.
+// A goroutine that reads already must not call it. If a writer has come meanwhile, it waits for the first hold, and
+// the second hold waits for it. RDo with [WithReentrancy] nests.
 func (m *RWMutex) RLock() {
 	if err := m.RLockContext(context.Background(), 0); err != nil {
 		panic(err)
 	}
 }
 
-// TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It does
-// not count as waiting. It logs errors other than that the lock is taken.
+// TryRLock tries once to lock m for reading, and reports whether it succeeded. It does not count as waiting, and
+// fails while a writer waits. It logs errors, unless the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }
@@ -103,18 +106,18 @@ func (m *RWMutex) RLockContext(ctx context.Context, timeout time.Duration) error
 // TryRLockContext tries once to lock m for reading, without waiting. The errors are those of [Mutex.TryLockContext].
 func (m *RWMutex) TryRLockContext(ctx context.Context) error { return m.held.add(m.TryRAcquire(ctx)) }
 
-// RUnlock ends one of the holds that RLock, TryRLock and their variants with a ctx have made, or one of a writer that
-// was downgraded. As with [sync.RWMutex] any goroutine may call it, once for each hold. A hold of RAcquire is ended by
+// RUnlock ends one hold of RLock, TryRLock or one of their variants with a ctx; or that of a writer that was
+// downgraded. As with [sync.RWMutex] any goroutine may call it, once for each hold. A hold of RAcquire is ended by
 // its Lease.
 //
-// It panics if there is none. It logs what [RWMutex.RUnlockContext] would return otherwise.
+// It panics if there is no such hold. It logs other errors of [RWMutex.RUnlockContext].
 func (m *RWMutex) RUnlock() {
 	m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background()))
 }
 
 // RUnlockContext is RUnlock that returns the error: [ErrUnlocked] if there is no hold to end, and otherwise what
-// [Mutex.UnlockContext] returns. If the lease of a reader was lost, the next call ends that one, and returns [ErrLost]:
-// the other readers of m keep theirs.
+// [Mutex.UnlockContext] returns. If a reader's lease was lost, the next call ends that hold and returns [ErrLost].
+// The other readers of m keep theirs.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	m.readers.mustBeMade()
 	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
@@ -126,17 +129,17 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	return unlockedError(m.key, "RUnlock")
 }
 
-// RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx that f gets ends when the
+// RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the
 // lease of this reader is lost.
 //
-// With [WithReentrancy] an RDo inside a Do or an RDo of the same key, with its ctx, runs inside that hold. Without, it
-// is an error at once, which matches [ErrLocked].
+// With [WithReentrancy] an RDo inside a Do or an RDo of the same key, with its ctx, runs inside that hold. Otherwise
+// it is an error at once, which matches [ErrLocked].
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, false)
 }
 
-// TryRDo tries once to lock m for reading. If that succeeds it runs f and ends the hold, as [RWMutex.RDo] does;
-// otherwise it returns the error of [RWMutex.TryRLockContext].
+// TryRDo tries once to lock m for reading. If it succeeds, it runs f and ends the hold, as [RWMutex.RDo] does.
+// Otherwise it returns the error of [RWMutex.TryRLockContext].
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, true)
 }

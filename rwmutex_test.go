@@ -69,6 +69,23 @@ func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 	}
 }
 
+func TestALockedErrorSaysNothingOfTheMarkThatStandsForReaders(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newRWMutex(t, s, redimutex.WithOwner("a reader"))
+	m.RLock()
+	defer m.RUnlock()
+	for _, err := range []error{
+		m.TryLockContext(t.Context()), newRWMutex(t, s).LockContext(t.Context(), 20*time.Millisecond),
+		newMutex(t, s.Pool(), "k").TryLockContext(t.Context()),
+	} {
+		var locked *redimutex.LockedError
+		require.ErrorAs(t, err, &locked)
+		assert.Empty(t, locked.Owner)
+		assert.NotContains(t, err.Error(), "*")
+	}
+}
+
 func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
@@ -261,7 +278,7 @@ func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := newRWMutex(t, s, redimutex.WithTTL(300*time.Millisecond))
+	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.Lock()
@@ -345,7 +362,7 @@ func TestTheLossOfAReaderIsTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	var lost atomic.Int64
-	m := newRWMutex(t, s, redimutex.WithTTL(300*time.Millisecond),
+	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second),
 		redimutex.WithTrace(&redimutex.Trace{Lost: func(redimutex.Event) { lost.Add(1) }}))
 	m.RLock()
 	err := m.RDo(t.Context(), func(ctx context.Context) error {

@@ -7,22 +7,25 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Semaphore lets so many holders in at a time, over all processes that share a Redis. Each has one permit, which is a
-// lease of its own: it is renewed while the holder lives, a loss is told by [Lease.Done] and the context of
-// [Semaphore.Do], and [Lease.Release] gives it back. The permit of a holder that crashed comes back when its TTL is over.
+// A Semaphore lets a limited number of holders in at a time, over all processes that share a Redis. Each holder has
+// one permit, which is a lease of its own. It is renewed while the holder lives. [Lease.Done] and the context of
+// [Semaphore.Do] report its loss, and [Lease.Release] gives it back. The permit of a crashed holder comes back when
+// its TTL is over.
 //
-// Make it by [NewSemaphore] or [Client.Semaphore]; the zero value is of no use. It is safe for concurrent use, must not be
-// copied, and may have many holds at once.
+// Make it by [NewSemaphore] or [Client.Semaphore]; the zero value is of no use. It is safe for concurrent use, must
+// not be copied, and may have many holds at once.
 //
-// The limit comes with each call, and is not stored on the server: no call gets a permit that makes them more than the
-// limit that it named. Where processes differ, as during a deployment, one with a lower limit waits until enough have
-// left. Without [WithQueue] waiters poll, and who comes first is left to chance. With it permits are given in order of
-// arrival, one release wakes as many waiters as there is room for, and the first in line blocks those behind it.
+// The limit comes with each call, and is not stored on the server. No call gets a permit that would exceed the limit
+// it named. If limits differ, as during a deployment, a process with a lower limit waits until enough holders have
+// left.
 //
-// A key is that of a Semaphore, or of a Mutex or RWMutex: a call for the wrong one fails at once. A permit has no
-// [Lease.Fence], because holders at the same time have no order, and it can't be handed over.
+// Without [WithQueue] waiters poll, and chance decides who is next. With it, permits are given in order of arrival,
+// one release wakes as many waiters as there is room for, and the first in line blocks those behind it.
 //
-// It counts on the clock of the server. If that is set forward by a TTL, permits expire whose holders live.
+// A key belongs to a Semaphore, or to a Mutex or RWMutex: a call for the wrong kind fails at once. A permit has no
+// [Lease.Fence], because holders at the same time have no order. It can't be handed over.
+//
+// It counts on the clock of the server. If that is set forward by a TTL, permits of live holders expire.
 type Semaphore struct {
 	object
 	permits int
@@ -34,22 +37,22 @@ func NewSemaphore(pool Pool, key string, permits int, opts ...Option) *Semaphore
 	return NewClient([]Pool{pool}, opts...).Semaphore(key, permits)
 }
 
-// Semaphore returns a Semaphore for key that lets permits holders in at a time, with the options of the Client and those
-// given here. Semaphores of one Client with the same key are different objects that share the permits.
+// Semaphore returns a Semaphore for key that lets permits holders in at a time, with the options of the Client and
+// those given here. Semaphores of one Client with the same key are different objects that share the permits.
 //
-// It panics if the Client has several servers, because a count by majority lets more holders in. Of three servers with a
-// limit of two, one holder may have its votes from servers 1 and 2, another from 2 and 3, and a third from 1 and 3: each
-// has a majority, and no server has counted more than two.
+// It panics if the Client has several servers, because a count by majority lets more holders in. Say three servers
+// and a limit of two: one holder has votes from servers 1 and 2, another from 2 and 3, a third from 1 and 3. Each has
+// a majority, and no server has counted more than two.
 //
-// It panics as well if permits is less than 1, if the key is empty or begins with "redimutex:", if an option makes no
-// sense, or if the Client or the call has one that a Semaphore can't keep: [WithFencing], [WithLeaseReuse], [WithMinHold]
-// and [WithReentrancy].
+// It also panics if permits is less than 1, if the key is empty or begins with "redimutex:", or if an option makes no
+// sense. A Semaphore can't have [WithFencing], [WithLeaseReuse], [WithMinHold] or [WithReentrancy], neither here nor
+// from the Client.
 func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	mustBeKey("a Semaphore", key)
 	must(permits > 0, "Semaphore(%q, %d): the number of permits has to be 1 at least", key, permits)
 	must(len(c.pools) == 1, "Semaphore(%q, %d): this Client has %d servers, and a count by majority lets more in "+
 		"(three servers, limit 2: holders on 1+2, 2+3, 1+3); make it by a Client of one server", key, permits, len(c.pools))
-	config := c.own(c.config, opts).of(server.Semaphore, server.Permits(permits))
+	config := c.configured(c.config, opts).of(server.Semaphore, server.Permits(permits))
 	t := &config.terms
 	must(t.Fence == server.NoFence, "WithFencing: not with a Semaphore, whose holders at the same time have no order; leave it out, here and for the Client")
 	must(t.Reuse == 0, "WithLeaseReuse(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.Reuse)
@@ -60,29 +63,30 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	return s
 }
 
-// Acquire waits for a permit, as long as ctx lasts, and returns the hold: [Lease.Release] gives it back. The errors are
-// those of [Mutex.LockContext]. With [ErrLocked] the limit is reached; the [LockedError] is about one of the holders.
+// Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors
+// are those of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the
+// holders.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, false)
 }
 
-// TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait for a
-// permit already. The errors are those of [Mutex.TryLockContext].
+// TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait
+// already. The errors are those of [Mutex.TryLockContext].
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, true)
 }
 
-// Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock: the ctx that f gets ends when
+// Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock. The ctx of f ends when
 // the permit is lost, and [LeaseFrom] returns the hold.
 //
-// Each Do has a permit of its own, also one inside f with the ctx that f got. Mind the limit then: where all permits are
-// held by Dos that wait for another one, they wait until their contexts end.
+// Each Do has a permit of its own, also one inside f with the ctx of f. Mind the limit: if Dos that wait for a second
+// permit hold all permits, they wait until their contexts end.
 func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.made().do(ctx, f, false)
 }
 
-// TryDo tries once to get a permit. If that succeeds it runs f and gives the permit back, as [Semaphore.Do] does;
-// otherwise it returns the error of [Semaphore.TryAcquire].
+// TryDo tries once to get a permit. If it succeeds, it runs f and gives the permit back, as [Semaphore.Do] does.
+// Otherwise it returns the error of [Semaphore.TryAcquire].
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.made().do(ctx, f, true)
 }
@@ -96,9 +100,12 @@ func (s *Semaphore) made() *Semaphore {
 // Permits returns how many holders s lets in at a time.
 func (s *Semaphore) Permits() int { return s.permits }
 
-// InUse asks the server how many permits are held just now, by holders of any process. It may be more than Permits, where
-// others have a higher limit. It takes one node timeout at most. The error matches [ErrUnavailable] when the server did
-// not answer, [ErrClosed] when the Client is closed, and the cause of ctx when that ended.
+// InUse asks the server how many permits holders of all processes have just now. That may be more than Permits, if
+// others name a higher limit. It takes one node timeout at most.
+//
+// The error matches [ErrUnavailable] when the server did not answer, [ErrClosed] when the Client is closed, and the
+// cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says
+// so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
 	n, f := s.made().client.engine.InUse(ctx, &lock.Call{Key: s.key, Terms: &s.config.terms})
 	if f != nil {

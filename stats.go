@@ -56,7 +56,8 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// A LockInfo is what this process knows of one lock, without asking a server.
+// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while the lock is
+// not held, and Err is nil while it is.
 type LockInfo struct {
 	Key     string
 	Keys    []string // of [Client.MutexAll]: all of them; else nil
@@ -64,23 +65,19 @@ type LockInfo struct {
 	Waiting int      // goroutines of this process that wait for it
 	Held    bool     // this process has it
 
-	// While it is held; else zero.
-
 	Holds int           // how many have it; more than one of a semaphore, or of readers
 	Idle  bool          // no caller uses it just now; see [WithLeaseReuse]
 	Owner string        // see [WithOwner]
 	Fence int64         // the fence with which the servers gave it, with [WithFencing]
 	Since time.Time     // when the servers gave it
-	Until time.Time     // end of the validity, if it is not renewed before
+	Until time.Time     // end of the validity, unless it is renewed before
 	TTL   time.Duration // what a renewal asks for
-
-	// While it is not held; else nil.
 
 	Err error // why the last try has failed
 }
 
-// Locks returns the keys that this process holds or waits for, sorted. It is for looking at: by the
-// time that it returns, it may have changed.
+// Locks returns the locks that this process holds or waits for, sorted by key. It is a snapshot for people to look
+// at: by the time that it returns, it may have changed.
 func (c *Client) Locks() []LockInfo {
 	infos := c.engine.Infos()
 	all := make([]LockInfo, 0, len(infos))

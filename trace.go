@@ -13,24 +13,24 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Trace is a set of functions to be called as things happen to locks, like
-// [net/http/httptrace.ClientTrace]. Any of them may be nil. They are called on the goroutine to
-// which it happens, so they must return soon and must not lock, unlock or close anything here.
+// A Trace is a set of functions to be called as things happen to locks, like [net/http/httptrace.ClientTrace]. Any of
+// them may be nil. They are called on the goroutine that locks, renews or unlocks. So they must return soon, and must
+// not lock, unlock or close anything of this package.
 //
-// Every call that wants a lock ends with Acquired or GaveUp; every hold ends with Released, which a
-// Lost may precede. A lease may be lost at once, so Lost may be called before Acquired has returned.
+// Every call that wants a lock ends with Acquired or GaveUp. Every hold ends with Released, and a Lost may precede
+// that. A lease may be lost at once, so Lost may be called before Acquired has returned.
 type Trace struct {
 	Waiting  func(Event) // a call queues behind others of this process
 	Attempt  func(Event) // a try has failed; Err says why
 	Acquired func(Event) // a lock was acquired
 	GaveUp   func(Event) // a call has ended without the lock; Err says why
-	Renewed  func(Event) // a renewal has succeeded, or failed with Err; what shows a loss is told by Lost alone
+	Renewed  func(Event) // a renewal has succeeded, or failed with Err; a renewal that finds a loss is reported by Lost alone
 	Released func(Event) // a lock was unlocked; Err if that did not work
 	Lost     func(Event) // a lease was lost; Err says why
 }
 
-// An Event is what a [Trace] is told. Key, Kind and Owner are always there; Fence is there with the Lease, if the lock
-// has [WithFencing]. The other fields have their zero value where this table has no mark:
+// An Event is what the functions of a [Trace] get. Key, Kind and Owner are always there; Fence is there with the
+// Lease, if the lock has [WithFencing]. The other fields have their zero value where this table has no mark:
 //
 //	          Context  Lease  Attempt  Wait  Held  Until  Err
 //	Waiting   x
@@ -54,10 +54,9 @@ type Event struct {
 	Err     error
 }
 
-// Observe has t told what happens to all locks of the Client from now on, until stop is called. It is for what is
-// added from outside to a Client that exists, such as metrics. [WithTrace] is part of how a Mutex is made: it tells of
-// that Mutex alone, and does not end. A Mutex that has both tells both. What is under way when stop is called may still
-// be told after it has returned.
+// Observe calls the functions of t for all locks of the Client from now on, until stop is called. It is for metrics
+// and the like, which are added to a Client that exists. A Mutex that was made by [WithTrace] calls both. What is
+// under way when stop is called may still be reported after it has returned.
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already
@@ -90,8 +89,7 @@ func (o *observers) change(f func([]*Trace) []*Trace) {
 	o.all.Store(&all)
 }
 
-// traced reports whether a Trace is to be told what happens to o. Where that happens often, it is asked before an Event
-// is made.
+// traced reports whether a Trace observes o. Where that happens often, it is asked before an Event is made.
 func (o *object) traced() bool {
 	return o.config.trace != nil || len(o.client.observers.list()) > 0
 }
@@ -127,7 +125,7 @@ func onRenewed(t *Trace) func(Event)  { return t.Renewed }
 func onReleased(t *Trace) func(Event) { return t.Released }
 func onLost(t *Trace) func(Event)     { return t.Lost }
 
-// An observer tells what the engine says of a call and its hold to those who trace it.
+// An observer passes what the engine reports of a call and its hold on to the Traces.
 type observer Lease
 
 func (o *observer) Traced() bool { return o.of.traced() }

@@ -2,6 +2,9 @@ package redimutex_test
 
 import (
 	"context"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,7 +153,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	assert.Empty(t, c.Locks())
 	held, wanted := c.Mutex("held", redimutex.WithFencing()), c.Mutex("wanted")
 	held.Lock()
-	s.Do("SET", "wanted", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 somebody", "PX", 60_000)
+	s.Do("SET", "wanted", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 another", "PX", 60_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiters sync.WaitGroup
 	for _, m := range []*redimutex.Mutex{held, wanted, wanted} {
@@ -168,7 +171,7 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	assert.WithinDuration(t, l.Until(), all[0].Since, time.Minute)
 	assert.False(t, all[1].Held)
 	require.ErrorIs(t, all[1].Err, redimutex.ErrLocked)
-	assert.ErrorContains(t, all[1].Err, "somebody")
+	assert.ErrorContains(t, all[1].Err, "another")
 	cancel()
 	waiters.Wait()
 	held.Unlock()
@@ -280,4 +283,82 @@ func TestARenewalIsToldWithTheEndOfTheLease(t *testing.T) {
 		assert.NoError(t, <-extended)
 		m.Unlock()
 	})
+}
+
+func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(100*time.Millisecond), redimutex.WithPollInterval(5*time.Millisecond))
+	var d diary
+	c.Observe(d.trace())
+	a, b := c.Mutex("k"), c.Mutex("k")
+	a.Lock()
+	require.Error(t, b.LockContext(t.Context(), 20*time.Millisecond)) // waits in this process
+	s.Do("SET", "foreign", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1", "PX", 60_000)
+	require.Error(t, c.Mutex("foreign").LockContext(t.Context(), 50*time.Millisecond)) // tries again and again
+	s.Do("DEL", "k")
+	<-a.Lease().Done()
+	require.Error(t, a.UnlockContext(t.Context()))
+	seen := make(map[string][]redimutex.Event)
+	note := func() {
+		steps, events := d.take()
+		for i, step := range steps {
+			if what, _, _ := strings.Cut(step, " "); what != "released" || events[i].Err == nil {
+				seen[what] = append(seen[what], events[i])
+			}
+		}
+	}
+	note()
+	a.Lock()
+	redistest.Wait(t, "a renewal", func() bool { note(); return len(seen["renewed"]) > 0 })
+	a.Unlock()
+	note()
+
+	table := between(t, read(t, "trace.go"), "//\t          Context", "type Event struct")
+	rows := 0
+	for line := range strings.Lines(table) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "//\t"), " ")
+		of := seen[strings.ToLower(name)]
+		if name == "GaveUp" {
+			of = seen["gave"]
+		}
+		if _, ok := reflect.TypeFor[redimutex.Trace]().FieldByName(name); !ok {
+			continue
+		}
+		rows++
+		if !assert.NotEmpty(t, of, name) {
+			continue
+		}
+		cell := func(heading string) string {
+			at := strings.Index("//\t          Context  Lease  Attempt  Wait  Held  Until  Err", heading)
+			return strings.TrimSpace((strings.TrimSuffix(line, "\n") + strings.Repeat(" ", 80))[at:][:2])
+		}
+		for _, field := range []string{"Context", "Lease", "Attempt", "Wait", "Held", "Until"} {
+			there := slices.ContainsFunc(of, func(e redimutex.Event) bool { return !reflect.ValueOf(e).FieldByName(field).IsZero() })
+			assert.Equal(t, cell(field) == "x", there, "%s of %s", field, name)
+		}
+		assert.Equal(t, cell("Err") == "x", of[0].Err != nil, "Err of %s", name)
+		assert.Equal(t, "mutex", of[0].Kind, name)
+	}
+	assert.Equal(t, reflect.TypeFor[redimutex.Trace]().NumField(), rows, "functions of a Trace in the table")
+}
+
+func TestAnEventNamesTheKindOfItsLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	var d diary
+	c.Observe(d.trace())
+	nothing := func(context.Context) error { return nil }
+	rw := c.RWMutex("rw")
+	require.NoError(t, c.Semaphore("s", 2).Do(t.Context(), nothing))
+	require.NoError(t, rw.RDo(t.Context(), nothing))
+	l, err := rw.Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Downgrade(t.Context()))
+	rw.RUnlock()
+	steps, events := d.take()
+	for i, want := range []string{"semaphore", "semaphore", "reader", "reader", "writer", "reader"} {
+		assert.Equal(t, want, events[i].Kind, "%d: %s", i, steps[i])
+	}
 }

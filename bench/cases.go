@@ -64,7 +64,7 @@ var trials = []trial{
 		},
 	},
 	documentedPool("pool", "1 goroutine, own key, a pool as redigo has it", false),
-	documentedPool("poolbusy", "the same, while another process wants all cores", true),
+	documentedPool("poolbusy", "the same on a busy machine", true),
 	{
 		name: "own64", title: "64 goroutines, own keys", workers: 1, paired: true,
 		job: work.Job{Goroutines: 64, Own: true, Every: seldom},
@@ -80,7 +80,8 @@ var trials = []trial{
 		goals: []figures.Goal{{Ours: entrants.All5, Metric: figures.Pair, Over: one(entrants.Redimutex), Most: 1.3}},
 	},
 	{
-		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms hold (32 holds: 160 ms)", workers: 4, paired: true,
+		// In a fair queue all others are served first: 32 holds.
+		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms", workers: 4, paired: true,
 		job: work.Job{Goroutines: 8, Hold: 5 * ms, Spans: true},
 		who: with(pollers, entrants.Queue, entrants.Redimutex), shown: fairness,
 		rounds: 3, warm: time.Second, run: 4 * time.Second,
@@ -101,10 +102,12 @@ var trials = []trial{
 			{Ours: entrants.QueueReuse, Metric: figures.Fairness, Least: .8},
 		},
 	},
-	processes("procs16", "16 processes, one goroutine each, one key, no hold", 16),
-	processes("procs64", "64 processes, one goroutine each, one key, no hold", 64),
+	processes("procs16", "16 processes, one key, no hold", 16),
+	processes("procs64", "64 processes, one key, no hold", 64),
 	{
-		name: "rw", title: "64 readers and 4 writers in 4 processes, one key, 5 ms hold (a reader's bound: 2 phases, 10 ms; a writer's: 7, 35 ms)",
+		// Phase-fair: a reader waits for the rest of a phase of readers and one writer, 2 holds; a writer for 3 others and 4
+		// phases of readers, 7 holds.
+		name: "rw", title: "64 readers and 4 writers, one key, 5 ms",
 		workers: 4, job: work.Job{Goroutines: 17, Writers: 1, Hold: 5 * ms},
 		who:    []string{entrants.RWQueue, entrants.RWMutex, entrants.Readers},
 		shown:  []figures.Metric{figures.P50, figures.P99, figures.Writers, figures.Rate, figures.Requests, figures.ClientTime},
@@ -126,7 +129,8 @@ var trials = []trial{
 		},
 	},
 	{
-		name: "sem10", title: "a semaphore of 10, 4 processes x 16 goroutines, 5 ms hold (64 holds of 10: 32 ms)", workers: 4,
+		// 64 holds, of which 10 at a time.
+		name: "sem10", title: "semaphore of 10, 4 processes x 16 goroutines, 5 ms", workers: 4,
 		job: work.Job{Goroutines: 16, Permits: 10, Hold: 5 * ms},
 		who: []string{entrants.SemQueue, entrants.Semaphore, entrants.Counting}, shown: fairness,
 		rounds: 4, warm: time.Second, run: 4 * time.Second,
@@ -136,7 +140,7 @@ var trials = []trial{
 		},
 	},
 	{
-		name: "handover", title: "hand-over between 2 processes, 30 ms hold", workers: 2, paired: true,
+		name: "handover", title: "hand-over between 2 processes, 30 ms", workers: 2, paired: true,
 		// A process is sure to wait while the other holds: its pause is shorter than a hold, and longer than a poll interval.
 		job:    work.Job{Goroutines: 1, Writers: 1, Permits: 1, Hold: 30 * ms, Think: 20 * ms, Spans: true},
 		who:    []string{entrants.Queue, entrants.SemQueue, entrants.RWQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock, entrants.Ping},
@@ -160,9 +164,9 @@ var trials = []trial{
 	},
 	held("held10k", "10,000 held locks, TTL 30 s", entrants.Redimutex, 3, work.Job{Goroutines: crowd, Own: true}),
 	held("held100k", "100,000 held locks, TTL 30 s", entrants.Redimutex, 1, work.Job{Goroutines: 10 * crowd, Own: true}),
-	held("permits10k", "10,000 held permits of one semaphore, TTL 30 s", entrants.Semaphore, 3, work.Job{Goroutines: crowd, Permits: crowd}),
-	fiveServers("redlock", "1 goroutine, own key, 5 servers on this machine", 0),
-	fiveServers("redlock1ms", "1 goroutine, own key, 5 servers, each 1 ms away", ms),
+	held("permits10k", "10,000 held permits, TTL 30 s", entrants.Semaphore, 3, work.Job{Goroutines: crowd, Permits: crowd}),
+	fiveServers("redlock", "1 goroutine, own key, 5 servers here", 0),
+	fiveServers("redlock1ms", "1 goroutine, own key, 5 servers 1 ms away", ms),
 }
 
 // documentedPool is the case of a pool as the documentation of redigo makes it.
@@ -206,7 +210,7 @@ func held(name, title, who string, rounds int, job work.Job) trial {
 // there is a pause: the case is about how long a pair takes, not about how many the cores can do, which all servers share.
 func fiveServers(name, title string, away time.Duration) trial {
 	return trial{
-		name: name, title: title + ", a pause of 2 ms after each pair", workers: 1, servers: servers, away: away, paired: true,
+		name: name, title: title, workers: 1, servers: servers, away: away, paired: away == 0,
 		job: work.Job{Goroutines: 1, Own: true, Think: 2 * ms},
 		who: []string{entrants.Redlock, entrants.Pipelines, entrants.Redimutex}, shown: costAlone,
 		rounds: 7, warm: 300 * ms, run: time.Second,

@@ -79,7 +79,7 @@ func (b *bench) paragraph() string {
 	wait := func(library string) string { return b.of("hold5", library, figures.P99) }
 	return fmt.Sprintf(`On two cores, Redis included. One goroutine: %s locks a second, bare commands %s;
 %s with `+"`WithLeaseReuse`"+`. 64 goroutines, a key each: %s; %s with `+"`WithMultiplexing`"+`.
-32 goroutines of 4 processes, one key, 5 ms each: a p99 wait of %s ms with `+"`WithQueue`"+`;
+32 goroutines of 4 processes, one key: a p99 wait of %s ms with `+"`WithQueue`"+`;
 by polling %s ms, redsync %s ms, redislock %s ms, rueidislock %s ms.
 `, rate("own1", entrants.Redimutex), rate("own1", entrants.Bare), rate("own1", entrants.Reuse),
 		rate("own64", entrants.Redimutex), rate("own64", entrants.Mux),

@@ -49,6 +49,7 @@ func (b *bench) report(o *options, about []string, out io.Writer) error {
 		t := &o.chosen[i]
 		fmt.Fprintf(&text, "\n%s: %s\n\n%s", t.name, t.title, b.table(t))
 	}
+	fmt.Fprintf(&text, "\nThe rows, with the settings that each library's own documentation has for one server:\n\n%s", settings())
 	if trouble := b.versions[0].book.Trouble; len(trouble) > 0 {
 		fmt.Fprintf(&text, "\nTrouble:\n\n- %s\n", strings.Join(trouble, "\n- "))
 	}
@@ -134,6 +135,15 @@ func (b *bench) table(t *trial) string {
 			line("before", func(m figures.Metric) figures.Summary { return before.Of(r, m) })
 			line("after / before", func(m figures.Metric) figures.Summary { return before.Change(after, r, m) })
 		}
+	}
+	return layOut(rows)
+}
+
+// settings says what each row is.
+func settings() string {
+	rows := [][]string{{"row", "what it does"}}
+	for _, l := range entrants.All {
+		rows = append(rows, []string{l.Name, l.Settings})
 	}
 	return layOut(rows)
 }

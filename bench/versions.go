@@ -35,19 +35,19 @@ func makeVersions(ctx context.Context, commit, dir string) ([]*version, error) {
 	if _, err := command(ctx, tree, "tar", "-x", "-C", old); err != nil {
 		return nil, err
 	}
-	after, err := build(ctx, filepath.Join(dir, "after"), root, root, "")
+	after, err := build(ctx, filepath.Join(dir, "after"), root, root, "hand")
 	if err != nil {
 		return nil, err
 	}
-	before, err := build(ctx, filepath.Join(dir, "before"), root, old, "")
+	before, err := build(ctx, filepath.Join(dir, "before"), root, old, "hand")
 	if err != nil { // it may be of a time before there were kinds of locks
-		before, err = build(ctx, filepath.Join(dir, "before"), root, old, "before")
+		before, err = build(ctx, filepath.Join(dir, "before"), root, old, "hand,before")
 	}
 	return []*version{{name: "after", program: after}, {name: "before", program: before}}, err
 }
 
 // build builds the workers with the library in a folder.
-func build(ctx context.Context, program, root, library, tag string) (string, error) {
+func build(ctx context.Context, program, root, library, tags string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -61,7 +61,7 @@ func build(ctx context.Context, program, root, library, tag string) (string, err
 		"-replace", module+"/internal/lab="+filepath.Join(root, "internal", "lab"), program+".mod"); err != nil {
 		return "", err
 	}
-	_, err := command(ctx, nil, "go", "build", "-modfile", program+".mod", "-mod=mod", "-tags", tag, "-o", program, "./hand")
+	_, err := command(ctx, nil, "go", "build", "-modfile", program+".mod", "-mod=mod", "-tags", tags, "-o", program, "./hand")
 	return program, err
 }
 

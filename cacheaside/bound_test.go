@@ -2,6 +2,7 @@ package cacheaside_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -17,8 +18,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The pool is as redigo's documentation has it: its Dial logs in, and its TestOnBorrow asks, without a deadline.
-func TestFetchEndsWithItsContextWhateverThePoolDoesOnAHungServer(t *testing.T) {
+// A command has the deadline of its ctx, and whichever of the two comes first is chance, so there are many callers. Some
+// pools log in, or ask, without a deadline, as redigo's documentation has it.
+func TestFetchEndsWithTheCauseOfItsContextWhateverThePoolDoesOnAHungServer(t *testing.T) {
 	s := redistest.Real(t)
 	documented := func(maxIdle int) *redis.Pool {
 		return &redis.Pool{
@@ -33,30 +35,39 @@ func TestFetchEndsWithItsContextWhateverThePoolDoesOnAHungServer(t *testing.T) {
 			TestOnBorrow: func(c redis.Conn, _ time.Time) error { _, err := c.Do("PING"); return err },
 		}
 	}
-	for name, pool := range map[string]*redis.Pool{"a connection is tested": documented(3), "a connection is dialled": documented(0)} {
+	for name, pool := range map[string]redimutex.Pool{
+		"a connection is tested": documented(3), "a connection is dialled": documented(0),
+		"with contexts": s.Pool(), "without contexts": plain{s.Pool()},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() { pool.Close() })
 			client := redimutex.NewClient([]redimutex.Pool{pool})
 			defer client.Close()
-			cache := cacheaside.New(client, cacheaside.NewRedisStore(pool, time.Hour))
+			store := cacheaside.NewRedisStore(pool, time.Hour)
+			cache := cacheaside.New(client, store)
 			_, err := cacheaside.Fetch(t.Context(), cache, "warm "+name, func(context.Context) (string, error) { return "v", nil })
 			require.NoError(t, err)
+			cause := errors.New("the caller has no time left")
 			s.Pause()
 			defer s.Resume()
 			before := runtime.NumGoroutine()
 			var callers sync.WaitGroup
-			for i := range 60 {
+			for i := range 40 {
 				callers.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					limit := 50*time.Millisecond + time.Duration(i)*5*time.Millisecond
+					ctx, cancel := context.WithTimeoutCause(t.Context(), limit, cause)
 					defer cancel()
 					began := time.Now()
 					_, err := cacheaside.Fetch(ctx, cache, fmt.Sprint("k", i), unwanted)
-					assert.ErrorIs(t, err, context.DeadlineExceeded)
-					assert.Less(t, time.Since(began), 1900*time.Millisecond, "it waits for the server")
+					assert.ErrorIs(t, err, cause)
+					assert.ErrorIs(t, store.Set(ctx, "k", nil), cause)
+					assert.Less(t, time.Since(began), limit+1800*time.Millisecond, "it waits for the server")
 				})
 			}
 			callers.Wait()
 			redistest.Wait(t, "few goroutines are left behind", func() bool { return runtime.NumGoroutine() < before+40 })
+			if name == "with contexts" {
+				assert.Error(t, store.Set(context.Background(), "k", nil), "a command has a deadline of its own")
+			}
 		})
 	}
 }

@@ -27,8 +27,8 @@ type Store interface {
 	Set(ctx context.Context, key string, value []byte) error
 }
 
-// A Cache is what the calls of [Fetch] in one process share. Make one and keep it; it is safe for
-// concurrent use, and nothing runs in it while no goroutine fetches.
+// A Cache is what the calls of [Fetch] in one process share. Make one and keep it. It is safe for concurrent use.
+// Nothing runs in it while no goroutine fetches.
 type Cache struct {
 	client   *redimutex.Client
 	store    Store
@@ -44,8 +44,8 @@ type Cache struct {
 // An Option changes how a [Cache] behaves. Nonsense panics, with a sentence that says what is allowed.
 type Option func(*Cache)
 
-// WithInterval sets the wait between two tries for the lock, after which the cache is looked at
-// again. The default is 100 ms. Much less than a load takes asks the server in vain.
+// WithInterval sets the wait between two tries for the lock; after each the cache is looked at again. The default is
+// 100 ms. With much less than a load takes, most requests are in vain.
 func WithInterval(d time.Duration) Option {
 	demand(d > 0, "WithInterval(%v): has to be more than 0", d)
 	return func(c *Cache) { c.interval = d }
@@ -58,9 +58,9 @@ func WithMaxTries(n int) Option {
 	return func(c *Cache) { c.maxTries = n }
 }
 
-// WithLockKey sets how the key of the lock is made from that of the value. The default appends
-// ":lock". A value must not have the key of a lock, or it would overwrite that. Where name puts something before or
-// behind the key, or returns one lock for all, [Fetch] refuses such keys: by default those that end in ":lock".
+// WithLockKey sets how the key of the lock is made from that of the value. The default appends ":lock". A value must
+// not have the key of a lock, because it would overwrite the lock. [Fetch] refuses such keys if name puts something
+// before or behind the key, or returns one lock for all: by default those that end in ":lock".
 func WithLockKey(name func(key string) string) Option {
 	demand(name != nil, "WithLockKey: the function is nil")
 	return func(c *Cache) { c.lockKey = name }
@@ -70,9 +70,9 @@ func WithLockKey(name func(key string) string) Option {
 // [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *Cache) { c.logger = l } }
 
-// New returns a Cache that keeps its values in store and its locks with client, whose options hold for
-// them. A lease is renewed while its loader runs, so a load may take longer than the TTL (see
-// [redimutex.WithTTL]), which says how long the others wait after a crash.
+// New returns a Cache that keeps its values in store and its locks with client, whose options hold for them. A lease
+// is renewed while its loader runs, so a load may take longer than the TTL (see [redimutex.WithTTL]). After a crash
+// the others wait for the TTL.
 //
 // It panics if client or store is nil, or if an option makes no sense.
 func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
@@ -92,24 +92,31 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 	return c
 }
 
-// Fetch returns the value of key from the cache, or else has load make it and caches that.
+// Fetch returns the value of key from the cache. If it is not there, Fetch calls load and caches the result.
 //
-// The ctx that load gets ends when ctx does and when the lock is lost; it must not Fetch the same
-// key. It may Fetch another key under the same lock if the Client has WithReentrancy; a Fetch inside a
-// [redimutex.Mutex.Do] of the value's lock then runs inside that hold. Values are cached as JSON, and every caller gets a copy of its own, decoded from that, whoever
-// loaded it. A value that can't be decoded into a T counts as absent and is loaded anew. An error of
-// load is not cached: a load that wants "there is none" to be cached returns a value that says so.
+// The ctx of load ends when ctx does, and when the lock is lost. load must not Fetch the same key. It may Fetch
+// another key under the same lock if the Client has [redimutex.WithReentrancy]. A Fetch inside a [redimutex.Mutex.Do]
+// of the value's lock then runs inside that hold. Without that option both are an error at once, because they would
+// wait for themselves.
+//
+// Values are cached as JSON, and every caller gets a copy of its own, decoded from that. A value that can't be
+// decoded into a T counts as absent and is loaded anew. An error of load is not cached: to have "there is none"
+// cached, return a value that says so.
 //
 // The error is
 //   - that of load, as it was;
 //   - one that matches [redimutex.ErrLost] when the lock was lost before the value was cached;
-//   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), or
-//     [redimutex.ErrUnavailable], if the servers of the lock did not answer until then;
+//   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), and at once for a
+//     nested Fetch, as above;
+//   - one that matches [redimutex.ErrUnavailable] when the tries are used up and the servers of the lock did not
+//     answer;
 //   - the cause of ctx when that has ended;
 //   - one that says so if key begins with "redimutex:" or is that of a lock (see [WithLockKey]);
-//   - that of the Store, if the cache can't be read: to load in that case would bring everybody to
-//     the database at once. If a loaded value can't be written, that is logged, and the value is
-//     returned to those in this process who wait for it.
+//   - that of the Store, if the cache can't be read. Loading in that case would bring all callers to the database at
+//     once.
+//
+// If a loaded value can't be written to the cache, that is logged. The callers in this process that wait for it get
+// it all the same.
 func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx context.Context) (T, error)) (T, error) {
 	var value, none T
 	f := fetch{

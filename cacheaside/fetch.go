@@ -195,8 +195,8 @@ func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
 	return nil, errors.Is(err, redimutex.ErrUnavailable), err
 }
 
-// refresh looks once more, under the lock, and loads and caches the value if it is still not there.
-// lost is why the lease has ended, if a value was loaded but may not be cached any more.
+// refresh looks once more, under the lock. If the value is still not there, it is loaded and cached. If the lease
+// ended meanwhile, a loaded value is not cached, and lost is why.
 func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []byte, lost, err error) {
 	if value, err = f.look(ctx); value != nil || err != nil {
 		return value, nil, err

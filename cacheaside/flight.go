@@ -15,8 +15,8 @@ type flight struct {
 	err    error
 }
 
-// board joins the flight of key. If none is under way it begins one, or returns nil. Whoever
-// boards has to leave.
+// board joins the flight of key. If none is under way it begins one, or returns nil. A caller that boards has to
+// leave.
 func (c *Cache) board(key string, begin bool) *flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Cache) leave(key string, f *flight) {
 	}
 }
 
-// land tells everybody on the flight how it ended. Only its leader may call it. The caller that comes
-// from now on looks in the cache again.
+// land ends the flight, and all on it get the result. Only its leader may call it. A caller that comes from now on
+// looks in the cache again.
 func (c *Cache) land(key string, f *flight, value []byte, err error) {
 	c.mu.Lock()
 	delete(c.flights, key)

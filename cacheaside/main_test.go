@@ -4,11 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,40 +22,13 @@ import (
 const reader = "CACHEASIDE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(reader); url != "" {
+	redistest.Main(m, redistest.Role{Variable: reader, Run: func(url string) int {
 		if err := read(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			fmt.Println(err)
+			return 1
 		}
-		os.Exit(0)
-	}
-	code := m.Run()
-	if code == 0 {
-		if left := leaked(30 * time.Second); left != "" {
-			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaked returns the stacks of our goroutines that do not end within patience.
-func leaked(patience time.Duration) string {
-	buf := make([]byte, 1<<22)
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		var left []string
-		for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if _, made, ok := strings.Cut(stack, "created by "); ok && strings.HasPrefix(made, "github.com/redimutex/") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		if time.Now().After(end) {
-			return strings.Join(left, "\n\n")
-		}
-	}
+		return 0
+	}})
 }
 
 const (
@@ -105,7 +74,7 @@ func read(url string) error {
 			callers.Add(1)
 			v, err := cacheaside.Fetch(context.Background(), cache, "hot", func(context.Context) (string, error) {
 				loads.Add(1)
-				fmt.Scanln() //nolint:errcheck // the end of the input comes when everybody has come, and too early
+				fmt.Scanln() //nolint:errcheck // it comes when all callers have come
 				return fmt.Sprintf("made by process %d", os.Getpid()), nil
 			})
 			mu.Lock()
@@ -125,52 +94,23 @@ func read(url string) error {
 
 func TestOneLoaderRunsHoweverManyProcessesAsk(t *testing.T) {
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
-
-	type process struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out io.Reader
-	}
-	var all []process
+	var all []*redistest.Worker
 	for range processes {
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), reader+"="+s.URL())
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { cmd.Process.Kill() })
-		all = append(all, process{cmd, in, out})
+		all = append(all, redistest.StartWorker(t, reader, s.URL()))
 	}
-	says := func(p process, want string) {
-		var word string
-		_, err := fmt.Fscanln(p.out, &word)
-		require.NoError(t, err)
-		require.Equal(t, want, word)
-	}
-	for _, p := range all {
-		says(p, "ready")
-	}
-	for _, p := range all {
-		_, err := io.WriteString(p.in, "\n")
-		require.NoError(t, err)
-	}
-	for _, p := range all {
-		says(p, "waiting")
-	}
-	for _, p := range all {
-		p.in.Close()
+	for _, says := range []string{"ready", "waiting"} {
+		for _, w := range all {
+			require.Equal(t, says, w.Hear())
+		}
+		for _, w := range all {
+			w.Tell("")
+		}
 	}
 	var loads, looks int64
 	values := make(map[string]int)
-	for _, p := range all {
+	for _, w := range all {
 		var f figure
-		require.NoError(t, json.NewDecoder(p.out).Decode(&f))
-		require.NoError(t, p.cmd.Wait())
+		require.NoError(t, json.Unmarshal([]byte(w.Hear()), &f))
 		loads += f.Loads
 		looks += f.Looks
 		for v, n := range f.Values {

@@ -15,9 +15,9 @@ import (
 // redisTimeout bounds each command of a RedisStore, also where neither the ctx nor the pool does.
 const redisTimeout = 2 * time.Second
 
-// A RedisStore is a [Store] in a Redis server: each value is a string under its key, unprefixed,
-// with a TTL. In a cluster it finds the node of the key as the locks do; while the slot of a key is being
-// moved, a value that is not there yet may be loaded more than once, and not be cached.
+// A RedisStore is a [Store] in a Redis server: each value is a string under its key, unprefixed, with a TTL. In a
+// cluster it finds the node of the key as the locks do. While the slot of a key is being moved, a value that is not
+// there yet may be loaded more than once, and not be cached.
 type RedisStore struct {
 	server *server.Server
 	ttl    time.Duration

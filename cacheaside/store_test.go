@@ -134,19 +134,3 @@ func TestAnyPoolWillDoForARedisStore(t *testing.T) {
 		})
 	}
 }
-
-func TestAServerThatHangsKeepsNobodyLongerThanTheContext(t *testing.T) {
-	s := redistest.Real(t)
-	pool := s.Pool() // has no timeouts
-	client := redimutex.NewClient([]redimutex.Pool{pool})
-	defer client.Close()
-	defer s.Resume()
-	s.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := cacheaside.Fetch(ctx, cacheaside.New(client, cacheaside.NewRedisStore(pool, time.Hour)), "k", unwanted)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
-
-	err = cacheaside.NewRedisStore(pool, time.Hour).Set(context.Background(), "k", nil)
-	assert.Error(t, err, "a command has a deadline of its own")
-}

@@ -1,25 +1,25 @@
-// Package debughttp shows the locks of a process on a web page, as net/http/pprof shows its profiles:
-// what it holds and for how long that is still valid, who waits, what went wrong, and what happened
+// Package debughttp shows the locks of a process on a web page, as net/http/pprof shows its profiles. The page shows
+// which locks the process has and for how long they are still valid, who waits, what went wrong, and what happened
 // last.
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("/debug/redimutex", debughttp.Handler(client))
 //	go http.ListenAndServe("localhost:6060", mux)
 //
-// The page refreshes itself each second, and works without JavaScript too. It needs nothing from
-// elsewhere. Looking changes nothing, and asks no server: it tells what this process knows. For what the
-// servers know there is the command redimutex.
+// The page refreshes itself each second, and works without JavaScript too. It needs nothing from elsewhere. Looking
+// changes nothing and asks no server: the page shows what this process knows. The command redimutex shows what the
+// servers know.
 //
 // # Protect it
 //
-// The page shows no tokens, but the names of keys, the owners' labels, and errors in the words of the
-// servers. Mount it where pprof is mounted: on a port that only operators reach, or behind what asks
-// for a password. Package debughttp does not do that.
+// The page shows no tokens. It shows the names of keys, the owners' labels, and errors in the words of the servers.
+// Mount it where pprof is mounted: on a port that only operators reach, or behind a password. Package debughttp asks
+// for none.
 //
 // # JSON
 //
-// With ?format=json, or to whoever accepts application/json and does not prefer text/html, the same comes
-// as JSON. Times of an age ("_ms") are milliseconds.
+// With ?format=json the same comes as JSON. It does so, too, for a client that accepts application/json and does not
+// prefer text/html. An age ("_ms") is in milliseconds.
 //
 //	at          when this was so
 //	process     program, host, pid; since when it is observed
@@ -27,12 +27,12 @@
 //	held        locks that the process has: key, keys of a MutexAll, kind, holds, owner, fence, age_ms, left_ms, ttl_ms,
 //	            waiting, idle; what is kind and holds in words
 //	waited_for  keys that it wants and does not have: key, keys, kind, waiting, error of the last try
-//	trouble     the last events that somebody may have to look into, the newest first
+//	trouble     the last events that an operator may have to look into, the newest first
 //	events      the last events, the newest first
 //
-// A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page
-// shows it: as it is, or as a Go string where it has other than printable characters in it. times is how
-// often an event was repeated, and number counts events up. more says how many held and waited_for were left out.
+// A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page shows it: as it is, or as
+// a Go string if it has characters that can't be printed. times is how often an event was repeated, and number counts
+// events up. more is how many locks held and waited_for leave out.
 //
 // These can be added to the address of the page as well:
 //

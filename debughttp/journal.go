@@ -13,8 +13,8 @@ import (
 // remembered is how many events a journal keeps of each kind.
 const remembered = 200
 
-// A journal is the last events of a Client. Where thousands of locks come and go each second, what matters
-// would be gone before anybody looks, so trouble is kept apart.
+// A journal is the last events of a Client. Thousands of locks may come and go each second, and drive out what
+// matters before an operator looks. So trouble is kept apart.
 type journal struct {
 	mu      sync.Mutex
 	number  int // of the last event: the clock may be too coarse to tell which was first

@@ -140,7 +140,7 @@ func newLock(info *redimutex.LockInfo, now time.Time) *lock {
 	return l
 }
 
-// kind tells of what kind a lock is, and how often it is held if that may be more than once.
+// kind says in words what kind a lock is, and how often it is held if that may be more than once.
 func kind(info *redimutex.LockInfo) string {
 	switch {
 	case len(info.Keys) > 0:
@@ -178,7 +178,7 @@ func (q *query) happenings(entries []entry) []happening {
 	return shown
 }
 
-// words tells what is known of an event, apart from its key and owner: the owner is mostly the same.
+// words describes an event, apart from its key and owner: the owner is mostly the same.
 func (h *happening) words(e *entry) string {
 	var all []string
 	add := func(ok bool, format string, args ...any) {

@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A query is what somebody wants to see.
+// A query is what the page is asked to show.
 type query struct {
 	Filter string
 	Order  string
@@ -117,7 +117,7 @@ func (q *query) matchesAny(info *redimutex.LockInfo) bool {
 	return q.matches(info.Key, info.Owner) || slices.ContainsFunc(info.Keys, func(key string) bool { return q.matches(key, "") })
 }
 
-// prefersJSON reports whether somebody accepts JSON, and does not like HTML as much.
+// prefersJSON reports whether a client accepts JSON, and prefers it to HTML.
 func prefersJSON(accept []string) bool {
 	var asJSON, asHTML float64
 	for _, part := range strings.Split(strings.Join(accept, ","), ",") {

@@ -86,7 +86,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		m.Lock()
 		tokens = append(tokens, m.Lease().Token())
 	}
-	s.Do("SET", "taken", "11111111-2222-4333-8444-555555555555 somebody", "PX", 60_000)
+	s.Do("SET", "taken", "11111111-2222-4333-8444-555555555555 another", "PX", 60_000)
 	assert.Error(t, c.Mutex("taken").TryLockContext(t.Context()))
 	between.Set(func(_ func() (any, error), command string, args []any) (any, error) {
 		return nil, redis.Error(fmt.Sprintf("ERR what is '%s' %q?", command, args))
@@ -108,6 +108,42 @@ func TestNoTokenIsShown(t *testing.T) {
 		}
 		assert.Empty(t, anyUUID.FindString(strings.ReplaceAll(text, keyLikeAToken, "")))
 	}
+}
+
+// Who has the text of a Handover may take the lock.
+func TestNoHandoverIsShown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	giver, taker := newClient(t, s.Pool(), redimutex.WithOwner("giver")), newClient(t, s.Pool(), redimutex.WithOwner("taker"))
+	pages := []http.Handler{debughttp.Handler(giver), debughttp.Handler(taker)}
+	l, err := giver.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	text, err := h.MarshalText()
+	require.NoError(t, err)
+	secrets := []string{string(text), s.Get("k"), strings.Fields(s.Get("k"))[0]}
+	look := func() {
+		for _, page := range pages {
+			_, body := asJSON(t, page, nil)
+			for _, shown := range []string{body, html(t, page, nil)} {
+				for _, secret := range secrets {
+					assert.NotContains(t, shown, secret)
+				}
+				assert.Empty(t, anyUUID.FindString(shown))
+			}
+		}
+	}
+	require.ErrorIs(t, taker.Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked)
+	look()
+	m := taker.Mutex("k")
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	require.ErrorIs(t, giver.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrLost)
+	look()
+	held, _ := asJSON(t, pages[1], nil)
+	require.Len(t, held.Held, 1)
+	assert.Equal(t, "taker", held.Held[0].Owner)
+	m.Unlock()
 }
 
 // What the policy of the page allows is what the page has, and nothing else.

@@ -1,38 +1,40 @@
-// Package election has one of several processes lead: run the scheduler, own the shard, write the file. It
-// is a [redimutex.Mutex] that is held for long, with what a leader needs around it.
+// Package election has one of several processes lead: run the scheduler, own the shard, write the file. It is a
+// [redimutex.Mutex] that is held for long, with what a leader needs around it.
 //
 //	e := election.New(client, "billing", hostname) // client is your *redimutex.Client
 //	err := e.Run(ctx, func(ctx context.Context) error {
 //		return bill(ctx) // we lead until ctx ends
 //	})
 //
-// The caller that wants to know who leads asks [Election.Leader], or ranges over [Election.Observe].
+// To know who leads, call [Election.Leader], or range over [Election.Observe].
 //
 // # What it guarantees
 //
-//   - While a leader's lease is valid, no other candidate has a valid one; on the conditions of the Mutex, which its
-//     package tells: the servers keep their data, and clocks run at about the same speed.
-//   - Each lead has a [Term], higher than all before, and an observer is never told two leaders of one term.
+//   - While a leader's lease is valid, no other candidate has a valid one. The conditions are those of the Mutex: the
+//     servers keep their data, and clocks run at about the same speed.
+//   - Each lead has a [Term], higher than all before. An observer never sees two leaders of one term.
 //   - The lead is not given away before f has returned.
 //   - f is called when this process leads, and at no other time. Nothing is called when it stops.
-//   - The process that has lost the lead stands again, as soon as f has returned.
-//   - With one server, candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits), and
-//     who resigns goes to the end of the line. With several servers they poll, and no order is promised.
-//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval), and observers know of
-//     a change within a TTL. A candidate in line that hangs as well delays that, once, by a node timeout, 85 ms
-//     and twice its round trip; so let the candidates of one process share a Client, which has one place in line.
+//   - A process that has lost the lead is a candidate again as soon as f has returned.
+//   - With one server, candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits),
+//     and a leader that resigns goes to the end of the queue. With several servers they poll, and no order is
+//     promised.
+//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval). Observers know of a
+//     change within a TTL.
+//   - A queued candidate that hangs delays that once, by a node timeout plus 85 ms plus two of its round trips. So
+//     let the candidates of one process share a Client, which has one place in the queue.
 //
 // # What it does not
 //
 // It can't stop a leader. A process that was paused for longer than its lease finds its ctx ended when it wakes and
-// looks, [Election.IsLeader] says no, and yet what it was just about to write is written. So is what f writes
-// when it does not heed its ctx. Only the resource can refuse that, by the term: see [Term], and
+// looks, and [Election.IsLeader] reports false. What it was just about to write is written all the same. So is what f
+// writes if it does not heed its ctx. Only the resource can refuse that, by the term: see [Term], and
 // docs/fencing.md.
 //
 // # How it works
 //
 // The lead is the lock under the key of the election, with fencing and a queue, so the command line shows it:
-// redimutex show KEY. The leader also tells its term in a key next to it, which observers compare with the
-// lock. The permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a
-// TTL, and once a second at least.
+// redimutex show KEY. The leader also writes its term to a key next to it, which observers compare with the lock. The
+// permissions for that are in docs/security.md. Observers read a majority of the servers, each eighth of a TTL, and
+// once a second at least.
 package election

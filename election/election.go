@@ -16,8 +16,8 @@ import (
 // ErrResigned is the cause of the end of a leader's ctx after [Election.Resign].
 var ErrResigned = errors.New("election: resigned")
 
-// An Election is one candidate, or an observer: its name is what others see when it leads. Make it by
-// [New]; it is safe for concurrent use, and nothing runs in it but what Run and Observe do.
+// An Election is one candidate, or an observer. Make it by [New]. It is safe for concurrent use, and nothing runs in
+// it but Run and Observe.
 type Election struct {
 	client  *redimutex.Client
 	mutex   *redimutex.Mutex
@@ -26,13 +26,15 @@ type Election struct {
 	lead    atomic.Pointer[lead] // while f runs
 }
 
-// New returns an Election over key, which is the key of the lock as well. name is what [Leader.Owner]
-// tells of this candidate; an observer needs none. The options are those of the lock, above all
-// [redimutex.WithTTL]: how long no candidate leads after a leader has crashed, at most. WithFencing is
-// always on, and so is WithQueue, unless the Client has several servers. All candidates of one process can share a Client, or have their own.
+// New returns an Election over key, which is the key of the lock as well. Others see name as [Leader.Owner] when this
+// candidate leads; an observer needs none. Candidates of one process can share a Client, or have their own.
 //
-// Leave WithLeaseReuse out, here and at the Client: with it, the caller that resigns may keep the lock and lead again, before
-// those in line. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
+// The options are those of the lock. The most important is [redimutex.WithTTL]: after a leader has crashed, no
+// candidate leads for that time, at most. WithFencing is always on, and so is WithQueue, unless the Client has
+// several servers.
+//
+// Leave WithLeaseReuse out, here and at the Client. With it a candidate that resigns may keep the lock, and lead
+// again before those in the queue. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
 	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithOwner(name))
@@ -46,19 +48,21 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 	return e
 }
 
-// Run is a candidate until ctx ends. It waits in line for the lead, runs f while it leads, and when f has
-// returned it gives the lead to the next candidate and waits in line again, behind all others.
+// Run is a candidate until ctx ends. It waits in the queue for the lead, and runs f while it leads. When f has
+// returned, Run gives the lead to the next candidate and waits again, behind all others.
 //
-// The ctx of f ends when ctx does, when the lead is lost, with an error that matches [redimutex.ErrLost]
-// as its cause, and after [Election.Resign], with [ErrResigned]. f has to stop then: another candidate leads
-// soon, or already. The lead is not given away before f has returned, and while f runs on after a loss this
-// candidate does not stand again. Errors of f after the end of its lead are not looked at; any other ends
-// Run, which returns it as it is. f is not called, nor anything else, where this candidate never leads.
+// The ctx of f ends when ctx does; when the lead is lost, with a cause that matches [redimutex.ErrLost]; and after
+// [Election.Resign], with [ErrResigned]. f has to stop then: another candidate leads soon, or already. The lead is
+// not given away before f has returned. While f runs on after a loss, this process is no candidate. If it never
+// leads, f is not called.
 //
-// Run returns what f has returned, or the cause of ctx, or why it can't be a candidate: the
-// errors of [redimutex.Mutex.LockContext], which say that the Client is closed, or in a server's words that
-// waiting won't help, or that ctx is that of a [redimutex.Mutex.Do] that holds this very lock, with
-// WithReentrancy. It panics if it runs already: make an Election for each candidate.
+// An error of f after the end of its lead is ignored. Any other ends Run, which returns it as it is.
+//
+// Otherwise Run returns the cause of ctx, or why it can't be a candidate. These are the errors of
+// [redimutex.Mutex.LockContext]: the Client is closed, or the server refuses for good. With WithReentrancy, the ctx
+// of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
+//
+// Run panics if it runs already: make an Election for each candidate.
 func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) error {
 	must(f != nil, "Run needs a function, and got nil")
 	must(e.running.CompareAndSwap(false, true), "Run is running already; make an Election for each candidate")
@@ -90,8 +94,8 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 	return own
 }
 
-// serve tells the observers who leads, and runs f. A majority knows it before f begins, so that there is no leader
-// that can't be seen. An error after the end of the lead is none.
+// serve writes the record of the leader, and runs f. A majority has the record before f begins, so every leader can
+// be seen. An error after the end of the lead is ignored.
 func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -114,7 +118,7 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	return err
 }
 
-// record returns what is told of a lease; not ok if that is lost.
+// record returns the record of a lease; not ok if the lease is lost.
 func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 	for _, info := range e.client.Locks() {
 		if info.Key == e.mutex.Key() && info.Held {
@@ -124,18 +128,18 @@ func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 	return record{}, false
 }
 
-// Resign ends the lead, if this candidate has it: the ctx of f ends, with [ErrResigned] as its cause, and when f
-// has returned the next candidate leads. This one goes to the end of the line. Resign does not
-// wait for f, so f may call it. The process that does not want to be a candidate any more ends the ctx of Run.
+// Resign ends the lead, if this candidate has it. The ctx of f ends, with [ErrResigned] as its cause. When f has
+// returned, the next candidate leads, and this one goes to the end of the queue. Resign does not wait for f, so f may
+// call it. To stop being a candidate, end the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
 		l.cancel(ErrResigned)
 	}
 }
 
-// IsLeader reports whether this candidate leads: f runs, and its ctx has not ended. It asks no server, and goes
-// by the clock: it is right also in a process that has just woken up. Between asking and
-// acting a process can be stopped; what must not come from an old leader needs the term, see [Term].
+// IsLeader reports whether this candidate leads: f runs, and its ctx has not ended. It asks no server. It looks at
+// the clock, so it is right also in a process that has just woken up. A process can be paused between asking and
+// acting: what must not come from an old leader needs the term, see [Term].
 func (e *Election) IsLeader() bool {
 	l := e.lead.Load()
 	return l != nil && l.Err() == nil

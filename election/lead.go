@@ -48,10 +48,11 @@ func (l *lead) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// Term returns the term of the lead that ctx belongs to: that of f in [Election.Run], or one derived from
-// it. It is the fence of the lease, higher in each term than in all before. A resource that remembers the highest
-// term it has seen, and refuses writes with a lower one, takes nothing from a leader of the past; nothing else can
-// make sure of that. It returns 0 for any other ctx.
+// Term returns the term of the lead that ctx belongs to: the ctx of f in [Election.Run], or one derived from it. It
+// returns 0 for any other ctx.
+//
+// The term is the fence of the lease, higher than all before. A resource that remembers the highest term it has seen,
+// and refuses writes with a lower one, takes nothing from a former leader. Nothing else can make sure of that.
 func Term(ctx context.Context) int64 {
 	if l, ok := ctx.Value(leadKey{}).(*lead); ok {
 		return l.lease.Fence()

@@ -197,7 +197,7 @@ func TestRunInsideADoOfTheSameLockSaysSo(t *testing.T) {
 	c := newClient(t, one(redistest.Start(t)), redimutex.WithReentrancy())
 	err := c.Mutex(key).Do(t.Context(), func(ctx context.Context) error {
 		return election.New(c, key, "inner").Run(ctx, func(context.Context) error {
-			t.Error("it leads by the lock of somebody else")
+			t.Error("it leads by the lock of another candidate")
 			return errors.New("enough")
 		})
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lock"
 )
 
-// A Leader is who leads. The zero Leader is no candidate.
+// A Leader is the candidate that leads. The zero Leader says that none does.
 type Leader struct {
 	Owner string // the name of the candidate
 	Term  int64  // the fence of its lease: higher than those of all leaders before it
@@ -17,11 +17,11 @@ type Leader struct {
 // lookTTL sets the pace for as long as no leader was seen, or the last one is out of sight.
 const lookTTL = 2 * time.Second
 
-// Leader asks the servers who leads; with several of them a majority has to say so. It returns the zero Leader
-// while no process does. By the time that it returns another may lead; that is for the term to tell.
+// Leader asks the servers who leads; of several, a majority has to agree. It returns the zero Leader while no
+// candidate leads. By the time that it returns another may lead; the term shows which is newer.
 //
-// The error is the cause of ctx, or matches [redimutex.ErrUnavailable] where too few servers answered
-// within a second, or is what they refuse. A [redimutex.NodeError] for each says why.
+// The error is the cause of ctx, or matches [redimutex.ErrUnavailable] if too few servers answered within a second,
+// or is the refusal of the servers. A [redimutex.NodeError] for each server says why.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	r, err := e.look(ctx, time.Second)
 	return r.leader(), err
@@ -41,13 +41,16 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 	return record{}, b.failure(e.mutex.Key())
 }
 
-// Observe tells who leads, and then each change, until ctx ends or the loop is left. It asks a majority of the
-// servers at each eighth of the leader's TTL, and once a second at least, so it learns of a change within one TTL of
-// the old leader, and may miss a leader that was there for less. The zero Leader says that no candidate leads; or that
-// for most of a TTL too few servers have answered, so that the leader who was told may have been replaced. Why they did
-// not, [Election.Leader] says: Observe goes on asking, also where they refuse.
+// Observe yields the leader, and then each change, until ctx ends or the loop is left. It asks a majority of the
+// servers, each eighth of the leader's TTL, and once a second at least. So it learns of a change within one TTL of
+// the old leader, and may miss a leader that was there for less.
 //
-// It asks between the turns of the loop and starts no goroutine that outlives it; a body that takes long learns late.
+// The zero Leader says that no candidate leads, or that too few servers have answered for most of a TTL, in which
+// another may have taken the lead. [Election.Leader] says why they did not answer. Observe goes on asking, also if
+// they refuse.
+//
+// It asks between the turns of the loop, and starts no goroutine that outlives it. A body that takes long learns
+// late.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var told Leader

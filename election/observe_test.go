@@ -65,7 +65,7 @@ func TestAnObserverReadsAMajority(t *testing.T) {
 	assert.Equal(t, want, leader(t, observer))
 	servers[1].Kill()
 	_, err := observer.Leader(t.Context())
-	require.ErrorIs(t, err, redimutex.ErrUnavailable, "one of three is nobody")
+	require.ErrorIs(t, err, redimutex.ErrUnavailable, "one of three is no majority")
 	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 }
@@ -163,7 +163,7 @@ func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 					s.Pause()
 					defer s.Resume()
 				}
-				redistest.Wait(t, "another or nobody is told", func() bool { l, _ := w.last(); return l.Term != old })
+				redistest.Wait(t, "another leader, or none, is told", func() bool { l, _ := w.last(); return l.Term != old })
 			})
 			assert.LessOrEqual(t, over, 2*late, "the machine was late by %v", late)
 			if l, _ := w.last(); how == "taken by a foreign client" || how == "unreachable" {

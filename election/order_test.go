@@ -10,28 +10,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestCandidatesLeadInTheOrderInWhichTheyCame(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	var all []*candidate
-	for n, name := range []string{"a", "b", "c", "d"} {
-		c := join(t, one(s), name)
-		all = append(all, c)
-		if n == 0 {
-			c.leads(t, 1)
-		} else {
-			waiting(t, s, int64(n))
-		}
-	}
-	for n, c := range all {
-		c.leads(t, 1)
-		for _, later := range all[n+1:] {
-			require.Empty(t, later.led(), "%s leads before its turn", later.name)
-		}
-		c.stop(nil)
-	}
-}
-
 func TestAResignedLeaderGoesToTheEndOfTheLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -51,38 +50,22 @@ func stand(addr string) int {
 func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), processVariable+"="+s.Addr())
-	leash, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		leash.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	hears := func() string {
-		require.True(t, lines.Scan(), "the process has ended")
-		return lines.Text()
-	}
-	require.Equal(t, "leads", hears())
+	w := redistest.StartWorker(t, processVariable, s.Addr())
+	require.Equal(t, "leads", w.Hear())
 	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))
 	waiting(t, s, 1)
 
 	// A waiter looks when the lease is over, and a poll interval later.
 	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
-		require.NoError(t, redistest.Stop(cmd.Process.Pid))
+		w.Stop()
 		b.leads(t, 1)
 	})
 	assert.LessOrEqual(t, over, 2*late, "the machine was late by %v", late)
 	stopped := time.Now()
 	redistest.Wait(t, "the pause is longer than the lease", func() bool { return time.Since(stopped) > processTTL/2 })
-	require.NoError(t, redistest.Resume(cmd.Process.Pid))
-	require.Equal(t, "woke up; ctx: context canceled; leader: false", hears())
+	w.Continue()
+	require.Equal(t, "woke up; ctx: context canceled; leader: false", w.Hear())
 	waiting(t, s, 1) // it stands again
 	b.stop(nil)
-	assert.Equal(t, "leads", hears())
+	assert.Equal(t, "leads", w.Hear())
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A record is what a leader tells, in a key next to the lock. Who leads is said by the lock alone: a record counts as
-// long as the lock holds its token. So a term never has two owners, whatever is late: a token has one term, a
-// term one token, and both are written by the one who has them. (The fence counter would not do: several servers
-// have different ones, and foreign clients lock without it.)
+// A record is what a leader writes to a key next to the lock. The lock alone decides who leads: a record counts as
+// long as the lock holds its token. So a term never has two owners, whatever is late: a token has one term, a term
+// one token, and both are written by the one who has them. (The fence counter would not do: several servers have
+// different ones, and foreign clients lock without it.)
 type record struct {
 	term  int64
 	ttl   time.Duration
@@ -63,9 +63,9 @@ func (e *Election) tell(l *lead, r record) error {
 	}
 }
 
-// repeat writes r again and again while the lead lasts: for servers that have lost it, and because it expires. One
-// that a server which hung executes late may stand over that of the next leader, and then no caller is told to
-// lead until the next leader repeats its own.
+// repeat writes r again and again while the lead lasts: for servers that have lost it, and because it expires. A hung
+// server may execute a write late, over the record of the next leader. Observers then see no leader until that one
+// repeats its own record.
 func (e *Election) repeat(l *lead, r record) {
 	for pause(l, r.ttl/3) {
 		e.ask(l, paceOf(r.ttl).timeout, r.write, true)

@@ -24,6 +24,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/far"
 	"github.com/redimutex/redimutex/faults/internal/holds"
 	"github.com/redimutex/redimutex/faults/internal/hungnode"
+	"github.com/redimutex/redimutex/faults/internal/kinds"
 	"github.com/redimutex/redimutex/faults/internal/planned"
 	"github.com/redimutex/redimutex/faults/internal/servers"
 	"github.com/redimutex/redimutex/faults/internal/sim"
@@ -34,7 +35,7 @@ import (
 // rows returns all that there are.
 func rows() []evidence.Row {
 	return sorted(slices.Concat(
-		sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(),
+		sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(), kinds.Rows(),
 		suite.Rows(), election.Rows(),
 	))
 }

@@ -28,7 +28,7 @@ func (p retrying) Get() redis.Conn {
 func TestClusterLeasesAreRenewedOverRetryConns(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	client := redimutex.NewClient([]redimutex.Pool{retrying{pool()}}, redimutex.WithTTL(3*time.Second))
+	client := redimutex.NewClient([]redimutex.Pool{retrying{pool()}}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
 	t.Cleanup(func() { client.Close() })
 	var mutexes []*redimutex.Mutex
 	for _, key := range []string{"a", "b", "c", "d"} {

@@ -160,3 +160,28 @@ func TestALockThatIsBeingHandedOverIsHeldAndItsHandoverHidden(t *testing.T) {
 	}
 	assert.True(t, strings.HasPrefix(words, "job: held by "))
 }
+
+// Who has the text of a Handover may take the lock, and the value of the key is all of it that a server knows.
+func TestNoVerbShowsAHandover(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithTTL(time.Minute))
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	text, err := h.MarshalText()
+	require.NoError(t, err)
+	watch := clitest.Launch(t, s, "watch", "-interval", "0.05", "job")
+	watch.Says("held")
+	said := ""
+	for _, args := range [][]string{{"list"}, {"list", "-json"}, {"show", "job"}, {"show", "-json", "job"}} {
+		_, out, stderr := clitest.Run(t, s, args...)
+		assert.Contains(t, out, "job", args)
+		said += out + stderr
+	}
+	said += watch.Out()
+	for _, secret := range []string{string(text), s.Get("job"), strings.Fields(s.Get("job"))[0]} {
+		assert.NotContains(t, said, secret)
+	}
+}

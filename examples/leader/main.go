@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) (*contest, error) {
 	if err := e.play(out); err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(out, "\nterm  leader  fence             writes  nobody led before  ended")
+	fmt.Fprintln(out, "\nterm  leader  fence             writes  none led before  ended")
 	for n, t := range e.terms {
 		fmt.Fprintf(out, "%4d  %-6s  %d  %6d  %14d ms  %s\n", n+1, t.leader, t.fence, t.writes, t.gap.Milliseconds(), t.end)
 	}

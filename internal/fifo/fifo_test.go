@@ -49,7 +49,7 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 		for _, later := range waiters[i+1:] {
 			require.False(t, has(later))
 		}
-		require.False(t, q.TryAcquire(), "somebody overtook the queue")
+		require.False(t, q.TryAcquire(), "a waiter was overtaken")
 	}
 	q.Release()
 	assert.Zero(t, q.Waiting())
@@ -141,7 +141,7 @@ func TestNoPlaceIsGivenToTwo(t *testing.T) {
 	require.True(t, q.TryAcquire())
 	w := q.Join()
 	q.Release()
-	require.True(t, w.Cancel(), "nobody else had the turn")
+	require.True(t, w.Cancel(), "no other had the turn")
 	require.True(t, q.TryAcquire())
 	q.Release()
 	require.True(t, q.TryAcquire())

@@ -262,7 +262,7 @@ func TestALeaseIsNeverValidForLongerThanItsKey(t *testing.T) {
 				m.down = time.Now().Add(time.Hour)
 				m.mu.Unlock()
 				time.Sleep(time.Minute)
-				assert.Zero(t, m.keeper.Len(), "leases that nobody looks at")
+				assert.Zero(t, m.keeper.Len(), "leases that are not looked at")
 			}
 			m.keeper.Close()
 			m.closed.Store(true)

@@ -56,7 +56,8 @@ type Taker struct {
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. t is nil, or the Taker of the
-// try before, whose outcome is unknown. It takes no turn: those who wait in line wait for the one whose hold it was.
+// try before, whose outcome is unknown. It takes the turn if that is free. Otherwise a waiter of this process has the turn,
+// and finds the lock taken on the servers.
 func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, t *Taker, h *Hold) (*Taker, *Failure) {
 	if ctx.Err() != nil {
 		return t, &Failure{Kind: Ended}
@@ -69,12 +70,16 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, t *Taker, h 
 		l := server.Lock{Terms: &c.Terms.Terms, Key: c.Key, Token: c.Terms.Token()}
 		t = &Taker{votes: e.quorum.Votes(l)}
 	}
+	turn := k.fifo.TryAcquire()
 	f := t.votes.Take(ctx, old)
 	if f == nil {
-		if g := newGrant(k, c.Terms, t.votes, 0, false, h); g != nil {
-			g.over.Store(true) // it is not kept for the next hold, which has the turn and looks for it on the servers
+		if g := newGrant(k, c.Terms, t.votes, 0, turn, h); g != nil {
+			g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 			return nil, nil
 		}
+	}
+	if turn {
+		k.pass()
 	}
 	k.unref()
 	if f == nil {

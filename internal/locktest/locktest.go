@@ -5,10 +5,8 @@ package locktest
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
@@ -71,12 +69,6 @@ func Goroutines() int {
 	return n
 }
 
-// Quantile returns the value below which the share q of the durations lies.
-func Quantile(all []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
 // OddKeys have in them whatever could end a string, a script or a line.
 var OddKeys = []string{
 	"'", `"`, "\\", "\n", "\r\nDEL x\r\n", "\x00", "\xff\xfe", "]]", "--[[", "}", "{", "{}", "{a}", "}{", "a}b{c}", " ", "KEYS[1]", "%s%d%n", "$(reboot)",
@@ -128,7 +120,7 @@ func NoOrphans(t testing.TB, s *redistest.Server, pool *redis.Pool) {
 	t.Helper()
 	for range 2 { // what the first look did not wait for may still be given back
 		settle(t, s, pool)
-		redistest.Wait(t, "no keys that nobody owns", func() bool { return len(s.Keys()) == 0 })
+		redistest.Wait(t, "no keys without an owner", func() bool { return len(s.Keys()) == 0 })
 	}
 }
 

@@ -123,7 +123,7 @@ func (t *tally) refusal(l *server.Lock) *Failure {
 	switch {
 	case n-t.permanent < t.need:
 		return t.failure(Refused)
-	case t.missing+t.taken > n-t.need: // of a token whose place it was to take
+	case t.missing+t.taken > 0: // of a token whose place it was to take
 		return t.outcome(l)
 	case t.lapsed >= t.need:
 		return t.failure(Lapsed)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -98,14 +97,4 @@ func (m *Monitor) Requests(key string) int {
 		}
 	}
 	return n
-}
-
-// MonitorTime returns when a line of MONITOR was executed, on the server's clock.
-func MonitorTime(t testing.TB, line string) time.Time {
-	t.Helper()
-	var seconds, micros int64
-	if _, err := fmt.Sscanf(line, "%d.%d", &seconds, &micros); err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
-	return time.Unix(seconds, micros*1000)
 }

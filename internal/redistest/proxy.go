@@ -97,7 +97,7 @@ func (c *Caught) matches(packet []byte) bool {
 	return true
 }
 
-// Hold keeps back what passes, both ways, until Release, and tells nobody. Then it arrives late, as by TCP.
+// Hold keeps back what passes, both ways, until Release, and reports nothing. Then it arrives late, as by TCP.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +156,7 @@ func (p *Proxy) serve(r *Relay, client net.Conn) {
 	replies.Wait()
 }
 
-// copy hands on one direction, and calls passed before each packet that it does. Whoever does not read any more gets
+// copy hands on one direction, and calls passed before each packet that it does. A side that does not read any more gets
 // nothing, and the other's packets go on.
 func (p *Proxy) copy(from, to net.Conn, reply bool, passed func()) {
 	buf := make([]byte, 64<<10)

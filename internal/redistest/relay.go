@@ -70,7 +70,7 @@ func (r *Relay) Ending() <-chan struct{} { return r.ending }
 // Go runs f. The relay does not end before it has returned.
 func (r *Relay) Go(f func()) { r.running.Go(f) }
 
-// Dial opens a connection to a server. Whoever dials has to Drop it.
+// Dial opens a connection to a server. The caller has to Drop it.
 func (r *Relay) Dial(addr string) (*net.TCPConn, error) {
 	c, err := net.DialTimeout("tcp", addr, askTimeout)
 	if err != nil {

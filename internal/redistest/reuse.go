@@ -108,7 +108,7 @@ func (s *Server) clean() error {
 			break
 		}
 		if try == 20 {
-			return errors.New("somebody is connected")
+			return errors.New("a client is connected")
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -32,8 +32,7 @@ type Server struct {
 	paused   atomic.Bool // by Pause
 	line     line
 
-	config string   // path of a configuration file, if the server needs one
-	env    []string // what its environment has beside ours
+	config string // path of a configuration file, if the server needs one
 
 	mini *miniredis.Miniredis // nil with a real server
 
@@ -97,7 +96,6 @@ func (s *Server) start() error {
 	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!; wait $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
-	s.guard.Env = append(os.Environ(), s.env...)
 	out, err := s.guard.StdoutPipe()
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ func counterFor(ttl time.Duration) int64 { return (ttl + fenceTTL).Milliseconds(
 // values of the last time: the same key, token or TTL need not be put into an interface again,
 // which would allocate. The first place of what goes to session.eval is left for the script.
 type arguments struct {
-	list            []any
-	key, token, ttl any
-	back            any // a []any: see undo
+	list                  []any
+	key, token, ttl, want any
+	back                  any // a []any: see undo
 }
 
 // remember puts what most commands have into interfaces, unless it is what it was. A release has no TTL, and leaves that
@@ -35,6 +35,9 @@ func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	}
 	if t, _ := a.token.(string); t != l.Token {
 		a.token = l.Token
+	}
+	if w, _ := a.want.(string); w != l.Want {
+		a.want = l.Want
 	}
 	if ms, _ := a.ttl.(int64); ttl > 0 && ms != ttl.Milliseconds() {
 		a.ttl = ttl.Milliseconds()
@@ -87,7 +90,7 @@ func (a *arguments) head(l *Lock, ms any, due int64, fence any, mark, member str
 		list = append(list, guardKey)
 	}
 	list[1] = len(list) - 2
-	return append(list, a.token, ms, due, 1+len(l.More), counter, l.Want, fence, mark, member, flag(cluster))
+	return append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag(cluster))
 }
 
 func flag(b bool) any {

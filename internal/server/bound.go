@@ -184,19 +184,19 @@ func (op *operation) left() bool { return op.state.Load() == abandoned }
 func (op *operation) Run() {
 	ses := &op.session
 	*ses = session{op: op, key: op.key, fresh: op.fresh}
-	reply := Reply{Err: ses.connect()}
+	reply := &op.reply // a variable of this function would escape
+	*reply = Reply{Err: ses.connect()}
 	if reply.Err == nil {
-		reply = op.action.ask(ses)
+		*reply = op.action.ask(ses)
 		for !reply.There && ses.severed(reply.Err) && ses.redial() {
-			reply = op.action.ask(ses)
+			*reply = op.action.ask(ses)
 		}
 	}
 	ses.close()
-	op.action.took(op, &reply)
+	op.action.took(op, reply)
 	if ses.pinned && reply.Verdict != Failed {
 		op.server.nodes.learn(op.key)
 	}
-	op.reply = reply
 }
 
 // Finish hands the reply over, or cleans up where no caller waits for it.

@@ -83,7 +83,7 @@ func TestTheListenerMovesToWhereThePoolLeads(t *testing.T) {
 		time.Sleep(time.Minute) // virtual
 		require.True(t, h.Listening())
 		assert.Zero(t, h.Drops(), "it is where the pool leads")
-		assert.Empty(t, w.Wake(), "what it is asked with is for nobody")
+		assert.Empty(t, w.Wake(), "what it is asked with is for no waiter")
 
 		pool.Dial = nextPool.Dial
 		redistest.Wait(t, "the idle connections are closed", func() bool {

@@ -135,7 +135,7 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 		h.Join("first").Leave()
 		w := h.Join("w")
 		time.Sleep(time.Minute) // virtual
-		assert.Len(t, m.PubSubChannels("*"), 1, "it listens while somebody waits")
+		assert.Len(t, m.PubSubChannels("*"), 1, "it listens while a goroutine waits")
 		w.Leave()
 		time.Sleep(4 * time.Second) // virtual
 		assert.Len(t, m.PubSubChannels("*"), 1, "and a little longer")
@@ -166,7 +166,7 @@ func TestHubThatIsStartedAndStoppedAllTheTimeListensInTheEnd(t *testing.T) {
 		h.Close(time.Minute)
 		assert.False(t, h.Listening())
 		h.Join("too late").Leave()
-		assert.False(t, h.Listen(t.Context()), "nobody waits for a Hub that is closed")
+		assert.False(t, h.Listen(t.Context()), "none waits for a Hub that is closed")
 		redistest.Wait(t, "the connection is closed", func() bool { return listeners(t, s, h) == 0 })
 	}
 }

@@ -83,7 +83,7 @@ func (l *listener) demoted() {
 	l.change(dialling)
 }
 
-// check has the listener dial again if it would not hear a hand-over. A demotion that no operation has met leaves it
+// check has the listener dial again if it would not hear a hand-off. A demotion that no operation has met leaves it
 // at a replica: its subscription goes on, while the pool leads to the new primary.
 func (l *listener) check(ctx context.Context) {
 	l.hub.mu.Lock()

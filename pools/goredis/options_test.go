@@ -68,7 +68,7 @@ func TestEveryOptionIsDecided(t *testing.T) {
 	}
 	for _, options := range []reflect.Type{reflect.TypeFor[redis.Options](), reflect.TypeFor[redis.ClusterOptions]()} {
 		for _, field := range reflect.VisibleFields(options) {
-			assert.Contains(t, decided, field.Name, "nobody has decided what becomes of this option")
+			assert.Contains(t, decided, field.Name, "it is not decided what becomes of this option")
 			delete(left, field.Name)
 		}
 	}

@@ -77,7 +77,7 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 			}
 		})
 	}
-	assert.Zero(t, streaming.subscribed.Load(), "nobody listens to the provider any more")
+	assert.Zero(t, streaming.subscribed.Load(), "a subscription to the provider is left")
 }
 
 func TestCredentialsAreAskedForEachConnection(t *testing.T) {

@@ -58,7 +58,7 @@ func TestEveryOptionIsDecided(t *testing.T) {
 	}
 	check := func(prefix string, options reflect.Type) {
 		for _, field := range reflect.VisibleFields(options) {
-			assert.Contains(t, decided, prefix+field.Name, "nobody has decided what becomes of this option")
+			assert.Contains(t, decided, prefix+field.Name, "it is not decided what becomes of this option")
 			delete(left, prefix+field.Name)
 		}
 	}

@@ -84,7 +84,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		want   string
 	}{
 		"wrong":                 {valkey.ClientOption{InitAddress: addr, Password: "x" + secret}, "WRONGPASS"},
-		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "nobody", Password: secret}, "WRONGPASS"},
+		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "unknown", Password: secret}, "WRONGPASS"},
 		"none":                  {valkey.ClientOption{InitAddress: addr}, "NOAUTH"},
 		"no such database":      {valkey.ClientOption{InitAddress: addr, Password: secret, SelectDB: 99}, "out of range"},
 		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: secret}}, "unknown command"},

@@ -92,17 +92,6 @@ func TestSplitVotesAreCastAgain(t *testing.T) {
 	assert.LessOrEqual(t, failed.Load(), int64(6), "a machine that comes too late gives up")
 }
 
-// The next tick must not find the lock of a machine that has crashed.
-func TestACrashedMachineKeepsItsLockForOneMinimumHoldAtMost(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	_, err := redimutexgocron.NewLocker(newClient(t, s), "p:", time.Minute).Lock(t.Context(), "job")
-	require.NoError(t, err)
-	ms, _ := s.Do("PTTL", "p:job").(int64)
-	assert.Positive(t, ms)
-	assert.LessOrEqual(t, ms, time.Minute.Milliseconds())
-}
-
 func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,24 +125,11 @@ func machine(what string) int {
 	return 0
 }
 
-func startMachine(t *testing.T, s *redistest.Server, offset time.Duration) *exec.Cmd {
+func startMachine(t *testing.T, s *redistest.Server, offset time.Duration) *redistest.Worker {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s", machineVariable, s.Addr(), offset))
-	cmd.Stderr = os.Stderr
-	leash, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		leash.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	require.True(t, lines.Scan(), "the machine has not come up")
-	return cmd
+	w := redistest.StartWorker(t, machineVariable, fmt.Sprintf("%s %s", s.Addr(), offset))
+	require.Equal(t, "ready", w.Hear())
+	return w
 }
 
 // count returns how many entries the notes of one kind have for a tick of all jobs.
@@ -159,7 +145,7 @@ func count(s *redistest.Server, kind string, at time.Time) (all [jobs]int) {
 // of all its jobs. It takes about 20 s, because clocks that are that much apart need ticks of some seconds.
 func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 	s := redistest.Real(t)
-	var all []*exec.Cmd
+	var all []*redistest.Worker
 	for _, offset := range []time.Duration{skew, skew / 2, 0} {
 		all = append(all, startMachine(t, s, offset))
 	}
@@ -172,7 +158,7 @@ func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 				ran := count(s, "ran ours", at)
 				return ran != [jobs]int{}
 			})
-			require.NoError(t, all[0].Process.Kill())
+			all[0].Kill()
 			killed = true
 		}
 		redistest.Wait(t, "the tick is over on all machines", func() bool { return time.Since(at) > tick-2*tired })

@@ -1,4 +1,5 @@
-// Package failure_test holds the promise over servers that refuse, hang, forget or are killed.
+// Package failure_test holds the promise over servers that refuse, hang, forget, are killed, demoted, replicated or restarted
+// without data; over connections that break, fall silent or run out; and where everything happens at once.
 package failure_test
 
 import (

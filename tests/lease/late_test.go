@@ -32,17 +32,6 @@ func warm(t *testing.T, m *redimutex.Mutex) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// arrives reports whether a server has the lock as well that a majority has given already. It may have refused it,
-// where the release before came late.
-func arrives(s *redistest.Server, l *redimutex.Lease) bool {
-	for end := time.Now().Add(nodeTimeout / 4); s.Get("k") != l.Token(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}
-
 // lateExtension has l extended to d by a packet that arrives only when it is released. The caller gives up
 // as soon as it is on its way. It reports whether it ever was.
 func lateExtension(t *testing.T, p *redistest.Proxy, l *redimutex.Lease, d time.Duration) (packet *redistest.Caught, ok bool) {
@@ -119,71 +108,6 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 				}
 				late.Release()
 				watch(t, l, other, short+ttl/2)
-				return true
-			})
-		})
-	}
-}
-
-func TestALateExtensionOnOneServerNeverTakesBackWhatALaterOneGave(t *testing.T) {
-	const wanted = time.Minute // by the later extension
-	for name, scene := range map[string]struct {
-		opts  []redimutex.Option
-		first func(t *testing.T, c *redimutex.Client, l *redimutex.Lease) error // decided by servers 0 and 1
-	}{
-		"a renewal": {nil, func(_ *testing.T, c *redimutex.Client, l *redimutex.Lease) error {
-			before := c.Stats().Renewed
-			for c.Stats().Renewed == before && l.Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-			return l.Err()
-		}},
-		"an extension": {[]redimutex.Option{redimutex.WithoutRenewal()}, func(t *testing.T, _ *redimutex.Client, l *redimutex.Lease) error {
-			return l.Extend(t.Context(), ttl)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var servers []*redistest.Server
-			var proxies []*redistest.Proxy
-			var pools, direct []redimutex.Pool
-			for range 3 {
-				s := redistest.Real(t)
-				p := s.Proxy()
-				servers = append(servers, s)
-				proxies, pools, direct = append(proxies, p), append(pools, newPool(t, p.URL())), append(direct, s.Pool())
-			}
-			opts := append(scene.opts, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
-			c := newClient(t, pools, opts...)
-			m, other := c.Mutex("k"), newClient(t, direct).Mutex("k")
-			warm(t, m)
-			redistest.Repeat(t, "a packet that arrives behind a later one, and before its deadline", func() bool {
-				require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
-				defer m.UnlockContext(t.Context()) //nolint:errcheck // it may be lost
-				l := m.Lease()
-				if !arrives(servers[2], l) {
-					return false
-				}
-				late := proxies[2].Catch(l.Token())
-				defer late.Release()
-				first := make(chan error, 1)
-				go func() { first <- scene.first(t, c, l) }()
-				select {
-				case <-late.Arrived():
-				case <-l.Done():
-				}
-				began := time.Now()
-				if <-first != nil {
-					return false
-				}
-				proxies[1].Cut()
-				err := l.Extend(t.Context(), wanted) // by servers 0 and 2
-				proxies[1].Mend()
-				if err != nil || !inTime(began) {
-					return false
-				}
-				late.Release()
-				watch(t, l, other, ttl+ttl/2)
 				return true
 			})
 		})

@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -68,15 +67,5 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 		for _, s := range servers {
 			assert.EqualValues(t, 1, s.Do("HLEN", "k"), "what is not ours is left alone")
 		}
-	})
-}
-
-func TestDoTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
-	t.Parallel()
-	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
-		assert.ErrorIs(t, c.Mutex("k").Do(t.Context(), func(context.Context) error {
-			replace(t, servers)
-			return nil
-		}), redimutex.ErrLost)
 	})
 }

@@ -1,5 +1,6 @@
-// Package lease_test holds what a Lease promises: that no other holder has a valid one, whatever order the
-// servers execute extensions in, and that its end is known.
+// Package lease_test holds what a Lease promises: that no other holder has a valid one, whatever order the servers execute
+// extensions in, what one process keeps for its next hold, and which processes are killed or stopped; that its end is known;
+// and that fences rise.
 package lease_test
 
 import (
@@ -12,7 +13,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain runs the tests, or one worker process of theirs.
+func TestMain(m *testing.M) {
+	redistest.Main(m, redistest.Role{Variable: workerVariable, Run: writeFenced}, redistest.Role{Variable: roleVariable, Run: lockInAProcess})
+}
 
 var (
 	newClient = locktest.Client

@@ -37,21 +37,6 @@ func TestRenewalKeepsTheLockPastItsTTL(t *testing.T) {
 	})
 }
 
-func TestRenewalKeepsTheLockOnARealServer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(4*time.Second), redimutex.WithNodeTimeout(2*time.Second))
-	m := client.Mutex("k")
-	m.Lock()
-	l := m.Lease()
-	redistest.Wait(t, "6 renewals, which is twice the TTL", func() bool {
-		require.NoError(t, l.Err(), "after %d", client.Stats().Renewed)
-		return client.Stats().Renewed >= 6
-	})
-	assert.Equal(t, l.Token(), s.Get("k"))
-	assert.NoError(t, m.UnlockContext(t.Context()))
-}
-
 func TestWithoutRenewalTheLeaseEndsWithItsTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

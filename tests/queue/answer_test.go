@@ -15,6 +15,12 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+// isPlace reports whether an argument of a script is a waiter's place in the queue.
+func isPlace(arg any) bool {
+	text := fmt.Sprint(arg)
+	return strings.HasPrefix(text, "redimutex:") && strings.Contains(text, " ")
+}
+
 // The first try is made before the waiter can be woken; the second keeps the place that the first had.
 func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 	t.Parallel()
@@ -25,12 +31,13 @@ func TestPlaceWhoseAnswerWasLostIsGivenUpWhenAnotherIsTaken(t *testing.T) {
 	places := make(map[any]bool)
 	pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
 		reply, err := run()
-		if command != "EVALSHA" || len(args) < 16 || args[15] == "" || err != nil {
+		place := slices.IndexFunc(args, isPlace)
+		if command != "EVALSHA" || place < 0 || err != nil {
 			return reply, err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		places[args[15]] = true
+		places[args[place]] = true
 		if len(places) == 1 {
 			return nil, context.DeadlineExceeded
 		}
@@ -64,7 +71,7 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 			var once sync.Once
 			m := newMutex(t, pool, redimutex.WithNodeTimeout(time.Second))
 			pool.Set(func(run func() (any, error), _ string, args []any) (reply any, err error) {
-				if !slices.ContainsFunc(args, func(a any) bool { return strings.HasPrefix(fmt.Sprint(a), "redimutex:") && strings.Contains(fmt.Sprint(a), " ") }) {
+				if !slices.ContainsFunc(args, isPlace) {
 					return run()
 				}
 				err = redistest.ErrCut

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -65,62 +64,6 @@ func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Logf("%d of %d waiters were faster than their cancellation; %d grants lapsed", granted, rounds, expired(t, s))
 	assert.Less(t, expired(t, s), rounds/20, "grants are passed on, and don't lapse but on a machine that stands still")
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
-}
-
-// A try that is cut short may put its waiter into the queue after that has left.
-func TestInterruptedTryLeavesNobodyInTheQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
-	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
-	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithNodeTimeout(300*time.Millisecond))
-	s.Do("SET", "other", "foreign", "PX", 60000)
-	otherwise := queue(t, s, c.Mutex("other"), 0) // keeps the subscriber up
-	defer func() {
-		s.Do("DEL", "other")
-		otherwise.gets(time.Now())
-	}()
-	for range 4 {
-		m := c.Mutex("k")
-		ctx, cancel := context.WithCancel(t.Context())
-		caught, release := make(chan struct{}), make(chan struct{})
-		looks := 0
-		var mu sync.Mutex
-		pool.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			mu.Lock()
-			look := command == "EVALSHA" && len(args) > 14 && args[2] == "k" // the acquiring script, not the releasing one
-			if look {
-				looks++
-			}
-			second := look && looks == 2
-			mu.Unlock()
-			if second {
-				close(caught)
-				<-release
-			}
-			return run()
-		})
-		locked := make(chan error, 1)
-		go func() { locked <- m.LockContext(ctx, 0) }()
-		<-caught
-		cancel()
-		require.ErrorIs(t, <-locked, context.Canceled)
-		redistest.Wait(t, "the place is given up", func() bool { return queueLength(t, s, "k") == 0 })
-		close(release)
-		redistest.Wait(t, "the try was executed, and cleaned up after", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return looks >= 2
-		})
-		pool.Set(nil)
-	}
-	redistest.Wait(t, "the queue is empty", func() bool { return queueLength(t, s, "k") == 0 })
-	before := expired(t, s)
-	q := queue(t, s, newMutex(t, s.Pool()), 0)
-	holder.Unlock()
-	q.gets(time.Now())
-	assert.Equal(t, before, expired(t, s), "nothing was handed to one who has left")
 }
 
 func TestCloseLeavesTheQueue(t *testing.T) {

@@ -100,26 +100,6 @@ func (c *contest) more(t testing.TB, n int64) {
 	redistest.Wait(t, "more holds", func() bool { return c.holds.Load() >= target })
 }
 
-func TestNoTwoLeasesAreValidAtOnceAfterPlannedFailovers(t *testing.T) {
-	t.Parallel()
-	primary, replicas := redistest.Replicas(t, 1)
-	replica := replicas[0]
-	var mutexes []*redimutex.Mutex
-	for range 4 {
-		pool := primaryPool(t, []*redistest.Server{primary, replica}, func() bool { return false })
-		mutexes = append(mutexes, newMutex(t, pool))
-	}
-	c, stop := startContest(t, mutexes...)
-	c.more(t, 50)
-	for range 4 {
-		primary.FailoverTo(replica)
-		primary, replica = replica, primary
-		c.more(t, 100)
-	}
-	stop()
-	assert.Zero(t, c.clashes.Load(), "of %d holds, began while another lease was valid", c.holds.Load())
-}
-
 func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -50,12 +48,13 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := handed(t, s, redimutex.WithMinHold(3*time.Second))
-	m.Unlock()
-	assert.Greater(t, s.PTTL("k"), 100*time.Millisecond)
-	next := newMutex(t, s.Pool())
-	require.NoError(t, next.LockContext(t.Context(), time.Minute))
-	next.Unlock()
+	holder, m := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	got := startWaiting(t, s, m, 1)
+	unlock(t, holder)
+	require.NoError(t, <-got)
+	unlock(t, m)
+	assert.Greater(t, s.PTTL(key), 30*time.Second)
 }
 
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
@@ -156,81 +155,4 @@ func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), ttl-20*time.Millisecond)
 	m.Unlock()
 	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())
-}
-
-// An interval is a time in which a process took the lock for its own.
-type interval struct{ from, until time.Time }
-
-func TestNoTwoLeasesAreValidAtOnceWhateverHappensToTheQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	var mu sync.Mutex
-	var log []interval
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var group sync.WaitGroup
-	for range 6 {
-		c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue(), redimutex.WithTTL(300*time.Millisecond))
-		for range 2 {
-			group.Go(func() {
-				m := c.Mutex("k")
-				for ctx.Err() == nil {
-					if m.LockContext(ctx, 50*time.Millisecond+rand.N(time.Second)) != nil {
-						continue
-					}
-					l := m.Lease()
-					i := interval{from: time.Now()}
-					select {
-					case <-l.Done():
-					case <-time.After(rand.N(200*time.Millisecond) / time.Duration(1+rand.N(100))):
-					}
-					i.until = time.Now()
-					if valid := l.Until(); valid.Before(i.until) {
-						i.until = valid
-					}
-					mu.Lock()
-					log = append(log, i)
-					mu.Unlock()
-					_ = m.UnlockContext(ctx) // it may have been lost
-				}
-			})
-		}
-	}
-	group.Go(func() {
-		for ctx.Err() == nil {
-			switch rand.N(4) {
-			case 0:
-				s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-			case 1:
-				s.Do("CLIENT", "KILL", "TYPE", "normal")
-			case 2:
-				s.Do("SCRIPT", "FLUSH")
-			case 3:
-				s.Pause()
-				<-time.After(rand.N(250 * time.Millisecond))
-				s.Resume()
-			}
-			<-time.After(rand.N(100 * time.Millisecond))
-		}
-	})
-	over := time.Now().Add(3 * time.Second)
-	redistest.Wait(t, "some holds", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(log) > 20 && time.Now().After(over)
-	})
-	stop()
-	group.Wait()
-	slices.SortFunc(log, func(a, b interval) int { return a.from.Compare(b.from) })
-	var end time.Time
-	for _, i := range log {
-		if !i.from.Before(i.until) {
-			continue // not valid any more when it was looked at
-		}
-		assert.False(t, i.from.Before(end), "overlap of %v", end.Sub(i.from))
-		if i.until.After(end) {
-			end = i.until
-		}
-	}
-	t.Logf("%d holds", len(log))
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A process is stopped when the lock is handed to it, and the message is still on its way. When it goes on,
-// the lock is another's, the server's clock has been set back, and only then the message arrives.
-func TestLateMessageOfAnEarlierHandOverMakesNoLeaseWhateverTheClockOfTheServerShows(t *testing.T) {
+// A process is stopped when the lock is handed to it, and the message is still on its way. When it goes on, the lock is
+// another's, and only then the message arrives.
+func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 	t.Parallel()
-	s, clock := redistest.Clocked(t)
+	s := redistest.Real(t)
 	network := s.Network(0)
 	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
-	for round := range 3 { // a machine that is late misses the moment
+	for range 3 { // a machine that is late misses the moment
 		require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 		late := startWorker(t, network.Addr(), 500*time.Millisecond, 1)
 		waitQueued(t, s, key, 1)
@@ -31,11 +31,10 @@ func TestLateMessageOfAnEarlierHandOverMakesNoLeaseWhateverTheClockOfTheServerSh
 		late.Stop()
 		unlock(t, holder)
 		require.NoError(t, <-got, "the grant of the one that was stopped has lapsed")
-		clock.Set(time.Duration(-1-round) * time.Minute)
 
 		looked := network.Replied()
 		late.Continue()
-		redistest.Wait(t, "it has looked at the new time", func() bool { return network.Replied() > looked })
+		redistest.Wait(t, "it has looked", func() bool { return network.Replied() > looked })
 		network.Release()
 		redistest.Wait(t, "it has had time for the message, too", func() bool { return network.Replied() > looked+3 || len(late.Said()) > 0 })
 		select {

@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The message of the hand-over is the last thing that the waiter hears of the server for a while. A machine
+// The message of the hand-off is the last thing that the waiter hears of the server for a while. A machine
 // that is late makes a longer stall of it than was meant, or gives the lock by a look before it; then that
 // was no trial.
 func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
 		a, b = b, a
 	}
 	unlock(t, b)
-	assert.Less(t, late, rounds/4, "hand-overs that took longer than a message")
+	assert.Less(t, late, rounds/4, "hand-offs that took longer than a message")
 }
 
 func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {

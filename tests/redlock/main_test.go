@@ -13,7 +13,4 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-var (
-	newClient = locktest.Client
-	newMutex  = locktest.Mutex
-)
+var newClient = locktest.Client

@@ -200,7 +200,7 @@ func useReplicas(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 }
 
 func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
-	return useOnce(t, pool, redimutex.WithTTL(100*time.Millisecond), redimutex.WithRestartGuard())
+	return useOnce(t, pool, redimutex.WithTTL(500*time.Millisecond), redimutex.WithNodeTimeout(400*time.Millisecond), redimutex.WithRestartGuard())
 }
 
 // useSemaphore has one wait for the permit of another, and counts.
@@ -301,10 +301,12 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 		})
 	}
 	results := make(chan error, 3)
+	waiting, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
 	var leave context.CancelFunc
 	for i := range 3 {
 		m := open()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithCancel(waiting)
 		defer cancel()
 		leave = cancel
 		go func() {
@@ -322,5 +324,9 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	}
 	wait(2)
 	s.Do("DEL", name)
+	redistest.Wait(t, "both have had the lock, or something was refused", func() bool { return len(results) == 2 || len(denials(t, s)) > 0 })
+	if len(denials(t, s)) > 0 {
+		end() // a waiter that can't be served would wait for the minute
+	}
 	return errors.Join(<-results, <-results)
 }

@@ -1,5 +1,5 @@
-// Package security_test holds what docs/security.md promises: permissions that are enough and not too much, and no
-// password or token in a log or an error.
+// Package security_test holds what docs/security.md promises: permissions that are enough and not too much, no
+// password or token in a log or an error, and keys that are what their user named, whatever stands beside them.
 package security_test
 
 import (

@@ -2,14 +2,14 @@ package figures
 
 import (
 	"fmt"
-	"strings"
+	"strconv"
 )
 
 // A Goal is what ours is meant to reach in a case.
 type Goal struct {
 	Ours        string
 	Metric      Metric
-	Over        []string // the figure is divided by that of the best of these in the same round, if there are any
+	Over        []string // the figure is divided by that of the best of these in the same round; the first has its name in the tables
 	Ideal       float64  // else it is divided by this, if it is not 0
 	Least, Most float64  // one of them is the goal
 }
@@ -19,7 +19,7 @@ func (g Goal) What() string {
 	what := string(g.Metric)
 	switch {
 	case len(g.Over) > 0:
-		what += " / " + strings.Join(g.Over, " or ")
+		what += " / " + g.Over[0]
 	case g.Ideal != 0:
 		what += fmt.Sprintf(" / %g", g.Ideal)
 	}
@@ -34,12 +34,13 @@ func (g Goal) Wanted() string {
 	return fmt.Sprintf("≤ %g", g.Most)
 }
 
-// Met reports whether the median reaches the goal; not if nothing was measured.
+// Met reports whether the median reaches the goal, to three digits; not if nothing was measured.
 func (g Goal) Met(s Summary) bool {
+	shown, _ := strconv.ParseFloat(strconv.FormatFloat(s.Median, 'g', 3, 64), 64)
 	if g.Least != 0 {
-		return s.Median >= g.Least
+		return shown >= g.Least
 	}
-	return s.Median <= g.Most
+	return shown <= g.Most
 }
 
 // Judge returns what was measured. Each round is compared with itself: what disturbs the machine for longer than a round

@@ -4,7 +4,6 @@ package failover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,13 +15,12 @@ import (
 
 // Rows returns what this package has for the table.
 func Rows() []evidence.Row {
-	return []evidence.Row{{
+	return []evidence.Row{evidence.Played(evidence.Row{
 		ID: 17, Name: "failover",
 		Fault: "Sentinel and Cluster failover, replication lag 0-100 ms, partition",
 		Must:  "WithReplicas loses no acknowledged lock; fences never fall",
 		Short: 15 * time.Second, Long: 8 * time.Minute,
-		Run: run,
-	}}
+	}, playAll)}
 }
 
 // A plan is a group of servers and what is done to its primaries, one after another.
@@ -63,41 +61,30 @@ type all struct {
 	lags   []delay
 }
 
-func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
+// playAll plays the plans of a round, and in the long version more rounds while there is time. The first is always played to its
+// end, because it has every kind of scene.
+func playAll(s *evidence.Scene) {
 	var seen all
 	began := time.Now()
-	for round := uint64(0); ; round++ {
+	for round := uint64(0); round == 0 || s.Long && s.Context().Err() == nil && time.Since(began) < s.Time; round++ {
 		todo := plans(s.Long)
-		width := 1
+		once := func(i int) error {
+			return evidence.Stage(s.Context(), func(t testing.TB) { todo[i].play(s.Context(), t, s.Seed+round, &seen) })
+		}
 		if !s.Long {
-			width = len(todo) // they mostly wait
+			s.SideBySide(len(todo), once) // they mostly wait
+			continue
 		}
-		for i := 0; i < len(todo); i += width {
-			if err := together(ctx, todo[i:i+width], s.Seed+round, &seen); err != nil {
-				return evidence.Result{}, err
-			}
-			if s.Report != nil {
-				s.Report(i+width, len(todo))
-			}
-		}
-		// The first round is always played to its end, because it has every kind of scene.
-		if !s.Long || ctx.Err() != nil || time.Since(began) >= s.Time {
-			return seen.result(s.Seed), ctx.Err()
+		for i := range todo {
+			s.Progress(i, len(todo))
+			s.Must(once(i))
 		}
 	}
-}
-
-// together plays some plans side by side.
-func together(ctx context.Context, some []plan, seed uint64, seen *all) error {
-	errs := make([]error, len(some))
-	var each sync.WaitGroup
-	for i, p := range some {
-		each.Go(func() {
-			errs[i] = evidence.Stage(ctx, func(t testing.TB) { p.play(ctx, t, seed, seen) })
-		})
+	r := seen.result(s.Seed)
+	s.Figure(r.Figures...)
+	for _, n := range r.Notes {
+		s.Note("%s", n)
 	}
-	each.Wait()
-	return errors.Join(errs...)
 }
 
 func (p plan) play(ctx context.Context, t testing.TB, seed uint64, seen *all) {

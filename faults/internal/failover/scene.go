@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -91,14 +92,7 @@ func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64
 	return s
 }
 
-func (s *scene) wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func (s *scene) wait(ctx context.Context, d time.Duration) { evidence.Sleep(ctx, d) }
 
 // start lets all workers lock one key after another until stop is called.
 func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {

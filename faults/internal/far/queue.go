@@ -2,14 +2,15 @@ package far
 
 import (
 	"context"
-	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/load"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -26,29 +27,23 @@ type member struct {
 // A queue is members who want one lock.
 type queue struct {
 	members []member
-	work    time.Duration
+	load.Ledger
 
-	mu      sync.Mutex
-	turns   []turns.Turn // in the order of their ends
-	counts  []int
-	current *redimutex.Lease // of the process that has the lock, and has not begun to unlock
-	holds   int
-	clashes int // of these that began while another lease was valid
-	err     error
+	mu     sync.Mutex
+	turns  []turns.Turn // in the order of their ends
+	counts []int
 }
 
 // newQueue returns members with these round trips to the server.
-func newQueue(t testing.TB, s *redistest.Server, key string, work time.Duration, roundTrips ...time.Duration) *queue {
-	q := &queue{work: work, counts: make([]int, len(roundTrips))}
+func newQueue(t testing.TB, s *redistest.Server, key string, roundTrips ...time.Duration) *queue {
+	q := &queue{counts: make([]int, len(roundTrips))}
 	for _, rt := range roundTrips {
-		var pool *redis.Pool
-		if rt == 0 {
-			pool = s.Pool()
-		} else {
+		var pool redimutex.Pool = s.Pool()
+		if rt > 0 {
 			pool = s.Network(rt / 2).Pool()
 		}
 		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue(),
-			redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(slog.New(slog.DiscardHandler)))
+			redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(peers.Quiet))
 		t.Cleanup(func() { client.Close() })
 		q.members = append(q.members, member{rt, client.Mutex(key)})
 	}
@@ -65,83 +60,41 @@ func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int
 	q.mu.Unlock()
 	var team sync.WaitGroup
 	for i := range q.members {
-		team.Go(func() { q.compete(ctx, i) })
+		team.Go(func() { q.compete(ctx, t, i) })
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	evidence.Sleep(ctx, d)
 	defer team.Wait()
 	defer cancel()
 	redistest.Wait(t, "each has had its turns", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		least := q.counts[0]
-		for _, n := range q.counts {
-			least = min(least, n)
-		}
-		return least >= some || ctx.Err() != nil
+		return slices.Min(q.counts) >= some || ctx.Err() != nil
 	})
 	cancel()
 	team.Wait()
-	if q.err != nil && t.Context().Err() == nil {
-		t.Fatal(q.err)
-	}
 	return q.turns
 }
 
-func (q *queue) compete(ctx context.Context, who int) {
+func (q *queue) compete(ctx context.Context, t testing.TB, who int) {
 	m := q.members[who].mutex
 	for ctx.Err() == nil {
 		now := turns.Turn{Who: who, RoundTrip: q.members[who].roundTrip, Asked: time.Now()}
 		if err := m.LockContext(ctx, 0); err != nil {
 			if ctx.Err() == nil {
-				q.fail(err)
+				t.Error(err)
 			}
 			return
 		}
 		now.Got = time.Now()
-		lease := m.Lease()
-		q.begin(lease)
-		time.Sleep(q.work)
-		q.leave(lease)
+		h := &load.Hold{Lease: m.Lease(), Keys: []string{m.Key()}, Asked: now.Asked}
+		q.Begin(h)
+		time.Sleep(work)
+		q.End(h)
 		_ = m.UnlockContext(context.Background()) // what was lost tells so
 		now.Freed = time.Now()
-		q.end(now)
+		q.mu.Lock()
+		q.turns = append(q.turns, now)
+		q.counts[who]++
+		q.mu.Unlock()
 	}
-}
-
-func (q *queue) fail(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.err == nil {
-		q.err = err
-	}
-}
-
-func (q *queue) begin(lease *redimutex.Lease) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.holds++
-	if q.current != nil && redistest.BothValid(q.current, lease) {
-		q.clashes++
-	}
-	q.current = lease
-}
-
-func (q *queue) leave(lease *redimutex.Lease) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.current == lease {
-		q.current = nil
-	}
-}
-
-func (q *queue) end(now turns.Turn) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.turns = append(q.turns, now)
-	q.counts[now.Who]++
 }

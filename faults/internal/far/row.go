@@ -3,11 +3,8 @@
 package far
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -17,13 +14,23 @@ import (
 
 // Rows returns what this package has for the table.
 func Rows() []evidence.Row {
-	return []evidence.Row{{
+	return []evidence.Row{evidence.Played(evidence.Row{
 		ID: 23, Name: "far",
 		Fault: "round trips of 0 to 400 ms in one queue",
 		Must:  "turns in order of arrival; a far client costs the others its own turns and no more",
 		Short: 12 * time.Second, Long: 3 * time.Minute,
-		Run: run,
-	}}
+	}, func(s *evidence.Scene) {
+		var r report
+		began, lateness := time.Now(), redistest.MeasureLateness()
+		r.play(s)
+		late := lateness.Stop()
+		const nap = 2 * time.Millisecond // of what measures it
+		r.late = time.Duration(float64(late) * float64(nap) / float64(max(time.Since(began)-late, nap)))
+		s.Figure(r.figures(s.Long)...)
+		s.Note("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work)
+		s.Note("A wait is in order if no other client had two turns in it. Moments at the server are worked out from the clients' clocks, to %v.", margin)
+		s.Note("The others must have %v of their rate, or each turn of the far one may cost them no more than what the machine is late in it.", goal)
+	})}
 }
 
 var roundTrips = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
@@ -65,87 +72,66 @@ type report struct {
 	late           time.Duration // of a timer, in the mean
 }
 
-func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	var r report
-	began, lateness := time.Now(), redistest.MeasureLateness()
-	err := evidence.Stage(ctx, func(t testing.TB) { r.play(ctx, t, s) })
-	late := lateness.Stop()
-	const nap = 2 * time.Millisecond // of what measures it
-	r.late = time.Duration(float64(late) * float64(nap) / float64(max(time.Since(began)-late, nap)))
-	if err != nil || ctx.Err() != nil {
-		return evidence.Result{}, fmt.Errorf("%w", errors.Join(err, ctx.Err()))
-	}
-	return r.result(s), nil
-}
-
 // play gives half of the time to the queue of all, and shares the rest out among the far ones.
-func (r *report) play(ctx context.Context, t testing.TB, s evidence.Setup) {
-	server := redistest.Real(t)
-	q := newQueue(t, server, "all", work, roundTrips...)
-	all := q.run(ctx, t, s.Time/2, some)
+func (r *report) play(s *evidence.Scene) {
+	server := redistest.Real(s)
+	q := newQueue(s, server, "all", roundTrips...)
+	all := q.run(s.Context(), s, s.Time/2, some)
 	r.counts, r.order = q.counts, q.order(all)
 	r.add(q)
 	far := roundTrips[1:]
 	for i, rt := range far {
-		if s.Report != nil {
-			s.Report(len(far)+i, 2*len(far))
-		}
+		s.Progress(len(far)+i, 2*len(far))
 		each := s.Time / 2 / time.Duration(len(far))
 		c := cost{roundTrip: rt}
-		alone := newQueue(t, server, fmt.Sprint("without ", rt), work, make([]time.Duration, near)...)
-		mixed := newQueue(t, server, fmt.Sprint("with ", rt), work, append(make([]time.Duration, near), rt)...)
-		alone.run(ctx, t, 0, some) // they open their connections
-		mixed.run(ctx, t, 0, some)
+		alone := newQueue(s, server, fmt.Sprint("without ", rt), make([]time.Duration, near)...)
+		mixed := newQueue(s, server, fmt.Sprint("with ", rt), append(make([]time.Duration, near), rt)...)
+		alone.run(s.Context(), s, 0, some) // they open their connections
+		mixed.run(s.Context(), s, 0, some)
 		const parts = 4 // by turns, because the machine is not equally fast all the time
 		for range parts {
-			c.without.Add(alone.run(ctx, t, each/parts/3, some))
-			c.with.Add(mixed.run(ctx, t, each/parts*2/3, some))
+			c.without.Add(alone.run(s.Context(), s, each/parts/3, some))
+			c.with.Add(mixed.run(s.Context(), s, each/parts*2/3, some))
 		}
 		r.costs = append(r.costs, c)
 		r.add(alone)
 		r.add(mixed)
-		if t.Failed() || ctx.Err() != nil {
+		if s.Failed() || s.Context().Err() != nil {
 			return
 		}
 	}
 }
 
 func (r *report) add(q *queue) {
-	r.holds += q.holds
-	r.clashes += q.clashes
+	sums := q.Sums()
+	r.holds, r.clashes = r.holds+sums.Holds, r.clashes+sums.Clashes
 }
 
-func (r *report) result(s evidence.Setup) evidence.Result {
+func (r *report) figures(judged bool) []evidence.Figure {
 	var shares []string
 	for i, n := range r.counts {
 		shares = append(shares, fmt.Sprintf("%d of %v", n, roundTrips[i]))
 	}
-	res := evidence.Result{Figures: []evidence.Figure{
+	figures := []evidence.Figure{
 		{Library: evidence.Ours + ", one lease at once", Held: r.holds - r.clashes, Tried: r.holds, Worst: fmt.Sprintf("%d overlaps", r.clashes)},
 		{
-			Library: evidence.Ours + ", waits in order of arrival", Held: r.order.waits - r.order.passed, Tried: r.order.waits, NotJudged: !s.Long,
+			Library: evidence.Ours + ", waits in order of arrival", Held: r.order.waits - r.order.passed, Tried: r.order.waits, NotJudged: !judged,
 			Worst: fmt.Sprintf("another had %d turns in one wait at most, of a client of %v; holds: %s", r.order.most, r.order.whose, strings.Join(shares, ", ")),
 		},
-	}}
+	}
 	for _, c := range r.costs {
 		f := evidence.Figure{
-			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !s.Long,
-			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it, in the time that its %d turns leave, of %v each; "+
+			Library: fmt.Sprintf("%s, the others beside one of %v", evidence.Ours, c.roundTrip), Tried: 1, NotJudged: !judged,
+			Worst: fmt.Sprintf("they have %.3f of the rate that they have without it (%.1f of %.1f in a second), in the time that its %d turns leave, of %v each; "+
 				"each costs %.1f ms beyond that, where timers are late by %.1f ms",
-				c.share(), c.with.Turns, c.with.Each().Round(time.Millisecond), millis(c.more()), millis(r.late)),
+				c.share(), c.with.Rate(), c.without.Rate(), c.with.Turns, c.with.Each().Round(time.Millisecond), millis(c.more()), millis(r.late)),
 		}
 		if c.held(r.late) {
 			f.Held = 1
 		}
-		res.Figures = append(res.Figures, f)
-		res.Notes = append(res.Notes, fmt.Sprintf("One of %v beside %d near ones: %.1f holds of theirs in a second of the time that its own turns leave, %.1f without it.",
-			c.roundTrip, near, c.with.Rate(), c.without.Rate()))
+		figures = append(figures, f)
 	}
-	res.Notes = append(res.Notes,
-		fmt.Sprintf("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work),
-		fmt.Sprintf("A wait is in order if no other client had two turns in it. Moments at the server are worked out from the clients' clocks, to %v.", margin),
-		fmt.Sprintf("The others must have %v of their rate, or each turn of the far one may cost them no more than what the machine is late in it.", goal))
-	return res
+	return figures
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

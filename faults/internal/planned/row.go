@@ -4,124 +4,211 @@ package planned
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"testing"
 	"time"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/load"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
 // Rows returns what this package has for the table.
 func Rows() []evidence.Row {
-	return []evidence.Row{{
+	return []evidence.Row{evidence.Played(evidence.Row{
 		ID: 27, Name: "planned",
 		Fault: "planned failovers: FAILOVER TO, REPLICAOF by hand, SENTINEL FAILOVER, CLUSTER FAILOVER",
 		Must:  "no overlap and no falling fence, where the replica is waited for, or all replicas confirm",
 		Short: 15 * time.Second, Long: 6 * time.Minute,
-		Run: run,
-	}}
+	}, play)}
 }
 
-const calm = 10 // holds of each contest before the first failover, and after each
+const (
+	ttl      = 2 * time.Second
+	confirm  = 500 * time.Millisecond // the timeout of WithReplicas
+	rivals   = 3
+	thinking = 20 * time.Millisecond // before a rival comes again
+	patience = 2 * time.Minute       // for a busy machine
+	calm     = 10                    // holds of each contest before the first failover, and after each
+)
 
-// A scene is some failovers while contests go on.
-type scene struct {
-	plan      plan
-	replicas  int // how many a primary has
-	contests  []*contest
-	failovers int
+// A way is how locks are used. Without options all kinds of them are.
+type way struct {
+	name string
+	opts []redimutex.Option
 }
 
-// draw returns contests over every kind of pool, with every number of replicas that may confirm.
-func (s *site) draw(random *rand.Rand, each int) (contests []*contest) {
-	all := ways()
-	for replicas := range s.replicas + 1 {
-		for _, pool := range s.pools {
-			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			for _, w := range all[:each] {
-				key := fmt.Sprintf(keyFormat, len(contests))
-				contests = append(contests, &contest{key: key, pool: pool.name, way: w, replicas: replicas, work: time.Millisecond})
-			}
-		}
+func ways() []way {
+	queue, fencing, reusing := redimutex.WithQueue(), redimutex.WithFencing(), redimutex.WithLeaseReuse(ttl/4)
+	return []way{
+		{"all kinds", nil},
+		{"queue", []redimutex.Option{queue}},
+		{"fences", []redimutex.Option{fencing}},
+		{"queue, fences", []redimutex.Option{queue, fencing}},
+		{"queue, reuse", []redimutex.Option{queue, reusing}},
 	}
-	return contests
 }
 
-// play lets contests go on over a few failovers of a site. There are so many contests over each kind of pool.
-func (p plan) play(ctx context.Context, t testing.TB, s *site, random *rand.Rand, each, failovers int) *scene {
-	sc := &scene{plan: p, replicas: s.replicas, contests: s.draw(random, each), failovers: failovers}
-	for _, c := range sc.contests {
-		for _, k := range s.pools {
-			if k.name == c.pool {
-				stop := c.start(ctx, t, k.make)
-				t.Cleanup(stop) // if something fails
-				defer stop()
-			}
-		}
-	}
-	more(ctx, t, sc.contests, calm)
-	for range failovers {
-		if ctx.Err() != nil {
-			break
-		}
-		s.failover(t)
-		more(ctx, t, sc.contests, calm)
-	}
-	return sc
+// A contest is rivals, each in a process of its own as it were, that take locks again and again over pools of one kind.
+type contest struct {
+	load.Ledger
+	prefix   string // of its keys
+	pool     kind
+	way      way
+	replicas int           // that confirm
+	work     time.Duration // under the lock, so that others have a chance to clash with it
 }
 
-func run(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	var (
-		mu     sync.Mutex
-		scenes []*scene
-		done   int
-	)
-	all := plans()
-	// on plays one plan, on servers that it starts, until the time is over.
-	on := func(i int, p plan, d time.Duration) error {
-		random := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-		return evidence.Stage(ctx, func(t testing.TB) {
-			site := p.build(t)
-			each, failovers := 1, 1
-			if s.Long {
-				each, failovers = 2, 3
-			}
-			for began := time.Now(); ; {
-				sc := p.play(ctx, t, site, random, each, failovers)
-				mu.Lock()
-				scenes = append(scenes, sc)
-				mu.Unlock()
-				if !s.Long || time.Since(began) > d || ctx.Err() != nil {
-					break
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			if s.Report != nil {
-				s.Report(done, len(all))
+// start lets the rivals in until stop is called.
+func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var team sync.WaitGroup
+	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(peers.Quiet)}, c.way.opts...)
+	if c.replicas > 0 {
+		opts = append(opts, redimutex.WithReplicas(c.replicas, confirm))
+	}
+	told := func(err error) { s.Errorf("%s, over the pool %s: %v", c.way.name, c.pool.name, err) }
+	for range rivals {
+		client := redimutex.NewClient([]redimutex.Pool{c.pool.make(s)}, opts...)
+		s.Cleanup(func() { client.Close() })
+		if c.way.opts == nil {
+			k := load.NewKinds(&c.Ledger, client, c.prefix, rand.New(rand.NewPCG(random.Uint64(), 0)), c.work)
+			team.Go(func() { k.Run(ctx, func(error) {}) }) // a hand-over that failed may stand in the way
+			continue
+		}
+		m := client.Mutex(c.prefix)
+		team.Go(func() {
+			for ctx.Err() == nil {
+				c.hold(ctx, m, told)
+				evidence.Sleep(ctx, thinking)
 			}
 		})
 	}
-	errs := make([]error, len(all))
-	if s.Long {
-		for i, p := range all {
-			if errs[i] = on(i, p, s.Time/time.Duration(len(all))); errs[i] != nil {
-				break
+	return sync.OnceFunc(func() {
+		cancel()
+		team.Wait()
+	})
+}
+
+func (c *contest) hold(ctx context.Context, m *redimutex.Mutex, told func(error)) {
+	h := &load.Hold{Keys: []string{c.prefix}, Asked: time.Now()}
+	if err := m.LockContext(ctx, 0); err != nil {
+		if ctx.Err() == nil {
+			told(err)
+		}
+		return
+	}
+	h.Lease = m.Lease()
+	c.Begin(h)
+	evidence.Sleep(ctx, c.work)
+	c.End(h)
+	_ = m.UnlockContext(context.Background()) // what was lost tells so, which is no clash
+}
+
+// more waits until each of the contests has had n more holds.
+func more(s *evidence.Scene, contests []*contest, n int) {
+	targets := make([]int, len(contests)) // all at once, so that one that is slow costs the others no time
+	for i, c := range contests {
+		targets[i] = c.Sums().Holds + n
+	}
+	end := time.Now().Add(patience)
+	for i, c := range contests {
+		for c.Sums().Holds < targets[i] && s.Context().Err() == nil && !s.Failed() {
+			if time.Now().After(end) {
+				s.Fatalf("%s, over the pool %s: no process gets the lock any more", c.way.name, c.pool.name)
 			}
+			evidence.Sleep(s.Context(), time.Millisecond)
+		}
+	}
+}
+
+// A tally is what contests have shown with so many replicas that confirm.
+type tally struct {
+	load.Sums
+	failovers int
+}
+
+func (y *tally) add(o load.Sums, failovers int) {
+	y.Holds, y.Clashes, y.Fences, y.Falls = y.Holds+o.Holds, y.Clashes+o.Clashes, y.Fences+o.Fences, y.Falls+o.Falls
+	y.Gap, y.failovers = max(y.Gap, o.Gap), y.failovers+failovers
+	if y.First == "" {
+		y.First = o.First
+	}
+}
+
+// play plays the plans, by turns in the long version.
+func play(s *evidence.Scene) {
+	all := plans()
+	tallies := make([][]tally, len(all))
+	once := func(i int) error {
+		tallies[i] = all[i].play(s, s.Random(i), s.Time/time.Duration(len(all)))
+		return nil
+	}
+	if s.Long {
+		for i := range all {
+			s.Progress(i, len(all))
+			s.Must(once(i))
 		}
 	} else {
-		var team sync.WaitGroup
-		for i, p := range all {
-			team.Go(func() { errs[i] = on(i, p, 0) }) // they mostly wait
+		s.SideBySide(len(all), once) // they mostly wait
+	}
+	for i, p := range all {
+		for n, y := range tallies[i] {
+			s.Figure(p.figure(n, len(tallies[i])-1, y))
 		}
-		team.Wait()
 	}
-	if err := errors.Join(errs...); err != nil {
-		return evidence.Result{}, err
+	s.Note("FAILOVER and CLUSTER FAILOVER hold writes back until the replica has all of them. REPLICAOF by hand and SENTINEL FAILOVER don't: " +
+		"what the old primary grants in the last moment is forgotten, unless every replica has to confirm it. " +
+		"Where a primary has two replicas, and one is promoted, the other may go on confirming to the old primary; so one of two is not enough.")
+	s.Note("%d rivals for each lock, with a TTL of %v; all servers have one clock. In turn they use all kinds of locks, and Mutexes with queue, reuse and fences.", rivals, ttl)
+}
+
+// play has contests over every kind of pool, with every number of replicas that may confirm, go on over failovers, until the
+// time is over.
+func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tally {
+	site := p.build(s)
+	tallies := make([]tally, site.replicas+1)
+	failovers := 1
+	if s.Long {
+		failovers = 3
 	}
-	return result(scenes, s.Seed), ctx.Err()
+	for began, round := time.Now(), 0; round == 0 || s.Long && time.Since(began) < d && s.Context().Err() == nil; round++ {
+		var contests []*contest
+		var stops []func()
+		for replicas := range tallies {
+			for i, pool := range site.pools {
+				w := ways()[(round+i+replicas)%len(ways())]
+				c := &contest{prefix: fmt.Sprintf("{k}:%d", len(contests)), pool: pool, way: w, replicas: replicas, work: time.Millisecond} // in one slot
+				stop := c.start(s, random)
+				s.Cleanup(stop) // if something fails
+				contests, stops = append(contests, c), append(stops, stop)
+			}
+		}
+		more(s, contests, calm)
+		for range failovers {
+			site.failover(s)
+			more(s, contests, calm)
+		}
+		for i, c := range contests {
+			stops[i]()
+			tallies[c.replicas].add(c.Sums(), failovers)
+		}
+	}
+	return tallies
+}
+
+// figure is that of n of so many replicas that confirm. What is judged is where nothing may be forgotten: the primary
+// waits for its replica, or every replica has confirmed the lock.
+func (p plan) figure(n, of int, y tally) evidence.Figure {
+	name := fmt.Sprintf("%s, %s, without WithReplicas", evidence.Ours, p.name)
+	if n > 0 {
+		name = fmt.Sprintf("%s, %s, %d of %d replicas confirm", evidence.Ours, p.name, n, of)
+	}
+	return evidence.Figure{
+		Library: name, Held: y.Holds - min(y.Holds, y.Clashes+y.Falls), Tried: y.Holds, NotJudged: !p.inStep && n < of,
+		Worst: fmt.Sprintf("%d overlaps, %d of %d fences fell in %d failovers; no hold of a lock for %v at most; %s",
+			y.Clashes, y.Falls, y.Fences, y.failovers, y.Gap.Round(10*time.Millisecond), y.First),
+	}
 }

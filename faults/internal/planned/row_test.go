@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/load"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -38,45 +39,35 @@ func TestNoTwoLeasesAreValidAtOnceAndNoFenceFallsInPlannedFailovers(t *testing.T
 // Where the new primary has none of the locks, a process gets one that another holds. If not at once, then at the next failover.
 func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 	needServers(t)
-	forgetful := plan{"FAILOVER TO", true, func(t testing.TB) *site {
-		return byHand(t, func(from, to *redistest.Server) {
+	var y tally
+	_, err := evidence.Played(Rows()[0], func(s *evidence.Scene) {
+		site := byHand(s, func(from, to *redistest.Server) {
 			from.FailoverTo(to)
 			to.Do("FLUSHALL")
 		})
-	}}
-	var all []*scene
-	require.NoError(t, evidence.Stage(t.Context(), func(t testing.TB) {
-		site := forgetful.build(t)
-		c := &contest{key: "{k}:0", pool: site.pools[0].name, way: ways()[0], work: 2 * time.Second}
-		sc := &scene{plan: forgetful, contests: []*contest{c}, failovers: 1}
-		all = append(all, sc)
-		stop := c.start(t.Context(), t, site.pools[0].make)
-		t.Cleanup(stop)
-		for i := 0; i < 30 && result(all, 1).OK(); i++ {
-			more(t.Context(), t, sc.contests, 1) // and now a process holds it for a while
-			site.failover(t)
+		c := &contest{prefix: "{k}:0", pool: site.pools[0], way: ways()[1], work: 2 * time.Second}
+		stop := c.start(s, s.Random(0))
+		for i := 0; i < 30 && c.Sums().Clashes == 0; i++ {
+			more(s, []*contest{c}, 1) // and now a process holds it for a while
+			site.failover(s)
 		}
 		stop()
-	}))
-	assert.False(t, result(all, 1).OK())
+		y.add(c.Sums(), 1)
+	}).Run(t.Context(), evidence.Setup{})
+	require.NoError(t, err)
+	assert.False(t, plans()[0].figure(0, 1, y).OK())
 }
 
 // One overlap, or one fence that fell, is enough where it is judged, and none elsewhere.
 func TestOneOverlapOrFallenFenceIsFound(t *testing.T) {
-	outcome := func(plan plan, replicas, clashes, falls int) bool {
-		c := &contest{replicas: replicas, holds: 1000, way: ways()[1], clashes: clashes, falls: falls}
-		good := scene{plan: plan, replicas: 1, failovers: 1}
-		for n := range 2 {
-			good.contests = append(good.contests, &contest{replicas: n, holds: 1000, way: ways()[0]})
-		}
-		bad := scene{plan: plan, replicas: 1, contests: []*contest{c}, failovers: 1}
-		return result([]*scene{&good, &bad}, 1).OK()
+	outcome := func(p plan, n, clashes, falls int) bool {
+		return p.figure(n, 1, tally{Sums: load.Sums{Holds: 1000, Clashes: clashes, Falls: falls}}).OK()
 	}
 	inStep, byHand := plans()[0], plans()[1]
 	assert.True(t, outcome(inStep, 0, 0, 0))
 	assert.False(t, outcome(inStep, 0, 1, 0))
 	assert.False(t, outcome(inStep, 1, 0, 1))
-	assert.True(t, outcome(byHand, 0, 1, 1), "nobody promises anything")
+	assert.True(t, outcome(byHand, 0, 1, 1), "nothing is promised")
 	assert.False(t, outcome(byHand, 1, 1, 0))
 	assert.False(t, outcome(byHand, 1, 0, 1))
 }

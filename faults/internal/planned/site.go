@@ -2,7 +2,6 @@ package planned
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -140,7 +139,7 @@ func sentinels(t testing.TB) *site {
 
 func cluster(t testing.TB) *site {
 	c := redistest.StartCluster(t)
-	key := fmt.Sprintf(keyFormat, 0)
+	const key = "{k}"
 	pool := func(t testing.TB) redimutex.Pool { return closed(t, topologies.ClusterPool(c.Addrs())) }
 	refreshed := func(t testing.TB) redimutex.Pool {
 		p := topologies.ClusterPool(c.Addrs())

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -17,23 +16,23 @@ import (
 )
 
 func cancelledRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 13, Name: "cancelled", Fault: "ctx cancelled, then Unlock, cold pool", Must: "key gone: 0 keys after 1 s",
-		Short: 3 * time.Second, Long: time.Minute, Run: play(cancelledUnlock),
-	}
+		Short: 3 * time.Second, Long: time.Minute,
+	}, cancelledUnlock)
 }
 
 func cancelledUnlock(r *run) {
-	servers, dialers := start(r.t, 3)
+	servers, dialers := start(r, 3)
 	var took stats.Times
 	held, tried := 0, 0
 	for round := 0; r.more(round, 3, 50); round++ {
 		for _, f := range all {
 			f.cold = round%2 == 0
-			r.round(func(t testing.TB) {
+			r.Round(func(t testing.TB) {
 				c := f.client(t, dialers, minorityTTL)
 				m := c.Mutex("cancelled")
-				if err := m.LockContext(r.t.Context(), forever); err != nil {
+				if err := m.LockContext(r.Context(), forever); err != nil {
 					t.Fatal(err)
 				}
 				if !f.cold {
@@ -49,16 +48,32 @@ func cancelledUnlock(r *run) {
 				if gone && (err == nil || errors.Is(err, redimutex.ErrUnavailable)) && (!r.Long || took[len(took)-1] <= time.Second) {
 					held++
 				} else {
-					r.note(fmt.Sprintf("With %s: gone %v, and Unlock said: %v.", f.name, gone, err))
+					r.Note("With %s: gone %v, and Unlock said: %v.", f.name, gone, err)
 				}
 			})
 		}
 	}
-	r.figure(evidence.Figure{
+	r.Figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
 		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.Worst())),
 	})
-	peersCancelled(r, servers[0], dialers[:1])
+	r.compare(bothPeers(dialers[:1], minorityTTL, 5*time.Second, true), func(_ testing.TB, name string, l peers.Library) (held, tried int, worst string) {
+		for tried = 0; tried < 5; tried++ {
+			slot := l.Slot(fmt.Sprintf("%s %d", name, tried))
+			r.Must(slot.TryLock(context.Background()))
+			killClients(servers[:1])
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = slot.Unlock(ctx)
+		}
+		time.Sleep(time.Second) // by the table
+		for i := range tried {
+			if !servers[0].Exists(fmt.Sprintf("%s %d", name, i)) {
+				held++
+			}
+		}
+		return held, tried, fmt.Sprintf("%d keys left after 1 s", tried-held)
+	})
 }
 
 // killClients closes all connections of the servers that are not those of replicas or listeners.
@@ -71,42 +86,11 @@ func killClients(servers []*redistest.Server) {
 // goneSoon reports whether none of the servers has the key, now or in a while.
 func goneSoon(servers []*redistest.Server, key string) bool {
 	end := time.Now().Add(forever)
-	for {
-		keys := 0
-		for _, s := range servers {
-			n, _ := redis.Int(s.Do("EXISTS", key), nil)
-			keys += n
+	for slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Exists(key) }) {
+		if time.Now().After(end) {
+			return false
 		}
-		if keys == 0 || time.Now().After(end) {
-			return keys == 0
-		}
-		<-time.After(time.Millisecond)
+		time.Sleep(time.Millisecond)
 	}
-}
-
-func peersCancelled(r *run, s *redistest.Server, dialers []peers.Dialer) {
-	for _, p := range bothPeers(dialers, minorityTTL, 5*time.Second, true) {
-		held := 0
-		const tried = 5
-		for i := range tried {
-			r.round(func(t testing.TB) {
-				l := p.open(t).Slot(fmt.Sprintf("%s %d", p.name, i))
-				if err := l.TryLock(context.Background()); err != nil {
-					t.Fatal(err)
-				}
-				killClients([]*redistest.Server{s})
-				ctx, cancel := context.WithCancel(context.Background())
-				cancel()
-				_ = l.Unlock(ctx)
-			})
-		}
-		over := time.NewTimer(time.Second) // by the table
-		<-over.C
-		for i := range tried {
-			if n, _ := redis.Int(s.Do("EXISTS", fmt.Sprintf("%s %d", p.name, i)), nil); n == 0 {
-				held++
-			}
-		}
-		r.figure(evidence.Figure{Library: p.name, Held: held, Tried: tried, Worst: fmt.Sprintf("%d keys left after 1 s", tried-held), NotJudged: true})
-	}
+	return true
 }

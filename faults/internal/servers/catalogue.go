@@ -89,14 +89,14 @@ var refusals = []*refusal{
 		strike: forgetful,
 	},
 	{
-		name: "CLIENT PAUSE", words: regexp.MustCompile("no answer"),
+		name: "CLIENT PAUSE", words: regexp.MustCompile("no answer|does not answer"),
 		strike: func(s *site, _ []*cell) func() {
 			s.must("CLIENT", "PAUSE", 700)
 			return func() { s.must("PING") } // answered when the pause is over
 		},
 	},
 	{
-		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer"), debug: true,
+		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer|does not answer"), debug: true,
 		strike: func(s *site, _ []*cell) func() {
 			_ = s.admin.Send("DEBUG", "SLEEP", "0.7") //nolint:errcheck // the PING tells
 			_ = s.admin.Flush()
@@ -104,7 +104,7 @@ var refusals = []*refusal{
 		},
 	},
 	{
-		name: "SIGSTOP", words: regexp.MustCompile("no answer"),
+		name: "SIGSTOP", words: regexp.MustCompile("no answer|does not answer"),
 		strike: func(s *site, _ []*cell) func() {
 			s.server.Pause()
 			return s.server.Resume

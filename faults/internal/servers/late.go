@@ -9,21 +9,22 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func lateReplyRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 14, Name: "late-reply", Fault: "reply later than the lease", Must: "never a success",
-		Short: 10 * time.Second, Long: time.Minute, Run: play(lateReplies),
-	}
+		Short: 10 * time.Second, Long: time.Minute,
+	}, lateReplies)
 }
 
 // shortTTL is that of locks whose replies come after more than half of it, up to twice.
 const shortTTL = 300 * time.Millisecond
 
 func lateReplies(r *run) {
-	servers, _ := start(r.t, 3)
+	servers, _ := start(r, 3)
 	var mu sync.Mutex
 	delay := func() time.Duration {
 		mu.Lock()
@@ -32,7 +33,7 @@ func lateReplies(r *run) {
 	}
 	held, tried := 0, 0
 	for round := 0; r.more(round, 3, 20); round++ {
-		r.round(func(t testing.TB) {
+		r.Round(func(t testing.TB) {
 			proxies, through := proxied(t, servers)
 			var mutexes []*redimutex.Mutex
 			for _, f := range all {
@@ -68,15 +69,31 @@ func lateReplies(r *run) {
 			}
 			each.Wait()
 			if len(wins) > 0 {
-				r.note(fmt.Sprintf("Locked although the reply came late: %q.", wins))
+				r.Note("Locked although the reply came late: %q.", wins)
 			}
 		})
 	}
-	r.figure(evidence.Figure{
+	r.Figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d successes", tried-held),
 	})
-	r.note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
-	peersLate(r, servers[:1])
+	r.Note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
+	proxies, through := proxied(r, servers[:1])
+	r.compare(bothPeers(through, shortTTL, 5*time.Second, false), func(t testing.TB, name string, l peers.Library) (held, tried int, worst string) {
+		works(t, l, name)
+		proxies[0].Treat(func(reply bool) (delayed redistest.Treatment) {
+			if reply {
+				delayed.Delay = shortTTL * 3 / 2
+			}
+			return delayed
+		})
+		defer proxies[0].Treat(nil)
+		for tried = 0; tried < 3; tried++ {
+			if l.Slot(fmt.Sprintf("%s %d", name, tried)).TryLock(context.Background()) != nil {
+				held++
+			}
+		}
+		return held, tried, fmt.Sprintf("%d successes with replies after one and a half TTLs", tried-held)
+	})
 }
 
 // lockOnce tries by one of the two verbs, which ask the server in different ways.
@@ -85,31 +102,4 @@ func lockOnce(m *redimutex.Mutex, waiting bool) error {
 		return m.LockContext(context.Background(), shortTTL*3/4)
 	}
 	return m.TryLockContext(context.Background())
-}
-
-func peersLate(r *run, servers []*redistest.Server) {
-	for i, name := range []string{"redsync", "redislock"} {
-		r.round(func(t testing.TB) {
-			proxies, through := proxied(t, servers)
-			locks := bothPeers(through, shortTTL, 5*time.Second, false)[i].open(t)
-			works(t, locks, name)
-			proxies[0].Treat(func(reply bool) redistest.Treatment {
-				if reply {
-					return redistest.Treatment{Delay: shortTTL * 3 / 2}
-				}
-				return redistest.Treatment{}
-			})
-			held := 0
-			const tried = 3
-			for i := range tried {
-				if locks.Slot(fmt.Sprintf("%s %d", name, i)).TryLock(context.Background()) != nil {
-					held++
-				}
-			}
-			r.figure(evidence.Figure{
-				Library: name, Held: held, Tried: tried, NotJudged: true,
-				Worst: fmt.Sprintf("%d successes with replies after one and a half TTLs", tried-held),
-			})
-		})
-	}
 }

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,10 +21,10 @@ import (
 )
 
 func leaksRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 19, Name: "leaks", Fault: "10,000 faults through a proxy", Must: "no leak: goroutines, descriptors, pool connections +0",
-		Short: 8 * time.Second, Long: 90 * time.Second, Run: play(leaks),
-	}
+		Short: 8 * time.Second, Long: 90 * time.Second,
+	}, leaks)
 }
 
 // Holdings are what a process could leak.
@@ -51,7 +52,7 @@ func leaks(r *run) {
 	if r.Long {
 		goal = 10_000
 	}
-	servers, dialers := start(r.t, 5)
+	servers, dialers := start(r, 5)
 	held, tried, faults := 0, 0, 0
 	var worst holdings
 	missing := 0
@@ -60,22 +61,22 @@ func leaks(r *run) {
 		var done int
 		var gone int
 		var works error
-		r.round(func(t testing.TB) { done, gone, works = storm(r, t, servers[:3], goal) })
+		r.Round(func(t testing.TB) { done, gone, works = storm(r, t, servers[:3], goal) })
 		faults += done
 		grown := before.grown(forever)
 		if grown == (holdings{}) && gone == 0 && works == nil {
 			held++
 		} else {
-			r.note(fmt.Sprintf("After %d faults: %+v more, %d connections not given back, and afterwards: %v.", done, grown, gone, works))
+			r.Note("After %d faults: %+v more, %d connections not given back, and afterwards: %v.", done, grown, gone, works)
 		}
 		worst.goroutines, worst.descriptors = max(worst.goroutines, grown.goroutines), max(worst.descriptors, grown.descriptors)
 		missing = max(missing, gone)
 	}
-	r.figure(evidence.Figure{
+	r.Figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
 		Worst: fmt.Sprintf("%d faults: goroutines +%d, descriptors +%d, pool connections +%d", faults, worst.goroutines, worst.descriptors, missing),
 	})
-	r.note("Faults are resets, replies of which half arrives, packets that vanish, and packets that come up to 20 ms late, in both directions, " +
+	r.Note("Faults are resets, replies of which half arrives, packets that vanish, and packets that come up to 20 ms late, in both directions, " +
 		"on about one packet in six; 21 goroutines lock, extend and unlock with seven features meanwhile.")
 	growth(r, servers, dialers)
 }
@@ -111,10 +112,8 @@ func storm(r *run, t testing.TB, servers []*redistest.Server, goal int) (faults,
 		if t.Context().Err() != nil {
 			t.Fatal(context.Cause(t.Context()))
 		}
-		if r.Report != nil {
-			r.Report(done(), goal)
-		}
-		<-time.After(10 * time.Millisecond)
+		r.Progress(done(), goal)
+		time.Sleep(10 * time.Millisecond)
 	}
 	for _, p := range proxies {
 		p.Treat(nil)
@@ -191,40 +190,25 @@ func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 	}
 }
 
-// growth counts the goroutines that 300 holds leave behind while two of five servers are paused.
+// growth counts the goroutines that 300 holds of redsync leave behind while two of five servers are paused. Ours end with
+// the node timeout.
 func growth(r *run, servers []*redistest.Server, dialers []peers.Dialer) {
-	const holds = 300
-	which := []int{1, 3}
-	count := func(t testing.TB, hold func(i int) error) string {
-		pause(servers, which)
-		defer resume(servers, which)
+	p := redsyncPeer(dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
+	p.name = "redsync with FailFast"
+	r.compare([]peer{p}, func(t testing.TB, _ string, l peers.Library) (int, int, string) {
+		pause(servers, 1, 3)
+		defer resume(servers, 1, 3)
+		const holds = 300
 		before := runtime.NumGoroutine()
 		for i := range holds {
-			if o := patience(t, time.Second, func() error { return hold(i) }); o.still || o.err != nil {
-				return fmt.Sprintf("stuck after %d holds (%v), goroutines +%d", i, o.err, runtime.NumGoroutine()-before)
+			slot := l.Slot(fmt.Sprintf("growth %d", i))
+			o := r.patience(t, func() error {
+				return errors.Join(slot.TryLock(context.Background()), slot.Unlock(context.Background()))
+			})
+			if o.still || o.err != nil {
+				return 0, 1, fmt.Sprintf("stuck after %d holds (%v), goroutines +%d", i, o.err, runtime.NumGoroutine()-before)
 			}
 		}
-		return fmt.Sprintf("%d holds with 2 of 5 servers paused: goroutines +%d", holds, runtime.NumGoroutine()-before)
-	}
-	r.round(func(t testing.TB) {
-		c := fives[0].client(t, dialers, minorityTTL)
-		r.note("For comparison, redimutex: " + count(t, func(i int) error {
-			m := c.Mutex(fmt.Sprintf("growth %d", i))
-			if err := m.LockContext(context.Background(), 0); err != nil {
-				return err
-			}
-			return m.UnlockContext(context.Background())
-		}) + "; they end with the node timeout.")
-	})
-	r.round(func(t testing.TB) {
-		locks := redsyncPeer(t, dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
-		grown := count(t, func(i int) error {
-			l := locks.Slot(fmt.Sprintf("redsync growth %d", i))
-			if err := l.TryLock(context.Background()); err != nil {
-				return err
-			}
-			return l.Unlock(context.Background())
-		})
-		r.figure(evidence.Figure{Library: "redsync with FailFast", Held: 0, Tried: 1, Worst: grown, NotJudged: true})
+		return 0, 1, fmt.Sprintf("%d holds with 2 of 5 servers paused: goroutines +%d", holds, runtime.NumGoroutine()-before)
 	})
 }

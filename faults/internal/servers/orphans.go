@@ -8,48 +8,52 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func droppedPathRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 11, Name: "dropped-path", Fault: "path dropped, then healed", Must: "no orphan",
-		Short: 8 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
-			p := newPath(r.t, 3)
-			r.note("The path was dropped by " + p.kind + ".")
-			orphans(r, &scene{
-				servers: p.servers, dialers: p.dialers, inside: p.inside,
-				strike: func() { p.broken(true) }, heal: func() { p.broken(false) },
-			}, 2)
-		}),
-	}
+		Short: 8 * time.Second, Long: 2 * time.Minute,
+	}, func(r *run) {
+		servers, _ := start(r, 3)
+		proxies, dialers := proxied(r, servers)
+		orphans(r, &scene{servers, dialers, func(broken bool) {
+			for _, p := range proxies {
+				if broken {
+					p.Hold() // what is sent meanwhile arrives late, as over TCP, and no caller is told
+				} else {
+					p.Release()
+				}
+			}
+		}}, 2)
+	})
 }
 
 func resumedRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 12, Name: "resumed", Fault: "server paused, resumed", Must: "no orphan",
-		Short: 8 * time.Second, Long: 2 * time.Minute, Run: play(func(r *run) {
-			servers, dialers := start(r.t, 3)
-			every := []int{0, 1, 2}
-			orphans(r, &scene{
-				servers: servers, dialers: dialers, inside: func(f func()) { f() },
-				strike: func() { pause(servers, every) }, heal: func() { resume(servers, every) },
-			}, 3)
-		}),
-	}
+		Short: 8 * time.Second, Long: 2 * time.Minute,
+	}, func(r *run) {
+		servers, dialers := start(r, 3)
+		orphans(r, &scene{servers, dialers, func(broken bool) {
+			if broken {
+				pause(servers, 0, 1, 2)
+			} else {
+				resume(servers, 0, 1, 2)
+			}
+		}}, 3)
+	})
 }
 
 // A scene is where orphans could come from: servers that fall silent, and what was sent to them in
 // the meantime arrives later.
 type scene struct {
-	servers      []*redistest.Server
-	dialers      []peers.Dialer
-	inside       func(func())
-	strike, heal func()
+	servers []*redistest.Server
+	dialers []peers.Dialer
+	broken  func(bool)
 }
 
 // askers is how many goroutines of a feature lock during one fault, each for a key of its own.
@@ -60,7 +64,7 @@ const askers = 5
 func orphans(r *run, s *scene, short int) {
 	held, tried, won := 0, 0, 0
 	for round := 0; r.more(round, short, 10*short); round++ {
-		r.round(func(t testing.TB) {
+		r.Round(func(t testing.TB) {
 			var tries []trial
 			for _, f := range all {
 				c := f.client(t, s.dialers, hour)
@@ -75,17 +79,31 @@ func orphans(r *run, s *scene, short int) {
 			tried += len(tries)
 			held += len(tries) - len(left)
 			if len(left) > 0 {
-				r.note(fmt.Sprintf("Orphans after round %d: %q.", round, left))
+				r.Note("Orphans after round %d: %q.", round, left)
 			}
 		})
 	}
-	r.figure(evidence.Figure{
+	r.Figure(evidence.Figure{
 		Library: evidence.Ours, Held: held, Tried: tried,
 		Worst: fmt.Sprintf("%d orphans", tried-held),
 	})
-	r.note(fmt.Sprintf("Of the %d tries %d got the lock in time, and gave it back during the fault. TTL 1 h, so that no key goes by itself.", tried, won))
-	for _, p := range bothPeers(s.dialers[:1], hour, 50*time.Millisecond, true) {
-		r.round(func(t testing.TB) { s.playPeer(r, t, p.name, p.open) })
+	r.Note("Of the %d tries %d got the lock in time, and gave it back during the fault. TTL 1 h, so that no key goes by itself.", tried, won)
+	// Each try of the others has connections of its own, with timeouts as short as the callers' patience.
+	others := bothPeers(s.dialers[:1], hour, 50*time.Millisecond, true)
+	for i, p := range others {
+		r.compare(others[i:i+1], func(t testing.TB, name string, _ peers.Library) (int, int, string) {
+			var tries []trial
+			for i := range 15 {
+				key := fmt.Sprintf("%s %d", name, i)
+				locks := p.open(t)
+				works(t, locks, key)
+				l := locks.Slot(key)
+				tries = append(tries, trial{key, l.TryLock, l.Unlock})
+			}
+			s.play(r, tries)
+			left := s.left(tries, false)
+			return len(tries) - len(left), len(tries), fmt.Sprintf("%d orphans", len(left))
+		})
 	}
 }
 
@@ -117,27 +135,23 @@ func (s *scene) play(r *run, tries []trial) (won int) {
 	for _, try := range tries {
 		begin, patience := r.between(0, 20*time.Millisecond), r.between(15*time.Millisecond, 60*time.Millisecond)
 		group.Go(func() {
-			timer := time.NewTimer(begin)
-			<-timer.C
+			evidence.Sleep(r.Context(), begin)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if try.lock(ctx) != nil {
 				return
 			}
 			locked.Add(1)
-			timer.Reset(10 * time.Millisecond)
-			<-timer.C
+			evidence.Sleep(r.Context(), 10*time.Millisecond)
 			ctx, cancel = context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			_ = try.unlock(ctx)
 		})
 	}
-	timer := time.NewTimer(5 * time.Millisecond)
-	<-timer.C
-	s.strike()
-	timer.Reset(150 * time.Millisecond)
-	<-timer.C
-	s.heal()
+	evidence.Sleep(r.Context(), 5*time.Millisecond)
+	s.broken(true)
+	evidence.Sleep(r.Context(), 150*time.Millisecond)
+	s.broken(false)
 	group.Wait()
 	return int(locked.Load())
 }
@@ -149,45 +163,23 @@ const settled = 1500 * time.Millisecond
 // left returns the keys of tries that are still there after the fault. With patient it waits for
 // them to go for as long as it has to, once all is settled.
 func (s *scene) left(tries []trial, patient bool) []string {
-	timer := time.NewTimer(settled)
-	<-timer.C
+	time.Sleep(settled)
 	end := time.Now()
 	if patient {
 		end = end.Add(forever)
 	}
 	for {
 		var keys []string
-		s.inside(func() {
-			for _, server := range s.servers {
-				for _, try := range tries {
-					if n, _ := redis.Int(server.Do("EXISTS", try.key), nil); n > 0 {
-						keys = append(keys, try.key)
-					}
+		for _, server := range s.servers {
+			for _, try := range tries {
+				if server.Exists(try.key) {
+					keys = append(keys, try.key)
 				}
 			}
-		})
+		}
 		if len(keys) == 0 || !time.Now().Before(end) {
 			return keys
 		}
-		timer.Reset(10 * time.Millisecond)
-		<-timer.C
+		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// playPeer does the same with another library, each try over connections of its own, with timeouts
-// as short as the callers' patience.
-func (s *scene) playPeer(r *run, t testing.TB, name string, open func(testing.TB) peers.Library) {
-	var tries []trial
-	for i := range 15 {
-		key := fmt.Sprintf("%s %d", name, i)
-		locks := open(t)
-		works(t, locks, key)
-		l := locks.Slot(key)
-		tries = append(tries, trial{key, l.TryLock, l.Unlock})
-	}
-	s.play(r, tries)
-	left := s.left(tries, false)
-	r.figure(evidence.Figure{
-		Library: name, Held: len(tries) - len(left), Tried: len(tries), Worst: fmt.Sprintf("%d orphans", len(left)), NotJudged: true,
-	})
 }

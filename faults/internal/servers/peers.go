@@ -10,27 +10,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
-
-// redsyncPeer makes redsync's locks, over redigo pools whose connections wait so long for a reply.
-func redsyncPeer(t testing.TB, dialers []peers.Dialer, timeout time.Duration, opts ...redsync.Option) peers.Library {
-	var pools []*redis.Pool
-	for _, d := range dialers {
-		pools = append(pools, pool(t, d, timeout))
-	}
-	return peers.Redsync(pools, opts...)
-}
-
-// redislockPeer makes redislock's locks, over a go-redis client that obeys the deadlines of its
-// callers if punctual, which it does not do by default.
-func redislockPeer(t testing.TB, d peers.Dialer, ttl time.Duration, punctual bool) peers.Library {
-	o := peers.GoRedis(d)
-	o.ContextTimeoutEnabled = punctual
-	l := peers.Redislock(goredis.NewClient(o), ttl)
-	t.Cleanup(func() { l.Close() })
-	return l
-}
 
 // A peer is another library, and how it is opened.
 type peer struct {
@@ -38,13 +20,40 @@ type peer struct {
 	open func(t testing.TB) peers.Library
 }
 
-// bothPeers are redsync over all the dialers, with so long a timeout, and redislock over the first.
+// redsyncPeer makes redsync's locks, over redigo pools whose connections wait so long for a reply.
+func redsyncPeer(dialers []peers.Dialer, timeout time.Duration, opts ...redsync.Option) peer {
+	return peer{"redsync", func(t testing.TB) peers.Library {
+		var pools []*redis.Pool
+		for _, d := range dialers {
+			pools = append(pools, pool(t, d, timeout))
+		}
+		return peers.Redsync(pools, opts...)
+	}}
+}
+
+// bothPeers are redsync over all the dialers, with so long a timeout, and redislock over the first: over a go-redis client
+// that obeys the deadlines of its callers if punctual, which it does not do by default.
 func bothPeers(dialers []peers.Dialer, ttl, timeout time.Duration, punctual bool) []peer {
 	return []peer{
-		{"redsync", func(t testing.TB) peers.Library {
-			return redsyncPeer(t, dialers, timeout, redsync.WithExpiry(ttl))
+		redsyncPeer(dialers, timeout, redsync.WithExpiry(ttl)),
+		{"redislock", func(t testing.TB) peers.Library {
+			o := peers.GoRedis(dialers[0])
+			o.ContextTimeoutEnabled = punctual
+			l := peers.Redislock(goredis.NewClient(o), ttl)
+			t.Cleanup(func() { l.Close() })
+			return l
 		}},
-		{"redislock", func(t testing.TB) peers.Library { return redislockPeer(t, dialers[0], ttl, punctual) }},
+	}
+}
+
+// compare plays something with other libraries, and notes how they did.
+func (r *run) compare(all []peer, play func(t testing.TB, name string, l peers.Library) (held, tried int, worst string)) {
+	for _, p := range all {
+		r.Round(func(t testing.TB) {
+			f := evidence.Figure{Library: p.name, NotJudged: true}
+			f.Held, f.Tried, f.Worst = play(t, p.name, p.open(t))
+			r.Figure(f)
+		})
 	}
 }
 
@@ -57,4 +66,50 @@ func works(t testing.TB, l peers.Library, name string) {
 		}
 	}
 	t.Fatal(name + " doesn't lock")
+}
+
+// An outcome is what came of a call that may block.
+type outcome struct {
+	took  time.Duration
+	err   error
+	still bool // it had not returned when we stopped looking
+}
+
+// patience waits for call to return: a second, or some in the long version. It goes on in the background after that, and
+// has to end before what it uses is closed.
+func (r *run) patience(t testing.TB, call func() error) outcome {
+	limit := 2 * time.Second
+	if r.Long {
+		limit = 12 * time.Second
+	}
+	began := time.Now()
+	over := make(chan outcome, 1)
+	go func() {
+		err := call()
+		over <- outcome{took: time.Since(began), err: err}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case o := <-over:
+		return o
+	case <-timer.C:
+		t.Cleanup(func() { <-over })
+		return outcome{took: time.Since(began), still: true}
+	}
+}
+
+// inTime is 1 if the call has honoured a ctx that ended after d.
+func (o outcome) inTime(d time.Duration) int {
+	if !o.still && o.took <= d+overshoot {
+		return 1
+	}
+	return 0
+}
+
+func (o outcome) String() string {
+	if o.still {
+		return fmt.Sprintf("still blocked after %.1f s", o.took.Seconds())
+	}
+	return ms(o.took)
 }

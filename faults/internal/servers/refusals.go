@@ -20,12 +20,12 @@ import (
 )
 
 func refusalsRow() evidence.Row {
-	return evidence.Row{
+	return played(evidence.Row{
 		ID: 18, Name: "refusals",
 		Fault: "OOM, READONLY, MISCONF, LOADING, BUSY, NOPERM, NOAUTH, NOSCRIPT, MASTERDOWN, NOREPLICAS, max clients and more",
 		Must:  "a typed error or a retry, never a false hold",
-		Short: 8 * time.Second, Long: 3 * time.Minute, Run: play(refusalMatrix),
-	}
+		Short: 8 * time.Second, Long: 3 * time.Minute,
+	}, refusalMatrix)
 }
 
 // A class is what a caller can do about a refusal.
@@ -110,11 +110,11 @@ func refusalMatrix(r *run) {
 				defer func() { <-room }()
 				var problems []string
 				var n, struck int
-				err := evidence.Stage(r.t.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
+				err := evidence.Stage(r.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
 				mu.Lock()
 				defer mu.Unlock()
 				if errors.Is(err, evidence.ErrSkipped) {
-					r.note(fmt.Sprintf("%s: %v.", what.name, err))
+					r.Note("%s: %v.", what.name, err)
 					return
 				}
 				if err != nil {
@@ -123,7 +123,7 @@ func refusalMatrix(r *run) {
 				tried, met = tried+max(n, 1), met+struck
 				held += max(n, 1) - min(len(problems), max(n, 1))
 				if len(problems) > 0 {
-					r.note(fmt.Sprintf("%s: %s.", what.name, strings.Join(problems[:min(len(problems), 3)], "; ")))
+					r.Note("%s: %s.", what.name, strings.Join(problems[:min(len(problems), 3)], "; "))
 				}
 				if struck == 0 && what.class != unseen {
 					unmet = append(unmet, what.name)
@@ -136,11 +136,11 @@ func refusalMatrix(r *run) {
 	f := evidence.Figure{Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d false holds or untyped errors", tried-held)}
 	if len(unmet) > 0 {
 		f.Held = min(f.Held, f.Tried-1)
-		r.note(fmt.Sprintf("No operation has met these, so nothing was shown: %q.", unmet))
+		r.Note("No operation has met these, so nothing was shown: %q.", unmet)
 	}
-	r.figure(f)
-	r.note(fmt.Sprintf("%d refusals, times %d operations, times %d features. %d operations of %d have ended with the server's words; "+
-		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, tried))
+	r.Figure(f)
+	r.Note("%d refusals, times %d operations, times %d features. %d operations of %d have ended with the server's words; "+
+		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, tried)
 }
 
 // conduct plays one refusal: locks are taken, the server begins to refuse, everything is tried, the

@@ -3,9 +3,7 @@
 package servers
 
 import (
-	"context"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -21,47 +19,26 @@ func Rows() []evidence.Row {
 
 // A run is one row as it is played.
 type run struct {
-	evidence.Setup
-	t      testing.TB
-	rng    *rand.Rand
-	began  time.Time
-	result *evidence.Result
+	*evidence.Scene
+	rng   *rand.Rand
+	began time.Time
 }
 
-// play returns the Run of a row that is played on a stage.
-func play(row func(r *run)) func(context.Context, evidence.Setup) (evidence.Result, error) {
-	return func(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-		var result evidence.Result
-		err := evidence.Stage(ctx, func(t testing.TB) {
-			row(&run{
-				Setup: s, t: t, rng: rand.New(rand.NewPCG(s.Seed, 0)), began: time.Now(), result: &result, //nolint:gosec // it has to be repeatable
-			})
-		})
-		return result, err
-	}
+// played is a row with what plays it.
+func played(row evidence.Row, play func(r *run)) evidence.Row {
+	return evidence.Played(row, func(s *evidence.Scene) { play(&run{Scene: s, rng: s.Random(0), began: time.Now()}) })
 }
 
 // more reports whether another round is due after done of them: so many in the short version; in the
 // long one at least so many, and then until the time is over.
 func (r *run) more(done, short, long int) bool {
-	if r.t.Context().Err() != nil {
-		r.t.Fatal(context.Cause(r.t.Context()))
-	}
 	goal := short
 	if r.Long {
 		goal = long
 	}
-	if r.Report != nil {
-		r.Report(min(done, goal), goal)
-	}
-	return done < goal || r.Long && done < 20*goal && time.Since(r.began) < r.Time
+	r.Progress(min(done, goal), goal)
+	return r.Context().Err() == nil && (done < goal || r.Long && done < 20*goal && time.Since(r.began) < r.Time)
 }
-
-func (r *run) figure(f evidence.Figure) { r.result.Figures = append(r.result.Figures, f) }
-
-func (r *run) note(sentence string) { r.result.Notes = append(r.result.Notes, sentence) }
 
 // between returns a random time from a up to b.
-func (r *run) between(a, b time.Duration) time.Duration {
-	return a + time.Duration(r.rng.Int64N(int64(b-a)))
-}
+func (r *run) between(a, b time.Duration) time.Duration { return evidence.Between(r.rng, a, b) }

@@ -53,6 +53,10 @@ func (s *server) execute(c *conn, args []string) any {
 			return redis.Error("NOPERM this user has no permissions to run the 'role' command")
 		}
 		return []any{"master", int64(0), []any{}}
+	case "DEL":
+		if c != nil { // not by a script
+			s.world.delete(args[1])
+		}
 	case "ECHO":
 		return args[1]
 	case "TIME":

@@ -17,11 +17,13 @@ type Config struct {
 	Renew, Fencing, Guard, Queue, Multiplex bool
 
 	TTL       time.Duration // 0: ttl; more: locks that are left behind are looked for; see orphans.go
-	Kinds     bool          // all kinds of locks; see kinds.go; one server
+	Kinds     bool          // all kinds of locks; see kinds.go. Of several servers, those that are kept by several
+	Only      string        // of them those that begin with this key
+	Counting  bool          // and permits, which the library refuses there
 	Few       bool          // one worker a client, which rests between two holds: most tries find the lock free
 	Foreign   bool          // the pools are none that the library knows to keep deadlines
 	Mixed     bool          // Mutexes of several options share the key, and leases are extended; see mixed.go
-	Strangers bool          // two of the workers use no library; one server
+	Strangers bool          // two of the workers use no library, or with Kinds three; one server
 	Astray    bool          // some listeners sit at a replica, and can't know it
 
 	Weather Weather
@@ -50,10 +52,14 @@ type Weather struct {
 	Long    float64       // share of the holds that last about as long as a lease
 	Pause   float64       // share of the holds in which the holder is paused, up to three TTLs
 	Cancel  float64       // share of the calls that are cancelled early
+	Rob     float64       // share of the tries of a foreign client that delete the lock first, whoever has it
 }
 
 // A Plant is a bug: every script in which From occurs is run with To in its place.
-type Plant struct{ From, To string }
+type Plant struct {
+	From, To string
+	And      *Plant
+}
 
 // A Report is what came of a simulation.
 type Report struct {

@@ -29,7 +29,7 @@ func (w *world) each() int {
 
 // newWorld makes the servers and links of an episode.
 func newWorld(c Config, seed uint64) *world {
-	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
+	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), gone: make(map[string]time.Duration)}
 	w.given, w.noneGiven, w.judge.byKey = make(chan redimutex.Handover, 1), make(chan struct{}), make(map[string][]*hold)
 	w.judge.world, w.judge.wanted, w.judge.last = w, make(map[string]time.Duration), make(map[string]time.Duration)
 	uuid.SetRand(&entropy{world: w})
@@ -87,8 +87,16 @@ func (w *world) populate() (stop func()) {
 		pools := w.pools(i)
 		client := w.newClient(i, pools)
 		if w.Kinds {
-			rw := client.RWMutex("rw", redimutex.WithFencing())
+			var rw *redimutex.RWMutex
+			if w.Servers == 1 {
+				rw = client.RWMutex(shared, redimutex.WithFencing())
+			}
 			for k := range each {
+				if w.Strangers && k > 0 {
+					s := &stranger{world: w, random: w.stream("stranger", i), pool: pools[0], key: shared}
+					all.Go((&worker{world: w, number: i*each + k, random: w.stream("worker", i), locker: s}).run)
+					continue
+				}
 				all.Go(w.newKinds(i*each+k, client, rw).run)
 			}
 			takers.Go(w.newKinds(clients*each+i, client, rw).takers)
@@ -102,7 +110,7 @@ func (w *world) populate() (stop func()) {
 			case w.Library == "redsync":
 				l = w.newTheirs(number, pools)
 			case w.Strangers && k > 0 && i > 0:
-				l = &stranger{world: w, random: w.stream("stranger", number), pool: pools[0]}
+				l = &stranger{world: w, random: w.stream("stranger", number), pool: pools[0], key: key}
 			case w.Mixed:
 				l = w.newMixed(number, client)
 			}

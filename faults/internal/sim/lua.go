@@ -35,9 +35,11 @@ func load(source string) string {
 	if in.scripts[hash] != nil {
 		return hash
 	}
-	if in.plant.From != "" && strings.Contains(source, in.plant.From) {
-		source = strings.ReplaceAll(source, in.plant.From, in.plant.To)
-		in.planted++
+	for bug := &in.plant; bug != nil && bug.From != ""; bug = bug.And {
+		if strings.Contains(source, bug.From) {
+			source = strings.ReplaceAll(source, bug.From, bug.To)
+			in.planted++
+		}
 	}
 	f, err := in.state.LoadString(source)
 	if err != nil {

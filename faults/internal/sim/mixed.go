@@ -108,12 +108,7 @@ func disorder(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
 		return res, err
 	}
 	for i, c := range configs {
-		r := reports[i]
-		f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
-		f = alsoBroken(f, r.Revived, "leases revived")
-		f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
-		f = alsoBroken(f, r.Cut, "leases cut short")
-		res.Figures = append(res.Figures, f)
+		res.Figures = append(res.Figures, exclusion(c, reports[i]))
 	}
 	return res, nil
 }

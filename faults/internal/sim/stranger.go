@@ -13,6 +13,7 @@ type stranger struct {
 	world  *world
 	random *rand.Rand
 	pool   *redis.Pool
+	key    string
 }
 
 const strangerScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
@@ -20,10 +21,20 @@ const strangerScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redi
 func (s *stranger) lock(ctx context.Context, blocking bool) *hold {
 	for tries := 0; blocking || ctx.Err() == nil && tries < 8; tries++ {
 		name, sent := token(s.random), time.Now()
-		if s.do("SET", key, name, "NX", "PX", ttl.Milliseconds()) == "OK" {
+		if s.random.Float64() < s.world.Weather.Rob {
+			s.do("DEL", s.key)
+			if s.random.IntN(2) == 0 {
+				return nil // the key is for the others
+			}
+		}
+		if s.do("SET", s.key, name, "NX", "PX", ttl.Milliseconds()) == "OK" {
 			until := sent.Add(lasts)
 			if time.Now().Before(until) {
-				return &hold{token: name, valid: func() bool { return time.Now().Before(until) }}
+				h := &hold{token: name, valid: func() bool { return time.Now().Before(until) }}
+				if s.world.Kinds {
+					h.keys = []string{s.key}
+				}
+				return h
 			}
 		}
 		s.world.sleep(between(s.random, minPause, maxPause))
@@ -31,7 +42,7 @@ func (s *stranger) lock(ctx context.Context, blocking bool) *hold {
 	return nil
 }
 
-func (s *stranger) unlock(h *hold) { s.do("EVAL", strangerScript, 1, key, h.token) }
+func (s *stranger) unlock(h *hold) { s.do("EVAL", strangerScript, 1, s.key, h.token) }
 
 func (s *stranger) done(*hold) <-chan struct{} { return nil }
 

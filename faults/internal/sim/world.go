@@ -38,7 +38,8 @@ type world struct {
 	over      bool // protected by mu, as all below
 
 	mu     sync.Mutex
-	taken  map[time.Duration]bool // moments for which something is planned
+	taken  map[time.Duration]bool   // moments for which something is planned
+	gone   map[string]time.Duration // when a foreign client has deleted a key
 	hash   uint64
 	events int
 	trace  []string
@@ -104,6 +105,20 @@ func (w *world) note(actor string, number, other int, what string) {
 	if w.Trace {
 		w.trace = append(w.trace, fmt.Sprintf("%13d %s %d/%d %s", now, actor, number, other, what))
 	}
+}
+
+// delete notes that a foreign client has deleted a key.
+func (w *world) delete(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone[key] = w.now()
+}
+
+// deleted is when the last one did so.
+func (w *world) deleted(key string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone[key]
 }
 
 // ill notes a fault for the picture.

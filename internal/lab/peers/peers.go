@@ -35,7 +35,7 @@ type Hold interface {
 }
 
 // ErrGone is matched by the errors that say that the key is gone, or another holder's.
-var ErrGone = errors.New("the key is gone, or somebody else's")
+var ErrGone = errors.New("the key is gone, or another holder's")
 
 // Eager is the poll interval of those that poll, where they leave it to us: the shortest that redislock's
 // documentation recommends.

@@ -1,4 +1,8 @@
+//go:build !hand
+
 package peers
+
+// The workers of a benchmark that compares versions are built without: an old version may not have all of this.
 
 import (
 	"context"

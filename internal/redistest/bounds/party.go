@@ -136,7 +136,7 @@ func (p *party) end() {
 	if p.Verb.takes && p.err != nil {
 		p.bench.met.Add(1)
 		for _, c := range p.direct() {
-			redistest.Wait(p.bench.t, "no lock that nobody owns: "+p.Kind.Name+" / "+p.Verb.Name, func() bool {
+			redistest.Wait(p.bench.t, "no lock without an owner: "+p.Kind.Name+" / "+p.Verb.Name, func() bool {
 				n, err := redis.Int(c.Do("EXISTS", p.key))
 				return err == nil && n == 0
 			})

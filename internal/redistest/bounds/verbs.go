@@ -199,7 +199,7 @@ func waiting() Verb {
 		holder := p.client.Mutex(p.key + ":held")
 		p.must(holder.LockContext(p.patience, 0))
 		for _, c := range p.direct() {
-			_, err := c.Do("SET", p.key, "somebody else", "PX", time.Minute.Milliseconds())
+			_, err := c.Do("SET", p.key, "another holder", "PX", time.Minute.Milliseconds())
 			p.must(err)
 			c.Close()
 		}

@@ -14,7 +14,7 @@ import (
 
 var errNoMessage = errors.New("what was published did not arrive on another connection")
 
-// queue plays the two sides of a hand-over: a holder, and a waiter that is called by a message.
+// queue plays the two sides of a hand-off: a holder, and a waiter that is called by a message.
 func (t *trial) queue() error {
 	channel := "redimutex:" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)

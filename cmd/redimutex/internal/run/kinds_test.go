@@ -138,3 +138,13 @@ func TestMinHoldKeepsAllKeys(t *testing.T) {
 		assert.NotEmpty(t, server.Owner(s.Get(key)))
 	}
 }
+
+func TestAKeyThatHasALockOfAnotherKindIsSaidToHaveOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	_, err := redimutex.NewSemaphore(s.Pool(), "job", 1).Acquire(t.Context())
+	require.NoError(t, err)
+	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
+	assert.Equal(t, 69, status)
+	assert.Contains(t, stderr, "a lock of another kind, such as a semaphore")
+}

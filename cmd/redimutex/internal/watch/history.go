@@ -202,7 +202,7 @@ func (h *history) age(now time.Time) (age time.Duration, known bool) {
 	return age, known
 }
 
-// rate is how many hand-overs were seen in a second.
+// rate is how many hand-offs were seen in a second.
 func (h *history) rate(now time.Time) float64 {
 	window := min(max(now.Sub(h.began), time.Second), rateWindow)
 	return float64(len(h.handovers)) / window.Seconds()

@@ -133,7 +133,7 @@ func inTenths(d time.Duration) string {
 func (h *history) facts(now time.Time) string {
 	facts := []string{fmt.Sprintf("%d waiting", h.last.Waiting)}
 	if rate := h.rate(now); rate > 0 {
-		facts = append(facts, fmt.Sprintf("%.1f hand-overs/s at least", rate))
+		facts = append(facts, fmt.Sprintf("%.1f hand-offs/s at least", rate))
 	}
 	if h.last.Fence > 0 {
 		facts = append(facts, fmt.Sprintf("fence %d", h.last.Fence))

@@ -53,7 +53,7 @@ func TestPictureShowsTheHolderTheWaitersAndTheLastEvents(t *testing.T) {
 		"",
 		"job  held by b, for 0.0s",
 		"  ████████████████████████████████████████ 10.0s left",
-		"  3 waiting, 2.0 hand-overs/s at least, fence 7",
+		"  3 waiting, 2.0 hand-offs/s at least, fence 7",
 		"  03:04:06 handed over from a to b, fence 7",
 		"  03:04:06 acquired by a",
 		"  03:04:05 free",

@@ -43,7 +43,7 @@ func Command() *cli.Command {
 					time, and one that does not answer holds nothing up. What happens between two looks is not seen:`),
 				cli.Sub("acquired", "It was free."),
 				cli.Sub("handed over", `It had another holder at the last look. There may have been more in between, so the
-					number of hand-overs a second is a lower bound.`),
+					number of hand-offs a second is a lower bound.`),
 				cli.Sub("released", `It was deleted before its time: by the holder's Unlock, by DEL,
 					or by redimutex break.`),
 				cli.Sub("expired", "Its time ran down without a renewal, and was over."),

@@ -1,0 +1,123 @@
+// Package load is processes, as it were, that take locks of all kinds again and again, and who looks whether two of them
+// have what only one may have.
+package load
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A Ledger knows all holds of one process of ours, which plays many.
+type Ledger struct {
+	mu    sync.Mutex
+	alive []*Hold
+	past  []*Hold // with a fence, in order of time
+	last  time.Time
+	sums  Sums
+}
+
+// Sums are what a Ledger has seen.
+type Sums struct {
+	Holds, Fences  int
+	Clashes, Falls int           // holds that began while another was valid, and fences that are not above those before
+	Gap            time.Duration // the longest time in which no hold began
+	First          string        // the first thing that must not be
+}
+
+// A Hold is what its holder knows of it.
+type Hold struct {
+	*redimutex.Lease
+	Keys    []string
+	Reads   bool      // shares with others that read
+	Writes  bool      // and may become a reader
+	Permits int       // more than 0: shares with as many, less one
+	Asked   time.Time // when it was asked for
+
+	granted time.Time
+}
+
+// excludes reports whether both may not be valid at the same time.
+func (h *Hold) excludes(other *Hold) bool {
+	return h.Permits == 0 && h.shares(other) && !(h.Reads && other.Reads)
+}
+
+func (h *Hold) shares(other *Hold) bool {
+	return slices.ContainsFunc(h.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
+}
+
+// Begin takes in a new hold.
+func (l *Ledger) Begin(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.granted = time.Now()
+	if !l.last.IsZero() {
+		l.sums.Gap = max(l.sums.Gap, h.granted.Sub(l.last))
+	}
+	l.last = h.granted
+	l.sums.Holds++
+	beside := 0
+	for _, other := range l.alive {
+		switch {
+		case !redistest.BothValid(other, h):
+		case h.excludes(other):
+			l.wrong(&l.sums.Clashes, "two valid leases of %v and %v", other.Keys, h.Keys)
+		case h.Permits > 0 && h.shares(other):
+			beside++
+		}
+	}
+	if h.Permits > 0 && beside >= h.Permits {
+		l.wrong(&l.sums.Clashes, "%d permits beside a new one of %v", beside, h.Keys)
+	}
+	l.alive = append(l.alive, h)
+	if h.Fence() > 0 && h.Err() == nil {
+		l.fence(h)
+	}
+}
+
+// fence compares with those that were there before the hold was asked for. A reader has the fence of the last writer.
+func (l *Ledger) fence(h *Hold) {
+	l.sums.Fences++
+	for _, other := range l.past {
+		if h.shares(other) && other.granted.Before(h.Asked) && (h.Fence() < other.Fence() || h.Fence() == other.Fence() && !h.Reads) {
+			l.wrong(&l.sums.Falls, "fence %d of %v after %d", h.Fence(), h.Keys, other.Fence())
+			break
+		}
+	}
+	l.past = append(l.past, h)
+	if n := len(l.past); n > 256 {
+		l.past = slices.Clone(l.past[n/2:])
+	}
+}
+
+func (l *Ledger) wrong(count *int, format string, args ...any) {
+	*count++
+	if l.sums.First == "" {
+		l.sums.First = fmt.Sprintf(format, args...)
+	}
+}
+
+// Downgrade takes in that a writer is about to become a reader.
+func (l *Ledger) Downgrade(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.Reads = true
+}
+
+// End takes in that the holder is about to give the lock back.
+func (l *Ledger) End(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alive = slices.DeleteFunc(l.alive, func(other *Hold) bool { return other == h })
+}
+
+// Sums returns what was seen until now.
+func (l *Ledger) Sums() Sums {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sums
+}

@@ -1,0 +1,83 @@
+package failure_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A Handover that the replicas do not have would be gone with the primary, and so would a lock that was taken over.
+func TestAHandOverIsOnTheReplicasAndSurvivesAFailover(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	opts := []redimutex.Option{
+		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second), redimutex.WithReplicas(1, 10*time.Second),
+	}
+	var board switchboard
+	board.to(primary.Addr())
+	giver, taker := newClient(t, board.pool(t), opts...).Mutex("k"), newClient(t, board.pool(t), opts...).Mutex("k")
+	handOver := func() redimutex.Handover {
+		l, err := giver.Acquire(t.Context())
+		require.NoError(t, err)
+		h, err := l.HandOver(t.Context(), time.Minute)
+		require.NoError(t, err)
+		return h
+	}
+	h := handOver()
+	assert.Equal(t, primary.Get("k"), replicas[0].Get("k"), "the Handover is there when HandOver returns")
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	assert.Equal(t, taker.Lease().Token(), replicas[0].Get("k"), "and the taker when TakeOver returns")
+	require.NoError(t, taker.UnlockContext(t.Context()))
+
+	h = handOver()
+	primary.Kill()
+	replicas[0].Promote()
+	board.to(replicas[0].Addr())
+	alone := newMutex(t, replicas[0].Pool(), "k")
+	require.ErrorIs(t, alone.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, alone.TakeOver(t.Context(), h))
+	require.NoError(t, alone.UnlockContext(t.Context()))
+}
+
+func TestATakeOverThatNoReplicaConfirmsMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	client := newClient(t, primary.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+	giver, taker := client.Mutex("k"), client.Mutex("k", redimutex.WithReplicas(1, 50*time.Millisecond))
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	replicas[0].Pause()
+	serverFailure(t, taker.TakeOver(t.Context(), h), "0 of the 1 wanted replicas")
+	assert.Nil(t, taker.Lease())
+	replicas[0].Resume()
+	redistest.Wait(t, "the replica confirms it", func() bool { return taker.TakeOver(t.Context(), h) == nil })
+	assert.Equal(t, taker.Lease().Token(), replicas[0].Get("k"))
+	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+func TestAHandOverOverMultiplexedConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	opts := []redimutex.Option{redimutex.WithMultiplexing(1), redimutex.WithFencing(), redimutex.WithNodeTimeout(5 * time.Second)}
+	giver, taker := locktest.Mutex(t, s.Pool(), "k", opts...), locktest.Mutex(t, s.Pool(), "k", opts...)
+	for range 20 {
+		l, err := giver.Acquire(t.Context())
+		require.NoError(t, err)
+		h, err := l.HandOver(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.ErrorIs(t, giver.TryLockContext(t.Context()), redimutex.ErrLocked)
+		require.NoError(t, taker.TakeOver(t.Context(), h))
+		require.ErrorIs(t, giver.TakeOver(t.Context(), h), redimutex.ErrLost)
+		assert.Greater(t, taker.Lease().Fence(), l.Fence())
+		require.NoError(t, taker.UnlockContext(t.Context()))
+		require.False(t, s.Exists("k"))
+	}
+}

@@ -1,0 +1,215 @@
+package failure_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// pools that follow a primary, and would keep a connection to one that is demoted.
+func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
+	lately := board.pool(t)
+	lately.TestOnBorrow = func(c redis.Conn, used time.Time) error {
+		if time.Since(used) < time.Second {
+			return nil
+		}
+		role, err := redis.Values(c.Do("ROLE"))
+		if err != nil {
+			return err
+		}
+		if word, _ := redis.String(role[0], nil); word != "master" {
+			return errors.New("not the primary")
+		}
+		return nil
+	}
+	return map[string]redimutex.Pool{
+		"without a role check":                  board.pool(t),
+		"role checked after a second idle":      lately,
+		"without a role check, and multiplexed": board.pool(t),
+	}
+}
+
+// The demoted server lives on, so nothing breaks the connections to it; and the process that polls uses them all the time, so
+// that they are never idle for long.
+func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"without a role check", "role checked after a second idle", "without a role check, and multiplexed"} {
+		for how, opts := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}, "fencing": {redimutex.WithFencing()}} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				primary, replicas := redistest.Replicas(t, 1)
+				var board switchboard
+				board.to(primary.Addr())
+				primary.Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
+				var tries atomic.Int64
+				if strings.HasSuffix(name, "multiplexed") {
+					opts = append(slices.Clone(opts), redimutex.WithMultiplexing(1))
+				}
+				m := newClient(t, following(t, &board)[name], append(opts, redimutex.WithTTL(20*time.Second),
+					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				got := make(chan error, 1)
+				go func() { got <- m.LockContext(ctx, 0) }()
+				redistest.Wait(t, "the waiter", func() bool { return tries.Load() > 1 })
+				board.to(replicas[0].Addr())
+				primary.FailoverTo(replicas[0])
+				replicas[0].Do("DEL", "k")
+				// A try or two may meet the old primary. Two hundred may not.
+				patience := time.AfterFunc(10*time.Second, func() { cancel(errors.New("ten seconds, and no lock")) })
+				defer patience.Stop()
+				require.NoError(t, <-got)
+				assert.Equal(t, m.Lease().Token(), replicas[0].Get("k"))
+				require.NoError(t, m.UnlockContext(t.Context()))
+			})
+		}
+	}
+}
+
+func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	client := newClient(t, board.pool(t), redimutex.WithTTL(10*time.Second))
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "an extension by the new primary", func() bool {
+		return m.Lease().Extend(t.Context(), time.Minute) == nil || m.Lease().Err() != nil
+	})
+	require.NoError(t, m.Lease().Err())
+	m.UnlockContext(t.Context()) //nolint:errcheck // the lock goes, now or in the background
+	redistest.Wait(t, "the release", func() bool { return !replicas[0].Exists("k") })
+}
+
+// The listener of the queue has a connection of its own, which no operation writes on.
+func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	// The try that meets the failover must not time out: the client learns of the failover by its answer.
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
+	waiting := newClient(t, board.pool(t), opts...)
+	primary.Do("SET", "k", "another holder")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
+}
+
+// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
+func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	pool := board.pool(t)
+	var idle []redis.Conn
+	for range 5 { // what follows the try that meets the failover goes to the old primary, too
+		c := pool.Get()
+		require.NoError(t, c.Err())
+		idle = append(idle, c)
+	}
+	for _, c := range idle {
+		c.Close()
+	}
+	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second))
+	primary.Do("SET", "k", "another holder")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	queued := func(s *redistest.Server) []string {
+		members, err := redis.Strings(s.Do("ZRANGE", "redimutex:queue:{k}", 0, -1), nil)
+		require.NoError(t, err)
+		return members // the last is a mark
+	}
+	redistest.Wait(t, "the waiter", func() bool { return len(queued(primary)) == 2 })
+	before := queued(primary)
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the waiter has one place, and a new one", func() bool {
+		now := queued(replicas[0])
+		return len(now) == 2 && now[0] != before[0]
+	})
+}
+
+// No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
+// have timed out.
+func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var board switchboard
+	board.to(primary.Addr())
+	pool := board.pool(t)
+	var gate sync.RWMutex
+	var blocked atomic.Int64
+	pass := func() {
+		blocked.Add(1)
+		defer blocked.Add(-1)
+		gate.RLock()
+		defer gate.RUnlock()
+	}
+	dial := pool.Dial
+	pool.Dial = func() (redis.Conn, error) {
+		pass()
+		return dial()
+	}
+	pool.TestOnBorrow = func(redis.Conn, time.Time) error {
+		if pass(); *board.addr.Load() != primary.Addr() {
+			return errors.New("not the primary")
+		}
+		return nil
+	}
+	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(25*time.Second))
+	primary.Do("SET", "k", "another holder")
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
+	defer func() { cancel(); <-got }()
+	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	gate.Lock()
+	redistest.Wait(t, "the next try, and none before it is under way", func() bool {
+		n := blocked.Load()
+		return n > 0 && int(n) == pool.ActiveCount()-pool.IdleCount()
+	})
+	primary.FailoverTo(replicas[0])
+	board.to(replicas[0].Addr())
+	gate.Unlock()
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
+}
+
+// listeners counts the connections of clients that have subscribed.
+func listeners(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+	require.NoError(t, err)
+	n := 0
+	for _, c := range list {
+		if c == '\n' {
+			n++
+		}
+	}
+	return n
+}

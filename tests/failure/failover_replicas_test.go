@@ -1,0 +1,167 @@
+package failure_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// replicated starts a primary with two replicas that are in step with it.
+func replicated(t *testing.T) (primary *redistest.Server, replicas [2]*redistest.Server) {
+	t.Helper()
+	primary, all := redistest.Replicas(t, 2)
+	return primary, [2]*redistest.Server(all)
+}
+
+// serverFailure holds err to be ErrUnavailable with the words of server 0.
+func serverFailure(t *testing.T, err error, words string) {
+	t.Helper()
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
+	var node *redimutex.NodeError
+	require.ErrorAs(t, err, &node)
+	assert.Zero(t, node.Node)
+	assert.Contains(t, node.Error(), words)
+}
+
+func TestLockIsOnTheReplicasWhenLockReturns(t *testing.T) {
+	t.Parallel()
+	primary, replicas := replicated(t)
+	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(2, 20*time.Second), redimutex.WithTTL(time.Minute))
+	for range 20 {
+		m.Lock()
+		for _, r := range replicas {
+			assert.Equal(t, m.Lease().Token(), r.Get("k"))
+		}
+		m.Unlock()
+	}
+}
+
+func TestFailoverToAConfirmedReplicaKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	primary, replicas := replicated(t)
+	replicas[1].Pause()
+	holder := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 20*time.Second), redimutex.WithTTL(time.Minute))
+	holder.Lock()
+	primary.Kill()
+	replicas[0].Do("REPLICAOF", "NO", "ONE")
+	assert.ErrorIs(t, newMutex(t, replicas[0].Pool(), "k").TryLockContext(t.Context()), redimutex.ErrLocked)
+	replicas[1].Resume()
+}
+
+// Each case needs more replicas than go on. What was written is taken back, so that it locks no caller out.
+func TestTooFewReplicasReleaseAndReport(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ want, paused int }{
+		"one of two paused, two wanted": {2, 1},
+		"both paused, one wanted":       {1, 2},
+		"more wanted than there are":    {3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, replicas := replicated(t)
+			for _, r := range replicas[:c.paused] {
+				r.Pause()
+			}
+			client := newClient(t, primary.Pool(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+			m := client.Mutex("k", redimutex.WithReplicas(c.want, 50*time.Millisecond),
+				redimutex.WithPollInterval(time.Second)) // a second try would find what is left of the first
+			serverFailure(t, m.TryLockContext(t.Context()), "wanted replicas confirmed within 50ms")
+			assert.Nil(t, m.Lease())
+			redistest.Wait(t, "the release on the primary", func() bool { return !primary.Exists("k") })
+
+			err := m.LockContext(t.Context(), 200*time.Millisecond)
+			serverFailure(t, err, "")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			for _, r := range replicas[:c.paused] {
+				r.Resume()
+			}
+			if c.paused > 0 {
+				patient := client.Mutex("k", redimutex.WithReplicas(c.want, 20*time.Second))
+				require.NoError(t, patient.LockContext(t.Context(), 0), "once they go on, it can be locked")
+				patient.Unlock()
+			}
+			redistest.Wait(t, "no key that nobody owns", func() bool { return len(primary.Keys()) == 0 })
+		})
+	}
+}
+
+// The primary answers all the time, so only the replicas can be what a renewal misses.
+func TestRenewalNeedsTheReplicasToo(t *testing.T) {
+	t.Parallel()
+	primary, replicas := replicated(t)
+	renewed := make(chan error, 1000)
+	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 500*time.Millisecond),
+		redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second),
+		redimutex.WithTrace(&redimutex.Trace{Renewed: func(e redimutex.Event) { renewed <- e.Err }}))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	replicas[0].Pause()
+	for succeeded := 0; succeeded < 3; { // one replica is enough
+		if <-renewed == nil {
+			succeeded++
+		}
+	}
+	lease := m.Lease()
+	require.NoError(t, lease.Err())
+
+	replicas[1].Pause()
+	redistest.Wait(t, "the loss", func() bool { return locktest.Ended(lease.Done()) })
+	var lost *redimutex.LostError
+	require.ErrorAs(t, lease.Err(), &lost)
+	assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Expired}, lost)
+	var last error
+	for len(renewed) > 0 {
+		if err := <-renewed; err != nil {
+			last = err
+		}
+	}
+	serverFailure(t, last, "wanted replicas confirmed within 500ms")
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	for _, r := range replicas {
+		r.Resume()
+	}
+}
+
+// WAIT counts the replicas that have what its own connection wrote; on another one it says yes at once.
+func TestReplicasAreWaitedForOnTheConnectionThatWrote(t *testing.T) {
+	t.Parallel()
+	primary, _ := replicated(t)
+	monitor := primary.Monitor()
+	client := newClient(t, primary.Pool(), redimutex.WithReplicas(1, 20*time.Second), redimutex.WithTTL(time.Minute))
+	plain, fenced := client.Mutex("plain"), client.Mutex("fenced", redimutex.WithFencing())
+	for range 3 {
+		plain.Lock() // a SET at first, later by script when it can be interrupted
+		require.NoError(t, plain.Lease().Extend(t.Context(), time.Minute))
+		plain.Unlock()
+		require.NoError(t, fenced.LockContext(t.Context(), time.Minute))
+		fenced.Unlock()
+	}
+	wrote := regexp.MustCompile(`(?i)\[\d+ ([\d.:]+)\] "(set|evalsha|eval|wait)"`)
+	last := map[string]string{} // command by connection
+	waits, elsewhere := 0, 0
+	for _, line := range monitor.Lines() {
+		match := wrote.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		address, command := match[1], strings.ToLower(match[2])
+		if command == "wait" {
+			waits++
+			if last[address] == "" || last[address] == "wait" {
+				elsewhere++
+			}
+		}
+		last[address] = command
+	}
+	assert.Equal(t, 9, waits, "one for each lock and each extension")
+	assert.Zero(t, elsewhere, "a WAIT on a connection that wrote nothing before")
+}

@@ -1,0 +1,99 @@
+package failure_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A hiding pool shows nothing of the pool inside it; a showing one does.
+type (
+	hiding  struct{ pool *redis.Pool }
+	showing struct{ *redis.Pool }
+)
+
+func (h hiding) Get() redis.Conn { return h.pool.Get() }
+
+func TestWaitersInTheQueueLeaveTheConnectionsOfAPoolToOperations(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, wrap := range map[string]func(*redis.Pool) redimutex.Pool{
+		"hiding":  func(p *redis.Pool) redimutex.Pool { return hiding{p} },
+		"showing": func(p *redis.Pool) redimutex.Pool { return showing{p} },
+		"itself":  func(p *redis.Pool) redimutex.Pool { return p },
+	} {
+		inner := s.Pool()
+		inner.MaxActive = 4
+		var group sync.WaitGroup
+		for range 6 { // each its own Client, as in a process of its own
+			m := locktest.Client(t, []redimutex.Pool{wrap(inner)}, redimutex.WithQueue(), redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
+			group.Go(func() {
+				assert.NoError(t, m.LockContext(t.Context(), time.Minute))
+				time.Sleep(10 * time.Millisecond)
+				assert.NoError(t, m.UnlockContext(t.Context()))
+			})
+		}
+		group.Wait()
+	}
+}
+
+// redigo panics where such a pool is closed while a caller waits for its turn.
+func TestAPoolThatIsClosedInsideAnotherEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for range 50 {
+		inner := s.Pool()
+		inner.MaxActive, inner.Wait = 1, true
+		client := locktest.Client(t, []redimutex.Pool{showing{inner}}, redimutex.WithNodeTimeout(5*time.Millisecond))
+		require.NoError(t, client.Mutex("k").LockContext(t.Context(), 10*time.Second))
+		c := inner.Get()
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() { client.Mutex("other").TryLockContext(t.Context()) }) //nolint:errcheck // it can't
+		}
+		time.Sleep(4 * time.Millisecond)
+		c.Close()
+		s.Do("DEL", "k")
+		group.Wait()
+	}
+}
+
+// As redisc's RetryConn: Do, Close and Err, and nothing else.
+type doOnly struct{ redis.Conn }
+
+var errUnsupported = errors.New("unsupported call")
+
+func (doOnly) Send(string, ...any) error { return errUnsupported }
+func (doOnly) Flush() error              { return errUnsupported }
+func (doOnly) Receive() (any, error)     { return nil, errUnsupported }
+
+type doOnlyPool struct{ pool *redis.Pool }
+
+func (p doOnlyPool) Get() redis.Conn { return doOnly{p.pool.Get()} }
+
+func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := locktest.Client(t, []redimutex.Pool{doOnlyPool{s.Pool()}}, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
+	mutexes := make([]*redimutex.Mutex, 5)
+	for i := range mutexes {
+		mutexes[i] = client.Mutex(string(rune('a' + i)))
+		mutexes[i].Lock()
+	}
+	redistest.Wait(t, "each is renewed", func() bool { return client.Stats().Renewed >= 10 })
+	for _, m := range mutexes {
+		require.NoError(t, m.Lease().Err())
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+	require.NoError(t, mutexes[0].LockContext(t.Context(), 10*time.Second), "the first try is no plain SET")
+	require.NoError(t, mutexes[0].UnlockContext(t.Context()))
+}

@@ -1,0 +1,187 @@
+package failure_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+var (
+	queue  = redimutex.WithQueue()
+	reuse  = redimutex.WithLeaseReuse(5 * time.Millisecond)
+	fenced = redimutex.WithFencing()
+	ttl    = redimutex.WithTTL(time.Minute)
+	node   = redimutex.WithNodeTimeout(100 * time.Millisecond)
+)
+
+// vandal does f again and again until stop is called, on average so often, and never in step with those who poll.
+func vandal(every time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	var w sync.WaitGroup
+	w.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(rand.N(2 * every)):
+				f()
+			}
+		}
+	})
+	return func() { close(done); w.Wait() }
+}
+
+func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		name string
+		opts [][]redimutex.Option
+		do   func(s *redistest.Server) (time.Duration, func())
+		pool func(s *redistest.Server) redimutex.Pool
+	}
+	plain := func(s *redistest.Server) redimutex.Pool { return s.Pool() }
+	punctual := func(s *redistest.Server) redimutex.Pool { return newPool(s) }
+	one := func(s *redistest.Server) redimutex.Pool { p := s.Pool(); p.MaxActive = 1; p.Wait = true; return p }
+	mixed := [][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced}, {fenced}, {fenced, reuse}}
+	all := [][]redimutex.Option{{queue, fenced, reuse}}
+	cmd := func(name string, args ...any) func(s *redistest.Server) (time.Duration, func()) {
+		return func(s *redistest.Server) (time.Duration, func()) {
+			c, _ := redis.Dial("tcp", s.Addr())
+			t.Cleanup(func() { c.Close() })
+			return 60 * time.Millisecond, func() { c.Do(name, args...) }
+		}
+	}
+	for _, r := range []row{
+		{"queue", [][]redimutex.Option{{queue}}, nil, punctual},
+		{"all", all, nil, punctual},
+		{"all plain pool", all, nil, plain},
+		{"all one conn", all, nil, one},
+		{"all multiplexed", all, nil, punctual},
+		{"mixed", mixed, nil, punctual},
+		{
+			"mixed minhold",
+			[][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced, redimutex.WithMinHold(3 * time.Millisecond)}},
+			nil, punctual,
+		},
+		{"kill pubsub", all, cmd("CLIENT", "KILL", "TYPE", "pubsub"), punctual},
+		{"kill normal", mixed, cmd("CLIENT", "KILL", "TYPE", "normal"), punctual},
+		{"script flush", mixed, cmd("SCRIPT", "FLUSH"), punctual},
+		{"pause", mixed, func(s *redistest.Server) (time.Duration, func()) {
+			return 60 * time.Millisecond, func() {
+				s.Pause()
+				time.Sleep(rand.N(250 * time.Millisecond))
+				s.Resume()
+			}
+		}, punctual},
+		{"reuse", [][]redimutex.Option{{reuse, fenced}}, nil, punctual},
+		{"none", [][]redimutex.Option{{}}, nil, plain},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			opts := []redimutex.Option{ttl, node}
+			if r.name == "all multiplexed" {
+				opts = append(opts, redimutex.WithMultiplexing(2))
+			}
+			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, opts...)
+			stop := func() {}
+			if r.do != nil {
+				every, f := r.do(s)
+				stop = sync.OnceFunc(vandal(every, f))
+				defer stop()
+			}
+			b := newBook(t)
+			(&load{
+				clients: cs, key: "k", opts: r.opts, each: 8, last: 600 * time.Millisecond,
+				cancel: 20 * time.Millisecond, extend: true, hold: time.Millisecond,
+			}).run(t, b)
+			stop() // or it kills the connection on which we look
+			nothingLeft(t, s)
+			for _, c := range cs {
+				redistest.Wait(t, "locks gone", func() bool { return len(c.Locks()) == 0 })
+			}
+		})
+	}
+}
+
+func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	// After Close there is no second try, so none may be late for the machine.
+	patient := redimutex.WithNodeTimeout(30 * time.Second)
+	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, patient, queue, fenced)
+	defer stay.Close()
+	b := newBook(t)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		cs := clients(t, 2, func() []redimutex.Pool { return []redimutex.Pool{newPool(s)} }, ttl, patient)
+		var w sync.WaitGroup
+		for _, c := range cs {
+			w.Go(func() { time.Sleep(rand.N(30 * time.Millisecond)); c.Close() })
+		}
+		(&load{
+			clients: append(cs, stay), key: "k", opts: [][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced}}, each: 4,
+			last: 30 * time.Millisecond, cancel: 20 * time.Millisecond, hold: time.Millisecond,
+		}).run(t, b)
+		w.Wait()
+		began := time.Now()
+		m := stay.Mutex("k")
+		m.Lock()
+		m.Unlock()
+		if d := time.Since(began); d > 50*time.Millisecond {
+			t.Logf("after Close the lock took %v", d)
+		}
+		nothingLeft(t, s)
+	}
+}
+
+func TestServersThatHangByTurnsGiveNoLockTwiceAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]redimutex.Option{{fenced, ttl, node}, {ttl, node, reuse}} {
+		for _, n := range []int{3, 5} {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				var servers []*redistest.Server
+				for range n {
+					servers = append(servers, redistest.Real(t))
+				}
+				pools := func() (p []redimutex.Pool) {
+					for _, s := range servers {
+						p = append(p, newPool(s))
+					}
+					return p
+				}
+				cs := clients(t, 2, pools)
+				i := 0
+				stop := vandal(200*time.Millisecond, func() {
+					s := servers[i%n]
+					i++
+					s.Pause()
+					time.Sleep(rand.N(400 * time.Millisecond))
+					s.Resume()
+				})
+				b := newBook(t)
+				(&load{
+					clients: cs, key: "k", opts: [][]redimutex.Option{opts}, each: 4, last: 2 * time.Second,
+					cancel: 100 * time.Millisecond, extend: true, hold: time.Millisecond,
+				}).run(t, b)
+				stop()
+				began := time.Now()
+				m := cs[0].Mutex("k", opts...)
+				if err := m.LockContext(context.Background(), 10*time.Second); err != nil {
+					t.Error(err)
+				} else {
+					m.Unlock()
+				}
+				t.Logf("after it the lock took %v", time.Since(began))
+				nothingLeft(t, servers...)
+			})
+		}
+	}
+}

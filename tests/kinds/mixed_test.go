@@ -1,0 +1,113 @@
+package kinds_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		const timeout = 40 * time.Second // so long the others would see a writer that is gone
+		opts = append(slices.Clip(opts), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour))
+		m, r := process(t, s, opts), process(t, s, opts)
+		first := start(t, r.RAcquire).get(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		writer := startWith(t, ctx, m.Acquire)
+		shown(t, s, "writers", 1)
+		if strings.HasSuffix(t.Name(), "queue") {
+			redistest.Wait(t, "it to be in the queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+		}
+		plain := start(t, m.Client().Mutex("k").Acquire)
+		redistest.Wait(t, "both to wait", func() bool { return m.Client().Stats().Waiting == 2 })
+		reader := start(t, r.RAcquire)
+		redistest.Wait(t, "the reader to wait", func() bool { return r.Client().Stats().Waiting == 1 })
+		began := time.Now()
+		cancel()
+		<-writer.done
+		second := reader.get(t)
+		assert.Less(t, time.Since(began), timeout/2)
+		release(t, first)
+		release(t, second)
+		release(t, plain.get(t))
+	})
+}
+
+// A plain Mutex hands the lock on without knowing the marks of readers and writers.
+func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second // so long a mark would stay
+	sides := []func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error){
+		(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire,
+	}
+	for i, set := range []string{"entitled", "writers"} {
+		for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
+			t.Run(set+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := redistest.Real(t)
+				opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour)}
+				plain := locktest.Mutex(t, s.Pool(), "k", opts...)
+				holder := start(t, plain.Acquire).get(t)
+				m, other := process(t, s, opts), process(t, s, opts)
+				waiter := start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[i](m, ctx) })
+				shown(t, s, set, 1)
+				redistest.Wait(t, "it to be in the queue", func() bool {
+					n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{k}", 0, 3e15), nil)
+					return n == 1
+				})
+				release(t, holder)
+				l := waiter.get(t)
+				if extended {
+					redistest.Wait(t, "the extension", func() bool { return s.PTTL("k") > 2*timeout })
+				}
+				release(t, l)
+				began := time.Now()
+				release(t, start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[1-i](other, ctx) }).get(t))
+				assert.Less(t, time.Since(began), timeout/2)
+			})
+		}
+	}
+}
+
+// Its first try showed it to the others, and it leaves before the next one, which would have its place in the queue.
+func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second
+	s := redistest.Real(t)
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour)}
+	other := process(t, s, opts)
+	first := start(t, other.RAcquire).get(t)
+	pool, listens, let := s.Pool(), make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(let) })
+	dial := pool.Dial
+	var dials atomic.Int32
+	pool.Dial = func() (redis.Conn, error) {
+		if dials.Add(1) == 2 { // the one for the messages of the queue
+			close(listens)
+			<-let
+		}
+		return dial()
+	}
+	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
+	ctx, cancel := context.WithCancel(t.Context())
+	writer := startWith(t, ctx, m.Acquire)
+	shown(t, s, "writers", 1)
+	<-listens
+	cancel()
+	<-writer.done
+	began := time.Now()
+	release(t, start(t, other.RAcquire).get(t))
+	assert.Less(t, time.Since(began), timeout/2)
+	release(t, first)
+}

@@ -1,0 +1,149 @@
+package kinds_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const readers = 100
+	opts := []redimutex.Option{redimutex.WithPollInterval(200 * time.Millisecond), redimutex.WithoutRenewal(), redimutex.WithTTL(time.Minute)}
+	m, w := process(t, s, opts), process(t, s, opts)
+	first := start(t, w.Acquire).get(t)
+	var all []*call
+	for range readers {
+		all = append(all, start(t, m.RAcquire))
+	}
+	redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == readers })
+	shown(t, s, "entitled", 1)
+	monitor := s.Monitor()
+	before := monitor.Requests("k")
+	release(t, first)
+	tokens := make(map[string]bool)
+	for _, r := range all {
+		tokens[r.get(t).Token()] = true
+	}
+	assert.Len(t, tokens, readers, "each has a lease of its own")
+	assert.Less(t, monitor.Requests("k")-before, readers/4)
+	n, err := redis.Int(s.Do("ZCARD", "redimutex:readers:{k}"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, readers, n)
+	for _, r := range all {
+		release(t, r.lease)
+	}
+	assert.NotContains(t, s.Keys(), "k")
+}
+
+func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m, w := process(t, s, opts), process(t, s, opts)
+		for range 20 {
+			first := start(t, w.Acquire).get(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			stays := start(t, m.RAcquire)
+			redistest.Wait(t, "the first to wait", func() bool { return m.Client().Stats().Waiting == 1 })
+			var leave []*call
+			for range 8 {
+				leave = append(leave, startWith(t, ctx, m.RAcquire))
+			}
+			redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == 9 })
+			go cancel()
+			release(t, first)
+			release(t, stays.get(t))
+			for _, c := range leave {
+				<-c.done
+				if c.err == nil {
+					release(t, c.lease)
+				}
+			}
+			redistest.Wait(t, "no reader to be left", func() bool { return !s.Exists("k") && !s.Exists("redimutex:readers:{k}") })
+		}
+	})
+}
+
+func TestWithLeaseReuseReadersShareOneEntryOnTheServer(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m := process(t, s, opts, redimutex.WithLeaseReuse(4*time.Second))
+		monitor := s.Monitor()
+		var group sync.WaitGroup
+		var inside sync.WaitGroup
+		inside.Add(50)
+		for range 50 {
+			group.Go(func() {
+				m.RLock()
+				inside.Done()
+				inside.Wait() // all are in at the same time
+				m.RUnlock()
+				for range 20 {
+					m.RLock()
+					m.RUnlock()
+				}
+			})
+		}
+		group.Wait()
+		n, err := redis.Int(s.Do("ZCARD", "redimutex:readers:{k}"), nil)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		assert.Less(t, monitor.Requests("k"), 20, "of 1050 holds")
+		assert.ErrorIs(t, m.RUnlockContext(t.Context()), redimutex.ErrUnlocked)
+	})
+}
+
+func TestWithLeaseReuseAWriterElsewhereStillGetsIn(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m, w := process(t, s, opts, redimutex.WithLeaseReuse(50*time.Millisecond)), process(t, s, opts)
+		over := make(chan struct{})
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					m.RLock()
+					time.Sleep(time.Millisecond)
+					m.RUnlock()
+				}
+			})
+		}
+		for range 10 {
+			release(t, start(t, w.Acquire).get(t))
+		}
+		for range 10 {
+			release(t, start(t, m.Acquire).get(t)) // of the same process
+		}
+		close(over)
+		group.Wait()
+		redistest.Wait(t, "the shared lease to be released", func() bool { return !s.Exists("k") })
+	})
+}
+
+func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := process(t, s, nil).Client()
+	a := c.RWMutex("k", redimutex.WithLeaseReuse(100*time.Millisecond))
+	b := c.RWMutex("k", redimutex.WithLeaseReuse(200*time.Millisecond))
+	for range 5 {
+		a.RLock()
+		b.RLock()
+		a.RUnlock()
+		b.RUnlock()
+		a.RLock()
+		a.RUnlock()
+	}
+	redistest.Wait(t, "all to be released", func() bool { return c.Stats().Held == 0 && !s.Exists("k") })
+}

@@ -1,0 +1,110 @@
+package kinds_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing mixes pollers and queues, reuse, downgrades, tries and
+// waits that end early, with plain Mutexes on the same key.
+func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var inside atomic.Int64 // readers, or -1000 for a writer
+	read := func(l *redimutex.Lease) {
+		assert.Positive(t, inside.Add(1))
+		time.Sleep(rand.N(2 * time.Millisecond))
+		assert.NoError(t, l.Err())
+		inside.Add(-1)
+	}
+	write := func(l *redimutex.Lease) {
+		assert.EqualValues(t, -1000, inside.Add(-1000))
+		time.Sleep(rand.N(2 * time.Millisecond))
+		assert.NoError(t, l.Err())
+		inside.Add(1000)
+	}
+	poll, queue := ways["polling"], ways["queue"]
+	reuse := redimutex.WithLeaseReuse(5 * time.Millisecond)
+	all := []*redimutex.RWMutex{
+		process(t, s, poll), process(t, s, poll, reuse), process(t, s, queue), process(t, s, queue, reuse),
+		process(t, s, queue, redimutex.WithMaxAttempts(3)), process(t, s, poll, redimutex.WithMultiplexing(1)),
+	}
+	var group sync.WaitGroup
+	var reads, writes, downgrades, plains atomic.Int64
+	for _, m := range all {
+		plain := m.Client().Mutex("k")
+		for range 4 {
+			group.Go(func() {
+				for range 60 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
+					if rand.IntN(3) == 0 {
+						ctx = t.Context()
+					}
+					switch rand.IntN(8) {
+					case 0, 1, 2:
+						if l, err := m.RAcquire(ctx); err == nil {
+							read(l)
+							assert.NoError(t, l.Release(t.Context()))
+							reads.Add(1)
+						}
+					case 3:
+						if l, err := m.TryRAcquire(ctx); err == nil {
+							read(l)
+							assert.NoError(t, l.Release(t.Context()))
+							reads.Add(1)
+						}
+					case 4:
+						if l, err := m.TryAcquire(ctx); err == nil {
+							write(l)
+							assert.NoError(t, l.Release(t.Context()))
+							writes.Add(1)
+						}
+					case 5:
+						if l, err := plain.Acquire(ctx); err == nil {
+							write(l)
+							assert.NoError(t, l.Release(t.Context()))
+							plains.Add(1)
+						}
+					case 6:
+						if l, err := m.Acquire(ctx); err == nil {
+							write(l)
+							assert.NoError(t, l.Release(t.Context()))
+							writes.Add(1)
+						}
+					case 7:
+						if l, err := m.Acquire(ctx); err == nil {
+							write(l)
+							assert.NoError(t, l.Downgrade(t.Context()))
+							read(l)
+							assert.NoError(t, l.Release(t.Context()))
+							downgrades.Add(1)
+						}
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	group.Wait()
+	t.Log(reads.Load(), writes.Load(), downgrades.Load(), plains.Load())
+	assert.Positive(t, reads.Load())
+	assert.Positive(t, writes.Load())
+	assert.Positive(t, downgrades.Load())
+	assert.Positive(t, plains.Load())
+	redistest.Wait(t, "no lock and no reader to be left", func() bool { return !s.Exists("k") && !s.Exists("redimutex:readers:{k}") })
+	withTTLs(t, s)
+	for _, m := range all {
+		redistest.Wait(t, "nothing to be held", func() bool { return m.Client().Stats().Held == 0 })
+		st := m.Client().Stats()
+		assert.Zero(t, st.LostDeleted+st.LostExpired+st.LostTaken)
+	}
+}

@@ -1,0 +1,232 @@
+package lease_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A skewed cluster has embedded servers whose clocks differ by hours, the first being ahead of all.
+type skewed struct {
+	servers []*miniredis.Miniredis
+	between []*redistest.Between
+	mutex   *redimutex.Mutex
+}
+
+func startSkewed(t *testing.T, n int, opts ...redimutex.Option) *skewed {
+	t.Helper()
+	c := &skewed{}
+	var pools []redimutex.Pool
+	for i := range n {
+		m := miniredis.RunT(t)
+		m.SetTime(time.Now().Add(-time.Duration(i) * time.Hour))
+		addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+		t.Cleanup(func() { pool.Close() })
+		b := redistest.NewBetween(pool)
+		c.servers = append(c.servers, m)
+		c.between = append(c.between, b)
+		pools = append(pools, b)
+	}
+	patient := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(4 * time.Second)}
+	c.mutex = newClient(t, pools, append(patient, opts...)...).Mutex("k")
+	return c
+}
+
+// standing returns how many servers have a counter of at least f.
+func (c *skewed) standing(f int64) (n int) {
+	for _, m := range c.servers {
+		for _, key := range m.Keys() {
+			if v, err := m.Get(key); err == nil && strings.Contains(key, "fence") {
+				var have int64
+				fmt.Sscan(v, &have)
+				if have >= f {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// The lock returns the fence of the server that is ahead; the others would give a lower one next.
+func TestHighestFenceIsOnAQuorumWhenLockReturns(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			c := startSkewed(t, n)
+			ahead := 0
+			for range 20 {
+				require.NoError(t, c.mutex.LockContext(t.Context(), time.Minute))
+				f := c.mutex.Lease().Fence()
+				assert.GreaterOrEqual(t, c.standing(f), n/2+1)
+				if f >= time.Now().Add(-time.Minute).UnixMicro() {
+					ahead++
+				}
+				require.NoError(t, c.mutex.UnlockContext(t.Context()))
+				for _, m := range c.servers { // as if each had been asked for the first time
+					m.FlushAll()
+				}
+			}
+			assert.Positive(t, ahead, "the server that is ahead was never in the quorum, so nothing was shown")
+		})
+	}
+}
+
+// isRaise tells the write-back of a fence from the other commands.
+func isRaise(command string, args []any) bool {
+	return strings.HasPrefix(command, "EVAL") && len(args) == 5 && strings.Contains(fmt.Sprint(args[2]), "fence")
+}
+
+func TestWriteBackDoesNotWaitForAMinorityThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			c := startSkewed(t, n, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+			hang := make(chan struct{})
+			var raises sync.Map
+			for i, b := range c.between[n-n/2:] { // those whose clocks are behind most
+				b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+					if isRaise(command, args) {
+						raises.Store(i, true)
+						<-hang
+						return nil, redistest.ErrCut
+					}
+					return run()
+				})
+			}
+			last := int64(0)
+			for range 3 {
+				began := time.Now()
+				require.NoError(t, c.mutex.LockContext(t.Context(), 0))
+				assert.Less(t, time.Since(began), 15*time.Second, "it did not sit out the node timeout")
+				f := c.mutex.Lease().Fence()
+				assert.Greater(t, f, last)
+				assert.GreaterOrEqual(t, c.standing(f), n/2+1)
+				require.NoError(t, c.mutex.UnlockContext(t.Context()))
+				last = f
+			}
+			hung := 0
+			raises.Range(func(any, any) bool { hung++; return true })
+			assert.Positive(t, hung, "a write-back did hang")
+			close(hang)
+		})
+	}
+}
+
+func TestFenceThatCannotBeWrittenBackIsNotGiven(t *testing.T) {
+	t.Parallel()
+	c := startSkewed(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(time.Second))
+	for _, b := range c.between[1:] {
+		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			if isRaise(command, args) {
+				return nil, redistest.ErrCut
+			}
+			return run()
+		})
+	}
+	err := c.mutex.TryLockContext(t.Context())
+	if err == nil {
+		require.NoError(t, c.mutex.UnlockContext(t.Context()))
+		t.Fatal("the fence is on one server only, and was given")
+	}
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.Nil(t, c.mutex.Lease())
+	redistest.Wait(t, "the lock to be given back everywhere", func() bool {
+		return !slices.ContainsFunc(c.servers, func(m *miniredis.Miniredis) bool { return m.Exists("k") })
+	})
+}
+
+func TestFencesRiseWhenAMinorityLostItsData(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprintf("%d servers with skewed clocks", n), func(t *testing.T) {
+			t.Parallel()
+			c := startSkewed(t, n, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+			last := int64(0)
+			for round := range 4 * n {
+				// The server that loses data next must not be the one that others rely on, so first all have the fence. A
+				// server that is slow for a moment is left out, and gets the next one.
+				redistest.Wait(t, "a fence that all servers have", func() bool {
+					f := fence(t, c.mutex)
+					require.Greater(t, f, last)
+					last = f
+					for range 100 {
+						if c.standing(f) == n {
+							return true
+						}
+						runtime.Gosched()
+					}
+					return false
+				})
+				for i := range n / 2 {
+					c.servers[(round+i)%n].FlushAll()
+				}
+			}
+		})
+		t.Run(fmt.Sprintf("%d servers that restart", n), func(t *testing.T) {
+			t.Parallel()
+			c := locktest.Start(t, n)
+			last := int64(0)
+			for round := range n {
+				m := c.Client(t, redimutex.WithFencing(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second)).Mutex("k")
+				f := fence(t, m)
+				assert.Greater(t, f, last)
+				last = f
+				for i := range n / 2 {
+					c[(round+i)%n].Restart()
+				}
+			}
+		})
+	}
+}
+
+// The third server is cut off from the try and hears of the write-back alone: it is raised if it is
+// behind, stays as it is if it is ahead, and keeps its counter for another hour either way.
+func TestWriteBackRaisesAndNeverLowers(t *testing.T) {
+	t.Parallel()
+	c := startSkewed(t, 3)
+	third := c.servers[2]
+	var key string
+	redistest.Wait(t, "a fence that the third server has: a majority may do without it", func() bool {
+		_ = fence(t, c.mutex)
+		if i := slices.IndexFunc(third.Keys(), func(key string) bool { return strings.Contains(key, "fence") }); i >= 0 {
+			key = third.Keys()[i]
+		}
+		return key != ""
+	})
+	c.between[2].Set(func(run func() (any, error), command string, args []any) (any, error) {
+		if isRaise(command, args) {
+			return run()
+		}
+		return nil, redistest.ErrCut
+	})
+	for _, has := range []int64{0, 17, time.Now().Add(1000 * time.Hour).UnixMicro()} {
+		third.Del(key)
+		if has > 0 {
+			require.NoError(t, third.Set(key, fmt.Sprint(has)))
+			third.SetTTL(key, time.Second)
+		}
+		want := fmt.Sprint(max(fence(t, c.mutex), has))
+		redistest.Wait(t, "the write-back: one of the fence before may come late as well", func() bool {
+			now, _ := third.Get(key)
+			return now == want && third.TTL(key) > 30*time.Minute
+		})
+		assert.LessOrEqual(t, third.TTL(key), time.Hour+10*time.Second)
+	}
+}

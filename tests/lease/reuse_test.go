@@ -1,0 +1,161 @@
+package lease_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// long is a reuse that no test outlasts, with the TTL that it needs.
+const long = time.Minute
+
+func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	m, other := c.Mutex("k"), c.Mutex("k")
+	m.Lock()
+	first := m.Lease()
+	m.Unlock()
+	for range 100 {
+		m.Lock()
+		m.Unlock()
+		require.True(t, other.TryLock(), "another Mutex of the Client follows as well")
+		other.Unlock()
+	}
+	m.Lock()
+	defer m.Unlock()
+	assert.Equal(t, first.Token(), m.Lease().Token(), "the server was not asked for another")
+	assert.Equal(t, s.Get("k"), first.Token())
+}
+
+func TestEachHoldOfAGrantHasItsOwnLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	m.Lock()
+	first := m.Lease()
+	ctx := first.Context(t.Context())
+	m.Unlock()
+	m.Lock()
+	second := m.Lease()
+	assert.NotSame(t, first, second)
+	<-first.Done()
+	<-ctx.Done()
+	assert.ErrorIs(t, first.Err(), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
+	assert.NoError(t, second.Err())
+	select {
+	case <-second.Done():
+		t.Error("the end of the first hold has ended the second")
+	default:
+	}
+	m.Unlock()
+	assert.ErrorIs(t, second.Err(), redimutex.ErrUnlocked)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnlocked)
+}
+
+func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, []redimutex.Pool{s.Pool()},
+		redimutex.WithLeaseReuse(400*time.Millisecond), redimutex.WithTTL(900*time.Millisecond)).Mutex("k")
+	m.Lock()
+	m.Unlock()
+	m.Lock()
+	lost := m.Lease()
+	s.Do("SET", "k", "another holder", "PX", 600_000)
+	<-lost.Done()
+	assert.ErrorIs(t, lost.Err(), redimutex.ErrLost)
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.False(t, m.TryLock(), "nothing of a lost grant is used again")
+	assert.Equal(t, "another holder", s.Get("k"))
+}
+
+func TestWithFencingEachHoldHasAFenceOfItsOwnFromTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(3*long), redimutex.WithLeaseReuse(long)).Mutex("k")
+	last, token := int64(0), ""
+	for range 20 {
+		m.Lock()
+		l := m.Lease()
+		assert.Greater(t, l.Fence(), last)
+		assert.NotEqual(t, token, l.Token(), "the lease of the hold before")
+		last, token = l.Fence(), l.Token()
+		m.Unlock()
+		assert.False(t, s.Exists("k"))
+	}
+}
+
+func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	queue := redimutex.WithQueue()
+	c := newClient(t, []redimutex.Pool{s.Pool()}, queue, redimutex.WithLeaseReuse(5*time.Millisecond))
+	remote := newClient(t, []redimutex.Pool{s.Pool()}, queue).Mutex("k")
+	ctx, stop := context.WithCancel(t.Context())
+	var greedy sync.WaitGroup
+	for range 4 {
+		greedy.Go(func() {
+			m := c.Mutex("k")
+			for ctx.Err() == nil {
+				m.Lock()
+				runtime.Gosched()
+				m.Unlock()
+			}
+		})
+	}
+	for range 10 {
+		remote.Lock() // would wait for ever behind holds that follow each other without end
+		remote.Unlock()
+	}
+	stop()
+	greedy.Wait()
+}
+
+func TestAParkedGrantIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(20*time.Millisecond)).Mutex("k")
+	m.Lock()
+	m.Unlock()
+	redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
+	require.True(t, m.TryLock())
+	m.Unlock()
+}
+
+func TestCloseGivesAParkedGrantBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	m := c.Mutex("k")
+	m.Lock()
+	m.Unlock()
+	require.Len(t, s.Keys(), 1)
+	require.NoError(t, c.Close())
+	assert.Empty(t, s.Keys())
+	assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrClosed)
+}
+
+func TestAGrantServesOnlyMutexesWithItsOptions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	plain, fenced := c.Mutex("k"), c.Mutex("k", redimutex.WithFencing())
+	plain.Lock()
+	token := plain.Lease().Token()
+	plain.Unlock()
+	fenced.Lock()
+	defer fenced.Unlock()
+	assert.NotEqual(t, token, fenced.Lease().Token())
+	assert.Positive(t, fenced.Lease().Fence())
+}
