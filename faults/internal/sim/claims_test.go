@@ -41,7 +41,7 @@ func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := bug.at
-			c.Name, c.Seed, c.Want = "planted", 1, 2000
+			c.Name, c.Seed, c.Want = "planted", 1, 6000
 			r, err := Run(t.Context(), mutant(t, bug.file, bug.from, bug.to), c, nil)
 			require.NoError(t, err)
 			assert.NotZero(t, r.Overlaps+r.Orphans+r.Inverted)
