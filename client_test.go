@@ -21,8 +21,15 @@ func TestClosedClientLocksNothing(t *testing.T) {
 	t.Parallel()
 	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
 	m := client.Mutex("k")
+	known := client.Mutex("known", redimutex.WithLeaseReuse(time.Second))
+	for range 2 { // so that the Mutex and the Client remember the key
+		known.Lock()
+		known.Unlock()
+	}
 	require.NoError(t, client.Close())
 	require.NoError(t, client.Close(), "twice is once")
+	assert.ErrorIs(t, known.LockContext(t.Context(), 0), redimutex.ErrClosed)
+	assert.ErrorIs(t, known.TryLockContext(t.Context()), redimutex.ErrClosed)
 	never := func(context.Context) error { t.Error("f ran"); return nil }
 	for _, err := range []error{
 		m.LockContext(t.Context(), 0), m.TryLockContext(t.Context()), m.Do(t.Context(), never), m.TryDo(t.Context(), never),

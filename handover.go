@@ -73,10 +73,11 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 
 // HandOver ends this hold, and returns a Handover. [Mutex.TakeOver] of the same key, in any process, goes on with it
 // within that time. Until then no other process gets the lock. If none takes it over, the lock is free when the time
-// is over.
+// is over. With [WithMinHold] it is not free before that has passed, and can be taken over until then.
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. One Unlock or Release that follows is accepted, so a deferred one does no harm.
+// But an Unlock that comes after another goroutine has locked the same Mutex ends that hold: there, defer Release.
 // Write nothing more that the lock protects.
 //
 // The error matches
@@ -163,7 +164,7 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 type takings struct {
 	mu    sync.Mutex // held by the one that is under way
 	token string     // of the Handover whose TakeOver had no answer
-	taker *lock.Taker
+	taker *lock.Grant
 }
 
 // TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once.

@@ -100,6 +100,58 @@ func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
+// What is given back is good for as long as it was before, and no longer.
+func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOver(t, all.Client(t).Mutex("k"), 2*time.Minute)
+	for _, s := range all {
+		redistest.Wait(t, "all servers have it", func() bool { return s.Exists("k") })
+	}
+	given := all[0].Get("k")
+	for _, s := range all[1:] {
+		s.Do("SET", "k", "another", "PX", "60000")
+	}
+	m := all.Client(t, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(10*time.Second)).Mutex("k")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
+	redistest.Wait(t, "the vote is back", func() bool { return all[0].Get("k") == given })
+	assert.LessOrEqual(t, all[0].PTTL("k"), 2*time.Minute)
+}
+
+// A server that answers the taker no more keeps its vote no longer than until it is back.
+func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOver(t, all.Client(t).Mutex("k"), 10*time.Minute)
+	for _, s := range all {
+		redistest.Wait(t, "all servers have it", func() bool { return s.Exists("k") })
+	}
+	given := all[0].Get("k")
+	network := all[0].Network(0)
+	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
+	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(200*time.Millisecond))
+	warm := client.Mutex("other") // the servers know the scripts then
+	warm.Lock()
+	require.NoError(t, warm.TakeOver(t.Context(), handOverOf(t, warm)))
+	warm.Unlock()
+	for _, s := range all[1:] {
+		s.Do("SET", "k", "another", "PX", "600000")
+	}
+	network.Hold(redistest.Replies)
+	m := client.Mutex("k")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
+	redistest.Wait(t, "the taker's vote came", func() bool { return all[0].Get("k") != given })
+	network.Release()
+	redistest.Wait(t, "it has gone again", func() bool { v := all[0].Get("k"); return v == given || v == "" })
+}
+
+func handOverOf(t *testing.T, m *redimutex.Mutex) redimutex.Handover {
+	t.Helper()
+	h, err := m.Lease().HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	return h
+}
+
 // One server has done it, one has another token, and one does not answer: neither side has a majority.
 func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 	t.Parallel()

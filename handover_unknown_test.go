@@ -142,3 +142,30 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	require.NoError(t, taker.TakeOver(t.Context(), h))
 	taker.Unlock()
 }
+
+// The renewal of a lock that was taken over without an answer may have raised its TTL already.
+func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	front, taker := behind(t, s)
+	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithFencing()), time.Minute)
+	front.Hang(redistest.AtReply)
+	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	s.Do("PEXPIRE", "k", time.Hour.Milliseconds())
+	front.Lift()
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	assert.Greater(t, s.PTTL("k"), 59*time.Minute)
+	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+// WithMinHold keeps the lock locked also where it is handed over, and no process takes it over.
+func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver := newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour))
+	handOver(t, giver, time.Second)
+	assert.Greater(t, s.PTTL("k"), 59*time.Minute)
+	giver = newMutex(t, s.Pool(), "other", redimutex.WithMinHold(time.Second))
+	handOver(t, giver, time.Hour)
+	assert.Greater(t, s.PTTL("other"), 59*time.Minute)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -194,6 +195,33 @@ func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
 		assert.WithinRange(t, time.Now(), began.Add(2*4500*time.Millisecond), began.Add(2*5500*time.Millisecond))
 		m.Unlock()
 		require.NoError(t, client.Mutex("k").LockContext(t.Context(), 0))
+	})
+}
+
+// What a goroutine has waited in line counts for WithMaxAttempts, but is no try of a server.
+func TestTheNumberThatABackoffGetsIsThatOfTheTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		var numbers []int
+		backoff := redimutex.WithBackoff(func(n int) time.Duration { numbers = append(numbers, n); return 100 * time.Millisecond })
+		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMaxAttempts(100))
+		first, second := client.Mutex("k"), client.Mutex("k", backoff)
+		first.Lock()
+		locked := make(chan error)
+		go func() { locked <- second.LockContext(t.Context(), 0) }()
+		time.Sleep(1950 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, numbers, 20, "it waits in line")
+		numbers = nil
+		require.NoError(t, server.Set("k", "foreign"))
+		assert.ErrorIs(t, first.UnlockContext(t.Context()), redimutex.ErrLost)
+		time.Sleep(350 * time.Millisecond)
+		synctest.Wait()
+		assert.LessOrEqual(t, slices.Max(numbers), 4)
+		assert.Equal(t, 1, slices.Min(numbers))
+		server.Del("k")
+		require.NoError(t, <-locked)
+		second.Unlock()
 	})
 }
 

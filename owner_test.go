@@ -77,3 +77,32 @@ func TestLockedErrorNamesAHolderElsewhereToWhoWaitsInLine(t *testing.T) {
 	stop()
 	assert.ErrorIs(t, <-over, context.Canceled)
 }
+
+// The value of the key while readers have it is a mark of the library's, and no label.
+func TestLockedErrorNamesNoReadersMark(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"plain": nil, "reuse": {redimutex.WithLeaseReuse(time.Second)}, "queue": {redimutex.WithQueue()},
+		"queue and reuse": {redimutex.WithQueue(), redimutex.WithLeaseReuse(time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			opts := append(opts, redimutex.WithTTL(time.Minute), redimutex.WithOwner("reader"))
+			mine, other := newClient(t, []redimutex.Pool{s.Pool()}, opts...), newClient(t, []redimutex.Pool{s.Pool()}, opts...)
+			for range 2 {
+				l, err := mine.RWMutex("k").RAcquire(t.Context())
+				require.NoError(t, err)
+				for _, c := range []*redimutex.Client{mine, other} {
+					assert.Contains(t, []string{"", "reader"}, holderIn(t, c.RWMutex("k").TryLockContext(t.Context())))
+					assert.Contains(t, []string{"", "reader"}, holderIn(t, c.Mutex("k").TryLockContext(t.Context())))
+				}
+				require.NoError(t, l.Release(t.Context()))
+			}
+			w := other.RWMutex("k", redimutex.WithOwner("writer"))
+			w.Lock()
+			assert.Contains(t, []string{"", "writer"}, holderIn(t, mine.RWMutex("k").TryRLockContext(t.Context())))
+			w.Unlock()
+		})
+	}
+}

@@ -58,6 +58,7 @@ var trials = []trial{
 			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: one(entrants.Bare), Least: .95},
 			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: redsyncs, Least: 1.05},
 			{Ours: entrants.Redimutex, Metric: figures.Rate, Over: one(entrants.Redislock), Least: 1.05},
+			{Ours: entrants.Redimutex, Metric: figures.Allocs, Over: one(entrants.Bare), Most: 1},
 			{Ours: entrants.Do, Metric: figures.Rate, Over: one(entrants.Bare), Least: .9},
 			{Ours: entrants.Reuse, Metric: figures.Rate, Over: one(entrants.Bare), Least: 200},
 			{Ours: entrants.Reuse, Metric: figures.Allocs, Most: 2},

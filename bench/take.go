@@ -89,7 +89,7 @@ func handovers(spans []work.Span) stats.Histogram {
 	all := make(stats.Histogram)
 	for i := 1; i < len(spans); i++ {
 		before, after := spans[i-1], spans[i]
-		if before.Goroutine != after.Goroutine && after.Asked < before.Released {
+		if after.Asked < before.Released {
 			all.Add(time.Duration(after.Got - before.Released))
 		}
 	}

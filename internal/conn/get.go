@@ -9,34 +9,10 @@ import (
 )
 
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
-func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
-	c, err := s.guarded(ctx)
-	if err != nil {
-		return nil, Plain(err)
-	}
-	return c, nil
-}
-
-func checkout(pool Pool) dialling {
-	if p, ok := pool.(interface {
-		GetContext(context.Context) (redis.Conn, error)
-	}); ok {
-		return p.GetContext
-	}
-	return func(context.Context) (redis.Conn, error) {
-		c := pool.Get()
-		if err := c.Err(); err != nil {
-			c.Close()
-			return nil, err
-		}
-		return c, nil
-	}
-}
-
-// guarded is the checkout. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends: it
-// gives a place back to a channel that is closed. Clean-up may be late enough to meet that, and a pool of another make may
-// have such a pool inside.
-func (s *Source) guarded(ctx context.Context) (c redis.Conn, err error) {
+//
+// redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends: it gives a place back to a channel
+// that is closed. Clean-up may be late enough to meet that, and a pool of another make may have such a pool inside.
+func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if e, ok := r.(runtime.Error); !ok || e.Error() != "send on closed channel" {
@@ -45,7 +21,20 @@ func (s *Source) guarded(ctx context.Context) (c redis.Conn, err error) {
 			c, err = nil, errClosedPool
 		}
 	}()
-	return s.checkout(ctx)
+	if p, ok := s.Pool.(interface {
+		GetContext(context.Context) (redis.Conn, error)
+	}); ok {
+		c, err = p.GetContext(ctx)
+	} else {
+		c = s.Pool.Get()
+		if err = c.Err(); err != nil {
+			c.Close()
+		}
+	}
+	if err != nil {
+		return nil, Plain(err)
+	}
+	return c, nil
 }
 
 var errClosedPool = errors.New("get on closed pool")

@@ -42,30 +42,26 @@ func Mask(err error) error {
 	if err == nil {
 		return nil
 	}
-	var said redis.Error
-	if errors.As(err, &said) {
-		text, _, quotes := strings.Cut(err.Error(), ", with args beginning with")
-		shown := maskURLs(text)
-		if !quotes && shown == text {
-			return err
-		}
-		words, _, _ := strings.Cut(string(said), ", with args beginning with")
-		return Masked(shown, redis.Error(maskURLs(words)))
-	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		return Masked("the URL of the pool can't be used: "+u.Op+" failed", hidden{err})
 	}
 	text := err.Error()
-	if shown := maskURLs(text); shown != text {
-		return Masked(shown, hidden{err})
+	shown := mask(text)
+	var said redis.Error
+	switch {
+	case shown == text:
+		return err
+	case errors.As(err, &said):
+		return Masked(shown, redis.Error(mask(string(said))))
 	}
-	return err
+	return Masked(shown, hidden{err})
 }
 
-// maskURLs hides who logs in, and how, in every URL of text. A password may contain anything, so all goes from the first
-// "://" to the last "@" after it.
-func maskURLs(text string) string {
+// mask cuts off what a server quotes, and hides who logs in, and how, in every URL of text. A password may contain anything,
+// so all goes from the first "://" to the last "@" after it.
+func mask(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with")
 	scheme, rest, found := strings.Cut(text, "://")
 	end := strings.LastIndexByte(rest, '@')
 	if !found || end < 0 {

@@ -29,8 +29,7 @@ type Source struct {
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
 
-	Pool Pool
-	checkout dialling
+	Pool     Pool
 	dial     dialling // nil: the pool does not tell how
 	listen   dialling // dial for a connection that carries no commands of ours; nil as well
 	behind   punctual.Behind
@@ -66,7 +65,6 @@ func Of(pool Pool) *Source {
 	default:
 		s.listen = dialOf(inside(pool))
 	}
-	s.checkout = checkout(pool)
 	return s
 }
 

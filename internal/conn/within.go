@@ -74,48 +74,7 @@ func (s *Source) Send(c redis.Conn, command string, args ...any) error {
 // The buffer of the connection is written whenever it is full, so the server may execute the first command before the
 // last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	if s.Punctual {
-		return s.batch(ctx, c, n, lay, got)
-	}
-	for i := 0; i < n && s.Pipelines(); i++ {
-		command, args := lay(i)
-		if err := s.Send(c, command, args...); err != nil && !errors.Is(err, ErrNoSend) {
-			return err
-		}
-	}
-	if s.Pipelines() {
-		if err := c.Flush(); err != nil {
-			return err
-		}
-	}
-	for i := range n {
-		var reply any
-		var err error
-		if s.Pipelines() {
-			reply, err = Receive(c, max(remaining(ctx), time.Microsecond))
-		} else {
-			command, args := lay(i)
-			reply, err = s.Do(ctx, c, command, args...)
-		}
-		if err != nil {
-			var said redis.Error
-			if !errors.As(err, &said) {
-				return err
-			}
-			reply = said
-		}
-		got(i, reply)
-	}
-	return nil
-}
-
-// batch is Batch on a punctual connection.
-func (*Source) batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	d, ok := c.(contextual)
-	if !ok {
-		return ErrNoSend
-	}
-	raw, err := d.DoContext(batchContext{ctx, func(send func(string, ...any) error) error {
+	var sends punctual.Sends = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
 			if err := send(command, args...); err != nil {
@@ -123,31 +82,47 @@ func (*Source) batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (
 			}
 		}
 		return nil
-	}}, "")
-	if err != nil {
+	}
+	if s.Punctual {
+		raw, err := s.Do(context.WithValue(ctx, punctual.Batch, sends), c, "")
+		if err != nil {
+			return err
+		}
+		replies, _ := raw.([]any)
+		if len(replies) != n {
+			return errors.New("a pipeline has another number of replies than of commands")
+		}
+		for i, reply := range replies {
+			got(i, reply)
+		}
+		return nil
+	}
+	err := sends(func(command string, args ...any) error { return s.Send(c, command, args...) })
+	if err == nil {
+		err = c.Flush()
+	}
+	alone := errors.Is(err, ErrNoSend)
+	if err != nil && !alone {
 		return err
 	}
-	replies, _ := raw.([]any)
-	if len(replies) != n {
-		return errors.New("a pipeline has another number of replies than of commands")
-	}
-	for i, reply := range replies {
+	for i := range n {
+		var reply any
+		if alone {
+			command, args := lay(i)
+			reply, err = s.Do(ctx, c, command, args...)
+		} else {
+			reply, err = Receive(c, max(remaining(ctx), time.Microsecond))
+		}
+		var said redis.Error
+		switch {
+		case errors.As(err, &said):
+			reply = said
+		case err != nil:
+			return err
+		}
 		got(i, reply)
 	}
 	return nil
-}
-
-// A batchContext has the commands of a pipeline as its punctual.Batch.
-type batchContext struct {
-	context.Context
-	sends punctual.Sends
-}
-
-func (c batchContext) Value(key any) any {
-	if key == punctual.Batch {
-		return c.sends
-	}
-	return c.Context.Value(key)
 }
 
 // Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a

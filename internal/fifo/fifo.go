@@ -11,14 +11,12 @@ import (
 //
 // Release happens before the next turn begins, as the race detector sees it.
 type Line struct {
-	state  atomic.Int32
-	holder *Waiter // who has the turn, if it came by Join; belongs to the turn
+	state atomic.Int32
 
 	mu          sync.Mutex
+	waiting     int32
 	closed      bool
-	spares      int32   // their number
-	first, last *Waiter // who waits, in order of arrival
-	spare       *Waiter // for the next waiter, linked by next
+	first, last *Waiter // in order of arrival
 }
 
 // The states of a Line. Without mu, it changes between free and taken only; so in a crowd no caller
@@ -29,13 +27,10 @@ const (
 	crowded       // taken, and a caller waits
 )
 
-// maxSpares bounds what a Line keeps for later waiters.
-const maxSpares = 64
-
 // A Waiter has a place in a Line, until Release or Cancel.
 type Waiter struct {
-	queue      *Line
-	turn       chan struct{} // holds one
+	line       *Line
+	granted    chan struct{} // closed when the wait is over
 	given      bool          // the turn has come
 	closed     bool          // and it never will
 	next, prev *Waiter
@@ -46,23 +41,17 @@ func (q *Line) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
 
 // Join takes a place at the end. The caller has to wait for Granted, or to Cancel.
 func (q *Line) Join() *Waiter {
+	w := &Waiter{line: q, granted: make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := q.spare
-	if w == nil {
-		w = &Waiter{queue: q, turn: make(chan struct{}, 1)}
-	} else {
-		q.spare, w.next = w.next, nil
-		q.spares--
-	}
 	if q.closed {
 		w.closed = true
-		w.turn <- struct{}{}
+		close(w.granted)
 		return w
 	}
 	for !q.state.CompareAndSwap(taken, crowded) && q.state.Load() != crowded {
 		if q.TryAcquire() {
-			q.give(w)
+			w.give()
 			return w
 		}
 	}
@@ -73,6 +62,7 @@ func (q *Line) Join() *Waiter {
 		q.last.next = w
 	}
 	q.last = w
+	q.waiting++
 	return w
 }
 
@@ -81,23 +71,16 @@ func (q *Line) Waiting() int {
 	if q.state.Load() != crowded {
 		return 0
 	}
-	_, waiting := q.Queued()
-	return waiting
-}
-
-// Queued reports whether a process has the turn, and how many wait for it.
-func (q *Line) Queued() (held bool, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for w := q.first; w != nil; w = w.next {
-		waiting++
-	}
-	return q.state.Load() != free, waiting
+	return int(q.waiting)
 }
 
-// Granted returns a channel from which the caller receives once it has the turn, until Release; or once
-// the Line was closed.
-func (w *Waiter) Granted() <-chan struct{} { return w.turn }
+// Taken reports whether a goroutine has the turn.
+func (q *Line) Taken() bool { return q.state.Load() != free }
+
+// Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed.
+func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
 // Closed reports, after Granted, that there is no turn because the Line was closed. The waiter then has
 // to Cancel.
@@ -106,45 +89,37 @@ func (w *Waiter) Closed() bool { return w.closed }
 // Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left
 // the Line free.
 func (w *Waiter) Cancel() (freed bool) {
-	q := w.queue
+	q := w.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case w.given:
-		q.holder = nil
-		freed = !q.pass()
+		return !q.pass()
 	case !w.closed:
 		q.unlink(w)
 	}
-	q.recycle(w)
-	return freed
+	return false
 }
 
 // Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
 func (q *Line) Release() (passed bool) {
-	w := q.holder
-	q.holder = nil
-	if w == nil && q.state.CompareAndSwap(taken, free) {
+	if q.state.CompareAndSwap(taken, free) {
 		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w != nil {
-		q.recycle(w)
-	}
 	return q.pass()
 }
 
-// Close sends all waiters away, and all that will come. The process that has the turn keeps it.
+// Close sends all waiters away, and all that will come. The goroutine that has the turn keeps it.
 func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for q.first != nil {
-		w := q.first
+	for w := q.first; w != nil; w = q.first {
 		q.unlink(w)
 		w.closed = true
-		w.turn <- struct{}{}
+		close(w.granted)
 	}
 }
 
@@ -156,14 +131,13 @@ func (q *Line) pass() bool {
 		return false
 	}
 	q.unlink(w)
-	q.give(w)
+	w.give()
 	return true
 }
 
-func (q *Line) give(w *Waiter) {
+func (w *Waiter) give() {
 	w.given = true
-	q.holder = w
-	w.turn <- struct{}{}
+	close(w.granted)
 }
 
 func (q *Line) unlink(w *Waiter) {
@@ -178,21 +152,8 @@ func (q *Line) unlink(w *Waiter) {
 		w.next.prev = w.prev
 	}
 	w.next, w.prev = nil, nil
+	q.waiting--
 	if q.first == nil {
 		q.state.Store(taken)
 	}
-}
-
-// recycle keeps w, whom no process knows any more, for a later waiter.
-func (q *Line) recycle(w *Waiter) {
-	if q.spares == maxSpares {
-		return
-	}
-	select {
-	case <-w.turn: // who quits may not have received it
-	default:
-	}
-	w.given, w.closed = false, false
-	w.next, q.spare = q.spare, w
-	q.spares++
 }

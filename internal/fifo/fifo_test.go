@@ -116,38 +116,6 @@ func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
 	assert.True(t, q.TryAcquire())
 }
 
-// The waiter before, and what it waited for, is forgotten.
-func TestAPlaceIsAsNewWhenItIsUsedAgain(t *testing.T) {
-	var q fifo.Line
-	for range 3 {
-		require.True(t, q.TryAcquire())
-		quitter, served := q.Join(), q.Join()
-		q.Release()
-		quitter.Cancel() // without having received its turn
-		require.True(t, has(served))
-		assert.False(t, has(served), "the turn is received once")
-		q.Release()
-		require.True(t, q.TryAcquire())
-		other := q.Join()
-		assert.False(t, has(other), "a turn of before was left")
-		other.Cancel()
-		q.Release()
-	}
-}
-
-// A place that were given back twice would be given to two.
-func TestNoPlaceIsGivenToTwo(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	w := q.Join()
-	q.Release()
-	require.True(t, w.Cancel(), "no other had the turn")
-	require.True(t, q.TryAcquire())
-	q.Release()
-	require.True(t, q.TryAcquire())
-	assert.NotSame(t, q.Join(), q.Join())
-}
-
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
 // on purpose: the race detector checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {

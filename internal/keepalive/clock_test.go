@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // A machine that sleeps stops its monotonic clock, and its wall clock runs ahead meanwhile. Slept makes what
@@ -126,7 +127,7 @@ func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
 	until := sent.Add(2 * long)
 	k.Slept(long / 3)
 	endsAt(t, l, initial(l).Add(-long/3)) // the heartbeat has been
-	l.Extended(keepalive.Earlier(until, long/3), 2*long)
+	l.Extended(redistest.Earlier(until, long/3), 2*long)
 	endsAt(t, l, until.Add(-long/3))
 }
 
@@ -137,12 +138,12 @@ func TestALeaseThatBeginsAfterASleepCountsByTheWallClock(t *testing.T) {
 	defer k.Close()
 	l, _ := start(t, k, func(terms *keepalive.Terms) {
 		hourly(terms)
-		terms.Until = keepalive.Earlier(terms.Until, long/3)
+		terms.Until = redistest.Earlier(terms.Until, long/3)
 	})
 	endsAt(t, l, initial(l).Add(-long/3))
 	_, h := start(t, k, func(terms *keepalive.Terms) {
 		hourly(terms)
-		terms.Until = keepalive.Earlier(terms.Until, long)
+		terms.Until = redistest.Earlier(terms.Until, long)
 	})
 	soon(t, h.lost)
 }

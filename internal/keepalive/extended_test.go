@@ -87,19 +87,3 @@ func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
 		k.Close()
 	})
 }
-
-func TestARenewalThatDecidesNothingIsNoBusyLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var renewals atomic.Int64
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			if renewals.Add(1) > 1000 {
-				panic("a busy loop")
-			}
-			due[0].Renewed(true)
-		})
-		_, h := start(t, k, nil)
-		lived(t, h, h.terms.Until, ttl)
-		assert.LessOrEqual(t, renewals.Load(), int64(20))
-		k.Close()
-	})
-}

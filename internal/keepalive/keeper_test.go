@@ -123,39 +123,6 @@ func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 	})
 }
 
-func TestCloseRacesWithStartAndTheTimer(t *testing.T) {
-	for range 200 {
-		var over atomic.Bool
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			if over.Load() {
-				t.Error("a renewal began after Close")
-			}
-			succeed(due)
-		})
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for range 20 {
-					l, h := new(keepalive.Lease), &teller{lost: make(chan struct{})}
-					now, d := time.Now(), rand.N(2*time.Millisecond)
-					if k.Start(l, keepalive.Terms{Began: now, Until: now.Add(d), TTL: d, Renew: true, HandOff: rand.N(d + 1), Holder: h}) {
-						runtime.Gosched()
-						if l.End(time.Now()) > keepalive.Unlocked {
-							<-h.lost
-						}
-					}
-				}
-			})
-		}
-		all.Go(func() {
-			k.Close()
-			over.Store(true)
-		})
-		all.Wait()
-		require.Zero(t, k.Len())
-	}
-}
-
 func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
@@ -193,38 +160,6 @@ func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 		}
 		k.Close()
 	})
-}
-
-func TestLeasesThatAreDueTogetherShareABatch(t *testing.T) {
-	for _, c := range []struct{ span, apart time.Duration }{
-		{9 * time.Second, 9 * time.Millisecond},
-		{60 * time.Millisecond, 2 * time.Millisecond}, // a short lease is renewed only a little early
-	} {
-		for _, together := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				var sizes []int
-				k := keepalive.New(func(due []*keepalive.Lease) {
-					sizes = append(sizes, len(due))
-					succeed(due)
-				})
-				apart := c.apart
-				if !together {
-					apart = 2 * c.apart
-				}
-				start(t, k, lasting(c.span))
-				time.Sleep(apart)
-				start(t, k, lasting(c.span))
-				time.Sleep(c.span * 7 / 15)
-				synctest.Wait()
-				if together {
-					assert.Equal(t, []int{2}, sizes, "%v", c.span)
-				} else {
-					assert.Equal(t, []int{1, 1}, sizes, "%v", c.span)
-				}
-				k.Close()
-			})
-		}
-	}
 }
 
 // A server that hands the lock over gives it for a short time, which is asked to be longer before any renewal is due.
@@ -265,19 +200,6 @@ func TestAHandOffLeaseIsRenewedSoon(t *testing.T) {
 			k.Close()
 		})
 	}
-}
-
-func TestAHandOffLeaseThatEndsSoonIsNotRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed") })
-		for range 10 {
-			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
-			time.Sleep(keepalive.Patience - time.Microsecond)
-			assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
-			assert.Zero(t, k.Wakes(), "the process is not woken for it")
-		}
-		k.Close()
-	})
 }
 
 func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {

@@ -254,27 +254,6 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 	}
 }
 
-func TestTheHolderIsToldWithoutLocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keepalive.New(succeed)
-		for _, lose := range []func(*keepalive.Lease){
-			func(l *keepalive.Lease) { l.Lose(keepalive.Taken) },
-			func(*keepalive.Lease) { time.Sleep(ttl) }, // the timer tells
-		} {
-			l := new(keepalive.Lease)
-			told := false
-			now := time.Now()
-			require.True(t, k.Start(l, keepalive.Terms{Began: now, Until: now.Add(ttl), TTL: ttl, Holder: asker(func() {
-				told = l.Reason() > keepalive.Unlocked && l.End(time.Now()) > keepalive.Unlocked && k.Len() == 0
-			})}))
-			lose(l)
-			synctest.Wait()
-			assert.True(t, told)
-		}
-		k.Close()
-	})
-}
-
 type asker func()
 
 func (f asker) Lost(keepalive.Reason) { f() }

@@ -8,25 +8,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Call is one call that wants a lock.
-type Call struct {
-	Key      string
-	More     []string // further keys of the lock
-	Hint     *Key     // nil, or that of an earlier call for the same keys
-	Terms    *Terms
-	Once     bool                          // a single try, and no waiting
-	MaxTries int                           // 0: no limit
-	Pause    func(tries int) time.Duration // the wait after so many tries
-}
-
-// A Result is how a call went.
-type Result struct {
-	Key     *Key
-	Tries   int
-	Wait    time.Duration // since the call; 0 if it never began
-	Failure *Failure      // nil: the lock is held
-}
-
 // An acquisition is one call that wants a lock. One goroutine drives it:
 //
 //	inLine ─ turn ─→ trying ─ granted ───────────────────→ held
@@ -42,16 +23,18 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int
+	tries   int // asked the servers; in the queue that is a look
+	looks   int
+	waits   int           // in line, that count as tries for MaxTries
 	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
 	turn    bool          // we have it
 	wait    time.Duration // after the try under way
-	votes   *quorum.Votes // of the next try; nil: new ones
-	seen    bool          // votes that were dropped have left a mark that this process waits
-	group   []*quorum.Votes
-	ticket  *ticket // our place in the server's queue; nil without one
-	arrived int64   // when the server has first seen us, in µs on its clock; 0: not yet
-	grant   *Grant
+	grant   *Grant        // of the next try; nil: a new one
+	group   []*Grant      // for others of this line
+	seen    bool          // a grant that was dropped has left a mark that this process waits
+	ticket  *ticket       // our place in the server's queue; nil without one
+	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
+	granted bool
 	result  *Failure
 }
 
@@ -69,7 +52,7 @@ const (
 func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	a := acquisition{Call: *c, engine: e, hold: h}
 	a.run(ctx)
-	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
+	r := Result{Key: a.key, Tries: a.tries + a.looks, Failure: a.result}
 	switch {
 	case a.result == nil:
 		r.Wait = max(h.Began().Sub(a.began), 0)
@@ -81,7 +64,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 
 func (a *acquisition) run(ctx context.Context) {
 	defer a.finish() // also when a function of the caller's panics
-	for s := a.begin(ctx); ; {
+	for s := inLine; ; {
 		switch s {
 		case inLine:
 			s = a.line(ctx)
@@ -104,36 +87,41 @@ func (a *acquisition) finish() {
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()
 	}
-	if a.grant == nil {
-		if a.seen && a.votes == nil {
-			a.votes = a.newVotes()
+	if !a.granted {
+		if a.seen && a.grant == nil {
+			a.grant = a.want()
 		}
 		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
 	}
-	if a.turn && (a.grant == nil || a.Terms.Kind.Shared) {
+	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
+		a.key.refused.Store(false)
 		a.key.pass()
 	}
-	if a.grant == nil {
+	if !a.granted {
 		a.key.unref() // else the grant has the reference
 	}
 }
 
-// drop releases the votes of a try that did not get the lock. goesOn says that a caller of this line still waits, so that
+// drop releases what a try has that did not get the lock. goesOn says that a caller of this line still waits, so that
 // the others go on seeing it.
 func (a *acquisition) drop(goesOn bool) {
-	for _, v := range append(a.group, a.votes) {
-		if v != nil {
-			v.LeaveLater(goesOn)
+	if a.grant == nil {
+		return
+	}
+	for _, g := range append(a.group, a.grant) {
+		if goesOn {
+			g.votes.Each((*server.Claim).KeepMark)
 		}
+		g.votes.ReleaseLater(time.Time{})
 	}
-	if a.votes != nil && a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !a.votes.Unknown() {
+	if v := &a.grant.votes; a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Any((*server.Claim).Unknown) {
 		// A server that is silent is not waited for; a release must not take the mark of the next one.
-		a.key.follow(a.votes)
+		a.key.follow(v)
 	}
-	if a.votes != nil && goesOn && a.Terms.Kind.Shows && !a.Once {
+	if goesOn && a.Terms.Kind.Shows && !a.Once {
 		a.seen = true
 	}
-	a.votes, a.group = nil, nil
+	a.grant, a.group = nil, nil
 }
 
 // fail ends the acquisition.
@@ -156,35 +144,39 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	return a.result != nil
 }
 
-func (a *acquisition) begin(ctx context.Context) state {
-	if ctx.Err() != nil {
-		return a.fail(&Failure{Kind: Ended})
-	}
-	if a.key = a.engine.ref(lineOf(a.Terms, a.Key, a.More), a.Hint); a.key == nil {
-		return a.fail(&Failure{Kind: Closed})
-	}
-	return inLine
+// usedUp reports whether there is no further try.
+func (a *acquisition) usedUp() bool {
+	return a.Once || a.MaxTries > 0 && a.tries+a.looks+a.waits >= a.MaxTries
 }
 
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
-	if !a.Once && !a.fresh && a.tries == 0 {
+	first := a.tries+a.looks == 0
+	if !a.Once && !a.fresh && first {
 		// Another waiter of this process may have tried just now.
-		if !a.sleep(ctx, min(time.Until(a.key.pause), a.Pause(1))) {
+		if !a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1))) {
 			return failed
 		}
 	}
 	start := a.began
-	if a.tries > 0 || !a.Once && !a.fresh { // we have waited
+	if !first || !a.Once && !a.fresh { // we have waited
 		start = time.Now()
 	}
 	a.prepare()
-	if l := a.votes.Lock(); len(l.More) > 0 || l.Kind == server.Writer || l.Kind == server.Reader {
+	if l := a.grant.votes.Lock(); len(l.More) > 0 || l.Kind == server.Writer || l.Kind == server.Reader {
 		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
 	}
-	a.tries++
-	a.key.asks.Store(a.Terms.Kind)
-	f := a.votes.Acquire(ctx, a.describe(start), &a.key.before, a.group)
+	if a.ticket != nil && a.ticket.queued {
+		a.looks++
+	} else {
+		a.tries++
+	}
+	a.key.kind.Store(a.Terms.Kind)
+	with := make([]*quorum.Votes, 0, 4)
+	for _, g := range a.group {
+		with = append(with, &g.votes)
+	}
+	f := a.grant.votes.Acquire(ctx, a.describe(start), &a.key.before, with)
 	if f == nil {
 		return a.won(ctx, 0)
 	}
@@ -197,15 +189,15 @@ func (a *acquisition) prepare() {
 		a.drop(true)
 		a.ticket = a.newTicket()
 	}
-	if a.votes == nil {
-		a.votes = a.newVotes()
+	if a.grant == nil {
+		a.grant = a.want()
 	}
 	if !a.grouped() {
 		return
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
 	for len(a.group) < a.key.fifo.Waiting() {
-		a.group = append(a.group, a.newVotes())
+		a.group = append(a.group, a.want())
 	}
 }
 
@@ -215,33 +207,34 @@ func (a *acquisition) grouped() bool {
 	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
 }
 
-// newVotes returns the votes of a new token.
-func (a *acquisition) newVotes() *quorum.Votes {
-	l := server.Lock{Terms: &a.Terms.Terms, Key: a.Key, More: a.More, Token: a.Terms.Token()}
+// want returns a grant that is to be asked for.
+func (a *acquisition) want() *Grant {
+	var w *server.Waiter
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
-		l.Waiter = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
+		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
 	}
-	v := a.engine.quorum.Votes(l)
+	g := a.key.want(&a.Call, w)
 	if a.seen {
-		v.Waited()
+		g.votes.Each((*server.Claim).Waited)
 	}
-	return v
+	return g
 }
 
 // describe describes the next try. One that does not wait for the turn starts with the call.
 func (a *acquisition) describe(start time.Time) server.Try {
-	t := server.Try{Plain: a.tries == 1 && a.fresh && !a.Once && a.MaxTries != 1}
+	t := server.Try{Plain: a.tries+a.looks == 1 && a.fresh && !a.Once && a.MaxTries != 1}
 	if a.Once || a.fresh {
 		t.Start = start
 	}
 	if a.Once {
 		return t
 	}
-	a.wait = a.Pause(a.tries)
-	if a.ticket != nil {
+	if a.ticket == nil {
+		a.wait = a.Pause(a.tries)
+	} else {
 		a.ticket.present(&t)
 	}
-	if a.Terms.Kind.Shows && (a.MaxTries == 0 || a.tries < a.MaxTries) {
+	if a.Terms.Kind.Shows && !a.usedUp() {
 		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
 		if a.Terms.Queue {
 			t.Shows = maxLook + a.Terms.Timeout
@@ -255,12 +248,16 @@ func (a *acquisition) won(ctx context.Context, handOff time.Duration) state {
 	if a.stopped(ctx) {
 		return failed
 	}
-	g := newGrant(a.key, a.Terms, a.votes, handOff, !a.Terms.Kind.Shared, a.hold)
-	if g == nil {
+	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&Failure{Kind: Closed})
 	}
-	a.grant = g
-	a.key.give(a.Terms, a.group)
+	a.granted = true
+	for _, g := range a.group {
+		if a.key.gifts == nil {
+			a.key.gifts = make(map[*Grant]struct{})
+		}
+		a.key.gifts[g] = struct{}{}
+	}
 	a.key.failure.Store(nil)
 	return held
 }
@@ -270,7 +267,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	switch {
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)
-		if a.votes.Spent() {
+		if a.grant.votes.Any((*server.Claim).Spent) {
 			a.drop(true)
 		}
 	case f.Kind == quorum.Contended:
@@ -286,49 +283,17 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		failure = a.result
 	}
 	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
-		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), failure)
+		a.hold.Observer.Tried(ctx, a.tries+a.looks, time.Since(a.began), failure)
 	}
 	switch {
 	case a.result != nil:
 		return failed
 	case f.Kind == quorum.Lapsed:
 		return trying
-	case a.Once, f.Kind == quorum.Refused, a.MaxTries > 0 && a.tries >= a.MaxTries:
+	case f.Kind == quorum.Refused, a.usedUp():
 		return a.fail(failure)
 	case f.Kind == quorum.Unavailable:
 		a.hold.Observer.Unavailable(f)
 	}
 	return waiting
-}
-
-// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
-// place that blocks while the caller has the turn, but for the try itself.
-func (a *acquisition) sleepOrQueue(ctx context.Context) state {
-	a.engine.Waiting.Add(1)
-	defer a.engine.Waiting.Add(-1)
-	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
-	if a.Terms.Queue {
-		return a.waitInQueue(ctx)
-	}
-	a.key.pause = time.Now().Add(a.wait)
-	if !a.sleep(ctx, a.wait) {
-		return failed
-	}
-	return trying
-}
-
-// sleep reports whether d has passed. Otherwise the acquisition has failed.
-func (a *acquisition) sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return !a.stopped(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-a.engine.closing:
-	}
-	return !a.stopped(ctx)
 }

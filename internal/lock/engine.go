@@ -8,6 +8,7 @@ package lock
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
+	"github.com/redimutex/redimutex/internal/workers"
 )
 
 // An Engine is what the locks of one Client share.
@@ -29,7 +31,7 @@ type Engine struct {
 	closing chan struct{}
 	made    time.Time // what cheap readings of the clock count from
 
-	background sync.WaitGroup // releases that no caller waits for
+	background *workers.Underway // releases that no caller waits for
 
 	mu     sync.Mutex
 	keys   map[line]*Key // that a caller holds or waits for
@@ -43,6 +45,8 @@ func New(pools []server.Pool) *Engine {
 		closing: make(chan struct{}),
 		made:    time.Now(),
 		keys:    make(map[line]*Key),
+
+		background: workers.NewUnderway(),
 	}
 	for i, p := range pools {
 		e.servers[i] = server.New(p)
@@ -76,8 +80,7 @@ func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
 // runs in the background. It waits for that: for releases and renewals under way as long as their own
 // bounds, and for what follows them, and a last attempt at releasing, d at most.
 func (e *Engine) Close(d time.Duration) {
-	following := time.NewTimer(d)
-	defer following.Stop()
+	end := time.Now().Add(d)
 	e.mu.Lock()
 	first := !e.closed.Swap(true)
 	keys := slices.Collect(maps.Values(e.keys))
@@ -92,21 +95,16 @@ func (e *Engine) Close(d time.Duration) {
 	}
 	e.keeper.Close()
 	disposing.Wait()
-	idle := make(chan struct{})
-	go func() {
-		e.background.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-following.C: // a release that has just failed goes on in the background, and that is as good as the last attempt
-	}
+	e.background.Wait(time.Until(end)) // what has just failed has the runner's last attempt yet
 	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)
 	closing.Wait()
-	<-idle
+	e.background.Wait(math.MaxInt64)
 }
+
+// now is the time since the Engine was made: a cheap reading of the clock.
+func (e *Engine) now() time.Duration { return time.Since(e.made) }
 
 // spawn runs f in the background, or reports that it is too late for that.
 func (e *Engine) spawn(f func()) bool {
@@ -115,7 +113,11 @@ func (e *Engine) spawn(f func()) bool {
 	if e.closed.Load() {
 		return false
 	}
-	e.background.Go(f)
+	e.background.Enter()
+	go func() {
+		defer e.background.Leave()
+		f()
+	}()
 	return true
 }
 

@@ -11,48 +11,54 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Grant is one lock on the servers.
+// A Grant is one lock on the servers, or one that is asked for.
 //
-//	live ⇄ parked → released
-//	  └ any of these → lost: expired, deleted, taken, closed
+//	wanted → live ⇄ parked → released
+//	  │       └ any of these → lost: expired, deleted, taken, closed
+//	  └ not granted, or not needed → released
 //
 // It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
 // and ends of holds concern one hold; a grant may see many.
 type Grant struct {
 	key   *Key
 	terms *Terms
-	votes *quorum.Votes
+	votes quorum.Votes
 	lease keepalive.Lease
 
 	turn    atomic.Bool            // it has the turn of its line, and passes it on at the end
+	over    atomic.Bool            // no hold may follow: the time is over, or a holder has begun to extend the lock
 	lostKey atomic.Pointer[string] // which of the keys the server has lost; nil: it has not said so
+	reuse   *reuse                 // nil: no hold may follow from the beginning
 
 	mu       sync.Mutex
 	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
 	released bool  // and there will be no more
-
-	// For the holds that follow; see park.go.
-	over  atomic.Bool // there is none: the time is over, or a holder has begun to extend the lock
-	reuse *reuse      // nil: none from the beginning
 }
 
-// newGrant begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
-// given. With turn it keeps the turn of the caller. It returns nil if the Engine is closed.
-func newGrant(k *Key, t *Terms, v *quorum.Votes, handOff time.Duration, turn bool, h *Hold) *Grant {
-	g := &Grant{key: k, terms: t, votes: v, holds: h}
+// want returns a grant that is to be asked for, with a new token.
+func (k *Key) want(c *Call, w *server.Waiter) *Grant {
+	g := &Grant{key: k, terms: c.Terms}
+	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: &c.Terms.Terms, Key: c.Key, More: c.More, Token: c.Terms.Token(), Waiter: w})
+	return g
+}
+
+// start begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
+// given. With turn it keeps the turn of the caller. It reports false if the Engine is closed.
+func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
+	k, t := g.key, g.terms
+	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	g.mayPark(handOff)
-	h.grant = g
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
-		Began: v.At, Until: v.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
+		Began: g.votes.At, Until: g.votes.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
 	}) {
-		return nil
+		return false
 	}
-	k.grant.Store(g)
-	if g.reuse != nil && t.Kind.Shared {
-		k.share(g)
+	// Those that have the grant before it keep that, and the last of them releases it.
+	if before := k.grant.Swap(g); before != nil {
+		before.expire()
 	}
-	return g
+	return true
 }
 
 // kind is that of the lock now: a writer may have become a reader.
@@ -67,10 +73,10 @@ func (g *Grant) kind() *server.Kind {
 func (g *Grant) Token() string { return g.votes.Lock().Token }
 
 // begin makes h a hold of g. A grant that is lost at the same time ends it here or in Lost,
-// which looks for h after the lease has Ended. It reports false if the grant was released.
+// which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
 func (g *Grant) begin(h *Hold, now time.Time) bool {
 	g.mu.Lock()
-	if g.released {
+	if g.released || g.holds != nil && !g.terms.Kind.Shared {
 		g.mu.Unlock()
 		return false
 	}
@@ -113,34 +119,25 @@ func (g *Grant) each(f func(*Hold)) {
 	}
 }
 
-// renew extends the grants that are due. Those whose terms allow it share a round trip.
+// renew extends the grants that are due.
 func (e *Engine) renew(due []*keepalive.Lease) {
-	type terms struct {
-		timeout  time.Duration
-		replicas server.Replicas
-	}
-	groups := make(map[terms][]*quorum.Extension)
+	batch := make([]*quorum.Extension, 0, len(due))
 	for _, l := range due {
-		asked, ttl := time.Now(), l.TTL()
+		ttl := l.TTL()
 		g := l.Holder().(*Grant)
 		if l.Reason() != keepalive.Alive { // since it was handed out
 			l.Renewed(false)
 			continue
 		}
-		t := terms{g.terms.Timeout, g.terms.Replicas}
-		groups[t] = append(groups[t], &quorum.Extension{
-			Votes: g.votes, TTL: ttl, Done: func(x quorum.Extended) { g.renewed(&x, asked, ttl) },
+		batch = append(batch, &quorum.Extension{
+			Votes: &g.votes, TTL: ttl, Done: func(x quorum.Extended) { g.renewed(&x, ttl) },
 		})
 	}
-	var all sync.WaitGroup
-	for _, batch := range groups {
-		all.Go(func() { e.quorum.Extend(context.Background(), batch) })
-	}
-	all.Wait()
+	e.quorum.Extend(context.Background(), batch)
 }
 
 // renewed records the outcome of a renewal.
-func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) {
+func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
 	defer g.lease.Renewed(x.Failure == nil)
 	if x.Failure == nil {
 		g.lease.Extended(x.Until, ttl)
@@ -150,7 +147,7 @@ func (g *Grant) renewed(x *quorum.Extended, asked time.Time, ttl time.Duration) 
 	}
 	g.count(x.Failure)
 	g.each(func(h *Hold) {
-		if h.Observer.Traced() && !h.ended() {
+		if h.Observer.Traced() && h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(x.Failure)
 		}
 	})
@@ -188,7 +185,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
-	g.votes.End()
+	g.votes.Each((*server.Claim).End)
 	g.each(func(h *Hold) { h.lose(r) })
 	g.unpark()
 }

@@ -10,9 +10,7 @@ import (
 )
 
 // Given is a hold that was handed over: what the servers have in its place.
-type Given struct {
-	from, to *quorum.Votes
-}
+type Given struct{ from, to *quorum.Votes }
 
 // HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Nil: the hold had ended
 // before, and Reason says how.
@@ -30,9 +28,11 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	}
 	l := *g.votes.Lock()
 	terms := *l.Terms
-	// The guard would count from within. It is not needed: only a server that has the lock puts another token there.
-	terms.TTL, terms.Fence, terms.Guard, l.Terms, l.Token = within, server.NoFence, false, &terms, token
-	given := &Given{from: g.votes, to: g.key.engine.quorum.Votes(l)}
+	terms.TTL = max(within, time.Until(g.keptUntil()))
+	// The guard would count from that. It is not needed: only a server that has the lock puts another token there.
+	terms.Fence, terms.Guard, l.Terms, l.Token = server.NoFence, false, &terms, token
+	given := &Given{from: &g.votes, to: new(quorum.Votes)}
+	g.key.engine.quorum.Claim(given.to, l)
 	f := given.Repeat(ctx)
 	if r := lost(f); r != keepalive.Alive {
 		g.votes.ReleaseLater(time.Time{})
@@ -40,8 +40,8 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		h.lose(r)
 		return nil, r, nil
 	}
-	g.votes.GiveUp() // a release behind the hand-over would do nothing, and one before would undo it
-	h.end(keepalive.Unlocked)
+	g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
+	h.finish(keepalive.Unlocked)
 	return given, keepalive.Unlocked, f
 }
 
@@ -50,49 +50,42 @@ func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
 	return g.from.Give(withoutEnd(ctx), g.to)
 }
 
-// A Taker takes over what another process has handed over. It may be asked again until it has an answer.
-type Taker struct {
-	votes *quorum.Votes
-}
-
-// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. t is nil, or the Taker of the
-// try before, whose outcome is unknown. It takes the turn if that is free. Otherwise a waiter of this process has the turn,
-// and finds the lock taken on the servers.
-func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, t *Taker, h *Hold) (*Taker, *Failure) {
+// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
+// before has returned, whose outcome is unknown. It takes the turn if that is free. Otherwise a waiter of this process has
+// the turn, and finds the lock taken on the servers.
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *Failure) {
 	if ctx.Err() != nil {
-		return t, &Failure{Kind: Ended}
+		return g, &Failure{Kind: Ended}
 	}
-	k := e.ref(lineOf(c.Terms, c.Key, c.More), c.Hint)
+	k := e.ref(c)
 	if k == nil {
-		return t, &Failure{Kind: Closed}
+		return g, &Failure{Kind: Closed}
 	}
-	if t == nil || t.votes.Spent() {
-		l := server.Lock{Terms: &c.Terms.Terms, Key: c.Key, Token: c.Terms.Token()}
-		t = &Taker{votes: e.quorum.Votes(l)}
+	if g == nil || g.votes.Any((*server.Claim).Spent) {
+		g = k.want(c, nil)
+		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 	}
+	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := t.votes.Take(ctx, old)
-	if f == nil {
-		if g := newGrant(k, c.Terms, t.votes, 0, turn, h); g != nil {
-			g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
-			return nil, nil
-		}
+	f := g.votes.Take(ctx, old)
+	if f == nil && g.start(0, turn, h) {
+		return nil, nil
 	}
 	if turn {
 		k.pass()
 	}
 	k.unref()
 	if f == nil {
-		return t, &Failure{Kind: Closed}
-	}
-	if lost(f) != keepalive.Alive {
-		t = nil
+		return g, &Failure{Kind: Closed}
 	}
 	failure := &Failure{Kind: Servers, Servers: f}
-	if Over(ctx) && t != nil {
+	if lost(f) != keepalive.Alive {
+		return nil, failure
+	}
+	if Over(ctx) {
 		failure.Kind = Ended
 	}
-	return t, failure
+	return g, failure
 }
 
 // Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done: what follows finds the token in

@@ -2,8 +2,6 @@ package lock
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -17,9 +15,10 @@ type Hold struct {
 	Observer Observer
 	grant    *Grant
 	after    time.Duration // how long after the lock was won it began
-	watch    atomic.Pointer[watch]
 
-	next, prev *Hold // of the grant; guarded by Grant.mu
+	// Guarded by the mu of the grant.
+	end        *end  // nil: it has not ended, and no caller has asked for its end
+	next, prev *Hold // of the grant
 }
 
 // An Observer is told what happens to a call, and to its Hold. Its methods are called on the goroutine to
@@ -34,10 +33,8 @@ type Observer interface {
 	LostIdle(r keepalive.Reason) // the lock was lost while it was kept for the next hold; this one had ended well
 }
 
-// A watch is what has to happen at the end of a hold, and how that came. Most holds are short, and have
-// none before their end.
-type watch struct {
-	mu     sync.Mutex
+// An end is how a hold has ended, and what has to happen then.
+type end struct {
 	reason keepalive.Reason // Alive until the end has been noticed
 	done   chan struct{}    // made when it is asked for
 	after  map[*func()]struct{}
@@ -45,8 +42,8 @@ type watch struct {
 
 var (
 	alreadyDone = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-	// unlocked is the watch of all holds that Unlock has ended before they were asked for one.
-	unlocked = &watch{reason: keepalive.Unlocked, done: alreadyDone}
+	// unlocked is the end of all holds that Unlock has ended before they were asked for one.
+	unlocked = &end{reason: keepalive.Unlocked, done: alreadyDone}
 )
 
 // Token returns the value of the key during the hold.
@@ -71,100 +68,201 @@ func (h *Hold) LostKey() string {
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {
-	if w := h.watch.Load(); w != nil {
-		w.mu.Lock()
-		r := w.reason
-		w.mu.Unlock()
-		if r != keepalive.Alive {
-			return r
-		}
+	if r := h.noticed(); r != keepalive.Alive {
+		return r
 	}
 	return h.grant.lease.Reason()
 }
 
+// noticed returns how the hold has ended, if that has been noticed. It does not look at the clock.
+func (h *Hold) noticed() keepalive.Reason {
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	return h.reason()
+}
+
+// reason is how the hold has ended. The caller holds the mu of the grant.
+func (h *Hold) reason() keepalive.Reason {
+	if h.end == nil {
+		return keepalive.Alive
+	}
+	return h.end.reason
+}
+
+// asked returns what happens at the end. The caller holds the mu of the grant.
+func (h *Hold) asked() *end {
+	if h.end == nil {
+		h.end = new(end)
+	}
+	return h.end
+}
+
 // Done returns a channel that is closed when the hold has ended.
 func (h *Hold) Done() <-chan struct{} {
-	w := h.watched()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.done == nil {
-		w.done = make(chan struct{})
-		if w.reason != keepalive.Alive {
-			w.done = alreadyDone
-		}
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	e := h.asked()
+	if e.done == nil {
+		e.done = make(chan struct{})
 	}
-	return w.done
+	return e.done
 }
 
 // AfterEnd calls f when the hold has ended, at once if it has, unless stop is called before.
 func (h *Hold) AfterEnd(f func()) (stop func()) {
-	w := h.watched()
-	w.mu.Lock()
-	over := w.reason != keepalive.Alive
+	mu := &h.grant.mu
+	mu.Lock()
+	e := h.asked()
+	over := e.reason != keepalive.Alive
 	if !over {
-		if w.after == nil {
-			w.after = make(map[*func()]struct{})
+		if e.after == nil {
+			e.after = make(map[*func()]struct{})
 		}
-		w.after[&f] = struct{}{}
+		e.after[&f] = struct{}{}
 	}
-	w.mu.Unlock()
+	mu.Unlock()
 	if over {
 		f()
 	}
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.after, &f)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(e.after, &f)
 	}
 }
 
-func (h *Hold) watched() *watch {
-	if w := h.watch.Load(); w != nil {
-		return w
+// mark ends the hold, which has not ended, and returns what has to be called then. The caller holds the mu of the grant.
+func (h *Hold) mark(r keepalive.Reason) (after map[*func()]struct{}) {
+	if h.end == nil && r == keepalive.Unlocked {
+		h.end = unlocked
+		return nil
 	}
-	h.watch.CompareAndSwap(nil, new(watch))
-	return h.watch.Load()
+	e := h.asked()
+	e.reason = r
+	if e.done == nil {
+		e.done = alreadyDone
+	} else {
+		close(e.done)
+	}
+	after, e.after = e.after, nil
+	return after
 }
 
-// end ends the hold, and reports whether it had not ended before.
-func (h *Hold) end(r keepalive.Reason) bool {
-	if r == keepalive.Unlocked && h.watch.CompareAndSwap(nil, unlocked) {
-		return true
-	}
-	w := h.watched()
-	w.mu.Lock()
-	if w.reason != keepalive.Alive {
-		w.mu.Unlock()
+// finish ends the hold, and reports whether it had not ended before.
+func (h *Hold) finish(r keepalive.Reason) bool {
+	h.grant.mu.Lock()
+	if h.reason() != keepalive.Alive {
+		h.grant.mu.Unlock()
 		return false
 	}
-	w.reason = r
-	if w.done != nil {
-		close(w.done)
-	}
-	after := w.after
-	w.after = nil
-	w.mu.Unlock()
+	after := h.mark(r)
+	h.grant.mu.Unlock()
+	call(after)
+	return true
+}
+
+func call(after map[*func()]struct{}) {
 	for f := range after {
 		(*f)()
 	}
-	return true
 }
 
 // lose ends a hold that was lost, and tells it if it had not ended before.
 func (h *Hold) lose(r keepalive.Reason) {
-	if h.end(r) {
+	if h.finish(r) {
 		h.grant.key.engine.lost(r)
 		h.Observer.Lost(r)
 	}
 }
 
-// ended reports whether the end of the hold has been noticed. It does not look at the clock.
-func (h *Hold) ended() bool {
-	w := h.watch.Load()
-	if w == nil {
+// Extend makes the hold last for ttl from now on, at least. It returns how the hold has ended, if it has.
+func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	g.over.Store(true) // before the look at the hold: a release looks at this after it has ended the hold
+	if r := h.Reason(); r != keepalive.Alive {
+		return r, nil
+	}
+	var outcome quorum.Extended
+	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{
+		{Votes: &g.votes, TTL: ttl, Done: func(o quorum.Extended) { outcome = o }},
+	})
+	f := outcome.Failure
+	if f == nil {
+		g.lease.Extended(outcome.Until, ttl)
+		g.lease.Ask(ttl)
+	}
+	if !g.lose(f) && h.noticed() == keepalive.Alive {
+		g.count(f)
+		if h.Observer.Traced() {
+			h.Observer.Renewed(f)
+		}
+	}
+	return h.Reason(), f
+}
+
+// Release ends the hold now. It returns Unlocked, or how the hold had ended before; and the failure of the
+// servers to release the lock. A grant that may have another hold is parked for that.
+func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	if g.park(h, now) || !g.last(h) {
+		return h.Reason(), nil
+	}
+	defer g.leave()
+	keep := g.keptUntil()
+	if !keep.After(now) || g.kind().Shared { // so is a writer that has become a reader
+		keep = time.Time{}
+	}
+	if was := g.lease.End(now); was != keepalive.Unlocked {
+		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
+		// there is no background, so that is done here, as far as it can be.
+		if was == keepalive.Closed {
+			g.votes.Release(withoutEnd(ctx), now, keep)
+		} else {
+			g.votes.ReleaseLater(keep)
+		}
+		h.lose(was) // the keep-alive may be about to
+		return was, nil
+	}
+	f := g.votes.Release(withoutEnd(ctx), now, keep)
+	if r := lost(f); r != keepalive.Alive {
+		g.lostKey.Store(&f.Key)
+		h.lose(r)
+		return r, nil
+	}
+	h.finish(keepalive.Unlocked)
+	return keepalive.Unlocked, f
+}
+
+// keptUntil is when the lock is free at the earliest.
+func (g *Grant) keptUntil() time.Time { return g.votes.At.Add(g.terms.MinHold) }
+
+// last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
+func (g *Grant) last(h *Hold) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.remove(h)
+	if g.holds != nil || g.released {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.reason != keepalive.Alive
+	g.close()
+	return true
+}
+
+// leave gives up what a grant has in this process, after its release.
+func (g *Grant) leave() {
+	if !g.terms.Kind.Shared {
+		g.key.follow(&g.votes)
+	}
+	if g.turn.Swap(false) { // a Downgrade may do so at the same time
+		g.key.pass()
+	}
+	g.key.unref()
+}
+
+// withoutEnd returns ctx, or one that does not end if ctx has ended already.
+func withoutEnd(ctx context.Context) context.Context {
+	if ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }

@@ -51,16 +51,14 @@ func (e *Engine) Infos() []*Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		of := lockOf{k, k.line.kind != nil}
+		of := lockOf{k, k.shared()}
 		info := found[of]
 		if info == nil {
-			if info = (&Info{Kind: k.asks.Load()}); info.Kind == nil {
-				info.Kind = server.Mutex
-			}
+			info = &Info{Kind: k.kind.Load()}
 		}
-		taken, waiting := k.fifo.Queued()
+		taken, waiting := k.fifo.Taken(), k.fifo.Waiting()
 		info.Waiting = waiting
-		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.line.kind != nil) {
+		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.shared()) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}

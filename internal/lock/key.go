@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,29 +14,36 @@ import (
 )
 
 // A line says whose goroutines stand in line for each other: those that exclude each other on the same keys, and those
-// that share one. A Mutex and the writer of an RWMutex are one.
-type line struct {
-	key  string
-	more string       // further keys, quoted: a key may have any bytes
-	kind *server.Kind // nil: exclusive
-}
+// that share one. A Mutex and the writer of an RWMutex are one. It is the key; or, of several keys or of a kind that many
+// may hold, a name that no key has.
+type line string
+
+// composed begins the names that no key has: see server.Reserved.
+const composed = "redimutex:"
 
 // lineOf returns the line of a lock.
-func lineOf(t *Terms, key string, more []string) line {
-	l := line{key: key}
-	if t.Kind.Shared {
-		l.kind = t.Kind
+func lineOf(kind *server.Kind, keys ...string) line {
+	if len(keys) == 1 && !kind.Shared {
+		return line(keys[0])
 	}
-	for _, k := range more {
-		l.more += strconv.Quote(k)
+	var b strings.Builder
+	b.WriteString(composed)
+	if kind.Shared {
+		b.WriteString(kind.Name)
 	}
-	return l
+	for _, k := range keys {
+		b.WriteString(strconv.Quote(k)) // a key may have any bytes
+	}
+	return line(b.String())
 }
 
 // keys returns the keys of a line.
-func (l line) keys() []string {
-	keys := []string{l.key}
-	for rest := l.more; rest != ""; {
+func (l line) keys() (keys []string) {
+	rest, several := strings.CutPrefix(string(l), composed)
+	if !several {
+		return []string{rest}
+	}
+	for rest = rest[strings.IndexByte(rest, '"'):]; rest != ""; {
 		quoted, err := strconv.QuotedPrefix(rest)
 		if err != nil {
 			break // lineOf has written it
@@ -50,28 +58,31 @@ func (l line) keys() []string {
 type Key struct {
 	engine *Engine
 	line   line
+	kind   atomic.Pointer[server.Kind] // of the last try
 	fifo   fifo.Line
 	unseen atomic.Int32 // how many wait in line that show themselves to no other process: a Mutex among writers
-	refs   atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
+	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.
+	refused atomic.Bool
+	refs    atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
 
-	// parked is what the last hold has left. Swap transfers ownership: the caller must use the grant or release it. A
-	// shared one stays here while it is used, too.
-	parked  atomic.Pointer[Grant]
+	grant   atomic.Pointer[Grant] // that this process has, until its release begins
 	before  quorum.Before
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
-	asks    atomic.Pointer[server.Kind]    // of the last try
-	grant   atomic.Pointer[Grant]          // that this process has, until its release begins; tells others who holds the lock
 
 	// These belong to the turn.
-	pause time.Time // no waiter tries before this
-	gifts []gift    // what a try has won for others in line
+	pause time.Duration       // no waiter tries before this, since the Engine was made
+	gifts map[*Grant]struct{} // what a try has won for others in line
 }
 
 // ref returns the Key of a line, for a caller who has to unref it; or nil if the Engine is closed. hint is
 // nil, or the Key that the caller had the last time.
-func (e *Engine) ref(l line, hint *Key) *Key {
-	if hint != nil && !e.closed.Load() && hint.ref() {
-		return hint
+func (e *Engine) ref(c *Call) *Key {
+	if c.Hint != nil && !e.closed.Load() && c.Hint.ref() {
+		return c.Hint
+	}
+	l := line(c.Key)
+	if len(c.More) > 0 || c.Terms.Kind.Shared {
+		l = lineOf(c.Terms.Kind, append([]string{c.Key}, c.More...)...)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,6 +92,7 @@ func (e *Engine) ref(l line, hint *Key) *Key {
 	k := e.keys[l]
 	if k == nil {
 		k = &Key{engine: e, line: l}
+		k.kind.Store(c.Terms.Kind)
 		e.keys[l] = k
 	}
 	k.refs.Add(1)
@@ -113,6 +125,9 @@ func (k *Key) unref() {
 	}
 }
 
+// shared reports whether many of the line may have the lock at a time.
+func (k *Key) shared() bool { return k.kind.Load().Shared }
+
 // inTheWay returns what keeps others of this process from the lock, as far as it is known: the hold of one of them, or
 // what the servers have said to the last try.
 func (k *Key) inTheWay() *quorum.Failure {
@@ -124,10 +139,12 @@ func (k *Key) inTheWay() *quorum.Failure {
 
 // follow keeps what is still being released for the next caller, who waits for it. The caller refers to the Key.
 func (k *Key) follow(v *quorum.Votes) {
-	k.before.Add(v)
-	claims := v.Claims()
-	k.refs.Add(int32(claims))
-	for range claims - v.WhenAway(k.unref) {
+	if !v.Any(func(c *server.Claim) bool { return c.Away() != nil }) {
+		return
+	}
+	n := v.Size()
+	k.refs.Add(int32(n))
+	for range n - k.before.Add(v, k.unref) {
 		k.unref()
 	}
 }
@@ -135,11 +152,10 @@ func (k *Key) follow(v *quorum.Votes) {
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
 // It waits until that is done, until due at most.
 func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time.Time) {
-	names := append([]string{l.Key}, l.More...)
-	for _, name := range names {
-		for _, kind := range []*server.Kind{nil, server.Reader} {
+	for _, name := range append([]string{l.Key}, l.More...) {
+		for _, kind := range []*server.Kind{server.Mutex, server.Reader} {
 			e.mu.Lock()
-			k := e.keys[line{key: name, kind: kind}]
+			k := e.keys[lineOf(kind, name)]
 			e.mu.Unlock()
 			if k == nil || k == self {
 				continue
@@ -150,44 +166,9 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
-func (k *Key) pass() {
-	for {
-		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
-			k.returnGifts()
-		}
-		left := len(k.gifts) > 0
-		if k.fifo.Release() {
-			return
-		}
-		k.tidy()
-		if !left || !k.fifo.TryAcquire() { // else those who waited have left just now
-			return
-		}
-	}
-}
-
-// cancel ends the waiting of w, which may have the turn already.
-func (k *Key) cancel(w *fifo.Waiter) {
-	if !w.Cancel() {
-		return
-	}
-	k.tidy()
-	if k.line.kind == server.Reader && k.fifo.TryAcquire() {
-		k.pass() // the gift of w, if there was one
-	}
-}
-
-// tidy releases what must not stay while no goroutine has the turn: a grant whose time is over.
-func (k *Key) tidy() {
-	if g := k.parked.Load(); g != nil && g.spent() {
-		g.unpark()
-	}
-}
-
-// clear releases whatever is parked.
+// clear releases what is parked.
 func (k *Key) clear() {
-	if g := k.parked.Load(); g != nil {
+	if g := k.grant.Load(); g != nil && g.reuse != nil {
 		g.expire()
 	}
 }

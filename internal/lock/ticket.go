@@ -1,10 +1,8 @@
 package lock
 
 import (
-	"context"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
@@ -36,13 +34,19 @@ type ticket struct {
 	gap   time.Duration // smoothed: between looks of all waiters together
 }
 
+// maxLook is the longest wait between two looks at the queue, and minLook the shortest; see ticket.pace.
+const (
+	minLook = 75 * time.Millisecond
+	maxLook = time.Second
+)
+
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
-// newTicket begins to wait in the queue, with votes of its own.
+// newTicket begins to wait in the queue, with a grant of its own.
 func (a *acquisition) newTicket() *ticket {
-	a.votes = a.newVotes()
-	l, hub := a.votes.Lock(), a.engine.hub()
+	a.grant = a.want()
+	l, hub := a.grant.votes.Lock(), a.engine.hub()
 	return &ticket{hub: hub, handOff: l.Waiter.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
 
@@ -93,72 +97,4 @@ func (x *ticket) pace(gap time.Duration) {
 	}
 	x.gap += (gap - x.gap) / 4
 	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
-}
-
-// waitInQueue waits until the server hands us the lock, or there is a reason to look again.
-func (a *acquisition) waitInQueue(ctx context.Context) state {
-	hub := a.engine.hub()
-	if a.ticket == nil {
-		a.drop(true)
-		a.ticket = a.newTicket()
-		a.ticket.arrive(a.arrived)
-		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
-		defer cancel()
-		up := hub.Listen(connecting)
-		select {
-		case <-a.ticket.waiter.Wake(): // that we are up
-		default:
-		}
-		if up && a.MaxTries == 0 && ctx.Err() == nil {
-			return trying // now that we can be woken
-		}
-	}
-	timer := time.NewTimer(a.untilLook())
-	defer timer.Stop()
-	select {
-	case wake := <-a.ticket.waiter.Wake():
-		switch {
-		case a.stopped(ctx):
-			return failed
-		case wake.Granted:
-			return a.accept(ctx, wake.Fence)
-		}
-		return trying
-	case <-timer.C:
-		return trying
-	case <-ctx.Done():
-	case <-a.engine.closing:
-	}
-	a.stopped(ctx)
-	return failed
-}
-
-// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated soon, whatever
-// the backoff says: while it is not in the queue, the waiter loses its turn.
-func (a *acquisition) untilLook() time.Duration {
-	f := a.key.failure.Load()
-	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
-		return min(a.Pause(1), maxLook)
-	}
-	wait := a.ticket.every
-	if f.Left > 0 {
-		wait = min(wait, f.Left+time.Millisecond)
-	}
-	return max(wait, min(a.Pause(1), minLook))
-}
-
-// accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
-// last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
-// left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
-// to confirm what they are asked for. Readers who wait behind us enter with a try.
-func (a *acquisition) accept(ctx context.Context, fence int64) state {
-	x := a.ticket
-	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
-	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
-		a.grouped() && a.key.fifo.Waiting() > 0 {
-		return trying
-	}
-	a.tries++ // that was not the first
-	a.votes.Accept(left, fence)
-	return a.won(ctx, x.handOff)
 }

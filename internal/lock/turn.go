@@ -5,15 +5,24 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/fifo"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // line waits for the turn among the goroutines of this process.
 func (a *acquisition) line(ctx context.Context) state {
+	if ctx.Err() != nil {
+		return a.fail(&Failure{Kind: Ended})
+	}
+	if a.key = a.engine.ref(&a.Call); a.key == nil {
+		return a.fail(&Failure{Kind: Closed})
+	}
 	switch {
 	case a.key.fifo.TryAcquire():
-		a.began, a.fresh = time.Now(), a.key.pause.IsZero()
-	case a.Once && a.Terms.Kind.Shared:
-		// Several may hold the lock, so a try that does not wait goes beside that of the goroutine that has the turn.
+		a.began, a.fresh = time.Now(), a.key.pause == 0
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
+		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
+		// overtake one that the servers have refused, and that waits.
 		a.began = time.Now()
 		return a.inherit(ctx)
 	case a.Once:
@@ -27,7 +36,7 @@ func (a *acquisition) line(ctx context.Context) state {
 
 // join waits in line, and reports whether the turn has come.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
-	a.began = a.engine.made.Add(time.Since(a.engine.made)) // the monotonic clock alone, in half of the time
+	a.began = a.engine.made.Add(a.engine.now()) // the monotonic clock alone, in half of the time
 	if !a.Terms.Kind.Shows {
 		a.key.unseen.Add(1)
 		defer a.key.unseen.Add(-1)
@@ -74,11 +83,11 @@ func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 		case <-ctx.Done():
 			return !a.stopped(ctx)
 		case <-passed:
-			if a.tries++; a.tries >= a.MaxTries {
+			if a.waits++; a.usedUp() {
 				a.result = &Failure{Kind: Busy, Servers: a.key.inTheWay()}
 				return false
 			}
-			timer.Reset(a.Pause(a.tries + 1))
+			timer.Reset(a.Pause(a.waits + 1))
 		}
 	}
 }
@@ -88,16 +97,56 @@ func (a *acquisition) inherit(ctx context.Context) state {
 	if a.stopped(ctx) {
 		return failed
 	}
-	if a.key.adoptParked(a.Terms, a.hold) {
-		a.grant = a.hold.grant
+	if a.key.adopt(a.Terms, a.hold) {
 		a.key.unref() // the grant has a reference of its own
+		a.granted = true
 		return held
 	}
 	if a.turn {
-		if v := a.key.takeGift(a.Terms); v != nil {
-			a.votes = v
+		if g := a.key.takeGift(a.Terms); g != nil {
+			a.grant = g
 			return a.won(ctx, 0)
 		}
 	}
 	return trying
+}
+
+// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
+func (k *Key) pass() {
+	for {
+		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
+			k.returnGifts()
+		}
+		left := len(k.gifts) > 0
+		// If gifts are left, those who waited for them have left just now.
+		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
+			return
+		}
+	}
+}
+
+// cancel ends the waiting of w, which may have the turn already.
+func (k *Key) cancel(w *fifo.Waiter) {
+	if w.Cancel() && k.kind.Load() == server.Reader && k.fifo.TryAcquire() {
+		k.pass() // the gift of w, if there was one
+	}
+}
+
+// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
+func (k *Key) takeGift(t *Terms) *Grant {
+	for g := range k.gifts {
+		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
+			delete(k.gifts, g)
+			return g
+		}
+	}
+	return nil
+}
+
+// returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
+func (k *Key) returnGifts() {
+	for g := range k.gifts {
+		g.votes.ReleaseLater(time.Time{})
+	}
+	k.gifts = nil
 }

@@ -24,12 +24,6 @@ func (b *batch) add(name string, args ...any) error {
 	return nil
 }
 
-// append adds the commands of another batch.
-func (b *batch) append(o *batch) {
-	b.commands = append(b.commands, o.commands...)
-	b.args = append(b.args, o.args...)
-}
-
 func (b *batch) send(send func(name string, args ...any) error) error {
 	args := b.args
 	for _, c := range b.commands {

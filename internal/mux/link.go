@@ -17,7 +17,7 @@ import (
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one
 // reads; nothing that they do waits for a caller.
 //
-//	open ─ retire → retired ─ all is answered → ended
+//	open ─ too old → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
 	pool  *Pool
@@ -56,16 +56,13 @@ var (
 	errSilent = errors.New("the server does not answer")
 )
 
-func newLink(p *Pool, c redis.Conn) *link {
+// newLink starts a link, whose goroutines run runs.
+func newLink(p *Pool, c redis.Conn, run func(func())) *link {
 	l := &link{pool: p, conn: c, born: time.Now(), close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
-	return l
-}
-
-// start starts the goroutines.
-func (l *link) start(run func(func())) {
 	run(l.write)
 	run(l.read)
+	return l
 }
 
 // do has c written, and waits for its outcome until ctx or the deadline of c ends.
@@ -160,7 +157,8 @@ func (l *link) launch(b *batch) bool {
 	}
 	l.gather()
 	for _, c := range l.queue {
-		b.append(&c.batch)
+		b.commands = append(b.commands, c.commands...)
+		b.args = append(b.args, c.args...)
 	}
 	l.flying = append(slices.Delete(l.flying, 0, l.landed), l.queue...)
 	l.landed = 0
@@ -226,21 +224,19 @@ func (l *link) land(reply any) (wait time.Duration, err error) {
 // idle reports whether nothing is under way. The caller holds l.mu.
 func (l *link) idle() bool { return l.landed == len(l.flying) && len(l.queue) == 0 }
 
-// aged reports whether the link is to be used for nothing new.
-func (l *link) aged() bool {
-	d := l.pool.source.Lifetime
-	return d > 0 && time.Since(l.born) >= d
-}
-
-// retire has the link end when what is under way is answered.
-func (l *link) retire() {
+// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be ends when what
+// is under way is answered.
+func (l *link) spent() error {
 	l.mu.Lock()
-	l.retired = true
-	idle := l.idle()
-	l.mu.Unlock()
-	if idle {
-		l.end(errAged)
+	defer l.mu.Unlock()
+	if d := l.pool.source.Lifetime; l.err == nil && d > 0 && time.Since(l.born) >= d {
+		l.retired = true
+		if l.idle() {
+			go l.end(errAged)
+		}
+		return errAged
 	}
+	return l.err
 }
 
 // end ends the link. What is under way gets the error: whether the server has executed it is not known. Where the server
@@ -273,7 +269,6 @@ func (l *link) end(err error) {
 	}
 	l.work.Signal()
 	l.mu.Unlock()
-	l.pool.lost(l, err)
 	farewell := time.Duration(0)
 	if silent {
 		farewell = maxFarewell

@@ -40,7 +40,7 @@ type Pool struct {
 type slot struct {
 	link     *link // nil: not connected
 	dialling bool
-	failure  error         // of the last dial, or why the link has ended
+	failure  error         // of the last dial, or why the link is not used any more
 	retry    time.Time     // no dial before that
 	wait     time.Duration // after the next failure
 }
@@ -98,9 +98,7 @@ func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(p, c)
-	l.start(func(f func()) { go f() })
-	return &Conn{link: l, alone: true}, nil
+	return &Conn{link: newLink(p, c, func(f func()) { go f() }), alone: true}, nil
 }
 
 // pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
@@ -115,12 +113,11 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 	for range p.slots {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
-		if s.link != nil && s.link.aged() {
-			p.links.Go(s.link.retire)
-			s.link = nil
-		}
 		if s.link != nil {
-			return s.link, nil, nil
+			if s.failure = s.link.spent(); s.failure == nil {
+				return s.link, nil, nil
+			}
+			s.link = nil
 		}
 		p.redial(s)
 		dialling = dialling || s.dialling
@@ -164,21 +161,9 @@ func (p *Pool) dial(s *slot) {
 		go c.Close()
 	default:
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
-		s.link = newLink(p, c)
-		s.link.start(p.links.Go)
+		s.link = newLink(p, c, p.links.Go)
 	}
 	s.retry = time.Now().Add(s.wait)
-}
-
-// lost notes that a link has ended.
-func (p *Pool) lost(l *link, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.slots {
-		if s := &p.slots[i]; s.link == l {
-			s.link, s.failure = nil, err
-		}
-	}
 }
 
 // Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.

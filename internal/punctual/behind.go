@@ -29,66 +29,33 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 		ctx, cancel = context.WithCancel(ctx)
 	}
 	defer cancel()
-	t := &oneDial{done: make(chan struct{})}
-	go t.run(ctx, b, dial)
+	type outcome struct {
+		conn redis.Conn
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		c, err := dial(ctx)
+		done <- outcome{c, err}
+	}()
 	select {
-	case <-t.done:
+	case o := <-done:
+		return o.conn, o.err
 	case <-ctx.Done():
-		if !t.ends() && t.leave(b) {
-			return nil, ctx.Err()
-		}
-		<-t.done
 	}
-	if t.err != nil {
-		return nil, t.err
-	}
-	return t.conn, nil
-}
-
-// A oneDial is a dial on its way.
-type oneDial struct {
-	done  chan struct{} // closed when the others are set
-	conn  redis.Conn
-	err   error
-	state atomic.Int32
-}
-
-const (
-	underway = iota
-	finished
-	abandoned
-)
-
-func (t *oneDial) run(ctx context.Context, b *Behind, dial func(context.Context) (redis.Conn, error)) {
-	t.conn, t.err = dial(ctx)
-	if t.state.CompareAndSwap(underway, finished) {
-		close(t.done)
-		return
-	}
-	if t.err == nil {
-		t.conn.Close()
-	}
-	b.hung.Add(-1)
-}
-
-// ends gives a dial that was interrupted the moment that it needs to end.
-func (t *oneDial) ends() bool {
-	timer := time.NewTimer(maxGrace)
+	timer := time.NewTimer(maxGrace) // a dial that is interrupted needs a moment to end
 	defer timer.Stop()
 	select {
-	case <-t.done:
-		return true
+	case o := <-done:
+		return o.conn, o.err
 	case <-timer.C:
-		return false
 	}
-}
-
-// leave reports whether the dial goes on by itself. Else it has just finished.
-func (t *oneDial) leave(b *Behind) bool {
 	b.hung.Add(1)
-	if t.state.CompareAndSwap(underway, abandoned) {
-		return true
-	}
-	b.hung.Add(-1)
-	return false
+	go func() {
+		if o := <-done; o.err == nil {
+			o.conn.Close()
+		}
+		b.hung.Add(-1)
+	}()
+	return nil, ctx.Err()
 }

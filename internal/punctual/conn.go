@@ -13,13 +13,15 @@ import (
 // A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and
 // with no other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an
 // operation that was cut short has broken it for good: Err reports that, and a redis.Pool closes it.
+//
+// Operations without a ctx are those of redigo, with the timeouts that the connection was dialled with.
 type Conn struct {
-	redigo redis.ConnWithTimeout
+	redis.ConnWithTimeout
 	socket *socket
 
-	undo   func()          // writeUndo
-	ctx    context.Context // of the DoContext under way, for writeUndo
-	unread atomic.Int32    // commands that were sent and whose replies no process has received
+	undo func()          // writeUndo
+	ctx  context.Context // of the DoContext under way, for writeUndo
+	sent atomic.Bool     // since the last DoContext: replies may be still to come
 }
 
 var (
@@ -27,26 +29,22 @@ var (
 	_ redis.ConnWithContext = (*Conn)(nil)
 )
 
-type (
-	undoKey   struct{}
-	callerKey struct{}
-	batchKey  struct{}
+type key int
+
+const (
+	// Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
+	// command. If the operation is cut short when its own command is written already, this one is written behind it
+	// on the same connection, which is then closed: a server that executes the first late executes the second next.
+	// It is written only if the network takes it at once, and no goroutine hears of its reply.
+	Undo key = iota
+	// Caller is the key of a value of a ctx that is made for an operation, and has the Done of another: that other one.
+	// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
+	// is used again for other callers needs this value.
+	Caller
+	// Batch is the key of a value of the ctx that is given to DoContext without a command: Sends, whose replies DoContext
+	// returns. What is sent before that may have to be written while the operation has no bound yet.
+	Batch
 )
-
-// Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
-// command. If the operation is cut short when its own command is written already, this one is written behind it
-// on the same connection, which is then closed: a server that executes the first late executes the second next.
-// It is written only if the network takes it at once, and no goroutine hears of its reply.
-var Undo any = undoKey{}
-
-// Caller is the key of a value of a ctx that is made for an operation, and has the Done of another: that other one.
-// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
-// is used again for other callers needs this value.
-var Caller any = callerKey{}
-
-// Batch is the key of a value of the ctx that is given to DoContext without a command: Sends, whose replies DoContext
-// returns. What is sent before that may have to be written while the operation has no bound yet.
-var Batch any = batchKey{}
 
 // Sends calls send for each command, and returns its first error.
 type Sends = func(send func(command string, args ...any) error) error
@@ -54,7 +52,7 @@ type Sends = func(send func(command string, args ...any) error) error
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
 func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
-	conn := &Conn{redigo: c, socket: s}
+	conn := &Conn{ConnWithTimeout: c, socket: s}
 	conn.undo = conn.writeUndo
 	return conn
 }
@@ -66,26 +64,22 @@ func newConn(c redis.ConnWithTimeout, s *socket) *Conn {
 //
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	deadline, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.ctx, c.socket.onEnd = ctx, c.undo
-	var reply any
-	if command == "" {
-		err = SendBatch(ctx, c.redigo.Send)
-	}
-	switch {
-	case err != nil:
-	case deadline.IsZero():
-		reply, err = c.redigo.Do(command, args...)
-	default:
-		reply, err = c.redigo.DoWithTimeout(0, command, args...)
-	}
-	c.unread.Store(0)
-	c.ctx, c.socket.onEnd = nil, nil
-	c.socket.finish()
-	return reply, c.explain(ctx, deadline, err)
+	return c.within(ctx, func(bounded bool) (reply any, err error) {
+		c.ctx, c.socket.onEnd = ctx, c.undo
+		if command == "" {
+			err = SendBatch(ctx, c.ConnWithTimeout.Send)
+		}
+		switch {
+		case err != nil:
+		case bounded:
+			reply, err = c.DoWithTimeout(0, command, args...)
+		default:
+			reply, err = c.Do(command, args...)
+		}
+		c.sent.Store(false)
+		c.ctx, c.socket.onEnd = nil, nil
+		return reply, err
+	})
 }
 
 // SendBatch sends the Batch of ctx, if it has one.
@@ -98,57 +92,50 @@ func SendBatch(ctx context.Context, send func(command string, args ...any) error
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	deadline, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var reply any
-	if deadline.IsZero() {
-		reply, err = c.redigo.Receive()
-	} else {
-		reply, err = c.redigo.ReceiveWithTimeout(0)
-	}
-	c.received()
-	c.socket.finish()
-	return reply, c.explain(ctx, deadline, err)
+	return c.within(ctx, func(bounded bool) (any, error) {
+		if bounded {
+			return c.ReceiveWithTimeout(0)
+		}
+		return c.Receive()
+	})
 }
 
-// begin has the connection end with ctx from here on.
-func (c *Conn) begin(ctx context.Context) (deadline time.Time, err error) {
+// within runs an operation that ends with ctx. bounded says that it has no other deadline than that of ctx.
+func (c *Conn) within(ctx context.Context, operation func(bounded bool) (any, error)) (any, error) {
 	if c.socket.over() {
-		return deadline, errCut
+		return nil, errCut
 	}
-	deadline, _ = ctx.Deadline()
-	if err = ctx.Err(); err == nil && !deadline.IsZero() && !time.Now().Before(deadline) {
+	deadline, bounded := ctx.Deadline()
+	err := ctx.Err()
+	if err == nil && bounded && !time.Now().Before(deadline) {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		if c.unread.Load() > 0 {
+		if c.sent.Load() {
 			c.socket.interrupt() // no process has the time to receive what is still to come
 		}
-		return deadline, err
+		return nil, err
 	}
 	c.socket.begin(ctx, deadline)
-	return deadline, nil
+	reply, err := operation(bounded)
+	c.socket.finish()
+	if err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+		err = cause(ctx, err)
+	}
+	return reply, err
 }
 
-// explain returns the error of an operation: what ctx says if that has cut it short.
-func (c *Conn) explain(ctx context.Context, deadline time.Time, err error) error {
+// cause returns what ctx says if it has ended, else err. The system may notice before ctx does that its deadline has passed.
+func cause(ctx context.Context, err error) error {
+	var timeout net.Error
+	deadline, bounded := ctx.Deadline()
 	switch {
-	case err == nil || c.redigo.Err() == nil: // a reply, which may be an error of the server
-		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case late(err, deadline):
+	case bounded && !time.Now().Before(deadline) && errors.As(err, &timeout) && timeout.Timeout():
 		return context.DeadlineExceeded
 	}
 	return err
-}
-
-// late reports whether err is that deadline has passed, which the system may notice before a ctx does.
-func late(err error, deadline time.Time) bool {
-	var timeout net.Error
-	return !deadline.IsZero() && errors.As(err, &timeout) && timeout.Timeout() && !time.Now().Before(deadline)
 }
 
 // writeUndo writes the Undo of the operation that is being cut short. The reader calls it from inside of redigo,
@@ -158,74 +145,20 @@ func (c *Conn) writeUndo() {
 	if len(undo) == 0 {
 		return
 	}
-	if name, ok := undo[0].(string); ok && c.redigo.Send(name, undo[1:]...) == nil {
-		c.redigo.Flush() //nolint:errcheck // the connection has ended either way
+	if name, ok := undo[0].(string); ok && c.ConnWithTimeout.Send(name, undo[1:]...) == nil {
+		c.Flush() //nolint:errcheck // the connection has ended either way
 	}
-}
-
-// Do is that of redigo, with the timeouts that the connection was dialled with.
-func (c *Conn) Do(command string, args ...any) (any, error) {
-	if c.socket.over() {
-		return nil, errCut
-	}
-	c.unread.Store(0)
-	return c.redigo.Do(command, args...)
-}
-
-// DoWithTimeout is that of redigo.
-func (c *Conn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
-	if c.socket.over() {
-		return nil, errCut
-	}
-	c.unread.Store(0)
-	return c.redigo.DoWithTimeout(d, command, args...)
 }
 
 // Send is that of redigo.
 func (c *Conn) Send(command string, args ...any) error {
-	if c.socket.over() {
-		return errCut
-	}
-	c.unread.Add(1)
-	return c.redigo.Send(command, args...)
-}
-
-// Flush is that of redigo.
-func (c *Conn) Flush() error {
-	if c.socket.over() {
-		return errCut
-	}
-	return c.redigo.Flush()
-}
-
-// Receive is that of redigo, with the timeout that the connection was dialled with.
-func (c *Conn) Receive() (any, error) {
-	if c.socket.over() {
-		return nil, errCut
-	}
-	c.received()
-	return c.redigo.Receive()
-}
-
-// ReceiveWithTimeout is that of redigo.
-func (c *Conn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	if c.socket.over() {
-		return nil, errCut
-	}
-	c.received()
-	return c.redigo.ReceiveWithTimeout(d)
-}
-
-// received counts a reply. A subscription has more of them than commands.
-func (c *Conn) received() {
-	if c.unread.Add(-1) < 0 {
-		c.unread.Store(0)
-	}
+	c.sent.Store(true)
+	return c.ConnWithTimeout.Send(command, args...)
 }
 
 // Err returns why the connection can't be used any more, or nil.
 func (c *Conn) Err() error {
-	if err := c.redigo.Err(); err != nil {
+	if err := c.ConnWithTimeout.Err(); err != nil {
 		return err
 	}
 	if c.socket.over() {
@@ -237,5 +170,5 @@ func (c *Conn) Err() error {
 // Close closes the connection, at once, whatever its peer does.
 func (c *Conn) Close() error {
 	c.socket.linger()
-	return c.redigo.Close()
+	return c.ConnWithTimeout.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -46,23 +47,18 @@ func (d *Dialer) Mask(f func(error) error) *Dialer {
 //
 // A function of the user that dials and does not end with ctx is left behind; see [Behind].
 func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
-	deadline, _ := ctx.Deadline()
 	c, err := d.behind.Dial(ctx, d.connect)
-	switch {
-	case err == nil:
+	if err == nil {
 		return c, nil
-	case ctx.Err() != nil:
-		return nil, d.failed(ctx.Err())
-	case err == errHung: //nolint:errorlint // the very value
-		return nil, d.failed(err)
-	case late(err, deadline), errors.Is(err, context.DeadlineExceeded):
-		return nil, d.failed(context.DeadlineExceeded)
 	}
-	return nil, d.mask(err)
-}
-
-func (d *Dialer) failed(err error) error {
-	return fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
+	switch err = cause(ctx, err); {
+	case errors.Is(err, errHung), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
+		err = context.DeadlineExceeded
+	default:
+		return nil, d.mask(err)
+	}
+	return nil, fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
 }
 
 // connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given
@@ -75,7 +71,7 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSocket(netConn(bare))
+	s := &socket{Conn: netConn(bare)}
 	stop := context.AfterFunc(ctx, s.interrupt)
 	opts := append(append([]redis.DialOption(nil), d.opts...),
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return s, nil }))
@@ -90,6 +86,18 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, ctx.Err()
 	}
 	return conn, nil
+}
+
+// discreet cuts off what a server quotes of the command that it was sent, which may be AUTH with a password: servers
+// that know no AUTH say "ERR unknown command 'AUTH', with args beginning with: …".
+func discreet(err error) error {
+	var said redis.Error
+	if errors.As(err, &said) {
+		if words, _, quotes := strings.Cut(string(said), ", with args"); quotes {
+			return redis.Error(words)
+		}
+	}
+	return err
 }
 
 // TestIdle is for redis.Pool.TestOnBorrowContext: it tests a connection that was idle for more than 10 s.

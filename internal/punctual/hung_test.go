@@ -230,25 +230,6 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{secure: secure()}
-		stop := make(chan struct{})
-		d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe()
-			go p.serve(&clogged{theirs, p, stop})
-			return ours, nil
-		}))
-		c := dial(t, d)
-		require.NoError(t, c.Send("STOP"))
-		require.NoError(t, c.Flush())
-		began := time.Now()
-		c.Close() // TLS says goodbye
-		assert.LessOrEqual(t, time.Since(began), grace)
-		close(stop)
-	})
-}
-
 // A clogged connection is read up to the command STOP.
 type clogged struct {
 	net.Conn

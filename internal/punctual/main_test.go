@@ -14,11 +14,9 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,29 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// TestMain looks for goroutines that outlive the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftover(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines that outlive the tests:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftover returns the stacks of goroutines of this module that do not end within half a minute.
-func leftover() (stacks string) {
-	buf := make([]byte, 1<<22)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		if stacks = others; !strings.Contains(others, "redimutex") {
-			return ""
-		}
-	}
-	return stacks
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // A peer is a server at the other end of pipes, whose clock may be a virtual one. It answers OK to everything, up
 // to the command of which it says nothing any more.
@@ -60,7 +39,6 @@ type peer struct {
 	mu    sync.Mutex
 	heard []string // the commands
 	ended int      // connections whose other end was closed
-	sets  int      // how often a deadline was set at our end
 }
 
 // dialer returns a Dialer for the peer, which asks for everything that there is to ask for at the beginning.
@@ -69,7 +47,7 @@ func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go p.serve(theirs)
-			return &counted{ours, p}, nil
+			return foreign{ours}, nil
 		}),
 		redis.DialPassword("secret"), redis.DialClientName("us"), redis.DialDatabase(3),
 		redis.DialUseTLS(p.secure != nil), redis.DialTLSSkipVerify(true), redis.DialTLSHandshakeTimeout(0),
@@ -77,20 +55,10 @@ func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
 	return punctual.NewDialer("tcp", "peer:6379", append(all, opts...)...)
 }
 
-// A counted connection counts the deadlines that are set.
-type counted struct {
-	net.Conn
-	peer *peer
-}
+// A foreign connection fails in a way of its own when a deadline has passed, as connections of other packages do.
+type foreign struct{ net.Conn }
 
-func (c *counted) count() {
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.peer.sets++
-}
-
-// Read fails in a way of its own when a deadline has passed, as connections of other packages do.
-func (c *counted) Read(p []byte) (int, error) {
+func (c foreign) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = &net.OpError{Op: "read", Err: timeout{}}
@@ -98,18 +66,10 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn makes it look like a connection of the system, which goes on after a deadline that has passed.
-func (c *counted) SyscallConn() (syscall.RawConn, error) { return nil, nil }
-
 type timeout struct{}
 
 func (timeout) Error() string { return "timeout of the stream" }
 func (timeout) Timeout() bool { return true }
-
-func (c *counted) SetDeadline(t time.Time) error     { c.count(); return c.Conn.SetDeadline(t) }
-func (c *counted) SetReadDeadline(t time.Time) error { c.count(); return c.Conn.SetReadDeadline(t) }
-
-func (c *counted) SetWriteDeadline(t time.Time) error { c.count(); return c.Conn.SetWriteDeadline(t) }
 
 func (p *peer) serve(raw net.Conn) {
 	c := raw
@@ -162,12 +122,6 @@ func (p *peer) closed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
-}
-
-func (p *peer) deadlines() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sets
 }
 
 // command reads one command in the protocol of Redis.

@@ -5,32 +5,24 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 )
 
-// A socket is the network connection below redigo, and below TLS where there is some. It keeps two kinds of
-// deadlines: those that redigo sets, from the options of the dial, and the bound of the operation under way.
-// And it can be interrupted, which is for good.
-//
-// Deadlines reach the system late: one that stands and is too early costs nothing until it passes, when it is
-// set to what is wanted and the reading or writing goes on. So a command that is answered in time sets none. That
-// holds for connections of the system. Others, such as TLS that a function of the user has dialled, may be broken for
-// good by a deadline that passes; they are told each deadline at once.
+// A socket is the network connection below redigo, and below TLS where there is some. It keeps the deadlines that redigo
+// sets, from the options of the dial, unless the bound of the operation under way comes first. And it can be interrupted,
+// which is for good.
 type socket struct {
 	net.Conn
-	exact bool // deadlines reach the connection at once
 
 	onEnd func() // of the operation under way, or nil: see giveUp. It belongs to the goroutine that reads
 
-	mu    sync.Mutex // protects what follows, and orders the setting of deadlines
-	read  deadline
-	write deadline
-	ended bool      // nothing is read any more, and nothing written after grace
-	grace time.Time // zero: over at once
+	mu      sync.Mutex // protects what follows, and orders the setting of deadlines
+	ended   bool       // nothing is read any more, and nothing written, but within maxGrace
+	lingers bool       // maxGrace has begun
 
 	// Of the operation under way.
-	bound  time.Time       // its deadline; zero: none
+	bound  time.Time       // its deadline, which both directions have; zero: none
+	stale  bool            // that of the last one still stands for writing
 	active <-chan struct{} // the Done of its ctx; nil: none
 
 	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until
@@ -39,135 +31,70 @@ type socket struct {
 	unwatched func() bool     // ends the registration
 }
 
-// A deadline is that of one direction. Zero times are no limit.
-type deadline struct {
-	want time.Time // what redigo or TLS have asked for
-	set  time.Time // what the system has
-}
-
-const (
-	// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the
-	// goodbye of TLS. No caller waits for room: they are small, and only a peer that takes nothing has none left.
-	maxGrace = 5 * time.Millisecond
-)
-
-func newSocket(c net.Conn) *socket {
-	_, system := c.(syscall.Conn)
-	return &socket{Conn: c, exact: !system}
-}
+// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the
+// goodbye of TLS. No caller waits for room: they are small, and only a peer that takes nothing has none left.
+const maxGrace = 5 * time.Millisecond
 
 // past is a deadline that makes everything return at once.
 var past = time.Unix(1, 0)
 
-// SetReadDeadline notes what redigo wants. It never fails, and takes effect with the next Read.
+// SetReadDeadline is for redigo. Where the bound comes first, that stands.
 func (s *socket) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
-	s.read.want = t
-	s.mu.Unlock()
-	return nil
+	defer s.mu.Unlock()
+	if s.bounds(t) {
+		return nil
+	}
+	return s.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is SetReadDeadline for the next Write.
+// SetWriteDeadline is SetReadDeadline for writing.
 func (s *socket) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
-	s.write.want = t
-	s.mu.Unlock()
-	return nil
+	defer s.mu.Unlock()
+	if s.bounds(t) {
+		return nil
+	}
+	s.stale = false
+	return s.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline is both.
 func (s *socket) SetDeadline(t time.Time) error {
-	s.mu.Lock()
-	s.read.want, s.write.want = t, t
-	s.mu.Unlock()
-	return nil
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// bounds reports whether the connection, or the operation under way, ends before t. The caller holds s.mu.
+func (s *socket) bounds(t time.Time) bool {
+	return s.ended || !s.bound.IsZero() && (t.IsZero() || t.After(s.bound))
 }
 
 // Read reads until the deadline. When that has passed, the connection has ended.
 func (s *socket) Read(p []byte) (int, error) {
-	if err := s.prepare(&s.read); err != nil {
-		return 0, err
+	n, err := s.Conn.Read(p)
+	if err == nil || n > 0 {
+		return n, err
 	}
-	for {
-		n, err := s.Conn.Read(p)
-		if n > 0 || !passed(err) {
-			return n, err
-		}
-		if !s.again(&s.read) {
-			s.giveUp()
-			return 0, err
-		}
+	var timeout net.Error // escapes
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		s.giveUp()
 	}
+	return n, err
 }
 
 // Write writes all of p before the deadline, or the connection has ended.
-func (s *socket) Write(p []byte) (n int, err error) {
-	if err := s.prepare(&s.write); err != nil {
-		return 0, err
-	}
-	for {
-		m, err := s.Conn.Write(p[n:])
-		n += m
-		if err == nil || !passed(err) {
-			return n, err
-		}
-		if !s.again(&s.write) {
-			s.interrupt()
-			return n, err
-		}
-	}
-}
-
-// passed reports whether err is that a deadline has passed. A timeout of the system's own is the end.
-func passed(err error) bool {
-	var timeout net.Error
-	var system syscall.Errno
-	return errors.As(err, &timeout) && timeout.Timeout() && !errors.As(err, &system)
-}
-
-// prepare sets the deadline of a direction if the one that stands comes too late.
-func (s *socket) prepare(d *deadline) error {
+func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	end := s.end(d)
-	if s.exact && d.set.Equal(end) || !s.exact && (end.IsZero() || !d.set.IsZero() && !d.set.After(end)) {
-		return nil
+	if s.stale && !s.bounds(time.Time{}) { // redigo need not have a timeout for writing
+		s.stale = false
+		s.Conn.SetWriteDeadline(time.Time{}) //nolint:errcheck // then the writing fails
 	}
-	return s.apply(d, end)
-}
-
-// again is for a deadline that has passed. It sets the one that is wanted now, or reports that this has passed
-// as well.
-func (s *socket) again(d *deadline) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	end := s.end(d)
-	if !end.IsZero() && !time.Now().Before(end) {
-		return false
+	s.mu.Unlock()
+	n, err := s.Conn.Write(p)
+	if err != nil {
+		s.interrupt()
 	}
-	return s.apply(d, end) == nil
-}
-
-// end returns the deadline that counts. The caller holds s.mu.
-func (s *socket) end(d *deadline) time.Time {
-	switch {
-	case s.ended && d == &s.write && !s.grace.IsZero():
-		return s.grace
-	case s.ended:
-		return past
-	case d.want.IsZero() || !s.bound.IsZero() && s.bound.Before(d.want):
-		return s.bound
-	}
-	return d.want
-}
-
-// apply sets a deadline at the system. The caller holds s.mu.
-func (s *socket) apply(d *deadline, t time.Time) error {
-	d.set = t
-	if d == &s.read {
-		return s.Conn.SetReadDeadline(t)
-	}
-	return s.Conn.SetWriteDeadline(t)
+	return n, err
 }
 
 // begin has what is read and written from now on end with ctx, and at deadline, if that is not zero.
@@ -176,6 +103,10 @@ func (s *socket) begin(ctx context.Context, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bound, s.active = deadline, done
+	if !s.ended && !deadline.IsZero() {
+		s.stale = true
+		s.Conn.SetDeadline(deadline) //nolint:errcheck // then the writing fails
+	}
 	if done == nil || done == s.watched {
 		return
 	}
@@ -226,7 +157,6 @@ func (s *socket) cut() {
 		return
 	}
 	s.ended = true
-	s.read.set, s.write.set = past, past
 	if s.Conn.SetDeadline(past) != nil {
 		s.Conn.Close() // it knows no deadlines
 	}
@@ -238,9 +168,9 @@ func (s *socket) linger() {
 	defer s.mu.Unlock()
 	s.forget()
 	s.ended = true
-	if s.grace.IsZero() {
-		s.grace = time.Now().Add(maxGrace)
-		s.apply(&s.write, s.grace) //nolint:errcheck // then it stays as it was, which is the end of it
+	if !s.lingers {
+		s.lingers = true
+		s.Conn.SetWriteDeadline(time.Now().Add(maxGrace)) //nolint:errcheck // then it stays as it was, which is the end of it
 	}
 }
 

@@ -82,17 +82,30 @@ func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 }
 
 // The goodbye of TLS may take 5 s where the peer takes nothing.
-func TestClosingTLSOfItsOwnWaitsForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{secure: secure()}
-		stop := make(chan struct{})
-		serve := func(p *peer, c net.Conn) { p.serve(&clogged{c, p, stop}) }
-		c := dial(t, punctual.NewDialer("tcp", "peer:6379", dialTLS(p, serve, secured["TLS"])))
-		require.NoError(t, c.Send("STOP"))
-		require.NoError(t, c.Flush())
-		began := time.Now()
-		c.Close()
-		assert.LessOrEqual(t, time.Since(began), grace)
-		close(stop)
-	})
+func TestCloseWaitsForNobody(t *testing.T) {
+	for name, dialer := range map[string]func(*peer, func(*peer, net.Conn)) *punctual.Dialer{
+		"redigo's": func(p *peer, serve func(*peer, net.Conn)) *punctual.Dialer {
+			return p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go serve(p, theirs)
+				return ours, nil
+			}))
+		},
+		"its own": func(p *peer, serve func(*peer, net.Conn)) *punctual.Dialer {
+			return punctual.NewDialer("tcp", "peer:6379", dialTLS(p, serve, secured["TLS"]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stop := make(chan struct{})
+				c := dial(t, dialer(&peer{secure: secure()}, func(p *peer, c net.Conn) { p.serve(&clogged{c, p, stop}) }))
+				require.NoError(t, c.Send("STOP"))
+				require.NoError(t, c.Flush())
+				began := time.Now()
+				c.Close()
+				assert.LessOrEqual(t, time.Since(began), grace)
+				close(stop)
+			})
+		})
+	}
 }

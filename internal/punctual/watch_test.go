@@ -17,14 +17,14 @@ import (
 // A caller counts who is registered with it.
 type caller struct {
 	context.Context
-	began, ended atomic.Int32
+	registered atomic.Int32
 }
 
 func (c *caller) AfterFunc(f func()) func() bool {
-	c.began.Add(1)
+	c.registered.Add(1)
 	stop := context.AfterFunc(c.Context, f)
 	return func() bool {
-		c.ended.Add(1)
+		c.registered.Add(-1)
 		return stop()
 	}
 }
@@ -32,48 +32,25 @@ func (c *caller) AfterFunc(f func()) func() bool {
 // Value hides the ctx inside, with which package context would register directly.
 func (c *caller) Value(any) any { return nil }
 
-// An operation is a ctx that is made for one command.
-type operation struct {
-	until
-	caller *caller
-	over   atomic.Bool
-}
-
-func (o *operation) Value(key any) any {
-	if o.over.Load() {
-		panic("asked after the operation was over")
-	}
-	if key == punctual.Caller {
-		return o.caller
-	}
-	return o.until.Value(key)
-}
-
-func TestAConnectionRegistersOnceWithACaller(t *testing.T) {
+func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &peer{silentAt: "STOP"}
-		c := dial(t, p.dialer())
+		c := dial(t, (&peer{}).dialer())
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ctx := &caller{Context: parent}
+		long := &caller{Context: parent}
 		for range 10 {
-			o := &operation{until: until{ctx, time.Now().Add(time.Second)}, caller: ctx}
-			_, err := c.DoContext(o, "PING")
-			require.NoError(t, err)
-			o.over.Store(true)
-			_, err = c.DoContext(ctx, "PING")
+			made := context.WithValue(long, punctual.Caller, long) // for one operation
+			_, err := c.DoContext(made, "PING")
 			require.NoError(t, err)
 		}
-		assert.EqualValues(t, 1, ctx.began.Load())
-		assert.Zero(t, ctx.ended.Load())
+		assert.EqualValues(t, 1, long.registered.Load())
 		_, err := c.DoContext(t.Context(), "PING")
 		require.NoError(t, err)
-		assert.EqualValues(t, 1, ctx.ended.Load(), "another caller")
-		_, err = c.DoContext(ctx, "PING")
+		assert.Zero(t, long.registered.Load(), "another caller")
+		_, err = c.DoContext(long, "PING")
 		require.NoError(t, err)
-		assert.EqualValues(t, 2, ctx.began.Load())
 		c.Close()
-		assert.EqualValues(t, 2, ctx.ended.Load(), "closed")
+		assert.Zero(t, long.registered.Load(), "closed")
 	})
 }
 

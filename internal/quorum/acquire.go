@@ -18,23 +18,23 @@ import (
 // our own release never stands in our way. with are the votes of further tokens, which enter together with this one.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, before *Before, with []*Votes) *Failure {
 	q := v.home
-	q.enter()
-	defer q.leave()
-	if q.closing.Load() { // nothing would wait for what it leaves
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // nothing would wait for what it leaves
 		return unavailable(len(q.nodes), errClosed)
 	}
 	for _, w := range with {
-		t.With = append(t.With, &w.single)
+		t.With = append(t.With, &w.first)
 	}
-	if v.claims == nil {
+	if v.more == nil {
 		return v.acquireSingle(ctx, t, before, with)
 	}
-	until, failure := v.try(ctx, t, before)
+	until, due, failure := v.try(ctx, t, before)
 	if failure == nil && v.Lock().Fence == server.NextFence {
-		failure = v.raise(ctx, until.due)
+		failure = v.raise(ctx, due)
 	}
 	if failure == nil {
-		failure = v.complete(ctx, until.valid)
+		failure = v.complete(ctx, until)
 	}
 	if failure != nil && t.Old == "" {
 		v.ReleaseLater(time.Time{})
@@ -46,26 +46,23 @@ func (v *Votes) acquireSingle(ctx context.Context, t server.Try, before *Before,
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	before.wait(ctx, 0, t.Start.Add(v.single.Timeout))
+	before.wait(ctx, 0, t.Start.Add(v.first.Timeout))
 	n := v.home.nodes[0]
-	reply := v.single.Try(ctx, t)
+	reply := v.first.Try(ctx, t)
 	n.count(ctx, reply)
 	if reply.Verdict != server.Done {
 		return one(reply).refusal(v.Lock())
 	}
 	v.Fence = reply.Fence
-	failure := v.complete(ctx, reply.Sent.Add(v.single.TTL-Drift(v.single.TTL)))
+	failure := v.complete(ctx, reply.Sent.Add(v.first.TTL-Drift(v.first.TTL)))
 	for _, w := range with {
 		w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 	}
 	return failure
 }
 
-// end is when votes are over: those that were given, and the time for asking.
-type end struct{ valid, due time.Time }
-
-// try has several servers vote.
-func (v *Votes) try(ctx context.Context, t server.Try, before *Before) (end, *Failure) {
+// try has several servers vote. The votes that were given are valid until then, and the time for asking ends when due.
+func (v *Votes) try(ctx context.Context, t server.Try, before *Before) (until, due time.Time, f *Failure) {
 	l := v.Lock()
 	r := v.home.newRound(ctx, 1, t.Start, l.Bound())
 	t.Plain, t.Start = false, r.began // a vote that comes late must not count as one of a lock that nothing can end
@@ -74,17 +71,16 @@ func (v *Votes) try(ctx context.Context, t server.Try, before *Before) (end, *Fa
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.tallies[0].won() {
-		return end{}, r.tallies[0].refusal(l)
+		return until, due, r.tallies[0].refusal(l)
 	}
-	valid, fence := r.tallies[0].lease(l.TTL)
-	v.Fence = fence
-	return end{valid, r.due()}, nil
+	until, v.Fence = r.tallies[0].lease(l.TTL)
+	return until, r.due(), nil
 }
 
 // tryAt asks server i for the lock, as soon as the claim before is gone there.
 func (v *Votes) tryAt(r *round, i int, t server.Try, before *Before) server.Reply {
-	n, c := r.home.nodes[i], v.claims[i]
-	if before.pending(i) {
+	n, c := r.home.nodes[i], v.claim(i)
+	if before.gone(i) != nil {
 		gone := false
 		n.ask(r.ctx, func() server.Reply { // those that come behind us skip the server
 			gone = before.wait(r.ctx, i, r.began.Add(c.Timeout))
@@ -130,7 +126,30 @@ func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
 		r.report(i, n.ask(r.ctx, func() server.Reply { return n.Raise(r.ctx, v.Lock(), v.Fence, left) }))
 	}
 	r.run(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tallies[0].outcome(v.Lock())
+	return r.outcome(v.Lock())
+}
+
+// Release releases the lock on all servers, and returns when a majority has answered; with keep it is left to expire
+// then. What remains goes on in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The
+// Failure is Missing or Taken when the lock was not ours any more, Unavailable when too few servers answered.
+func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
+	q := v.home
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try
+		ctx = context.WithoutCancel(ctx)
+	}
+	if v.more == nil {
+		return q.nodes[0].outcome(ctx, v.Lock(), v.first.Release(ctx, start, keep))
+	}
+	r := q.newRound(ctx, 1, start, v.Lock().Timeout)
+	r.ask = func(i int, _ bool) {
+		r.report(i, r.home.nodes[i].ask(r.ctx, func() server.Reply { return v.claim(i).Release(r.ctx, r.began, keep) }))
+	}
+	r.run(ctx)
+	failure := r.outcome(v.Lock())
+	if r.skipped > 0 { // those that were released already do not mind
+		v.ReleaseLater(keep)
+	}
+	return failure
 }

@@ -19,7 +19,7 @@ type Extension struct {
 // Extended is what came of an Extension.
 type Extended struct {
 	Failure *Failure  // nil: extended
-	Until   time.Time // valid until
+	Until   time.Time // extended: valid until
 }
 
 // Extend extends leases with the same bound, many in one round trip to each server. A lease is extended when a majority
@@ -29,8 +29,8 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
 	}
-	q.enter()
-	defer q.leave()
+	q.Enter()
+	defer q.Leave()
 	if len(q.nodes) == 1 {
 		q.nodes[0].extend(ctx, batch)
 		return
@@ -46,16 +46,11 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 func (n *node) extend(ctx context.Context, batch []*Extension) {
 	leases := make([]server.Extension, len(batch))
 	for k, x := range batch {
-		leases[k] = server.Extension{Claim: &x.single, TTL: x.TTL}
+		leases[k] = server.Extension{Claim: &x.first, TTL: x.TTL}
 	}
 	n.Extend(ctx, time.Now(), leases, func(k int, reply server.Reply) {
-		n.count(ctx, reply)
 		x := batch[k]
-		if reply.Verdict == server.Done {
-			x.Done(Extended{Until: reply.Sent.Add(x.TTL - Drift(x.TTL))})
-			return
-		}
-		x.Done(Extended{Failure: one(reply).outcome(x.Lock())})
+		x.Done(Extended{n.outcome(ctx, x.Lock(), reply), reply.Sent.Add(x.TTL - Drift(x.TTL))})
 	})
 }
 
@@ -76,7 +71,7 @@ func (x *extending) extendAt(i int, late bool) {
 	x.mu.Lock()
 	for k, e := range x.batch {
 		if !late || !x.told[k] {
-			leases, index = append(leases, server.Extension{Claim: e.claims[i], TTL: e.TTL}), append(index, k)
+			leases, index = append(leases, server.Extension{Claim: e.claim(i), TTL: e.TTL}), append(index, k)
 		}
 	}
 	x.mu.Unlock()
@@ -188,7 +183,7 @@ func (x *extending) regain(i int, leases []int) {
 
 // regain asks n to vote again. It is told the fence first: a vote without that might give the next holder a lower one.
 func (n *node) regain(ctx context.Context, v *Votes, i int) error {
-	c := v.claims[i]
+	c := v.claim(i)
 	if c.Unknown() {
 		return nil
 	}

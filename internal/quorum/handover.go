@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -11,9 +12,7 @@ import (
 // for v has ended; for that it takes half of the time at most. Nothing more is sent for v. It may be repeated, and finds
 // what it has done. The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
-	start := time.Now()
-	v.End()
-	v.all(func(c *server.Claim) { c.Quiet(ctx, start.Add(c.Timeout/2)) })
+	v.quiet(ctx, time.Now().Add(v.Lock().Timeout/2))
 	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, nil, nil)
 }
 
@@ -21,20 +20,21 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 // what it has done. What is known to have failed is given back to old.
 func (v *Votes) Take(ctx context.Context, old string) *Failure {
 	start := time.Now()
-	failure := v.Acquire(ctx, server.Try{Old: old}, nil, nil)
+	var oldEnds atomic.Int64
+	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil, nil)
 	if failure == nil || failure.Kind != Missing && failure.Kind != Taken {
 		return failure
 	}
-	v.End()
-	if v.claims == nil {
+	v.Each((*server.Claim).End)
+	if v.more == nil {
 		return failure // the only server has said that there is nothing of v
 	}
 	due := start.Add(v.Lock().Timeout)
 	back := make(chan struct{})
-	v.home.enter()
+	v.home.Enter()
 	go func() {
-		defer v.home.leave()
-		v.giveBack(old, due)
+		defer v.home.Leave()
+		v.giveBack(old, &oldEnds, due)
 		close(back)
 	}()
 	timer := time.NewTimer(time.Until(due))
@@ -47,20 +47,27 @@ func (v *Votes) Take(ctx context.Context, old string) *Failure {
 	return failure
 }
 
-// giveBack puts old in the place of the token of v again, where the servers have it. It waits for the tries before: one
-// that is answered late must not come behind this. None is executed after due.
-func (v *Votes) giveBack(old string, due time.Time) {
-	v.all(func(c *server.Claim) { c.Quiet(context.Background(), due) })
+// giveBack puts old in the place of the token of v again, where the servers have it, for as long as old had left. It
+// waits for the tries before: one that is answered late must not come behind this. None is executed after due. A vote
+// that could not be given back is released.
+func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
+	v.quiet(context.Background(), due)
+	defer v.ReleaseLater(time.Time{})
 	l := *v.Lock()
 	terms := *l.Terms
-	terms.Fence, l.Terms = server.NoFence, &terms
-	l.Token = old
-	v.home.Votes(l).Acquire(context.Background(), server.Try{Old: v.Lock().Token}, nil, nil)
+	terms.Fence, terms.Guard, l.Terms, l.Token = server.NoFence, false, &terms, old
+	if end := oldEnds.Load(); end != 0 { // else no server has told it
+		if terms.TTL = time.Until(time.Unix(0, end)); terms.TTL <= 0 {
+			return
+		}
+	}
+	var back Votes
+	v.home.Claim(&back, l)
+	back.Acquire(context.Background(), server.Try{Old: v.Lock().Token}, nil, nil)
+	back.quiet(context.Background(), time.Now().Add(l.Timeout)) // a release that came before it would take the vote away
 }
 
 // Downgrade makes a reader of a writer. It may be repeated.
 func (v *Votes) Downgrade(ctx context.Context) *Failure {
-	reply := v.single.Try(ctx, server.Try{Reads: true})
-	v.home.nodes[0].count(ctx, reply)
-	return one(reply).outcome(v.Lock())
+	return v.home.nodes[0].outcome(ctx, v.Lock(), v.first.Try(ctx, server.Try{Reads: true}))
 }

@@ -96,9 +96,16 @@ func (c *cluster) free(t *testing.T, key string) {
 	})
 }
 
+// votesFor returns the Votes for a lock that is to be taken.
+func (c *cluster) votesFor(l server.Lock) *quorum.Votes {
+	v := new(quorum.Votes)
+	c.Claim(v, l)
+	return v
+}
+
 // acquire tries once for new votes.
 func (c *cluster) acquire(ctx context.Context, l server.Lock) (*quorum.Votes, *quorum.Failure) {
-	v := c.Votes(l)
+	v := c.votesFor(l)
 	return v, v.Acquire(ctx, server.Try{}, nil, nil)
 }
 

@@ -34,6 +34,15 @@ func (n *node) count(ctx context.Context, reply server.Reply) {
 	}
 }
 
+// outcome counts the reply of the only server about a lock that is held, and says what it comes to.
+func (n *node) outcome(ctx context.Context, l *server.Lock, reply server.Reply) *Failure {
+	n.count(ctx, reply)
+	if reply.Verdict == server.Done {
+		return nil
+	}
+	return one(reply).outcome(l)
+}
+
 // begin notes that the server is asked.
 func (n *node) begin() (now time.Time) {
 	now = time.Now()

@@ -6,7 +6,6 @@ package quorum
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -15,12 +14,9 @@ import (
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes []*node
-	calls workers.Pool
-
-	running atomic.Int64  // operations under way
-	closing atomic.Bool   // Close waits for them
-	idle    chan struct{} // tells it that none is left
+	nodes             []*node
+	calls             workers.Pool
+	*workers.Underway // each operation, and each goroutine of this package
 }
 
 // MaxServers is how many servers there may be.
@@ -28,7 +24,7 @@ const MaxServers = 64
 
 // New returns the Quorum over servers.
 func New(servers []*server.Server) *Quorum {
-	q := &Quorum{nodes: make([]*node, len(servers)), idle: make(chan struct{}, 1)}
+	q := &Quorum{nodes: make([]*node, len(servers)), Underway: workers.NewUnderway()}
 	for i, s := range servers {
 		q.nodes[i] = &node{Server: s}
 	}
@@ -48,6 +44,17 @@ func (q *Quorum) Failures() []int64 {
 	return all
 }
 
+// InUse asks the only server how many permits of a semaphore are in use.
+func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() {
+		return 0, unavailable(len(q.nodes), errClosed)
+	}
+	permits, reply := q.nodes[0].InUse(ctx, l)
+	return permits, q.nodes[0].outcome(ctx, l, reply)
+}
+
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
@@ -62,41 +69,13 @@ func Left(until, now time.Time) time.Duration {
 // the operations no more than half of that.
 func (q *Quorum) Close(d time.Duration) {
 	end := time.Now().Add(d)
-	q.quiet(d / 2)
+	q.Wait(d / 2)
 	var closing sync.WaitGroup
 	for _, n := range q.nodes {
 		closing.Go(func() { n.Close(time.Until(end)) })
 	}
 	closing.Wait()
 	q.calls.Close()
-}
-
-// quiet waits until nothing is under way, d at most.
-func (q *Quorum) quiet(d time.Duration) {
-	q.closing.Store(true)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for q.running.Load() > 0 {
-		select {
-		case <-q.idle:
-		case <-timer.C:
-			return
-		}
-	}
-}
-
-// enter notes that an operation starts. Each goroutine of this package is one, so that Close can
-// wait for it.
-func (q *Quorum) enter() { q.running.Add(1) }
-
-// leave notes that an operation is over.
-func (q *Quorum) leave() {
-	if q.running.Add(-1) == 0 && q.closing.Load() {
-		select {
-		case q.idle <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // ended reports whether ctx is over, also when its own timer has not fired yet.

@@ -112,14 +112,21 @@ func (r *round) askSkipped() {
 
 // dispatch has a goroutine ask server i. The caller holds r.mu.
 func (r *round) dispatch(i int) {
-	r.home.enter()
+	r.home.Enter()
 	r.home.calls.Run(&r.calls[i])
 }
 
 func (c *call) Run() { c.ask(c.i, c.late) }
 
 // Finish ends the work of the goroutine.
-func (c *call) Finish() { c.home.leave() }
+func (c *call) Finish() { c.home.Leave() }
+
+// outcome is that of a round about one lock that is held.
+func (r *round) outcome(l *server.Lock) *Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tallies[0].outcome(l)
+}
 
 // report hands in the reply of server i, of a round about one lock.
 func (r *round) report(i int, reply server.Reply) {

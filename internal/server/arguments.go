@@ -60,8 +60,11 @@ func undoPlain(list []any, key, token any) []any {
 
 // undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
 func (a *arguments) undo() any {
-	list, _ := a.back.([]any)
-	a.back = undoPlain(list, a.key, a.token)
+	if list, ok := a.back.([]any); ok {
+		undoPlain(list, a.key, a.token) // in its place
+	} else {
+		a.back = undoPlain(nil, a.key, a.token)
+	}
 	return a.back
 }
 

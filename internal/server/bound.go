@@ -80,7 +80,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	}
 	op.wait.parent, op.wait.end = ctx, op.end
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	s.enter()
+	s.running.Enter()
 	return op
 }
 
@@ -96,7 +96,7 @@ func (op *operation) free() {
 		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
 		s.operations.Put(op)
 	}
-	s.leave()
+	s.running.Leave()
 }
 
 // bounded runs op and returns within its bound.

@@ -99,7 +99,7 @@ func (n *nodes) outdated() {
 // learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
 // known or may have changed.
 func (n *nodes) learn(key string) {
-	if !n.server.closed.Load() && n.shouldAsk() {
+	if !n.server.running.Closing() && n.shouldAsk() {
 		op := n.server.begin(context.Background(), &Lock{Key: key, Terms: &askTerms}, time.Time{}, 0) // Close waits for it
 		go n.ask(op)
 	}

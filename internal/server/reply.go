@@ -28,7 +28,7 @@ type Reply struct {
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done
 	Holder  string        // with Held: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
+	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it
 	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
@@ -37,7 +37,7 @@ type Reply struct {
 // answer reads the reply of a script of a lock, or the error in its place, to a command that was sent then. now is the
 // server's clock where the reply has it, negative where the command came too late.
 //
-//	{now, fence}                    granted
+//	{now, fence} and {…, left}      granted
 //	{holder, ms} and {…, now, gap}  another holds it
 //	{0, i}, {-1, i}                 lock i is gone, another holds it
 //	1, 0, -now                      done; the waiter was passed over; too late
@@ -77,7 +77,12 @@ func parse(v []any) (r Reply) {
 	case int64:
 		switch {
 		case first > 0:
-			return Reply{Verdict: Done, Fence: second, Now: first}
+			r = Reply{Verdict: Done, Fence: second, Now: first}
+			if len(v) == 3 {
+				left, _ := v[2].(int64)
+				r.Left = time.Duration(left) * time.Millisecond
+			}
+			return r
 		case first == 0:
 			return Reply{Verdict: Missing, Which: int(second) - 1}
 		}

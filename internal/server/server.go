@@ -26,10 +26,8 @@ type Server struct {
 	nodes   nodes
 	workers workers.Pool
 
-	operations sync.Pool    // of *operation
-	running    atomic.Int64 // operations that have not ended, those whose caller has gone as well
-	closed     atomic.Bool
-	still      chan struct{} // gets a message when, after closed, nothing runs any more
+	operations sync.Pool         // of *operation
+	running    *workers.Underway // operations that have not ended, those whose caller has gone as well
 
 	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
 	silences atomic.Int32 // how many they are
@@ -42,7 +40,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), still: make(chan struct{}, 1)}
+	s := &Server{source: conn.Of(pool), running: workers.NewUnderway()}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	return s
 }
@@ -50,34 +48,9 @@ func New(pool Pool) *Server {
 // Close waits for the operations that run, and then for one last release of what is left; for d at most.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
-	s.closed.Store(true)
-	timer := time.NewTimer(d / 2)
-	defer timer.Stop()
-	for s.running.Load() > 0 {
-		select {
-		case <-s.still:
-			continue
-		case <-timer.C:
-		}
-		break
-	}
-	s.enter()
-	s.leave() // another Close may wait as well
+	s.running.Wait(d / 2)
 	s.nodes.close(end)
 	s.workers.Close()
-}
-
-// enter notes something that Close has to wait for.
-func (s *Server) enter() { s.running.Add(1) }
-
-// leave notes its end.
-func (s *Server) leave() {
-	if s.running.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.still <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // RTT returns the smoothed round trip of a command; 0 if it is not known.

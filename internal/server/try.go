@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -21,6 +22,7 @@ type Try struct {
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
 	Old     string        // not "": take the place of this token
+	OldEnds *atomic.Int64 // gets when Old would have expired, on the wall clock in ns, as the servers tell it: the earliest
 	Reads   bool          // a writer becomes a reader; the claim is that of the reader
 }
 
@@ -120,7 +122,23 @@ func (ses *session) acquireScripted() Reply {
 		if now < 0 && !again && time.Now().Before(op.due) {
 			continue
 		}
+		if reply.Verdict == Done && op.try.OldEnds != nil {
+			op.try.oldEnds(&reply)
+		}
 		return reply
+	}
+}
+
+// oldEnds takes in what a server says of the token before.
+func (t *Try) oldEnds(r *Reply) {
+	if r.Left <= 0 {
+		return
+	}
+	for end := r.Sent.Add(r.Left).UnixNano(); ; {
+		known := t.OldEnds.Load()
+		if known != 0 && known <= end || t.OldEnds.CompareAndSwap(known, end) {
+			return
+		}
 	}
 }
 

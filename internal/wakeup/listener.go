@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -15,9 +16,9 @@ import (
 // which connects again and again when the connection breaks.
 //
 //	down ─ start ─→ dialling ─ subscribed ─→ up
-//	  ↑                │  ↑                  │
-//	  ├ failed ────────┘  └ demoted ─────────┤
-//	  └ stop, broken ────────────────────────┘
+//	  ↑                │                     │
+//	  ├ failed, stop ──┘                     │
+//	  └ broken, demoted, stop ───────────────┘
 //
 // What is down because it failed or broke is dialled again after a while, and stays down until it
 // is up: no caller waits for it.
@@ -29,14 +30,14 @@ type listener struct {
 	state  state
 	cancel context.CancelFunc // not nil: started
 	done   chan struct{}      // closed when the goroutine, and those before it, have ended
-	cut    context.CancelFunc // ends the connection that there is
+	cut    context.CancelFunc // ends the connection that is up
 }
 
 type state int
 
 const (
 	down     state = iota // stopped, or the last try to connect has failed, or the connection broke
-	dialling              // started, or demoted, and we do not know yet
+	dialling              // started, and we do not know yet
 	up                    // subscribed
 )
 
@@ -52,7 +53,7 @@ func (l *listener) start() {
 	if l.cancel != nil || !l.server.Source().CanListen() { // it stays down, and the waiters poll
 		return
 	}
-	previous := l.done
+	previous := l.done // two that listen at a time would hear each message twice
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.done = make(chan struct{})
@@ -66,7 +67,7 @@ func (l *listener) stop() {
 		return
 	}
 	l.cancel()
-	l.cancel, l.cut = nil, nil
+	l.cancel = nil
 	l.change(down)
 }
 
@@ -75,22 +76,9 @@ func (l *listener) stop() {
 func (l *listener) demoted() {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	if l.cut == nil {
-		return
-	}
-	l.cut()
-	l.cut = nil
-	l.change(dialling)
-}
-
-// check has the listener dial again if it would not hear a hand-off. A demotion that no operation has met leaves it
-// at a replica: its subscription goes on, while the pool leads to the new primary.
-func (l *listener) check(ctx context.Context) {
-	l.hub.mu.Lock()
-	subscribed := l.state == up
-	l.hub.mu.Unlock()
-	if subscribed && l.server.NobodyListens(ctx, l.hub.channel, pingInterval) {
-		l.demoted()
+	if l.state == up {
+		l.cut()
+		l.change(down)
 	}
 }
 
@@ -112,22 +100,12 @@ func (l *listener) change(s state) {
 	}
 }
 
-// set is change for the goroutine, which has nothing to say after it was stopped: another may have
-// been started since.
+// set is change for the goroutine, unless its ctx has ended: then another may have been started since.
 func (l *listener) set(ctx context.Context, s state) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	if ctx.Err() == nil {
 		l.change(s)
-	}
-}
-
-// hold notes how to end the connection that there is, if any.
-func (l *listener) hold(ctx context.Context, cut context.CancelFunc) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	if ctx.Err() == nil {
-		l.cut = cut
 	}
 }
 
@@ -138,13 +116,10 @@ func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<
 	}
 	wait := minRedial
 	for ctx.Err() == nil {
-		subscribed, demoted := l.listen(ctx)
-		if !demoted {
-			l.set(ctx, down)
-			if subscribed {
-				wait = minRedial
-			}
+		if l.listen(ctx) {
+			wait = minRedial
 		}
+		l.set(ctx, down)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -155,39 +130,35 @@ func (l *listener) run(ctx context.Context, previous <-chan struct{}, done chan<
 	}
 }
 
-// listen subscribes and passes messages on until the connection breaks. It reports whether it had
-// been subscribed, and whether a demotion ended it.
-func (l *listener) listen(ctx context.Context) (subscribed, demoted bool) {
+// listen subscribes and passes messages on until the connection breaks. It reports whether it had been subscribed.
+func (l *listener) listen(ctx context.Context) (subscribed bool) {
 	soon, cancel := context.WithTimeout(ctx, dialTimeout)
-	conn, err := l.server.Source().Listen(soon)
+	c, err := l.server.Source().Listen(soon)
 	cancel()
 	if err != nil {
-		return false, false
+		return false
 	}
-	defer conn.Close()
-	reading, cut := context.WithCancel(ctx)
+	defer c.Close()
+	ctx, cut := context.WithCancel(ctx)
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer cut()
-	l.hold(ctx, cut)
-	defer l.hold(ctx, nil)
-	if conn.Send("ROLE") != nil || conn.Send("SUBSCRIBE", l.hub.channel) != nil || conn.Flush() != nil {
-		return false, reading.Err() != nil && ctx.Err() == nil
+	if c.Send("ROLE") != nil || c.Send("SUBSCRIBE", l.hub.channel) != nil || c.Flush() != nil {
+		return false
 	}
-	writing.Go(func() { l.write(reading, conn) })
-	subscribed = l.hear(ctx, reading, conn)
-	return subscribed, reading.Err() != nil && ctx.Err() == nil
+	writing.Go(func() { l.write(ctx, c) })
+	return l.hear(ctx, cut, c)
 }
 
 // hear reads the answers to ROLE and SUBSCRIBE, and then what is published. It reports whether it was
 // subscribed.
-func (l *listener) hear(ctx, reading context.Context, conn redis.Conn) (subscribed bool) {
-	role, err := receive(conn, 3*pingInterval)
+func (l *listener) hear(ctx context.Context, cut context.CancelFunc, c redis.Conn) (subscribed bool) {
+	role, err := conn.Receive(c, 3*pingInterval)
 	if replica(role) || err != nil && !errors.As(err, new(redis.Error)) {
 		return false
 	}
 	for {
-		reply, err := receive(conn, 3*pingInterval)
+		reply, err := conn.Receive(c, 3*pingInterval)
 		if err != nil {
 			return subscribed
 		}
@@ -199,20 +170,14 @@ func (l *listener) hear(ctx, reading context.Context, conn redis.Conn) (subscrib
 		switch string(kind) {
 		case "subscribe":
 			subscribed = true
-			l.subscribed(ctx, reading)
+			l.hub.mu.Lock()
+			l.cut = cut
+			l.hub.mu.Unlock()
+			l.set(ctx, up)
 		case "message":
 			payload, _ := parts[2].([]byte)
 			l.hub.deliver(string(payload))
 		}
-	}
-}
-
-// subscribed notes that the listener is up, unless it was told to dial again since.
-func (l *listener) subscribed(ctx, reading context.Context) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	if ctx.Err() == nil && reading.Err() == nil {
-		l.change(up)
 	}
 }
 
@@ -227,29 +192,24 @@ func replica(role any) bool {
 	return string(word) == "slave" || string(word) == "replica"
 }
 
-// write makes the server say something now and then, so that a dead connection is noticed, and ends
-// the reading when ctx ends, which does not hear of it in any other way.
-func (l *listener) write(ctx context.Context, conn redis.Conn) {
+// write makes the server say something now and then, so that a dead connection is noticed, and ends the reading when ctx
+// ends, which does not hear of it in any other way. A demotion that no operation has met leaves the subscription at a
+// replica, while the pool leads to the new primary; so it also asks there whether a hand-over would be heard.
+func (l *listener) write(ctx context.Context, c redis.Conn) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			if conn.Send("PING") != nil || conn.Flush() != nil {
+			if c.Send("PING") != nil || c.Flush() != nil {
 				return
 			}
-			l.check(ctx)
+			if l.hub.Listening() && l.server.NobodyListens(ctx, l.hub.channel, pingInterval) {
+				l.demoted()
+			}
 		case <-ctx.Done():
-			conn.Close()
+			c.Close()
 			return
 		}
 	}
-}
-
-// receive reads the next reply, for ever if the connection knows no timeouts.
-func receive(conn redis.Conn, d time.Duration) (any, error) {
-	if c, ok := conn.(redis.ConnWithTimeout); ok {
-		return c.ReceiveWithTimeout(d)
-	}
-	return conn.Receive()
 }

@@ -12,20 +12,16 @@ import (
 	"github.com/redimutex/redimutex/internal/workers"
 )
 
-// A job has a goroutine do run, and says when it is over.
-type job struct {
-	run  func()
-	over chan struct{}
-}
+type job func()
 
-func (j *job) Run()    { j.run() }
-func (j *job) Finish() { close(j.over) }
+func (j job) Run()  { j() }
+func (job) Finish() {}
 
 // start has p do f.
 func start(p *workers.Pool, f func()) (over chan struct{}) {
-	j := &job{run: f, over: make(chan struct{})}
-	p.Run(j)
-	return j.over
+	over = make(chan struct{})
+	p.Run(job(func() { f(); close(over) }))
+	return over
 }
 
 // self returns the line that names this goroutine.
@@ -35,16 +31,21 @@ func self() string {
 	return name
 }
 
-func TestAWorkerIsUsedAgainAsSoonAsItsJobIsOver(t *testing.T) {
+func TestAWorkerIsUsedAgainAndEndsWhenItHasNothingToDo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p workers.Pool
-		defer p.Close()
 		var first, next string
 		<-start(&p, func() { first = self() })
 		for range 100 {
+			synctest.Wait()
 			<-start(&p, func() { next = self() })
 			assert.Equal(t, first, next)
 		}
+		time.Sleep(3 * time.Second)
+		<-start(&p, func() { next = self() })
+		assert.NotEqual(t, first, next)
+		p.Close() // or the bubble would not end
 	})
 }
 
@@ -59,22 +60,9 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	<-first
 }
 
-func TestWorkersWithoutAJobEnd(t *testing.T) {
+func TestAfterCloseJobsAreStillDone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var p workers.Pool
-		var first, next string
-		<-start(&p, func() { first = self() })
-		time.Sleep(3 * time.Second)
-		<-start(&p, func() { next = self() })
-		assert.NotEqual(t, first, next)
-		p.Close() // or the bubble would not end
-	})
-}
-
-func TestAfterCloseEachJobHasAGoroutineOfItsOwn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		var p workers.Pool
 		during := start(&p, func() { time.Sleep(time.Second) })
 		p.Close()

@@ -5,13 +5,14 @@
 -- ARGV[12]  the token that is there now
 --
 -- Replies
---   {now, fence}  done, or done before
---   {0, 1}        the lock is gone
---   {-1, 1}       another token holds it
---   -now          too late, nothing was done; now is this server's clock, in µs
---   error GUARD   this server lost its data less than one TTL ago
+--   {now, fence, left}  done; left is what the old token had left, in ms. 0: it was done before
+--   {0, 1}              the lock is gone
+--   {-1, 1}             another token holds it
+--   -now                too late, nothing was done; now is this server's clock, in µs
+--   error GUARD         this server lost its data less than one TTL ago
 --
--- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one.
+-- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one, which may have
+-- been extended meanwhile: it never shortens that.
 
 if now > tonumber(ARGV[3]) then
   return -now
@@ -29,5 +30,9 @@ local fence, failure = fenceOf(ARGV[7])
 if not fence then
   return failure
 end
+local left = redis.call('PTTL', lock)
+if holder == token then
+  ms, left = math.max(ms, left), 0
+end
 redis.call('SET', lock, token, 'PX', ms)
-return {now, fence}
+return {now, fence, left}

@@ -1,0 +1,119 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A Call is one call that wants a lock.
+type Call struct {
+	Key      string
+	More     []string // further keys of the lock
+	Hint     *Key     // nil, or that of an earlier call for the same keys
+	Terms    *Terms
+	Once     bool                          // a single try, and no waiting
+	MaxTries int                           // 0: no limit
+	Pause    func(tries int) time.Duration // the wait after so many tries
+}
+
+// A Result is how a call went.
+type Result struct {
+	Key     *Key
+	Tries   int           // how often the servers were asked
+	Wait    time.Duration // since the call; 0 if it never began
+	Failure *Failure      // nil: the lock is held
+}
+
+// Terms are what one lock asks for. They are not changed, and are compared by value: calls with equal terms
+// may follow each other in one grant.
+type Terms struct {
+	server.Terms
+	Renew   bool
+	MaxHold time.Duration
+	MinHold time.Duration
+	Owner   string
+	Reuse   time.Duration
+}
+
+// Token returns a new token: a random UUID of version 4, and the owner's label.
+func (t *Terms) Token() string {
+	var id uuid.UUID
+	_, _ = rand.Read(id[:]) // it never fails; uuid.New would allocate
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	if t.Owner != "" {
+		return id.String() + server.OwnerMark + t.Owner
+	}
+	return id.String()
+}
+
+// handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to
+// extend it, which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's
+// last look.
+func (t *Terms) handOff(rtt time.Duration) time.Duration {
+	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
+}
+
+// A Kind says what a Failure means to the caller.
+type Kind int8
+
+const (
+	Servers Kind = iota // the servers have said no; Failure.Servers says how
+	Busy                // another caller of this process has the lock, or asks for it
+	Ended               // the caller's ctx has ended
+	Closed              // the Engine was closed
+)
+
+// A Failure is how a call ended without success.
+type Failure struct {
+	Kind    Kind
+	Servers *quorum.Failure // Busy, Ended: what stood in the way as far as it is known, or nil
+	Waited  bool            // Ended: the call had come in line for the lock
+}
+
+// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
+// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
+func Over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Now().Before(deadline) {
+		return false
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-timer.C: // a context of a caller's own, which does not keep what it says
+		return false
+	}
+}
+
+// late is how late the timer of a ctx may be, on a machine that stands still now and then.
+const late = time.Second
+
+// InUse asks the server how many permits of a semaphore are in use.
+func (e *Engine) InUse(ctx context.Context, c *Call) (int, *Failure) {
+	if e.closed.Load() {
+		return 0, &Failure{Kind: Closed}
+	}
+	if ctx.Err() != nil {
+		return 0, &Failure{Kind: Ended}
+	}
+	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: &c.Terms.Terms, Key: c.Key})
+	switch {
+	case f == nil:
+		return n, nil
+	case Over(ctx):
+		return 0, &Failure{Kind: Ended, Servers: f, Waited: true}
+	}
+	return 0, &Failure{Kind: Servers, Servers: f}
+}

@@ -1,0 +1,73 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// untold is an Observer that nothing is told.
+type untold struct{}
+
+func (untold) Traced() bool                                        { return false }
+func (untold) Waiting(context.Context)                             {}
+func (untold) Tried(context.Context, int, time.Duration, *Failure) {}
+func (untold) Unavailable(*quorum.Failure)                         {}
+func (untold) Renewed(*quorum.Failure)                             {}
+func (untold) Lost(keepalive.Reason)                               {}
+func (untold) LostIdle(keepalive.Reason)                           {}
+
+// The monotonic clock stands still while a machine sleeps. No exported function can make a machine sleep, so these tests
+// look inside.
+
+func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
+	t.Parallel()
+	e := New([]server.Pool{redistest.Start(t).Pool()})
+	t.Cleanup(func() { e.Close(time.Second) })
+	terms := &Terms{Reuse: 10 * time.Minute, Terms: server.Terms{
+		Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: 10 * time.Second, Fence: server.NoFence,
+	}}
+	var key *Key
+	hold := func() string {
+		h := &Hold{Observer: untold{}}
+		if !e.Parked(key, terms, h) {
+			r := e.Lock(t.Context(), &Call{Key: "k", Terms: terms, Hint: key, Pause: func(int) time.Duration { return time.Millisecond }}, h)
+			require.Nil(t, r.Failure)
+			key = r.Key
+		}
+		reason, f := h.Release(t.Context(), time.Now())
+		require.Equal(t, keepalive.Unlocked, reason)
+		require.Nil(t, f)
+		return h.Token()
+	}
+	first := hold()
+	require.Equal(t, first, hold(), "it is kept")
+	g := key.grant.Load()
+	g.mu.Lock()
+	g.reuse.until = redistest.Earlier(g.reuse.until, 20*time.Minute)
+	g.mu.Unlock()
+	assert.NotEqual(t, first, hold())
+}
+
+func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
+	t.Parallel()
+	e := New([]server.Pool{redistest.Start(t).Pool()})
+	t.Cleanup(func() { e.Close(time.Second) })
+	c := Call{Key: "k", Terms: &Terms{Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: time.Second}}}
+	for slept, want := range map[time.Duration]state{0: held, 20 * time.Minute: trying} {
+		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
+		a.grant = a.want()
+		a.ticket = &ticket{queued: true, handOff: 10 * time.Minute, looked: redistest.Earlier(time.Now(), slept)}
+		assert.Equal(t, want, a.accept(t.Context(), 0))
+	}
+}

@@ -1,0 +1,110 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
+)
+
+// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
+// place that blocks while the caller has the turn, but for the try itself.
+func (a *acquisition) sleepOrQueue(ctx context.Context) state {
+	a.key.refused.Store(true)
+	a.engine.Waiting.Add(1)
+	defer a.engine.Waiting.Add(-1)
+	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
+	if a.Terms.Queue {
+		return a.waitInQueue(ctx)
+	}
+	a.key.pause = a.engine.now() + a.wait
+	if !a.sleep(ctx, a.wait) {
+		return failed
+	}
+	return trying
+}
+
+// sleep reports whether d has passed. Otherwise the acquisition has failed.
+func (a *acquisition) sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return !a.stopped(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-a.engine.closing:
+	}
+	return !a.stopped(ctx)
+}
+
+// waitInQueue waits until the server hands us the lock, or there is a reason to look again.
+func (a *acquisition) waitInQueue(ctx context.Context) state {
+	hub := a.engine.hub()
+	if a.ticket == nil {
+		a.drop(true)
+		a.ticket = a.newTicket()
+		a.ticket.arrive(a.arrived)
+		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
+		defer cancel()
+		up := hub.Listen(connecting)
+		select {
+		case <-a.ticket.waiter.Wake(): // that we are up
+		default:
+		}
+		if up && a.MaxTries == 0 && ctx.Err() == nil {
+			return trying // now that we can be woken
+		}
+	}
+	timer := time.NewTimer(a.untilLook())
+	defer timer.Stop()
+	select {
+	case wake := <-a.ticket.waiter.Wake():
+		switch {
+		case a.stopped(ctx):
+			return failed
+		case wake.Granted:
+			return a.accept(ctx, wake.Fence)
+		}
+		return trying
+	case <-timer.C:
+		return trying
+	case <-ctx.Done():
+	case <-a.engine.closing:
+	}
+	a.stopped(ctx)
+	return failed
+}
+
+// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated soon, whatever
+// the backoff says: while it is not in the queue, the waiter loses its turn.
+func (a *acquisition) untilLook() time.Duration {
+	f := a.key.failure.Load()
+	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
+		return min(a.Pause(1), maxLook)
+	}
+	wait := a.ticket.every
+	if f.Left > 0 {
+		wait = min(wait, f.Left+time.Millisecond)
+	}
+	return max(wait, min(a.Pause(1), minLook))
+}
+
+// accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
+// last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
+// left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
+// to confirm what they are asked for. Readers who wait behind us enter with a try.
+func (a *acquisition) accept(ctx context.Context, fence int64) state {
+	x := a.ticket
+	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
+	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
+		a.grouped() && a.key.fifo.Waiting() > 0 {
+		return trying
+	}
+	a.looks++ // that was not the first
+	a.grant.votes.Accept(left, fence)
+	return a.won(ctx, x.handOff)
+}
