@@ -194,9 +194,6 @@ func (op *operation) Run() {
 	}
 	ses.close()
 	op.action.took(op, reply)
-	if ses.pinned && reply.Verdict != Failed {
-		op.server.nodes.learn(op.key)
-	}
 }
 
 // Finish hands the reply over, or cleans up where no caller waits for it.

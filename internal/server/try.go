@@ -68,6 +68,9 @@ func (trying) took(op *operation, r *Reply) {
 	for _, other := range op.try.With {
 		other.tried(r, op.due, false, false)
 	}
+	if r.Verdict != Failed && op.session.pinned {
+		op.server.nodes.learn(op.key)
+	}
 }
 
 // acquire is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.

@@ -45,7 +45,8 @@ end
 
 -- Reports whether a mark of the set lives.
 local function any(set)
-  return living(set) ~= 0
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
+  return redis.call('ZCARD', set) > 0
 end
 
 -- Makes entitled readers of those that wait.

@@ -61,7 +61,7 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 // perKey is how many commands tell all about one key, but who the holders are where there are many.
 const perKey = 9
 
-// look looks at locks over one connection.
+// look looks at locks at one server.
 func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 	commands := make([][]any, 0, 1+perKey*len(keys))
 	commands = append(commands, []any{"TIME"})
