@@ -77,6 +77,7 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. One Unlock or Release that follows is accepted, so a deferred one does no harm.
+// But an Unlock that comes after another goroutine has locked the same Mutex ends that hold: there, defer Release.
 // Write nothing more that the lock protects.
 //
 // The error matches

@@ -71,7 +71,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 }
 
 // TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait
-// already. The errors are those of [Mutex.TryLockContext].
+// already, and does not overtake those. The errors are those of [Mutex.TryLockContext].
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, true)
 }

@@ -95,6 +95,29 @@ func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
 	}
 }
 
+func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	sem := newSemaphore(t, s, 1, redimutex.WithPollInterval(5*time.Second))
+	l, err := sem.Acquire(t.Context())
+	require.NoError(t, err)
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		_, err := sem.Acquire(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+	}()
+	redistest.Wait(t, "a waiter that was refused", func() bool { return sem.Client().Stats().Waiting == 1 })
+	require.NoError(t, l.Release(t.Context()))
+	_, err = sem.TryAcquire(t.Context())
+	assert.ErrorIs(t, err, redimutex.ErrLocked)
+	cancel()
+	<-done
+	_, err = sem.TryAcquire(t.Context())
+	assert.NoError(t, err)
+}
+
 func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -94,6 +94,7 @@ func (a *acquisition) finish() {
 		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
+		a.key.refused.Store(false)
 		a.key.pass()
 	}
 	if !a.granted {

@@ -61,7 +61,9 @@ type Key struct {
 	kind   atomic.Pointer[server.Kind] // of the last try
 	fifo   fifo.Line
 	unseen atomic.Int32 // how many wait in line that show themselves to no other process: a Mutex among writers
-	refs   atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
+	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.
+	refused atomic.Bool
+	refs    atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
 
 	grant   atomic.Pointer[Grant] // that this process has, until its release begins
 	before  quorum.Before

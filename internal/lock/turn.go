@@ -20,8 +20,9 @@ func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case a.key.fifo.TryAcquire():
 		a.began, a.fresh = time.Now(), a.key.pause == 0
-	case a.Once && a.Terms.Kind.Shared:
-		// Several may hold the lock, so a try that does not wait goes beside that of the goroutine that has the turn.
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
+		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
+		// overtake one that the servers have refused, and that waits.
 		a.began = time.Now()
 		return a.inherit(ctx)
 	case a.Once:

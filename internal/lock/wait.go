@@ -11,6 +11,7 @@ import (
 // sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
 // place that blocks while the caller has the turn, but for the try itself.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
+	a.key.refused.Store(true)
 	a.engine.Waiting.Add(1)
 	defer a.engine.Waiting.Add(-1)
 	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer

@@ -27,6 +27,8 @@ func (c *Claim) release(ctx context.Context, keep, half time.Time) bool {
 // ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
 // is left to expire then. After Close there is no background, and the release is tried once before this returns.
 func (c *Claim) ReleaseLater(keep time.Time) {
+	c.server.running.Enter() // what the runner gets now it has before Close has it end
+	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.letGo(keep) {

@@ -289,7 +289,7 @@ func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 		assert.NotNil(t, first.Away())
 		assert.Nil(t, last.Away(), "it was taken in")
 	})
-	assert.LessOrEqual(t, unsafe.Sizeof(server.Claim{}), uintptr(400), "bytes of a claim")
+	assert.LessOrEqual(t, unsafe.Sizeof(server.Claim{}), uintptr(120), "bytes of a claim")
 }
 
 func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {

@@ -36,75 +36,37 @@ func (c *opContext) Value(key any) any {
 }
 
 // A waitContext is an opContext for the checkout of a connection, which others may keep: pools that wait look for a Done that
-// is closed at the deadline as well, and dials hand it on. It makes the channel when a caller asks for it, because that
-// is on the path of every lock, and ends with the checkout.
+// is closed at the deadline as well, and dials hand it on. Most checkouts ask it for nothing, so it becomes a context when
+// a caller asks; and ends with the checkout.
 type waitContext struct {
 	parent context.Context
 	end    time.Time
 
-	mu    sync.Mutex
-	inner context.Context // nil: Done was not asked for
-	stop  context.CancelFunc
-	held  bool // a caller asked for more than Done
+	mu   sync.Mutex
+	real context.Context // nil: it was asked for nothing
+	stop context.CancelFunc
 }
 
-func (c *waitContext) Deadline() (time.Time, bool) {
-	c.hold()
-	return c.end, true
-}
-
-func (c *waitContext) Done() <-chan struct{} {
+func (c *waitContext) asked() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.arm()
-	return c.inner.Done()
-}
-
-// arm makes what Done returns. The caller holds c.mu.
-func (c *waitContext) arm() {
-	if c.inner == nil {
-		c.inner, c.stop = context.WithDeadline(c.parent, c.end)
+	if c.real == nil {
+		c.real, c.stop = context.WithDeadline(c.parent, c.end)
 	}
+	return c.real
 }
 
-func (c *waitContext) Err() error {
-	c.hold()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inner != nil && c.inner.Err() != nil {
-		return c.inner.Err()
-	}
-	if !time.Now().Before(c.end) {
-		return context.DeadlineExceeded
-	}
-	return c.parent.Err()
-}
+func (c *waitContext) Deadline() (time.Time, bool) { return c.asked().Deadline() }
+func (c *waitContext) Done() <-chan struct{}       { return c.asked().Done() }
+func (c *waitContext) Err() error                  { return c.asked().Err() }
+func (c *waitContext) Value(key any) any           { return c.asked().Value(key) }
 
-func (c *waitContext) Value(key any) any {
-	c.hold()
-	return c.parent.Value(key)
-}
-
-func (c *waitContext) hold() {
-	c.mu.Lock()
-	c.held = true
-	c.mu.Unlock()
-}
-
-// over ends it, and reports whether it can be used again: who keeps a context also asks it for its deadline, its
-// error or its values.
+// over ends it, and reports whether it can be used again: none can have kept it.
 func (c *waitContext) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held {
-		c.arm()
-	}
-	if c.inner != nil {
+	if c.real != nil {
 		c.stop()
 	}
-	if c.held {
-		return false
-	}
-	c.inner, c.stop = nil, nil
-	return true
+	return c.real == nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -20,13 +21,13 @@ type Kind struct {
 
 // The kinds of locks.
 var (
-	Mutex     = &Kind{Name: "mutex", Want: "m", plain: true, scripts: load("mutex", "simple")}
-	Semaphore = &Kind{Name: "semaphore", Shared: true, scripts: load("semaphore")}
+	Mutex     = &Kind{Name: "mutex", Want: "m", plain: true, scripts: load("simple", "mutex")}
+	Semaphore = &Kind{Name: "semaphore", Shared: true, scripts: load("", "set", "semaphore")}
 	Writer    = &Kind{Name: "writer", Want: "w", keys: phases, Shows: true, scripts: readersWriters}
 	Reader    = &Kind{Name: "reader", Shared: true, Want: "r", keys: phases, Shows: true, scripts: readersWriters}
 
 	phases         = []string{"readers", "writers", "waiting", "entitled"}
-	readersWriters = load("rwmutex")
+	readersWriters = load("", "set", "rwmutex")
 )
 
 // Permits is what a caller of a semaphore wants.
@@ -38,18 +39,22 @@ type scripts struct {
 	extend, inUse               script
 }
 
-// load joins the scripts of a kind when they are needed. first stands in front of its release without a queue.
-func load(kind string, first ...string) func() *scripts {
+// load joins the scripts of a kind, which is some files, when they are needed. first stands in front of its release without
+// a queue.
+func load(first string, kind ...string) func() *scripts {
 	return sync.OnceValue(func() *scripts {
-		s := new(scripts)
-		for i, queue := range []string{"noqueue", "queue"} {
-			s.acquire[i] = newScript("head", "holder", kind, "demoted", "fence", "guard", queue, "acquire")
-			s.release[i] = newScript(append(first, "head", "holder", kind, "demoted", "fence", queue, "release")...)
-			first = nil
-			s.downgrade[i] = newScript("head", "holder", kind, "demoted", "fence", queue, "downgrade")
+		join := func(rest ...string) script {
+			return newScript(slices.Concat([]string{"head", "holder"}, kind, rest)...)
 		}
-		s.extend = newScript("head", "holder", kind, "demoted", "extend")
-		s.inUse = newScript("head", "holder", kind, "inuse")
+		s := &scripts{extend: join("demoted", "extend"), inUse: join("inuse")}
+		for i, queue := range []string{"noqueue", "queue"} {
+			s.acquire[i] = join("demoted", "fence", "guard", queue, "acquire")
+			s.release[i] = join("demoted", "fence", queue, "release")
+			s.downgrade[i] = join("demoted", "fence", queue, "downgrade")
+		}
+		if first != "" {
+			s.release[0] = newScript(slices.Concat([]string{first, "head", "holder"}, kind, []string{"demoted", "fence", "noqueue", "release"})...)
+		}
 		return s
 	})
 }

@@ -179,11 +179,19 @@ func (n *nodes) close(end time.Time) {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	all := n.all()
-	for _, node := range all {
-		node.runner.close()
+	var over []<-chan struct{}
+	for _, node := range n.all() {
+		if o := node.runner.close(); o != nil {
+			over = append(over, o)
+		}
 	}
-	for _, node := range all {
-		node.runner.wait(end)
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for _, o := range over {
+		select {
+		case <-o:
+		case <-timer.C:
+			return
+		}
 	}
 }

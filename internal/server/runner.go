@@ -12,11 +12,11 @@ type runner struct {
 
 	mu      sync.Mutex
 	pending []pursuit
-	running bool
-	closed  bool
-	done    chan struct{} // closed when the goroutine has ended, if running
+	pause   time.Duration // after the last round trip, if the node did not answer it
+	rests   time.Time     // until then, unless it is closed
+	closed  bool          // what is pending is released for one last time, and nothing is taken in
 	wake    chan struct{} // something new
-	stop    chan struct{} // closed by close: no more waiting
+	over    chan struct{} // closed when the goroutine has ended; nil while there is none
 }
 
 // A pursuit is a claim that is to be released at a time, and given up at another.
@@ -47,13 +47,11 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 		return false
 	}
 	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
-	if w.running {
-		w.rouse()
-		return true
+	if w.over == nil {
+		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
+		go w.run()
 	}
-	w.running = true
-	w.done, w.wake, w.stop = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
-	go w.run()
+	w.rouse()
 	return true
 }
 
@@ -78,87 +76,80 @@ func (w *runner) rouse() {
 }
 
 func (w *runner) run() {
-	defer close(w.done)
-	pause := minPause
 	for {
-		batch, wait, over := w.due()
-		if over {
+		batch, wait := w.due()
+		switch {
+		case batch != nil:
+			w.heard(w.server.releaseAll(batch))
+			continue
+		case wait == 0:
 			return
-		}
-		if batch != nil {
-			if w.server.releaseAll(batch) {
-				pause = minPause
-				continue
-			}
-			wait, pause = pause, min(2*pause, maxPause)
-		}
-		wake := w.wake
-		if batch != nil {
-			wake = nil // the node has just not answered
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-wake:
-		case <-w.stop:
+		case <-w.wake:
 		}
 		timer.Stop()
 	}
 }
 
-// due returns what to release now, or how long to wait. over: nothing is left, and the goroutine has to end. After close
+// heard notes whether the node has answered.
+func (w *runner) heard(answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if answered {
+		w.pause = 0
+		return
+	}
+	w.pause = min(max(2*w.pause, minPause), maxPause)
+	w.rests = time.Now().Add(w.pause)
+}
+
+// due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. After close
 // everything is due, once.
-func (w *runner) due() (batch []*Claim, wait time.Duration, over bool) {
+func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	var givenUp []*Claim
 	w.mu.Lock()
 	now := time.Now()
 	wait = maxPause
+	rests := time.Duration(0)
+	if !w.closed {
+		rests = w.rests.Sub(now)
+	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
 		case now.After(p.until):
 			givenUp = append(givenUp, p.claim)
-		case len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
+		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at.Sub(now), time.Millisecond))
+			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}
 	clear(w.pending[len(rest):])
 	w.pending = rest
-	if over = len(batch) == 0 && len(rest) == 0; over {
-		w.running, w.pending = false, nil
+	if len(batch) == 0 && len(rest) == 0 {
+		close(w.over)
+		w.pending, w.over, wait = nil, nil, 0
 	}
 	w.mu.Unlock()
 	for _, c := range givenUp {
 		c.GiveUp()
 	}
-	return batch, wait, over
+	return batch, wait
 }
 
-// close takes nothing more in, and has what is pending released for one last time.
-func (w *runner) close() {
+// close takes nothing more in, and has what is pending released for one last time. It returns a channel that is closed
+// when that was done; nil: there is nothing.
+func (w *runner) close() (over <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed && w.running {
-		close(w.stop)
-	}
 	w.closed = true
-}
-
-// wait waits until that was done, until end at most.
-func (w *runner) wait(end time.Time) {
-	w.mu.Lock()
-	running, done := w.running, w.done
-	w.mu.Unlock()
-	if !running {
-		return
+	if w.over != nil {
+		w.rouse()
 	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	return w.over
 }

@@ -45,7 +45,7 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 }
 
 // A plain Mutex hands the lock on without knowing the marks of readers and writers.
-func TestALockThatAPlainMutexHandsOnKeepsNobodyWaitingAfterItsRelease(t *testing.T) {
+func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second // so long a mark would stay
 	sides := []func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error){
@@ -81,7 +81,7 @@ func TestALockThatAPlainMutexHandsOnKeepsNobodyWaitingAfterItsRelease(t *testing
 }
 
 // Its first try showed it to the others, and it leaves before the next one, which would have its place in the queue.
-func TestAWaiterThatLeavesBeforeItQueuesKeepsNobodyWaiting(t *testing.T) {
+func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second
 	s := redistest.Real(t)

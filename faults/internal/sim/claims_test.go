@@ -24,18 +24,18 @@ func TestCheckerFindsNothingThatHealthyClaimsLeaveBehind(t *testing.T) {
 
 // What a claim must not do. Each is planted in a copy of the file.
 func TestCheckerFindsBugsInTheClaims(t *testing.T) {
-	const claim, acquire = "../../../internal/server/claim.go", "../../../internal/quorum/acquire.go"
+	const claim, away, acquire = "../../../internal/server/claim.go", "../../../internal/server/away.go", "../../../internal/quorum/acquire.go"
 	one, queued, three := orphanages()[0], orphanages()[1], orphanages()[2]
 	fenced := Config{Servers: 3, Renew: true, Fencing: true, Weather: rough}
 	for name, bug := range map[string]struct {
 		file, from, to string
 		at             Config
 	}{
-		"gone by an answer that came too early":    {claim, "case r.Sent.Before(open):", "case false:", queued},
-		"a try that is repeated after its undo":    {claim, "return c.spent || c.want != wanted", "return c.want != wanted", delayed(Config{Servers: 1, Renew: true})},
-		"a release that is not repeated":           {claim, "more = c.pursue(time.Now().Add(minPause))", "", one},
-		"a try without an answer has done nothing": {claim, "	case r.Unknown:\n		c.there = true\n", "	case r.Unknown:\n", one},
-		"a release that a try overtook":            {claim, "case c.tries > 0, c.running > 0 && !c.keep.IsZero():", "case false:", three},
+		"gone by an answer that came too early":    {away, "case r.Sent.Before(u.open):", "case false:", queued},
+		"a try that is repeated after its undo":    {claim, "return c.doubt || c.want != wanted", "return c.want != wanted", delayed(Config{Servers: 1, Renew: true})},
+		"a release that is not repeated":           {away, "more = c.pursue(time.Now().Add(minPause))", "", one},
+		"a try without an answer has done nothing": {claim, "c.there = c.there || unanswered || r.There", "c.there = c.there || r.There", one},
+		"a release that a try overtook":            {away, "case c.tries > 0, c.running > 0 && kept:", "case false:", three},
 		"something is sent for what has ended":     {claim, "	if c.want != wanted {\n		return false\n	}\n	c.running++", "	c.running++", three},
 		"a fence that is not written back":         {acquire, "if failure == nil && v.Lock().Fence == server.NextFence {", "if false && v.Lock().Fence == server.NextFence {", fenced},
 	} {
@@ -53,7 +53,7 @@ func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 func TestCheckerFindsTriesThatAreExecutedAfterTheirDeadline(t *testing.T) {
 	c := orphanages()[1]
 	c.Name, c.Seed, c.Want = "planted", 1, 3000
-	c.Plant = Plant{From: "if now > tonumber(ARGV[3]) then\nreturn -now\nend\nif ARGV[8] == '1' then\nlocal abstention", To: "if ARGV[8] == '1' then\nlocal abstention"}
+	c.Plant = Plant{From: "if now > tonumber(ARGV[3]) then\nreturn -now\nend\nlocal abstention", To: "local abstention"}
 	r := run(t, c)
 	assert.NotZero(t, r.Orphans)
 	t.Log(r.Orphans, r.First)
@@ -62,7 +62,7 @@ func TestCheckerFindsTriesThatAreExecutedAfterTheirDeadline(t *testing.T) {
 func TestCheckerFindsAGuardThatEndsTooEarly(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 6000, Servers: 3, Guard: true, Weather: forgetful,
-		Plant: Plant{From: "local left = math.ceil((born - now) / 1000) + ttl", To: "local left = math.ceil((born - now) / 1000) + ttl / 2"},
+		Plant: Plant{From: "local left = math.ceil((born - now) / 1000) + ms", To: "local left = math.ceil((born - now) / 1000) + ms / 2"},
 	})
 	assert.NotZero(t, r.Overlaps)
 	t.Log(r.Overlaps, r.First)

@@ -69,8 +69,8 @@ func TestCheckerFindsReleaseThatDoesNotCompare(t *testing.T) {
 	r := run(t, Config{
 		Name: "planted", Seed: 1, Want: 1000, Servers: 1, Renew: true, Weather: rough,
 		Plant: Plant{
-			From: "elseif holder == token then\nredis.call('DEL', KEYS[i])",
-			To:   "elseif holder then\nredis.call('DEL', KEYS[i])",
+			From: "if holder == token then\nexpire(KEYS[i], ms)",
+			To:   "if holder then\nexpire(KEYS[i], ms)",
 		},
 	})
 	assert.NotZero(t, r.Overlaps)

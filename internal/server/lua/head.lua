@@ -35,16 +35,3 @@ local now = time[1] * 1000000 + time[2]
 local function us(t)
   return string.format('%.0f', t)
 end
-
--- Returns how long it is until t, in ms.
-local function msUntil(t)
-  return math.max(math.ceil((t - now) / 1000), 1)
-end
-
--- Has a set of tokens or marks by their ends, which is not empty, live as long as the last of them. Returns how long that
--- is, in ms.
-local function lasts(set)
-  local left = msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2])
-  redis.call('PEXPIRE', set, left)
-  return left
-end

@@ -23,3 +23,20 @@ local function peek(key, n)
   end
   return value
 end
+
+-- Has a key live for ms at least. Returns whether it was written.
+local function raise(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, ms)
+    return true
+  end
+end
+
+-- Has a key expire in ms; 0: now.
+local function expire(key, ms)
+  if ms > 0 then
+    redis.call('PEXPIRE', key, ms)
+  else
+    redis.call('DEL', key)
+  end
+end

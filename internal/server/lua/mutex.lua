@@ -41,10 +41,7 @@ local function keep(token, ms)
   end
   local written = false
   for i = 1, locks do
-    if redis.call('PTTL', KEYS[i]) < ms then
-      redis.call('PEXPIRE', KEYS[i], ms)
-      written = true
-    end
+    written = raise(KEYS[i], ms) or written
   end
   return 1, written
 end
@@ -53,10 +50,8 @@ local function drop(token, ms)
   local dropped, which = 1, nil
   for i = 1, locks do
     local holder, wrong = peek(KEYS[i], #token)
-    if holder == token and ms > 0 then
-      redis.call('PEXPIRE', KEYS[i], ms)
-    elseif holder == token then
-      redis.call('DEL', KEYS[i])
+    if holder == token then
+      expire(KEYS[i], ms)
     elseif dropped == 1 then
       dropped, which = (holder or wrong) and -1 or 0, i
     end

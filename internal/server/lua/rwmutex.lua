@@ -1,4 +1,4 @@
--- Readers and writers, phase-fair, behind head.lua and holder.lua. want is 'r' or 'w'. A waiter of the queue may want 'm': a
+-- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may want 'm': a
 -- plain Mutex is let in alone, as a writer is.
 --
 -- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
@@ -21,11 +21,11 @@ local keys = 4
 local function current(n)
   local holder, wrong = peek(lock, n)
   if holder == '*' then
-    local gone = redis.pcall('ZREMRANGEBYSCORE', readers, '-inf', us(now))
-    if type(gone) == 'table' then
-      return nil, gone
+    local reading, failure = living(readers)
+    if failure then
+      return nil, failure
     end
-    if redis.call('EXISTS', readers) == 0 then
+    if reading == 0 then
       redis.call('DEL', lock)
       return nil
     end
@@ -33,25 +33,19 @@ local function current(n)
   return holder, wrong
 end
 
--- Has a reader stay for ms, and the lock live as long as the last reader.
-local function read(token, ms)
-  local written = redis.pcall('ZADD', readers, us(now + ms * 1000), token)
-  if type(written) == 'table' then
-    return written
-  end
+-- Has the lock live as long as the last reader.
+local function follow()
   redis.call('SET', lock, '*', 'PX', lasts(readers))
+end
+
+-- Has a reader stay for ms. Returns nil, or the error.
+local function read(token, ms)
+  return put(readers, token, ms) or follow()
 end
 
 -- Reports whether a mark of the set lives.
 local function any(set)
-  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
-  return redis.call('EXISTS', set) == 1
-end
-
--- Sets the end of a mark.
-local function put(set, mark, ms)
-  redis.call('ZADD', set, us(now + ms * 1000), mark)
-  lasts(set)
+  return living(set) ~= 0
 end
 
 -- Makes entitled readers of those that wait.
@@ -71,19 +65,14 @@ local function look(token, want, mark)
   if holder == token or holder == '*' and redis.call('ZSCORE', readers, token) then
     return token
   end
+  if holder and (want ~= 'r' or holder ~= '*') then
+    return holder, redis.call('PTTL', lock)
+  end
   if want ~= 'r' then
-    if holder then
-      return holder, redis.call('PTTL', lock)
-    end
     if any(entitled) then
       return '*', lasts(entitled)
     end
-    return
-  end
-  if holder and holder ~= '*' then
-    return holder, redis.call('PTTL', lock)
-  end
-  if any(writers) and not (any(entitled) and redis.call('ZSCORE', entitled, mark)) then
+  elseif any(writers) and not (any(entitled) and redis.call('ZSCORE', entitled, mark)) then
     return '*', msUntil(redis.call('ZRANGE', writers, 0, 0, 'WITHSCORES')[2])
   end
 end
@@ -131,11 +120,7 @@ local function keep(token, ms, want, mark)
     return 1, true
   end
   if holder == token then
-    if redis.call('PTTL', lock) < ms then
-      redis.call('PEXPIRE', lock, ms)
-      return 1, true
-    end
-    return 1, false
+    return 1, raise(lock, ms)
   end
   local ends = holder == '*' and redis.call('ZSCORE', readers, token)
   if not ends then
@@ -153,18 +138,12 @@ local function drop(token, ms, mark)
     if mark ~= '' then
       hide(mark)
     end
-    if ms > 0 then
-      redis.call('PEXPIRE', lock, ms)
-    else
-      redis.call('DEL', lock)
-    end
+    expire(lock, ms)
     return 1
   end
   if holder == '*' and redis.call('ZREM', readers, token) == 1 then
-    if redis.call('EXISTS', readers) == 1 then
-      redis.call('SET', lock, '*', 'PX', lasts(readers))
-    else
-      redis.call('DEL', lock)
+    if current(1) then
+      follow()
     end
     return 1
   end
@@ -190,17 +169,11 @@ local together = want == 'r'
 -- must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
 -- readers. A writer without a mark is gone.
 local function preferred()
-  if any(entitled) then
-    return function(wants, channel)
-      return wants == 'r' and redis.call('ZSCORE', entitled, channel)
-    end
+  local side, set = 'r', any(entitled) and entitled
+  if not set and any(writers) then
+    side, set = 'w', writers
   end
-  if any(writers) then
-    return function(wants, channel)
-      return wants == 'w' and redis.call('ZSCORE', writers, channel)
-    end
-  end
-  return function(wants)
-    return wants == 'r'
+  return function(wants, channel)
+    return wants == side and (not set or redis.call('ZSCORE', set, channel))
   end
 end

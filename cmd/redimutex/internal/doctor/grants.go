@@ -13,7 +13,7 @@ var grants = []grant{
 	{"semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcard +zcount +zadd +zrem"},
 	{
 		"readers", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} ~redimutex:entitled:{KEY*} " +
-			"+zremrangebyscore +exists +zrange +zscore +zadd +zrem +zunionstore",
+			"+zremrangebyscore +zcard +zrange +zscore +zadd +zrem +zunionstore",
 	},
 	{"replicas", "cannot-wait", "+wait"},
 	{"guard", "cannot-guard", "~redimutex:guard +get"},
