@@ -252,12 +252,7 @@ func (a *acquisition) won(ctx context.Context, handOff time.Duration) state {
 		return a.fail(&Failure{Kind: Closed})
 	}
 	a.granted = true
-	for _, g := range a.group {
-		if a.key.gifts == nil {
-			a.key.gifts = make(map[*Grant]struct{})
-		}
-		a.key.gifts[g] = struct{}{}
-	}
+	a.key.gifts = append(a.key.gifts, a.group...)
 	a.key.failure.Store(nil)
 	return held
 }

@@ -70,8 +70,8 @@ type Key struct {
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	// These belong to the turn.
-	pause time.Duration       // no waiter tries before this, since the Engine was made
-	gifts map[*Grant]struct{} // what a try has won for others in line
+	pause time.Duration // no waiter tries before this, since the Engine was made
+	gifts []*Grant      // what a try has won for others in line
 }
 
 // ref returns the Key of a line, for a caller who has to unref it; or nil if the Engine is closed. hint is

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/fifo"
@@ -134,9 +135,9 @@ func (k *Key) cancel(w *fifo.Waiter) {
 
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeGift(t *Terms) *Grant {
-	for g := range k.gifts {
+	for i, g := range k.gifts {
 		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
-			delete(k.gifts, g)
+			k.gifts = slices.Delete(k.gifts, i, i+1)
 			return g
 		}
 	}
@@ -145,7 +146,7 @@ func (k *Key) takeGift(t *Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	for g := range k.gifts {
+	for _, g := range k.gifts {
 		g.votes.ReleaseLater(time.Time{})
 	}
 	k.gifts = nil

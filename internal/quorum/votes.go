@@ -150,7 +150,7 @@ func (b *Before) gone(i int) <-chan struct{} {
 // Wait waits until nothing stands in the way on any server, until due at most, or until ctx ends.
 func (b *Before) Wait(ctx context.Context, due time.Time) {
 	b.mu.Lock()
-	servers := slices.Collect(maps.Keys(b.claims))
+	servers := slices.Sorted(maps.Keys(b.claims)) // in order, as a simulation repeats it
 	b.mu.Unlock()
 	for _, i := range servers {
 		b.wait(ctx, i, due)

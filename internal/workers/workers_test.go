@@ -12,16 +12,20 @@ import (
 	"github.com/redimutex/redimutex/internal/workers"
 )
 
-type job func()
+// A job has a goroutine do run, and says when it is over.
+type job struct {
+	run  func()
+	over chan struct{}
+}
 
-func (j job) Run()  { j() }
-func (job) Finish() {}
+func (j *job) Run()    { j.run() }
+func (j *job) Finish() { close(j.over) }
 
 // start has p do f.
 func start(p *workers.Pool, f func()) (over chan struct{}) {
-	over = make(chan struct{})
-	p.Run(job(func() { f(); close(over) }))
-	return over
+	j := &job{run: f, over: make(chan struct{})}
+	p.Run(j)
+	return j.over
 }
 
 // self returns the line that names this goroutine.
@@ -31,21 +35,16 @@ func self() string {
 	return name
 }
 
-func TestAWorkerIsUsedAgainAndEndsWhenItHasNothingToDo(t *testing.T) {
-	t.Parallel()
+func TestAWorkerIsUsedAgainAsSoonAsItsJobIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p workers.Pool
+		defer p.Close()
 		var first, next string
 		<-start(&p, func() { first = self() })
 		for range 100 {
-			synctest.Wait()
 			<-start(&p, func() { next = self() })
 			assert.Equal(t, first, next)
 		}
-		time.Sleep(3 * time.Second)
-		<-start(&p, func() { next = self() })
-		assert.NotEqual(t, first, next)
-		p.Close() // or the bubble would not end
 	})
 }
 
@@ -60,9 +59,22 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	<-first
 }
 
-func TestAfterCloseJobsAreStillDone(t *testing.T) {
+func TestWorkersWithoutAJobEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(*testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p workers.Pool
+		var first, next string
+		<-start(&p, func() { first = self() })
+		time.Sleep(3 * time.Second)
+		<-start(&p, func() { next = self() })
+		assert.NotEqual(t, first, next)
+		p.Close() // or the bubble would not end
+	})
+}
+
+func TestAfterCloseEachJobHasAGoroutineOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		var p workers.Pool
 		during := start(&p, func() { time.Sleep(time.Second) })
 		p.Close()
