@@ -68,11 +68,9 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			if skew != 0 {
 				m.SetTime(time.Now().Add(skew))
 			}
-			for _, fencing := range []bool{false, true} {
-				q := request("k")
-				if fencing {
-					q.Fence = server.NextFence
-				}
+			fenced := request("k")
+			fenced.Fence = server.NextFence
+			for _, q := range []*hold{request("k"), fenced, queued("k"), waiting("k", "w", "x")} {
 				done(t, acquire(s, q))
 				done(t, release(s, q))
 				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -85,6 +83,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 				})
 				failed(t, acquire(s, q))
 				assert.False(t, m.Exists("k"), "skew %v: a late try took the lock", skew)
+				assert.False(t, m.Exists(server.QueueKey("k")), "skew %v: a late try came into the queue", skew)
 			}
 		})
 	}
