@@ -226,6 +226,24 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 	}
 }
 
+func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		come, let := hang(b)
+		go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+		<-come
+		began := time.Now()
+		c.ReleaseLater(time.Time{})
+		time.AfterFunc(time.Second, func() { close(let) })
+		away(t, c)
+		assert.Less(t, time.Since(began), q.Timeout/2)
+		assert.False(t, m.Exists("k"))
+	})
+}
+
 // Else a lock would live longer than its MinHold asks, up to a TTL.
 func TestAnExtensionUnderWayDoesNotUndoWhatIsKept(t *testing.T) {
 	t.Parallel()
