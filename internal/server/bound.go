@@ -106,10 +106,11 @@ func (s *Server) bounded(op *operation, a action) Reply {
 		return op.unsent(err)
 	}
 	if b, many := a.(batch); many {
+		_, background := a.(*releasingAll) // which leaves the dialling to the next operation that a caller waits for, too
 		op.fresh = false
-		b.keys(func(key string) { op.fresh = s.wasSilent(key) || op.fresh })
+		b.keys(func(key string) { op.fresh = s.wasSilent(key, background) || op.fresh })
 	} else {
-		op.fresh = s.wasSilent(op.key)
+		op.fresh = s.wasSilent(op.key, false)
 	}
 	if !s.source.Punctual {
 		return op.byWorker()

@@ -72,10 +72,15 @@ func (s *Server) silence(key string) {
 	}
 }
 
-// wasSilent reports whether the last operation on key had no answer over a connection of the pool, and forgets it.
-func (s *Server) wasSilent(key string) bool {
+// wasSilent reports whether the last operation on key had no answer over a connection of the pool, and forgets it unless
+// the next one has to know it as well.
+func (s *Server) wasSilent(key string, next bool) bool {
 	if s.silences.Load() <= 0 {
 		return false
+	}
+	if next {
+		_, was := s.silent.Load(key)
+		return was
 	}
 	_, was := s.silent.LoadAndDelete(key)
 	if was {
