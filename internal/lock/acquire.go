@@ -249,7 +249,9 @@ func (a *acquisition) won(handOff time.Duration) state {
 		return a.fail(&Failure{Kind: Closed})
 	}
 	a.granted = true
-	a.key.gifts = append(a.key.gifts, a.group...)
+	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
+		a.key.gifts = append(a.key.gifts, a.group...)
+	}
 	a.key.failure.Store(nil)
 	return held
 }

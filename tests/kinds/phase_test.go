@@ -131,7 +131,8 @@ func TestOneWaiterThatGivesUpLeavesTheOthersOfItsProcessWaiting(t *testing.T) {
 }
 
 // TestAWaitingReaderSeesAtMostOneWriterBegin counts by the server's order of what it has executed. It counts as well what
-// a waiting writer sees: one phase of readers.
+// a waiting writer sees: one phase of readers. A waiter that stalls for longer than its mark lasts is overtaken, and loses
+// a hand-off; so the node timeout, which decides both, is longer than any stall of a busy machine.
 func TestAWaitingReaderSeesAtMostOneWriterBegin(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		monitor := s.Monitor()
@@ -139,7 +140,7 @@ func TestAWaitingReaderSeesAtMostOneWriterBegin(t *testing.T) {
 		var group sync.WaitGroup
 		var inside, reads, writes atomic.Int64
 		for i := range readers + writers {
-			m := process(t, s, opts)
+			m := process(t, s, opts, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 			group.Go(func() {
 				for range each {
 					if i < readers {

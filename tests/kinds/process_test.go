@@ -147,3 +147,30 @@ func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
 	}
 	redistest.Wait(t, "all to be released", func() bool { return c.Stats().Held == 0 && !s.Exists("k") })
 }
+
+// TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn is for the race detector: what a try wins for others of its
+// process belongs to the turn, which a single try does without.
+func TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m := process(t, s, opts)
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				for range 50 {
+					if i%2 == 0 {
+						if l, err := m.TryRAcquire(t.Context()); err == nil {
+							release(t, l)
+						}
+						continue
+					}
+					l, err := m.RAcquire(t.Context())
+					if assert.NoError(t, err) {
+						release(t, l)
+					}
+				}
+			})
+		}
+		group.Wait()
+		redistest.Wait(t, "no reader to be left", func() bool { return !s.Exists("redimutex:readers:{k}") })
+	})
+}
