@@ -131,8 +131,9 @@ func TestAFailedRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		k := keepalive.New(func(due []*keepalive.Lease) {
-			at = append(at, time.Since(began))
-			fail(due)
+			if at = append(at, time.Since(began)); len(at) < 1000 { // else it is a busy loop, in which no time passes
+				fail(due)
+			}
 		})
 		_, h := start(t, k, nil)
 		lived(t, h, h.terms.Until, ttl)

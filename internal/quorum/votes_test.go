@@ -77,6 +77,7 @@ func TestALateWinnerStaysOursAndIsFoundByTheExtension(t *testing.T) {
 func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
+	c.on([]int{0, 1, 2}, "SET", server.FenceKey("k"), int64(1)<<52) // more than a server without data would begin with
 	l := lock("k", terms())
 	v := c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
@@ -97,6 +98,45 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	failed(t, c.extend(t, v).Failure, quorum.Missing)
 	c.Close(20 * time.Second) // waits for what is under way
 	assert.Equal(t, 1, c.votes(&l), "something was regained without a majority")
+}
+
+func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l, warm := lock("k", terms()), lock("warm", terms())
+	v := c.take(t, warm)
+	redistest.Wait(t, "all are known", func() bool { return c.votes(&warm) == 3 })
+	won(t, release(t, v))
+	c.silence(1)
+	v = c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+	c.fronts[1].Cut()
+	c.fronts[1].Release()
+	c.on([]int{2}, "DEL", "k")
+	require.NotNil(t, c.extend(t, v).Failure)
+	v.ReleaseLater(time.Time{})
+}
+
+func TestALockIsValidFromItsFirstVote(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	var before quorum.Before
+	old, l := lock("k", terms()), lock("k", terms())
+	v, next := c.take(t, old), c.votesFor(l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&old) == 3 })
+	c.fronts[1].Hold(redistest.Requests)
+	v.ReleaseLater(time.Time{})
+	before.Add(v, func() {})
+	redistest.Wait(t, "it is released but for one", func() bool { return c.votes(&old) == 1 })
+	c.on([]int{2}, "SET", "k", "another")
+	got := make(chan *quorum.Failure)
+	go func() { got <- next.Acquire(t.Context(), server.Try{}, &before, nil) }()
+	redistest.Wait(t, "the first vote", func() bool { return c.votes(&l) == 1 })
+	first := time.Now()
+	c.fronts[1].Release()
+	won(t, <-got)
+	assert.LessOrEqual(t, next.Until().Sub(first), ttl-quorum.Drift(ttl))
+	won(t, release(t, next))
 }
 
 func TestTheFenceIsWrittenBackAndRisesWhateverMajorityVotes(t *testing.T) {

@@ -211,6 +211,34 @@ func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
 	})
 }
 
+func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
+	t.Parallel()
+	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+				for _, key := range []string{"warm", "late"} { // the script has to be known
+					holder, next := request(key), request(key)
+					holder.Kind, holder.Want, holder.Token = server.Writer, "w", "before"
+					if try.Reads {
+						next.Kind, next.Want, next.Token = holder.Kind, holder.Want, holder.Token
+					}
+					done(t, acquire(s, holder))
+					next.Try = try
+					if key == "warm" {
+						done(t, acquire(s, next))
+						continue
+					}
+					holdUp(b, next.Timeout+time.Millisecond)
+					failed(t, acquire(s, next))
+					time.Sleep(time.Second)
+					value, _ := m.Get(key)
+					assert.Equal(t, "before", value)
+				}
+			})
+		})
+	}
+}
+
 // extendIn extends a single lease.
 func extendIn(ctx context.Context, s *server.Server, q *hold, ttl time.Duration) (err error) {
 	batch := []server.Extension{{Claim: s.Foreign(q.lock()), TTL: ttl}}

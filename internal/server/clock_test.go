@@ -106,34 +106,6 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 	})
 }
 
-func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
-	t.Parallel()
-	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-				for _, key := range []string{"warm", "late"} { // the script has to be known
-					holder, next := request(key), request(key)
-					holder.Kind, holder.Want, holder.Token = server.Writer, "w", "before"
-					if try.Reads {
-						next.Kind, next.Want, next.Token = holder.Kind, holder.Want, holder.Token
-					}
-					done(t, acquire(s, holder))
-					next.Try = try
-					if key == "warm" {
-						done(t, acquire(s, next))
-						continue
-					}
-					holdUp(b, next.Timeout+time.Millisecond)
-					failed(t, acquire(s, next))
-					time.Sleep(time.Second)
-					value, _ := m.Get(key)
-					assert.Equal(t, "before", value)
-				}
-			})
-		})
-	}
-}
-
 // A try in time is not refused, whatever the delay before and after: what we take for the deadline
 // on the server's clock is less than the true one by no more than the fastest answer took.
 func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
