@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -113,7 +114,6 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.handed.Store(g)
-	l.excused.Store(true)
 	now := time.Now()
 	done, r, f := l.hold.HandOver(ctx, token, within)
 	var err error
@@ -133,7 +133,8 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 
 // handed is what a hold was handed over as.
 type handed struct {
-	to Handover
+	to       Handover
+	released atomic.Bool // the one release that is accepted after it has come
 
 	mu      sync.Mutex
 	unknown *lock.Given // nil: it is known what the servers have done

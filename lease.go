@@ -25,8 +25,7 @@ type Lease struct {
 	reader  atomic.Bool // a writer that was downgraded
 	claimed atomic.Bool // by the one call that releases it, or hands it over
 
-	handed  atomic.Pointer[handed] // what it was handed over as
-	excused atomic.Bool            // it was handed over, and one release is accepted yet
+	handed atomic.Pointer[handed] // what it was handed over as
 }
 
 // newLease returns a Lease of o, to be filled in by the engine.
@@ -162,7 +161,8 @@ func (l *Lease) claim() bool {
 
 // excuse reports whether the hold was handed over, and this is the one release that is accepted after that.
 func (l *Lease) excuse() bool {
-	if !l.excused.CompareAndSwap(true, false) {
+	g := l.handed.Load()
+	if g == nil || !g.released.CompareAndSwap(false, true) {
 		return false
 	}
 	l.of.hold.CompareAndSwap(l, nil)

@@ -61,7 +61,7 @@ func NewRWMutex(pool Pool, key string, opts ...Option) *RWMutex {
 func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
-		"RWMutex: is kept by one server, and this Client has %d: readers are not counted by majority; use a Client of one server (WithReplicas guards against its loss)", len(c.pools))
+		"RWMutex(%q): this Client has %d servers, and readers are not counted by majority; make it by a Client of one server (WithReplicas guards against its loss)", key, len(c.pools))
 	m := new(RWMutex)
 	config := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
 	m.init(c, config, key)

@@ -254,10 +254,6 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 	}
 }
 
-type asker func()
-
-func (f asker) Lost(keepalive.Reason) { f() }
-
 func TestMaxHoldStopsTheRenewals(t *testing.T) {
 	for name, renew := range map[string]func([]*keepalive.Lease){"renewals succeed": succeed, "renewals fail": fail} {
 		synctest.Test(t, func(t *testing.T) {

@@ -178,7 +178,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	f := a.grant.votes.Acquire(ctx, a.describe(start), &a.key.before, with)
 	if f == nil {
-		return a.won(ctx, 0)
+		return a.won(0)
 	}
 	return a.notWon(ctx, f)
 }
@@ -243,11 +243,8 @@ func (a *acquisition) describe(start time.Time) server.Try {
 	return t
 }
 
-// won makes a grant of what the servers gave, unless it comes too late: cancellation wins ties.
-func (a *acquisition) won(ctx context.Context, handOff time.Duration) state {
-	if a.stopped(ctx) {
-		return failed
-	}
+// won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
+func (a *acquisition) won(handOff time.Duration) state {
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&Failure{Kind: Closed})
 	}

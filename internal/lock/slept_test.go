@@ -68,6 +68,6 @@ func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
 		a.grant = a.want()
 		a.ticket = &ticket{queued: true, handOff: 10 * time.Minute, looked: redistest.Earlier(time.Now(), slept)}
-		assert.Equal(t, want, a.accept(t.Context(), 0))
+		assert.Equal(t, want, a.accept(0))
 	}
 }

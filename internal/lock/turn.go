@@ -106,7 +106,7 @@ func (a *acquisition) inherit(ctx context.Context) state {
 	if a.turn {
 		if g := a.key.takeGift(a.Terms); g != nil {
 			a.grant = g
-			return a.won(ctx, 0)
+			return a.won(0)
 		}
 	}
 	return trying

@@ -67,7 +67,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 		case a.stopped(ctx):
 			return failed
 		case wake.Granted:
-			return a.accept(ctx, wake.Fence)
+			return a.accept(wake.Fence)
 		}
 		return trying
 	case <-timer.C:
@@ -97,7 +97,7 @@ func (a *acquisition) untilLook() time.Duration {
 // last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
 // left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
 // to confirm what they are asked for. Readers who wait behind us enter with a try.
-func (a *acquisition) accept(ctx context.Context, fence int64) state {
+func (a *acquisition) accept(fence int64) state {
 	x := a.ticket
 	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
 	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
@@ -106,5 +106,5 @@ func (a *acquisition) accept(ctx context.Context, fence int64) state {
 	}
 	a.looks++ // that was not the first
 	a.grant.votes.Accept(left, fence)
-	return a.won(ctx, x.handOff)
+	return a.won(x.handOff)
 }

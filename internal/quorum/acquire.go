@@ -90,11 +90,7 @@ func (v *Votes) tryAt(r *round, i int, t server.Try, before *Before) server.Repl
 			return server.Reply{Err: errLateRelease}
 		}
 	}
-	reply := n.ask(r.ctx, func() server.Reply { return c.Try(r.ctx, t) })
-	if reply.Verdict == server.Done && !c.Wanted() {
-		return server.Reply{Err: errEnded}
-	}
-	return reply
+	return n.ask(r.ctx, func() server.Reply { return c.Try(r.ctx, t) })
 }
 
 // complete is where the lock becomes the caller's, which is valid until then. It says when that was. It fails if it is

@@ -181,16 +181,36 @@ func TestAVoteThatComesAfterTheEndDoesNotCount(t *testing.T) {
 	c.free(t, "k")
 }
 
+// A tied is a ctx that is over as soon as that is so, and has not told anyone yet.
+type tied struct {
+	context.Context
+	ended func() bool
+}
+
+func (c tied) Err() error {
+	if c.ended() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
 func TestCancellationWinsTies(t *testing.T) {
 	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
 	for _, n := range []int{1, 3} {
 		c := start(t, n)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		v, failure := c.acquire(ctx, lock("k", terms()))
-		failed(t, failure, quorum.Unavailable)
-		v.ReleaseLater(time.Time{})
-		c.free(t, "k")
+		for _, before := range []bool{true, false} {
+			l := lock("k", terms())
+			ctx := over
+			if !before {
+				ctx = tied{t.Context(), func() bool { return c.votes(&l) > n/2 }}
+			}
+			v, failure := c.acquire(ctx, l)
+			failed(t, failure, quorum.Unavailable)
+			v.ReleaseLater(time.Time{})
+			c.free(t, "k")
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func Parse(raw string) (*Target, error) {
 		return nil, errors.New("it is empty; write redis://host:6379")
 	}
 	if !strings.Contains(raw, "://") {
+		if name, _, ok := strings.Cut(raw, ":"); ok && (name == "redis" || name == "rediss" || name == "unix") {
+			return nil, errors.New("it has no // behind its scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
+		}
 		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
 	}
 	u, err := url.Parse(raw)

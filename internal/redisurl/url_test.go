@@ -68,3 +68,10 @@ func encode(s string) (encoded string) {
 	}
 	return encoded
 }
+
+func TestAnErrorTellsASchemeThatIsMissingFromTheSlashes(t *testing.T) {
+	for raw, want := range map[string]string{"localhost:6379": "has no scheme", "redis:/localhost": "has no // behind its scheme"} {
+		_, err := redisurl.Parse(raw)
+		assert.ErrorContains(t, err, want, raw)
+	}
+}

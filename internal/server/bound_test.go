@@ -64,6 +64,37 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	}
 }
 
+// A caller may get its turn in the moment in which it gives up.
+func TestATurnThatCameTooLateIsNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		p := &snare{Pool: pool}
+		s := open(t, p)
+		for range 20 {
+			stuck := make(chan struct{})
+			p.open = stuck
+			var all sync.WaitGroup
+			call := func() {
+				q := request("k")
+				q.Timeout = time.Second
+				failed(t, acquire(s, q))
+			}
+			for range 16 {
+				all.Go(call)
+			}
+			time.Sleep(500 * time.Millisecond)
+			for range 16 {
+				all.Go(call) // they wait for a turn until the others are let go
+			}
+			time.AfterFunc(time.Second, func() { close(stuck) })
+			all.Wait()
+			time.Sleep(time.Minute)
+		}
+		done(t, acquire(s, request("k")))
+	})
+}
+
 func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,24 +192,22 @@ func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		done(t, acquire(s, q))
+		done(t, acquire(s, q)) // so that the scripts are known
+		done(t, one(s, q))
 		done(t, release(s, q))
-		for _, f := range []func(context.Context) error{
-			func(ctx context.Context) error { return q.claim(s).Try(ctx, q.try()).Err },
-			func(ctx context.Context) error {
-				done(t, acquire(s, q))
-				holdUp(b, 20*time.Millisecond)
-				return extendIn(ctx, s, q, time.Hour)
-			},
-		} {
+		late := func(f func(context.Context) error) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
 			holdUp(b, 20*time.Millisecond)
 			require.ErrorIs(t, f(ctx), context.DeadlineExceeded)
-			cancel()
 			time.Sleep(15 * time.Millisecond)
 			synctest.Wait()
-			assert.LessOrEqual(t, m.TTL("k"), time.Minute)
 		}
+		late(func(ctx context.Context) error { return q.claim(s).Try(ctx, q.try()).Err })
+		assert.False(t, m.Exists("k"))
+		done(t, acquire(s, q))
+		late(func(ctx context.Context) error { return extendIn(ctx, s, q, time.Hour) })
+		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
 	})
 }
 

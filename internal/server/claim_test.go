@@ -27,13 +27,16 @@ func between(t *testing.T) (*redistest.Server, *redistest.Between, *server.Serve
 }
 
 // swallow has the next such command vanish: it is not executed, and gets no answer.
-func swallow(b *redistest.Between, name string) {
+func swallow(b *redistest.Between, name string) { swallowWith(b, name, context.DeadlineExceeded) }
+
+// swallowWith is swallow that tells the caller err.
+func swallowWith(b *redistest.Between, name string, err error) {
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 		if command != name {
 			return run()
 		}
 		b.Set(nil)
-		return nil, context.DeadlineExceeded
+		return nil, err
 	})
 }
 
@@ -112,50 +115,57 @@ func TestARepeatedTryFindsItsLockAndOnlyRaisesItsTTL(t *testing.T) {
 // A try without an answer may be executed until its deadline.
 func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 	t.Parallel()
-	r, b, s := between(t)
-	q := request("k")
-	q.Timeout = 2 * time.Second
-	c := q.claim(s)
-	began := time.Now()
-	swallow(b, "EVALSHA")
-	failed(t, c.Try(t.Context(), q.try()))
-	c.ReleaseLater(time.Time{})
-	away(t, c)                                 // a release was answered,
-	r.Do("SET", "k", q.Token, "PX", 3_600_000) // and now the try is executed
-	redistest.Wait(t, "the lock is released again", func() bool { return !r.Exists("k") })
-	assert.GreaterOrEqual(t, time.Since(began), q.Timeout)
-	r.Do("SET", "k", q.Token, "PX", 3_600_000)
-	s.Close(10 * time.Second)
-	assert.True(t, r.Exists("k"), "it was gone, and something was sent for it")
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		began := time.Now()
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), q.try()))
+		c.ReleaseLater(time.Time{})
+		away(t, c)                              // a release was answered,
+		require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
+		redistest.Wait(t, "the lock is released again", func() bool { return !m.Exists("k") })
+		assert.GreaterOrEqual(t, time.Since(began), q.Timeout)
+		require.NoError(t, m.Set("k", q.Token))
+		s.Close(10 * time.Second)
+		assert.True(t, m.Exists("k"), "it was gone, and something was sent for it")
+	})
 }
 
 // A plain try has no deadline. If its connection broke, what may still be executed is over with the second release that
 // was answered after the first.
 func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 	t.Parallel()
-	r, b, s := between(t)
-	q := request("k")
-	q.Timeout = time.Second
-	c := q.claim(s)
-	swallow(b, "SET")
-	due := time.Now().Add(q.Timeout)
-	failed(t, c.Try(t.Context(), server.Try{Plain: true}))
-	assert.True(t, c.Spent(), "an undo may be behind it")
-	var after atomic.Int32
-	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		late := time.Now().After(due)
-		reply, err := run()
-		if late && after.Add(1) == 1 {
-			r.Do("SET", "k", q.Token, "PX", 3_600_000) // it is executed behind this release
-		}
-		return reply, err
+	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed) })
+	t.Run("broken, and repeated by a script", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done) })
+}
+
+func twoReleases(t *testing.T, broken error, want server.Verdict) {
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		warm := request("warm")
+		done(t, acquire(s, warm)) // so that the script is known
+		q := request("k")
+		c := q.claim(s)
+		swallowWith(b, "SET", broken)
+		due := time.Now().Add(q.Timeout)
+		assert.Equal(t, want, c.Try(t.Context(), server.Try{Plain: true}).Verdict)
+		assert.True(t, c.Spent(), "an undo may be behind it")
+		var after atomic.Int32
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			late := time.Now().After(due)
+			reply, err := run()
+			if late && after.Add(1) == 1 {
+				_ = m.Set("k", q.Token) // it is executed behind this release
+			}
+			return reply, err
+		})
+		c.ReleaseLater(time.Time{})
+		redistest.Wait(t, "the second release", func() bool { return after.Load() == 2 && !m.Exists("k") })
+		require.NoError(t, m.Set("k", q.Token))
+		s.Close(10 * time.Second)
+		assert.True(t, m.Exists("k"), "it was gone, and something was sent for it")
+		assert.EqualValues(t, 2, after.Load())
 	})
-	c.ReleaseLater(time.Time{})
-	redistest.Wait(t, "the second release", func() bool { return after.Load() == 2 && !r.Exists("k") })
-	r.Do("SET", "k", q.Token, "PX", 3_600_000)
-	s.Close(10 * time.Second)
-	assert.True(t, r.Exists("k"), "it was gone, and something was sent for it")
-	assert.EqualValues(t, 2, after.Load())
 }
 
 // hang has the next script wait until it is let go, and returns what tells that it has come.
@@ -214,6 +224,24 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 			assert.False(t, m.Exists("k"))
 		})
 	}
+}
+
+func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		come, let := hang(b)
+		go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+		<-come
+		began := time.Now()
+		c.ReleaseLater(time.Time{})
+		time.AfterFunc(time.Second, func() { close(let) })
+		away(t, c)
+		assert.Less(t, time.Since(began), q.Timeout/2)
+		assert.False(t, m.Exists("k"))
+	})
 }
 
 // Else a lock would live longer than its MinHold asks, up to a TTL.

@@ -68,11 +68,9 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			if skew != 0 {
 				m.SetTime(time.Now().Add(skew))
 			}
-			for _, fencing := range []bool{false, true} {
-				q := request("k")
-				if fencing {
-					q.Fence = server.NextFence
-				}
+			fenced := request("k")
+			fenced.Fence = server.NextFence
+			for _, q := range []*hold{request("k"), fenced, queued("k"), waiting("k", "w", "x")} {
 				done(t, acquire(s, q))
 				done(t, release(s, q))
 				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -84,7 +82,9 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 					return run()
 				})
 				failed(t, acquire(s, q))
+				time.Sleep(time.Second)
 				assert.False(t, m.Exists("k"), "skew %v: a late try took the lock", skew)
+				assert.False(t, m.Exists(server.QueueKey("k")), "skew %v: a late try came into the queue", skew)
 			}
 		})
 	}
@@ -104,6 +104,34 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 		require.ErrorContains(t, got.Err, "too late")
 		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
 	})
+}
+
+func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
+	t.Parallel()
+	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+				for _, key := range []string{"warm", "late"} { // the script has to be known
+					holder, next := request(key), request(key)
+					holder.Kind, holder.Want, holder.Token = server.Writer, "w", "before"
+					if try.Reads {
+						next.Kind, next.Want, next.Token = holder.Kind, holder.Want, holder.Token
+					}
+					done(t, acquire(s, holder))
+					next.Try = try
+					if key == "warm" {
+						done(t, acquire(s, next))
+						continue
+					}
+					holdUp(b, next.Timeout+time.Millisecond)
+					failed(t, acquire(s, next))
+					time.Sleep(time.Second)
+					value, _ := m.Get(key)
+					assert.Equal(t, "before", value)
+				}
+			})
+		})
+	}
 }
 
 // A try in time is not refused, whatever the delay before and after: what we take for the deadline

@@ -26,6 +26,16 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 }
 
 // Its clock was an hour ahead when it began, and is right now.
+func TestARaiseNeverLowersAFence(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	q := request("k")
+	for _, fence := range []int64{10, 5} {
+		done(t, raise(s, q, fence))
+		assert.Equal(t, "10", r.Get(server.FenceKey("k")))
+	}
+}
+
 func TestAGuardedServerWhoseClockWasSetBackAbstainsForOneTTL(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)

@@ -19,6 +19,7 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 		s.Do("ZADD", "job", time.Now().Add(time.Duration(i)*time.Minute-time.Second).UnixMicro(), token)
 	}
 	s.Do("PEXPIRE", "job", 120000)
+	s.Do("SET", server.FenceKey("job"), 7)
 	s.Do("ZADD", server.QueueKey("job"), ago(0), "channel 3 0 150 "+tokenA)
 	v, err := look(node, "job")
 	require.NoError(t, err)
@@ -29,6 +30,7 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	require.Len(t, v.Holders, 2)
 	assert.Equal(t, tokenB, v.Holders[0].Token)
 	assert.InDelta(t, 59, v.Holders[0].Left.Seconds(), 10)
+	assert.Zero(t, v.Fence, "that of a Mutex which had the key before")
 	require.Len(t, v.Queue, 1)
 	assert.Equal(t, server.Semaphore, v.Queue[0].Wants)
 	assert.Equal(t, "a", v.Queue[0].Owner)

@@ -22,7 +22,7 @@ type View struct {
 	Left    time.Duration // what is left of its TTL; negative when the key has none
 	Holders []Holder      // if many may hold it: those whose leases end last
 	Holding int           // how many hold it
-	Fence   int64         // the last fence that was given for the key; 0 if none is known
+	Fence   int64         // the last fence that was given for the key; 0 if none is known, and of permits
 	Age     time.Duration // since the lock was given to its holder; see hold
 	Waiting int           // how many are in the queue, or show without one that they wait
 	Looked  time.Duration // since any of them last looked at the queue
@@ -125,7 +125,7 @@ func (v *View) read(replies []any, now int64) {
 			v.Left = time.Duration(left) * time.Millisecond
 		}
 	}
-	if fence := replies[2]; refusal(fence) == nil {
+	if fence := replies[2]; refusal(fence) == nil && v.Kind != server.Semaphore { // an earlier Mutex left it: permits have none
 		if v.Fence, err = redis.Int64(fence, nil); err != nil && !errors.Is(err, redis.ErrNil) {
 			*v = View{Err: err}
 			return
