@@ -24,6 +24,10 @@ func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimu
 	return c, c.Semaphore(key, permits)
 }
 
+// unhurried are for tests of the order. A waiter whose look takes longer than the node timeout gives its place up until it
+// has asked again, so a stall of a busy machine has to be shorter than that.
+var unhurried = []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
+
 // waitQueued waits until so many processes are in the queue of the server; one member more is the mark of the last look.
 func waitQueued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
@@ -67,7 +71,7 @@ func acquire(t testing.TB, ctx context.Context, sem *redimutex.Semaphore, who in
 func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, first := newSemaphore(t, s, 2)
+	_, first := newSemaphore(t, s, 2, unhurried...)
 	one, err := first.Acquire(t.Context())
 	require.NoError(t, err)
 	two, err := first.Acquire(t.Context())
@@ -75,7 +79,7 @@ func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 	var got line
 	held := make(chan *redimutex.Lease, 6)
 	for i := range 6 {
-		_, sem := newSemaphore(t, s, 2)
+		_, sem := newSemaphore(t, s, 2, unhurried...)
 		acquire(t, t.Context(), sem, i, &got, held)
 		waitQueued(t, s, i+1)
 	}
@@ -94,16 +98,16 @@ func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 func TestOneReleaseServesAsManyWaitersAsThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, only := newSemaphore(t, s, 1)
+	_, only := newSemaphore(t, s, 1, unhurried...)
 	l, err := only.Acquire(t.Context())
 	require.NoError(t, err)
 	var got line
 	held := make(chan *redimutex.Lease, 4)
-	_, low := newSemaphore(t, s, 1)
+	_, low := newSemaphore(t, s, 1, unhurried...)
 	acquire(t, t.Context(), low, 0, &got, held)
 	waitQueued(t, s, 1)
 	for i := range 3 {
-		_, sem := newSemaphore(t, s, 3)
+		_, sem := newSemaphore(t, s, 3, unhurried...)
 		acquire(t, t.Context(), sem, i+1, &got, held)
 		waitQueued(t, s, i+2)
 	}
@@ -123,17 +127,17 @@ func TestOneReleaseServesAsManyWaitersAsThereIsRoomFor(t *testing.T) {
 func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, high := newSemaphore(t, s, 3)
+	_, high := newSemaphore(t, s, 3, unhurried...)
 	l, err := high.Acquire(t.Context())
 	require.NoError(t, err)
 	var got line
 	held := make(chan *redimutex.Lease, 3)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, low := newSemaphore(t, s, 1)
+	_, low := newSemaphore(t, s, 1, unhurried...)
 	acquire(t, ctx, low, 0, &got, held)
 	waitQueued(t, s, 1)
 	for i := range 2 {
-		_, sem := newSemaphore(t, s, 3)
+		_, sem := newSemaphore(t, s, 3, unhurried...)
 		acquire(t, t.Context(), sem, i+1, &got, held)
 		waitQueued(t, s, i+2)
 	}
