@@ -20,17 +20,24 @@ import (
 // A snare is a pool that hangs until it is opened.
 type snare struct {
 	*redis.Pool
-	open          chan struct{}
-	inside, worst atomic.Int32 // calls that hang
+	open          atomic.Pointer[chan struct{}] // closed to open it
+	inside, worst atomic.Int32                  // calls that hang
 }
 
 func (p *snare) Get() redis.Conn {
 	if n := p.inside.Add(1); n > p.worst.Load() {
 		p.worst.Store(n)
 	}
-	<-p.open
+	<-*p.open.Load()
 	p.inside.Add(-1)
 	return p.Pool.Get()
+}
+
+// shut has calls hang until the channel is closed.
+func (p *snare) shut() chan struct{} {
+	open := make(chan struct{})
+	p.open.Store(&open)
+	return open
 }
 
 // GetContext is not that of the pool, which is none of ours.
@@ -41,7 +48,8 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	for _, callers := range []int{1, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			_, pool := redistest.Virtual(t)
-			p := &snare{Pool: pool, open: make(chan struct{})}
+			p := &snare{Pool: pool}
+			stuck := p.shut()
 			s := open(t, p)
 			var all sync.WaitGroup
 			for range callers {
@@ -57,7 +65,7 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 			}
 			all.Wait()
 			assert.LessOrEqual(t, p.worst.Load(), int32(16), "%d callers", callers)
-			close(p.open)
+			close(stuck)
 			time.Sleep(time.Minute)
 			done(t, acquire(s, request("k")))
 		})
@@ -72,8 +80,7 @@ func TestATurnThatCameTooLateIsNotLost(t *testing.T) {
 		p := &snare{Pool: pool}
 		s := open(t, p)
 		for range 20 {
-			stuck := make(chan struct{})
-			p.open = stuck
+			stuck := p.shut()
 			var all sync.WaitGroup
 			call := func() {
 				q := request("k")
