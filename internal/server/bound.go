@@ -106,7 +106,7 @@ func (s *Server) bounded(op *operation, a action) Reply {
 		return op.unsent(err)
 	}
 	if b, many := a.(batch); many {
-		_, background := a.(*releasingAll) // which leaves the dialling to the next operation that a caller waits for, too
+		_, background := a.(*releasingAll) // see fresh.go
 		op.fresh = false
 		b.keys(func(key string) { op.fresh = s.wasSilent(key, background) || op.fresh })
 	} else {

@@ -8,7 +8,8 @@ import (
 // Connections that a pool keeps may have broken meanwhile, all of them after a restart of the server; or lead nowhere,
 // where a firewall has forgotten them. So an operation whose connection turns out to be broken goes on over a fresh one.
 // After a connection that was silent, for which the whole bound of the operation was waited, it is the next operation on
-// the key that begins with a fresh one: each of the others might be as silent.
+// the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
+// but the next try or extension still has to: its caller waits, or its lease depends on it.
 
 // maxRedials is how many broken connections of a pool that can't dial an operation takes out of it.
 const maxRedials = 20
