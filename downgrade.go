@@ -26,8 +26,8 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
 	}
 	_ = ctx.Err() // a nil ctx panics before anything is changed
-	if err := l.Err(); errors.Is(err, ErrUnlocked) {
-		return err
+	if errors.Is(l.Err(), ErrUnlocked) {
+		return unlockedError(o.key, "Downgrade")
 	}
 	if !l.reader.Swap(true) {
 		o.reads.downgraded(l)

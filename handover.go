@@ -214,8 +214,12 @@ func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
 	l := newLease(&m.object)
 	var f *lock.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
-	if f != nil {
-		return nil, m.toError(ctx, f)
+	if f == nil {
+		return l, nil
 	}
-	return l, nil
+	err := m.toError(ctx, f)
+	if errors.Is(err, ErrLost) {
+		err = fmt.Errorf("%w; the Handover can't be used any more: its time is over, or it was used before", err)
+	}
+	return nil, err
 }

@@ -119,10 +119,15 @@ func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	h := handOver(t, giver, 200*time.Millisecond)
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
-	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
+	tooLate := func() {
+		err := taker.TakeOver(t.Context(), h)
+		assert.ErrorIs(t, err, redimutex.ErrLost)
+		assert.ErrorContains(t, err, "its time is over, or it was used before")
+	}
+	tooLate()
 	require.NoError(t, giver.Lease().Err())
 	giver.Unlock()
-	assert.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
+	tooLate()
 	assert.Nil(t, taker.Lease())
 	assert.Empty(t, s.Keys())
 }

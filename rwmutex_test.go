@@ -248,7 +248,9 @@ func TestDowngradeMakesAReaderOfTheWriter(t *testing.T) {
 				require.NoError(t, l.Release(t.Context()))
 				assert.ErrorIs(t, panicOf(m.RUnlock), redimutex.ErrUnlocked)
 			}
-			assert.ErrorIs(t, l.Downgrade(t.Context()), redimutex.ErrUnlocked)
+			err := l.Downgrade(t.Context())
+			assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+			assert.ErrorContains(t, err, "Downgrade")
 			redistest.Wait(t, "the readers to be gone", func() bool { return !s.Exists("k") })
 		}
 	}

@@ -18,19 +18,16 @@ type timeoutError struct{}
 func (timeoutError) Error() string   { return "no answer before the node timeout" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
-func (timeoutError) Is(target error) bool {
-	return target == context.DeadlineExceeded
-}
 
 // Plain folds the shapes in which redigo, the net package and context report that time ran out into one error, and masks
-// what must not be seen.
+// what must not be seen. That error does not match [context.DeadlineExceeded]: the caller's own time may not be over.
 func Plain(err error) error {
 	if err == nil || errors.Is(err, ErrTimeout) {
 		return err
 	}
 	var timeout interface{ Timeout() bool }
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("%w (%w)", ErrTimeout, Mask(err))
+		return fmt.Errorf("%w (%v)", ErrTimeout, Mask(err)) //nolint:errorlint // see above
 	}
 	return Mask(err)
 }

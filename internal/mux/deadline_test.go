@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -31,13 +32,13 @@ func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 		group.Go(func() {
 			_, err := within(other, time.Minute, "ECHO", "other")
 			assert.ErrorContains(t, err, "ended")
-			assert.NotErrorIs(t, err, context.DeadlineExceeded, "so that it is sent again over another")
+			assert.NotErrorIs(t, err, conn.ErrTimeout, "so that it is sent again over another")
 			assert.Error(t, other.Err())
 			assert.Less(t, time.Since(began), 100*time.Millisecond)
 		})
 		_, err := within(late, 50*time.Millisecond, "ECHO", "late")
 		assert.Equal(t, 50*time.Millisecond, time.Since(began))
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, conn.ErrTimeout)
 		var timeout interface{ Timeout() bool }
 		require.ErrorAs(t, err, &timeout)
 		assert.True(t, timeout.Timeout())
@@ -57,7 +58,7 @@ func TestAReplyAMomentAfterItsDeadlineIsThrownAwayAndTheConnectionKept(t *testin
 		c := get(t, p)
 		time.AfterFunc(60*time.Millisecond, w.hold())
 		_, err := within(c, 50*time.Millisecond, "ECHO", "late")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, conn.ErrTimeout)
 		got, err := redis.String(within(c, time.Minute, "ECHO", "next"))
 		require.NoError(t, err)
 		assert.Equal(t, "next", got)
@@ -79,7 +80,7 @@ func TestWhatIsUnansweredWhenAConnectionEndsIsUndone(t *testing.T) {
 		c, key := get(t, p), fmt.Sprint("key:", i)
 		group.Go(func() {
 			_, err := c.DoContext(until(d, "RENAME", key, "undone:"+key), "SET", key, "v")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, conn.ErrTimeout)
 		})
 	}
 	group.Wait()
@@ -131,7 +132,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 			group.Go(func() {
 				time.Sleep(time.Duration(i))
 				_, err := c.DoContext(until(100*time.Millisecond, "RENAME", key, "undone:"+key), "SET", key, "v")
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, err, conn.ErrTimeout)
 			})
 			synctest.Wait()
 		}

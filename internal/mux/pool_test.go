@@ -101,7 +101,7 @@ func TestWaitingForADialEndsWithTheContext(t *testing.T) {
 		_, err := p.GetContext(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = p.GetContext(t.Context())
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "a dial is given up")
+		assert.ErrorIs(t, err, conn.ErrTimeout, "a dial is given up")
 		assert.InDelta(t, 2*nodeTimeout, time.Since(began), float64(10*time.Millisecond))
 		hangs.Store(false)
 		time.Sleep(time.Second)

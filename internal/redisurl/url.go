@@ -42,6 +42,9 @@ func Parse(raw string) (*Target, error) {
 		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
 	}
 	u, err := url.Parse(raw)
+	if !strings.Contains(raw, "@") && (err != nil || u.Fragment != "") {
+		return nil, errors.New("its host, port or path is malformed; write redis://host:6379/0")
+	}
 	if err != nil || u.Opaque != "" || u.Fragment != "" || u.User == nil && strings.Contains(raw, "@") {
 		return nil, errEncoding
 	}

@@ -26,6 +26,9 @@ func explain(err error) error {
 	case strings.HasPrefix(text, "CROSSSLOT"):
 		return conn.Masked("the keys are in different slots of the cluster; give them a {tag} in common, as in "+
 			"account:{eu}:1 and account:{eu}:2: "+text, said)
+	case strings.Contains(text, "DB index is out of range"):
+		return conn.Masked("the server does not have that database; choose a lower number in the URL, from 0, "+
+			"or raise databases in its configuration: "+text, said)
 	case strings.Contains(text, "after non deterministic commands"), strings.Contains(text, "turning on single commands replication"):
 		cause = "it is too old, or set to lua-replicate-commands no"
 	case strings.Contains(text, "Unknown Redis command called from"):

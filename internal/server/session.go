@@ -27,7 +27,7 @@ type session struct {
 // use takes c, which the pool has given, for the session.
 func (ses *session) use(c redis.Conn, err error) error {
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	ses.conn = c
 	b, pinned := c.(binder)
