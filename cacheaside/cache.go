@@ -96,8 +96,8 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 //
 // The ctx of load ends when ctx does, and when the lock is lost. load must not Fetch the same key. It may Fetch
 // another key under the same lock if the Client has [redimutex.WithReentrancy]. A Fetch inside a [redimutex.Mutex.Do]
-// of the value's lock then runs inside that hold. Without that option both are an error at once, because they would
-// wait for themselves.
+// of the value's lock then runs inside that hold. Without that option both are an error at once, unless the value is
+// cached, because they would wait for themselves.
 //
 // Values are cached as JSON, and every caller gets a copy of its own, decoded from that. A value that can't be
 // decoded into a T counts as absent and is loaded anew. An error of load is not cached: to have "there is none"

@@ -30,6 +30,9 @@ func (f *fetch) run(ctx context.Context) error {
 		return err
 	}
 	if redimutex.LeaseFrom(ctx) != nil {
+		if value, err := f.look(ctx); value != nil || err != nil {
+			return err
+		}
 		// This caller may hold the very lock (WithReentrancy), and a flight may be led by a goroutine that waits for it.
 		value, again, err := f.try(ctx)
 		switch {

@@ -39,6 +39,25 @@ func TestAFetchInsideADoOfItsLockRunsInsideThatHold(t *testing.T) {
 	})
 }
 
+// Whatever the caller holds, it needs no lock for a value that is there.
+func TestAFetchInsideADoFindsACachedValueWithoutTheLock(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		client := w.client()
+		cache := cacheaside.New(client, w.store())
+		_, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
+		require.NoError(t, err)
+		for _, key := range []string{"another", "k:lock"} {
+			require.NoError(t, client.Mutex(key).Do(t.Context(), func(ctx context.Context) error {
+				before := client.Stats()
+				v, err := cacheaside.Fetch(ctx, cache, "k", unwanted)
+				assert.Equal(t, "v", v)
+				assert.Equal(t, before.Acquired+before.Failed, client.Stats().Acquired+client.Stats().Failed, key)
+				return err
+			}))
+		}
+	})
+}
+
 func TestALoaderMayFetchAnotherValueUnderTheSameLock(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		cache := cacheaside.New(w.client(redimutex.WithReentrancy()), w.store(),

@@ -17,20 +17,18 @@
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
 
--- Returns who has the lock: '*', a token, or nil; or nil and the error.
+-- Returns who has the lock: '*', a token, or nil; '' where another client has put the word '*' there itself; or nil and the
+-- error.
 local function current(n)
   local holder, wrong = peek(lock, n)
-  if holder == '*' then
-    local reading, failure = living(readers)
-    if failure then
-      return nil, failure
-    end
-    if reading == 0 then
-      redis.call('DEL', lock)
-      return nil
-    end
+  if holder ~= '*' then
+    return holder, wrong
   end
-  return holder, wrong
+  local reading, failure = living(readers)
+  if failure then
+    return nil, failure
+  end
+  return reading > 0 and '*' or ''
 end
 
 -- Has the lock live as long as the last reader.
@@ -143,8 +141,10 @@ local function drop(token, ms, mark)
     return 1
   end
   if holder == '*' and redis.call('ZREM', readers, token) == 1 then
-    if current(1) then
+    if redis.call('ZCARD', readers) > 0 then
       follow()
+    else
+      redis.call('DEL', lock)
     end
     return 1
   end
