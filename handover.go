@@ -181,6 +181,10 @@ type takings struct {
 //   - [ErrClosed] when the Client is closed.
 //
 // An empty Handover, or one of another key, is an error that says so. It stays good.
+//
+// If another goroutine of this process waits for the lock already, it waits at the servers. When the lease is lost, that
+// goroutine may get the lock before the Unlock of the lost hold, and that Unlock would end its hold: there, end the hold
+// by [Lease.Release].
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	m.mustBeMade()
 	switch {

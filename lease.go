@@ -97,7 +97,8 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 
 // Extend makes the lease valid for ttl from now at least. Renewals ask for ttl from then on. It never brings the end
 // nearer: with a ttl below the rest of the lease, the end stays where it is. Extend concerns this hold alone: with
-// [WithLeaseReuse] the lock is released after it.
+// [WithLeaseReuse] the lock is released after it. Readers that share a lease by that are the exception: what one of them
+// extends lasts for all of them, until the last has ended.
 //
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few
 // servers answered, and the cause of ctx when that ended. With the latter two the lease goes on as it was, and some

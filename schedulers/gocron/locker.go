@@ -50,8 +50,9 @@ func NewLocker(client *redimutex.Client, prefix string, minHold time.Duration, o
 // error that matches [redimutex.ErrLocked] if another machine has run this tick, or still does.
 //
 // gocron shows errors to a listener of gocron.AfterLockError only, and leaves the tick out. So Lock logs every
-// error that does not match ErrLocked, to the logger of the lock (see [redimutex.WithLogger]); and when a machine is
-// asked for the next tick within the minimum hold of the one before, which is then left out on all machines.
+// error that does not match ErrLocked, to the logger of the lock (see [redimutex.WithLogger]), unless ctx has ended, as
+// that of a scheduler that shuts down. It also logs when a machine is asked for the next tick within the minimum hold of
+// the one before, which is then left out on all machines.
 //
 // With several servers, machines that come at the same time may split the votes, so that none has a majority. A machine
 // that finds the lock taken tries a few times more there, for a tenth of the minimum hold at most.
@@ -70,6 +71,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	case err == nil:
 		l.ticks.won(name)
 		return lock{m}, nil
+	case ctx.Err() != nil: // the scheduler shuts down
 	case !errors.Is(err, redimutex.ErrLocked):
 		m.Logger().Error("redimutexgocron: a job could not be locked and does not run", "key", key, "err", err)
 	case before < l.minHold && l.ticks.tell(name):

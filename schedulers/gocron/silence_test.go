@@ -2,6 +2,7 @@ package redimutexgocron_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
@@ -57,6 +58,17 @@ func TestJobsThatStopBecauseRedisIsAwayAreLoggedAndTold(t *testing.T) {
 	require.NoError(t, s.Shutdown())
 	assert.Contains(t, log.String(), "key=p:bill")
 	assert.Contains(t, log.String(), away)
+}
+
+func TestAJobThatIsDueWhileTheSchedulerShutsDownIsNotLogged(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var log log
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := redimutexgocron.NewLocker(newClient(t, server), "p:", time.Minute, log.option()).Lock(ctx, "bill")
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, log.String())
 }
 
 func TestAMinimumHoldThatExceedsTheTimeBetweenTicksIsLogged(t *testing.T) {

@@ -8,10 +8,10 @@ local function abstain(guarded)
   if guarded ~= '1' then
     return
   end
-  local born = redis.call('GET', KEYS[#KEYS])
-  if not born or tonumber(born) > now then -- or the clock was set back: it may have been wrong for as long as that says
-    born = us(now)
-    redis.call('SET', KEYS[#KEYS], born)
+  local born = tonumber(redis.call('GET', KEYS[#KEYS]) or nil)
+  if not born or born > now then -- or the clock was set back: it may have been wrong for as long as that says
+    born = now
+    redis.call('SET', KEYS[#KEYS], us(born))
   end
   local left = math.ceil((born - now) / 1000) + ms
   if left > 0 then
