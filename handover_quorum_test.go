@@ -133,6 +133,7 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	warm := client.Mutex("other") // the servers know the scripts then
 	warm.Lock()
 	require.NoError(t, warm.TakeOver(t.Context(), handOverOf(t, warm)))
+	redistest.Wait(t, "so does the first", func() bool { return all[0].Get("other") == warm.Lease().Token() })
 	warm.Unlock()
 	for _, s := range all[1:] {
 		s.Do("SET", "k", "another", "PX", "600000")
