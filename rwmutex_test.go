@@ -76,7 +76,7 @@ func TestALockedErrorSaysNothingOfTheMarkThatStandsForReaders(t *testing.T) {
 	m.RLock()
 	defer m.RUnlock()
 	for _, err := range []error{
-		m.TryLockContext(t.Context()), newRWMutex(t, s).LockContext(t.Context(), 20*time.Millisecond),
+		m.TryLockContext(t.Context()), newRWMutex(t, s, redimutex.WithMaxAttempts(2)).LockContext(t.Context(), 0),
 		newMutex(t, s.Pool(), "k").TryLockContext(t.Context()),
 	} {
 		var locked *redimutex.LockedError

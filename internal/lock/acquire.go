@@ -163,7 +163,8 @@ func (a *acquisition) try(ctx context.Context) state {
 		start = time.Now()
 	}
 	a.prepare()
-	if l := a.grant.votes.Lock(); len(l.More) > 0 || l.Kind == server.Writer || l.Kind == server.Reader {
+	// Not where that costs the most and is of the least use: at the first try of a call for a single key that may wait.
+	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
 	}
 	if a.ticket != nil && a.ticket.queued {

@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,29 @@ func TestWhatIsKeptForOtherOptionsIsNoOtherHoldersLock(t *testing.T) {
 		other := kept(t, pool)
 		require.NoError(t, other.TryLockContext(t.Context()), "no process holds it")
 		require.NoError(t, other.UnlockContext(t.Context()))
+	}
+}
+
+// A Mutex on the key of an RWMutex has another line in its process than the readers.
+func TestAMutexGetsWhatItsProcessKeepsForReaders(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			c := newClient(t, []redimutex.Pool{s.Pool()}, append(waits, redimutex.WithTTL(time.Hour))...)
+			m := c.Mutex("k")
+			for _, lock := range []func(ctx context.Context) error{
+				func(ctx context.Context) error { return m.LockContext(ctx, 20*time.Second) }, m.TryLockContext,
+			} {
+				l, err := c.RWMutex("k", redimutex.WithLeaseReuse(20*time.Minute)).RAcquire(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, l.Release(t.Context()))
+				require.True(t, s.Exists("k"), "it is kept")
+				require.NoError(t, lock(t.Context()))
+				m.Unlock()
+			}
+		})
 	}
 }
 
