@@ -39,15 +39,6 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 
 var errClosedPool = errors.New("get on closed pool")
 
-// Fresh is Get that returns a connection that was not used before, where the Source can dial: those that the pool keeps
-// may all be broken.
-func (s *Source) Fresh(ctx context.Context) (redis.Conn, error) {
-	if s.dial == nil {
-		return s.Get(ctx)
-	}
-	return s.Dial(ctx)
-}
-
 // Dial makes a connection that does not count against the limit of the pool. It returns when ctx ends, at the latest, and
 // leaves a dial behind that does not.
 func (s *Source) Dial(ctx context.Context) (redis.Conn, error) { return s.bounded(ctx, s.dial) }

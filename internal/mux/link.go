@@ -17,7 +17,7 @@ import (
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one
 // reads; nothing that they do waits for a caller.
 //
-//	open ─ too old → retired ─ all is answered → ended
+//	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
 	pool  *Pool
@@ -28,7 +28,8 @@ type link struct {
 	mu      sync.Mutex
 	work    sync.Cond // for the writer: something is queued, or the link has ended
 	err     error     // not nil: it has ended, and takes nothing more in
-	retired bool      // it ends when nothing is under way
+	retired error     // not nil: why it ends when nothing is under way
+	heard   time.Time // when the last reply came; before the first, when it was dialled
 	queue   []*call   // to be written
 	flying  []*call   // written, or about to be; the oldest first
 	landed  int       // how many of flying are answered
@@ -52,13 +53,15 @@ const (
 )
 
 var (
-	errAged   = errors.New("it was as old as its pool lets connections be")
-	errSilent = errors.New("the server does not answer")
+	errAged    = errors.New("it was as old as its pool lets connections be")
+	errDoubted = errors.New("another one was silent")
+	errSilent  = errors.New("the server does not answer")
 )
 
 // newLink starts a link, whose goroutines run runs.
 func newLink(p *Pool, c redis.Conn, run func(func())) *link {
-	l := &link{pool: p, conn: c, born: time.Now(), close: sync.OnceFunc(func() { c.Close() })}
+	now := time.Now()
+	l := &link{pool: p, conn: c, born: now, heard: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
 	run(l.write)
 	run(l.read)
@@ -75,8 +78,8 @@ func (l *link) do(ctx context.Context, c *call) error {
 	l.queue = append(l.queue, c)
 	l.work.Signal()
 	l.mu.Unlock()
-	c.link = l
-	c.timer.Reset(time.Until(c.deadline))
+	c.link, c.began = l, time.Now()
+	c.timer.Reset(c.deadline.Sub(c.began))
 	if ctx.Done() != nil { // a select takes longer
 		select {
 		case err := <-c.done:
@@ -101,6 +104,9 @@ func (l *link) abandon(c *call, err error) {
 	} else {
 		l.undo(c)
 		l.expect(c, time.Until(c.deadline)+patience)
+		if time.Since(c.began) >= l.pool.long {
+			l.pool.doubt(c)
+		}
 	}
 	c.tell(err)
 }
@@ -110,7 +116,7 @@ func (l *link) undo(c *call) {
 	if c.undo == nil {
 		return
 	}
-	undo := &call{over: true}
+	undo := &call{over: true, began: time.Now()}
 	undo.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil                                // which belongs to a caller that goes on
 	l.queue = append(l.queue, undo)
@@ -125,6 +131,7 @@ func (l *link) expect(c *call, d time.Duration) {
 		overdue := slices.Contains(l.flying[l.landed:], c)
 		l.mu.Unlock()
 		if overdue {
+			l.pool.doubt(c)
 			l.end(errSilent)
 		}
 	})
@@ -211,10 +218,11 @@ func (l *link) land(reply any) (wait time.Duration, err error) {
 	}
 	l.flying[l.landed] = nil
 	l.landed++
+	l.heard = time.Now()
 	c.tell(nil)
 	switch idle := l.idle(); {
-	case idle && l.retired:
-		return 0, errAged
+	case idle && l.retired != nil:
+		return 0, l.retired
 	case idle:
 		return maxIdle, nil
 	}
@@ -224,19 +232,26 @@ func (l *link) land(reply any) (wait time.Duration, err error) {
 // idle reports whether nothing is under way. The caller holds l.mu.
 func (l *link) idle() bool { return l.landed == len(l.flying) && len(l.queue) == 0 }
 
-// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be ends when what
-// is under way is answered.
-func (l *link) spent() error {
+// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be, or is in
+// doubt, ends when what is under way is answered.
+func (l *link) spent() (why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := l.pool.source.Lifetime; l.err == nil && d > 0 && time.Since(l.born) >= d {
-		l.retired = true
-		if l.idle() {
-			go l.end(errAged)
-		}
-		return errAged
+	switch d := l.pool.source.Lifetime; {
+	case l.err != nil:
+		return l.err
+	case d > 0 && time.Since(l.born) >= d:
+		why = errAged
+	case l.pool.doubts(l.heard):
+		why = errDoubted
+	default:
+		return nil
 	}
-	return l.err
+	l.retired = why
+	if l.idle() {
+		go l.end(why)
+	}
+	return why
 }
 
 // end ends the link. What is under way gets the error: whether the server has executed it is not known. Where the server

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -22,8 +23,10 @@ type Pool struct {
 	conn.Pool // whose connections are shared by GetContext, and not by Get
 
 	source *conn.Source
-	limit  time.Duration // of one dial
-	calls  sync.Pool     // of *call
+	limit  time.Duration             // of one dial
+	long   time.Duration             // who has waited for that has found a server, or a connection, that is silent
+	calls  sync.Pool                 // of *call
+	silent atomic.Pointer[time.Time] // when a command was sent that was not answered; nil: never
 
 	ctx    context.Context // ends the dialling
 	cancel context.CancelFunc
@@ -58,7 +61,8 @@ var errClosed = errors.New("the Client is closed, and its connections with it")
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
-		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), slots: make([]slot, n),
+		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), long: nodeTimeout / 2,
+		slots: make([]slot, n),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -90,6 +94,19 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
 		}
 	}
+}
+
+// doubt has the connections retired on which nothing was heard since c was sent: c had no answer, and where a firewall has
+// forgotten one of them, it has forgotten the others that were idle.
+func (p *Pool) doubt(c *call) {
+	began := c.began
+	p.silent.Store(&began)
+}
+
+// doubts reports whether a connection is in doubt over which a reply came then, and none later.
+func (p *Pool) doubts(heard time.Time) bool {
+	silent := p.silent.Load()
+	return silent != nil && heard.Before(*silent)
 }
 
 // alone returns a connection that ends with the use of it.
