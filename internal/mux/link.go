@@ -23,6 +23,7 @@ type link struct {
 	pool  *Pool
 	conn  redis.Conn
 	born  time.Time
+	alone bool   // it ends with its first use
 	close func() // closes conn, which ends the goroutines
 
 	mu      sync.Mutex
@@ -190,9 +191,11 @@ func (l *link) read() {
 	wait := maxIdle // not the timeout that the connection was dialled with
 	for {
 		reply, err := conn.Receive(l.conn, wait)
-		var refused redis.Error
-		if errors.As(err, &refused) {
-			reply, err = refused, nil
+		if err != nil {
+			var refused redis.Error
+			if errors.As(err, &refused) {
+				reply, err = refused, nil
+			}
 		}
 		if err == nil {
 			wait, err = l.land(reply)

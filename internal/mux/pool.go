@@ -82,7 +82,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		l, changed, err := p.pick()
 		switch {
 		case l != nil:
-			return &Conn{link: l}, nil
+			return l, nil
 		case errors.Is(err, errClosed):
 			return p.alone(ctx)
 		case err != nil:
@@ -115,7 +115,9 @@ func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{link: newLink(p, c, func(f func()) { go f() }), alone: true}, nil
+	l := newLink(p, c, func(f func()) { go f() })
+	l.alone = true
+	return l, nil
 }
 
 // pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
