@@ -44,8 +44,7 @@ const (
 	// maxIdle is the time after which a connection that no caller uses is closed. It is less than what some servers and
 	// firewalls allow.
 	maxIdle = 2 * time.Minute
-	// patience is how much later than its caller has waited for a reply may come. A caller may have had less time than
-	// a node timeout.
+	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
 	// undoWait is how long the reply to an undo may take.
 	undoWait = 5 * time.Second
@@ -104,8 +103,9 @@ func (l *link) abandon(c *call, err error) {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	} else {
 		l.undo(c)
-		l.expect(c, time.Until(c.deadline)+patience)
-		if time.Since(c.began) >= l.pool.long {
+		waited := time.Since(c.began)
+		l.expect(c, max(l.pool.bound-waited, time.Until(c.deadline))+patience) // its caller may have had less time
+		if waited >= l.pool.bound/2 {
 			l.pool.doubt(c)
 		}
 	}
@@ -172,7 +172,7 @@ func (l *link) launch(b *batch) bool {
 	l.landed = 0
 	clear(l.queue)
 	l.queue = l.queue[:0]
-	return len(b.commands) > 0
+	return len(b.commands) > 0 || l.err == nil // all may have been abandoned while we gathered
 }
 
 // gather lets others run as long as they have something to send as well. Sending is what costs, far more

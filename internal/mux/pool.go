@@ -24,7 +24,7 @@ type Pool struct {
 
 	source *conn.Source
 	limit  time.Duration             // of one dial
-	long   time.Duration             // who has waited for that has found a server, or a connection, that is silent
+	bound  time.Duration             // of one reply: the node timeout
 	calls  sync.Pool                 // of *call
 	silent atomic.Pointer[time.Time] // when a command was sent that was not answered; nil: never
 
@@ -43,7 +43,7 @@ type Pool struct {
 type slot struct {
 	link     *link // nil: not connected
 	dialling bool
-	failure  error         // of the last dial, or why the link is not used any more
+	failure  error         // of the last dial; nil: it was none
 	retry    time.Time     // no dial before that
 	wait     time.Duration // after the next failure
 }
@@ -61,7 +61,7 @@ var errClosed = errors.New("the Client is closed, and its connections with it")
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
-		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), long: nodeTimeout / 2,
+		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
 		slots: make([]slot, n),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -133,7 +133,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
 		if s.link != nil {
-			if s.failure = s.link.spent(); s.failure == nil {
+			if s.link.spent() == nil {
 				return s.link, nil, nil
 			}
 			s.link = nil
@@ -154,11 +154,13 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 }
 
 // redial has s connected by a goroutine of its own, because dialling may take longer than those who
-// need it can wait. The caller holds p.mu.
+// need it can wait. A dial that has failed is not repeated before its time; after a connection that has broken at once the
+// next dial waits for it. The caller holds p.mu.
 func (p *Pool) redial(s *slot) {
-	if !s.dialling && !time.Now().Before(s.retry) {
+	wait := time.Until(s.retry)
+	if !s.dialling && (s.failure == nil || wait <= 0) {
 		s.dialling = true
-		go p.dial(s)
+		time.AfterFunc(wait, func() { p.dial(s) })
 	}
 }
 
