@@ -41,13 +41,11 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
-	// maxIdle is the time after which a connection that no caller uses is closed. It is less than what some servers and
-	// firewalls allow.
+	// maxIdle is the time after which a connection is closed on which nothing is heard, as no caller uses it. It is less
+	// than what some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
-	// undoWait is how long the reply to an undo may take.
-	undoWait = 5 * time.Second
 	// maxFarewell bounds the writing of undos before the end.
 	maxFarewell = 50 * time.Millisecond
 )
@@ -103,11 +101,7 @@ func (l *link) abandon(c *call, err error) {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	} else {
 		l.undo(c)
-		waited := time.Since(c.began)
-		l.expect(c, max(l.pool.bound-waited, time.Until(c.deadline))+patience) // its caller may have had less time
-		if waited >= l.pool.bound/2 {
-			l.pool.doubt(c)
-		}
+		l.expect(c)
 	}
 	c.tell(err)
 }
@@ -117,22 +111,22 @@ func (l *link) undo(c *call) {
 	if c.undo == nil {
 		return
 	}
-	undo := &call{over: true, began: time.Now()}
+	undo := &call{over: true}
 	undo.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil                                // which belongs to a caller that goes on
 	l.queue = append(l.queue, undo)
 	l.work.Signal()
-	l.expect(undo, undoWait)
 }
 
-// expect has the link end if c, which no caller waits for, is not answered within d.
-func (l *link) expect(c *call, d time.Duration) {
-	time.AfterFunc(d, func() {
+// expect has the link end if c, which no caller waits for any more, is not answered within the node timeout: the caller may
+// have had less time.
+func (l *link) expect(c *call) {
+	time.AfterFunc(max(time.Until(c.began.Add(l.pool.bound)), time.Until(c.deadline))+patience, func() {
 		l.mu.Lock()
 		overdue := slices.Contains(l.flying[l.landed:], c)
 		l.mu.Unlock()
 		if overdue {
-			l.pool.doubt(c)
+			l.pool.silent.Store(&c.began)
 			l.end(errSilent)
 		}
 	})
@@ -188,9 +182,8 @@ func (l *link) gather() {
 
 // read hands the replies out.
 func (l *link) read() {
-	wait := maxIdle // not the timeout that the connection was dialled with
 	for {
-		reply, err := conn.Receive(l.conn, wait)
+		reply, err := conn.Receive(l.conn, maxIdle) // not the timeout that the connection was dialled with
 		if err != nil {
 			var refused redis.Error
 			if errors.As(err, &refused) {
@@ -198,7 +191,7 @@ func (l *link) read() {
 			}
 		}
 		if err == nil {
-			wait, err = l.land(reply)
+			err = l.land(reply)
 		}
 		if err != nil {
 			l.end(err)
@@ -207,29 +200,25 @@ func (l *link) read() {
 	}
 }
 
-// land gives a reply to the oldest call of the flight. It returns how long to wait for the next one, 0 for as long as it
-// takes, or why the link has to end now.
-func (l *link) land(reply any) (wait time.Duration, err error) {
+// land gives a reply to the oldest call of the flight. It returns why the link has to end now, or nil.
+func (l *link) land(reply any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.landed == len(l.flying) { // a server that has too many clients says so, and hangs up
-		return 0, fmt.Errorf("unexpected reply: %v", reply)
+		return fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.flying[l.landed]
 	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
-		return 0, nil
+		return nil
 	}
 	l.flying[l.landed] = nil
 	l.landed++
 	l.heard = time.Now()
 	c.tell(nil)
-	switch idle := l.idle(); {
-	case idle && l.retired != nil:
-		return 0, l.retired
-	case idle:
-		return maxIdle, nil
+	if l.idle() {
+		return l.retired
 	}
-	return 0, nil
+	return nil
 }
 
 // idle reports whether nothing is under way. The caller holds l.mu.
@@ -245,7 +234,7 @@ func (l *link) spent() (why error) {
 		return l.err
 	case d > 0 && time.Since(l.born) >= d:
 		why = errAged
-	case l.pool.doubts(l.heard):
+	case l.heard.Before(*l.pool.silent.Load()):
 		why = errDoubted
 	default:
 		return nil

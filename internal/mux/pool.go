@@ -23,14 +23,17 @@ type Pool struct {
 	conn.Pool // whose connections are shared by GetContext, and not by Get
 
 	source *conn.Source
-	limit  time.Duration             // of one dial
-	bound  time.Duration             // of one reply: the node timeout
-	calls  sync.Pool                 // of *call
-	silent atomic.Pointer[time.Time] // when a command was sent that was not answered; nil: never
+	limit  time.Duration // of one dial
+	bound  time.Duration // of one reply: the node timeout
+	calls  sync.Pool     // of *call
 
 	ctx    context.Context // ends the dialling
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
+
+	// When the last command was sent that had no answer. The connections are retired on which nothing was heard since:
+	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
+	silent atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	slots   []slot
@@ -64,6 +67,7 @@ func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
 		slots: make([]slot, n),
 	}
+	p.silent.Store(new(time.Time))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -94,19 +98,6 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
 		}
 	}
-}
-
-// doubt has the connections retired on which nothing was heard since c was sent: c had no answer, and where a firewall has
-// forgotten one of them, it has forgotten the others that were idle.
-func (p *Pool) doubt(c *call) {
-	began := c.began
-	p.silent.Store(&began)
-}
-
-// doubts reports whether a connection is in doubt over which a reply came then, and none later.
-func (p *Pool) doubts(heard time.Time) bool {
-	silent := p.silent.Load()
-	return silent != nil && heard.Before(*silent)
 }
 
 // alone returns a connection that ends with the use of it.
