@@ -57,7 +57,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"-grace 501ms: may be half of -ttl":              {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
 		"flag needs an argument: -ttl":                   {"run", "job", "-ttl", "--", "true"},
 		"a URL in the place of KEY":                      {"run", "redis://:hunter2@host", "--", "true"},
-		"there are 2 words that":                         {"show", "job", "redis://:hunter2@host"},
+		"expected one KEY, got 2 arguments":              {"show", "job", "redis://:hunter2@host"},
 		"redimutex show: there is no KEY":                {"show"},
 		"redimutex version: it takes no arguments":       {"version", "1"},
 		"there is no command \"lock\"; see redimutex -h": {"lock"},

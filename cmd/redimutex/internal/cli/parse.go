@@ -176,7 +176,7 @@ func OneKey(words []string) (string, error) {
 	case len(words) == 0 || words[0] == "":
 		return "", errors.New("there is no KEY; write a name for the lock, such as nightly-backup")
 	case len(words) > 1:
-		return "", Usagef("there has to be one KEY, and there are %d words that are not flags", len(words))
+		return "", Usagef("expected one KEY, got %d arguments", len(words))
 	case IsURL(words[0]):
 		return "", errors.New("there is a URL in the place of KEY; write -redis in front of it")
 	}

@@ -134,7 +134,7 @@ func onePattern(words []string) (string, error) {
 		return "", nil
 	}
 	if len(words) > 1 {
-		return "", cli.Usagef("there has to be one PATTERN at most, and there are %d words that are not flags; quote a pattern, or the shell makes files of it", len(words))
+		return "", cli.Usagef("expected one PATTERN at most, got %d arguments; quote the pattern, or the shell will expand it", len(words))
 	}
 	if cli.IsURL(words[0]) {
 		return "", errors.New("there is a URL in the place of PATTERN; write -redis in front of it")

@@ -260,7 +260,7 @@ func TestListUsageIsExplained(t *testing.T) {
 	for want, args := range map[string][]string{
 		"write key, ttl, age or waiters":      {"list", "-sort", "size"},
 		"write a number of locks, 1 at least": {"list", "-limit", "0"},
-		"there are 2 words that are not":      {"list", "a", "b"},
+		"expected one PATTERN at most, got 2": {"list", "a", "b"},
 		"a URL in the place of PATTERN":       {"list", "redis://:hunter2@host"},
 	} {
 		status, out, stderr := clitest.Call(args...)
