@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,53 +25,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// What others can see of processes is their arguments; their environment can be seen by their user and by root.
-// The command gets no password at all, and redimutex itself has it only where it was put.
-func TestProcessesShowNoPassword(t *testing.T) {
-	t.Parallel()
-	if !clitest.Exists("/proc/self/environ") {
-		t.Skip("needs /proc, to look at processes from outside")
-	}
-	s := redistest.Real(t, "--requirepass", "hunter2")
-	url := "redis://:hunter2@" + s.Addr()
-	file := filepath.Join(t.TempDir(), "url")
-	require.NoError(t, os.WriteFile(file, []byte(url), 0o600))
-	for name, c := range map[string]struct {
-		flags []string
-		env   string
-		ours  bool // whether redimutex has it in its environment
-	}{
-		"the environment": {nil, "REDIMUTEX_URL=" + url, true},
-		"a file":          {[]string{"-redis", "@" + file}, "LANG=C", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := clitest.Prepare(t, nil, append(append([]string{"run", "-queue"}, c.flags...), "job "+name, "--", "sh", "-c", `echo "[$$]"; sleep 1000`)...)
-			p.Cmd.Env = append(p.Cmd.Env, c.env)
-			p.Start()
-			p.Says("]")
-			child := p.Printed()[0]
-			assert.NotEqual(t, p.Cmd.Process.Pid, child)
-			for _, of := range []string{"cmdline", "comm", "environ"} {
-				assert.NotContains(t, proc(t, child, of), "hunter2", "%s of the command", of)
-				if of == "environ" && c.ours {
-					continue
-				}
-				assert.NotContains(t, proc(t, p.Cmd.Process.Pid, of), "hunter2", "%s of redimutex", of)
-			}
-			p.Signal(15)
-			assert.Equal(t, 143, p.Status())
-			assert.NotContains(t, p.Out()+p.Err(), "hunter2")
-		})
-	}
-}
-
-func proc(t *testing.T, pid int, name string) string {
-	t.Helper()
-	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
-	require.NoError(t, err)
-	return string(content)
-}
 
 // No command says the password, however its server fails: refused, wrong password, no server, not Redis,
 // or a server that quotes what it was sent.
@@ -117,29 +69,16 @@ func TestNoCommandSaysThePasswordOfAServerThatFails(t *testing.T) {
 
 // parrot listens, and answers everything with an error that quotes what it was sent.
 func parrot(t *testing.T) (addr string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
+	return redistest.NewRelay(t, "", func(_ *redistest.Relay, c net.Conn) {
+		heard := make([]byte, 1024)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(heard)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				heard := make([]byte, 1024)
-				for {
-					n, err := c.Read(heard)
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(c, "-ERR what is %q?\r\n", heard[:n])
-				}
-			}()
+			fmt.Fprintf(c, "-ERR what is %q?\r\n", heard[:n])
 		}
-	}()
-	return l.Addr().String()
+	}).Addr()
 }
 
 // The command line trusts what SSL_CERT_FILE names, checks the name, and says no password when that fails.

@@ -13,8 +13,8 @@ import (
 
 // A Completer is a flag.Value that knows what it can be.
 type Completer interface {
-	// Complete returns the values that begin as start does. files says that it is the name of a file.
-	Complete(start string) (values []string, files bool)
+	// Complete returns the values that begin as start does.
+	Complete(start string) []string
 }
 
 // Switch is a flag that is there or not.
@@ -41,14 +41,6 @@ type textValue string
 func (s *textValue) String() string        { return "" }
 func (s *textValue) Set(text string) error { *s = textValue(text); return nil }
 
-// File is a flag that is the name of a file.
-func File(p *string) flag.Value { return &fileValue{textValue: (*textValue)(p)} }
-
-type fileValue struct{ *textValue }
-
-func (s *fileValue) String() string                   { return "" }
-func (s *fileValue) Complete(string) ([]string, bool) { return nil, true }
-
 // Choice is a flag that is one of some words.
 func Choice(p *string, words ...string) flag.Value { return &choice{p, words} }
 
@@ -66,13 +58,13 @@ func (c *choice) Set(text string) error {
 	return nil
 }
 
-func (c *choice) Complete(start string) (fit []string, files bool) {
+func (c *choice) Complete(start string) (fit []string) {
 	for _, w := range c.words {
 		if strings.HasPrefix(w, start) {
 			fit = append(fit, w)
 		}
 	}
-	return fit, false
+	return fit
 }
 
 // Or lists words: a, b or c.
@@ -103,14 +95,14 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-func (l *list) Complete(start string) (fit []string, files bool) {
+func (l *list) Complete(start string) (fit []string) {
 	before := start[:strings.LastIndex(start, ",")+1]
 	for _, w := range l.words {
 		if strings.HasPrefix(before+w, start) && !slices.Contains(strings.Split(before, ","), w) {
 			fit = append(fit, before+w)
 		}
 	}
-	return fit, false
+	return fit
 }
 
 // Number is a flag that is a number. what says what kind of number it is.
