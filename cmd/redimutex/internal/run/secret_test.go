@@ -130,6 +130,13 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 		assert.Contains(t, stderr, "which runs this command: the wait would never end", name)
 		assert.Equal(t, 1, strings.Count(stderr, "the wait would never end\n"), stderr)
 	}
+	for _, flags := range [][]string{{"-s", ""}, {"-permits=1", "-permits=1"}, {"other", "another"}} { // of any kind
+		args := append([]string{"run", "job"}, strings.Fields(flags[0])...)
+		args = append(append(args, "--", self, "run", "job"), strings.Fields(flags[1])...)
+		status, _, stderr := clitest.Run(t, s, append(args, "--", "true")...)
+		assert.Equal(t, 1, status, flags)
+		assert.Contains(t, stderr, "the wait would never end", flags)
+	}
 	// Another holder of a lock that an ancestor has had is waited for.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")

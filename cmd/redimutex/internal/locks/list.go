@@ -1,5 +1,4 @@
-// Package list is the verb that lists the locks on the servers.
-package list
+package locks
 
 import (
 	"cmp"
@@ -18,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// Command declares the verb.
-func Command() *cli.Command {
+// List declares the verb that lists the locks on the servers.
+func List() *cli.Command {
 	l := &listing{seen: make(map[string]bool)}
 	var given servers.URLs
 	var asJSON bool

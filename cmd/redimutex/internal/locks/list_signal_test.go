@@ -1,6 +1,6 @@
 //go:build unix
 
-package list
+package locks
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package breaklock
+package locks
 
 import (
 	"encoding/json"
@@ -201,7 +201,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 	require.NoError(t, write.Close())
 	for _, in := range []*os.File{null, read} {
 		var out, stderr strings.Builder
-		status := cli.Dispatch([]*cli.Command{Command()}, []string{"break", "-redis", s.URL(), "job"},
+		status := cli.Dispatch([]*cli.Command{Break()}, []string{"break", "-redis", s.URL(), "job"},
 			&cli.Terminal{In: in, Out: cli.NewOutput(&out), Err: &stderr})
 		assert.Equal(t, cli.UsageError, status)
 		assert.Empty(t, out.String())

@@ -1,6 +1,6 @@
 //go:build linux
 
-package list
+package locks
 
 import (
 	"testing"
