@@ -33,7 +33,7 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 
 const (
 	taken   = "return put(lock, token, ms)"
-	gave    = "redis.call('ZREM', lock, token)\nfollow(lock)"
+	gave    = "local function drop(token)\n"
 	full    = "if ends then\nreturn first"
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
 )
@@ -53,7 +53,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		"permits counted up and down": {
 			From: taken, To: "redis.call('SET', lock .. ':n', " + counter + " + 1)\n" + taken,
 			And: &Plant{
-				From: gave, To: "redis.call('SET', lock .. ':n', " + counter + " - 1)\n" + gave,
+				From: gave, To: gave + "redis.call('SET', lock .. ':n', " + counter + " - 1)\n",
 				And: &Plant{From: full, To: strings.Replace(full, "ends", counter+" >= tonumber(want)", 1)},
 			},
 		},
