@@ -22,9 +22,9 @@ local function take(token, ms)
 end
 
 local function keep(token, ms)
-  local ends, wrong = endOf(lock, token)
-  if not ends then
-    return wrong and -1 or 0, 1
+  local set, ends = pcall(endOf, lock, token)
+  if not set or not ends then
+    return set and 0 or -1, 1
   end
   if ends < now + ms * 1000 then
     stay(lock, token, ms)
@@ -33,9 +33,9 @@ local function keep(token, ms)
 end
 
 local function drop(token)
-  local ends, wrong = endOf(lock, token)
-  if not ends then
-    return wrong and -1 or 0, 1
+  local set, ends = pcall(endOf, lock, token)
+  if not set or not ends then
+    return set and 0 or -1, 1
   end
   redis.call('ZREM', lock, token)
   follow(lock)

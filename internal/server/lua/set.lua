@@ -17,13 +17,9 @@ local function living(set, place)
   return nil, found.err and found
 end
 
--- Returns when a name in the set ends; nil if it has ended, or is not there; or nil and the error.
+-- Returns when a name in the set ends; nil if it has ended, or is not there.
 local function endOf(set, name)
-  local ends = redis.pcall('ZSCORE', set, name)
-  if type(ends) == 'table' then
-    return nil, ends
-  end
-  ends = tonumber(ends or 0)
+  local ends = tonumber(redis.call('ZSCORE', set, name) or 0)
   return ends > now and ends or nil
 end
 
@@ -38,7 +34,7 @@ end
 
 -- Forgets those in the set that have ended.
 local function forget(set)
-  redis.pcall('ZREMRANGEBYSCORE', set, '-inf', us(now))
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
 end
 
 -- Has a name come to the set for ms. Returns nil, or the error.
