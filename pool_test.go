@@ -110,22 +110,6 @@ func TestNoPasswordInTheErrorOfAMalformedURL(t *testing.T) {
 	}
 }
 
-// Without an @ there is no password that could be taken for something else.
-func TestTheErrorOfAURLNamesWhatToChange(t *testing.T) {
-	for rawURL, want := range map[string]string{
-		"redis://localhost:notaport":   "its host, port or path is malformed; write redis://host:6379/0",
-		"redis://localhost:99999":      "its port is not a number from 1 to 65535",
-		"redis://local host":           "its host, port or path is malformed",
-		"redis://localhost/%zz":        "its host, port or path is malformed",
-		"redis://localhost#1":          "its host, port or path is malformed",
-		"redis://:p/w@localhost":       "percent-encoded",
-		"redis://:pw@localhost:noport": "percent-encoded",
-	} {
-		_, err := redimutex.NewPool(rawURL)
-		assert.ErrorContains(t, err, want, rawURL)
-	}
-}
-
 func TestADatabaseThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, "--databases", "2")
