@@ -253,6 +253,7 @@ func TestRedlockUnlockTellsThatTooFewAnswered(t *testing.T) {
 	m := c.Client(t, redimutex.WithTTL(20*time.Second)).Mutex("k")
 	m.Lock()
 	l := m.Lease()
+	redistest.Wait(t, "all votes", func() bool { return c[0].Exists("k") && c[1].Exists("k") && c[2].Exists("k") })
 	c[0].Kill()
 	c[1].Kill()
 	err := l.Extend(t.Context(), time.Minute)
