@@ -44,30 +44,6 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 	})
 }
 
-// That is the word that readers have there themselves.
-func TestAForeignLockWhoseValueIsAStarExcludesReadersAndWriters(t *testing.T) {
-	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
-		s.Do("SET", "k", "*", "PX", 60000)
-		m := process(t, s, opts)
-		for _, try := range []func(context.Context) error{m.TryLockContext, m.TryRLockContext} {
-			err := try(t.Context())
-			assert.ErrorIs(t, err, redimutex.ErrLocked)
-			var locked *redimutex.LockedError
-			assert.ErrorAs(t, err, &locked)
-			assert.Greater(t, locked.Left, 30*time.Second)
-		}
-		assert.Equal(t, "*", s.Get("k"))
-		reader := start(t, m.RAcquire)
-		redistest.Wait(t, "the reader to be refused", func() bool {
-			locks := m.Client().Locks()
-			return len(locks) > 0 && locks[0].Err != nil
-		})
-		s.Do("DEL", "k")
-		release(t, reader.get(t))
-		assert.Empty(t, s.Get("k"))
-	})
-}
-
 // A plain Mutex hands the lock on without knowing the marks of readers and writers.
 func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	t.Parallel()

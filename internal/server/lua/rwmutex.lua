@@ -17,18 +17,20 @@
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
 
--- Returns who has the lock: '*', a token, or nil; '' where another client has put the word '*' there itself; or nil and the
--- error. With '*' the reader that ends last comes third.
+-- Returns who has the lock: '*', a token, or nil; or nil and the error. With '*' the reader that ends last comes third.
 local function current(n)
   local holder, wrong = peek(lock, n)
-  if holder ~= '*' then
-    return holder, wrong
+  if holder == '*' then
+    local ends, last = living(readers, '-1')
+    if ends then
+      return holder, nil, last
+    elseif last then
+      return nil, last
+    end
+    redis.call('DEL', lock)
+    return nil
   end
-  local ends, last = living(readers, '-1')
-  if ends then
-    return '*', nil, last
-  end
-  return not last and '' or nil, last
+  return holder, wrong
 end
 
 -- Has a reader be the first of its phase, for ms. Returns nil, or the error.
