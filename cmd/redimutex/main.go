@@ -4,11 +4,11 @@ package main
 import (
 	"os"
 
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/demo"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/doctor"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/help"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/run"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )

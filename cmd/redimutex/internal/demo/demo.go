@@ -132,7 +132,7 @@ func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*r
 		return nil, err
 	}
 	defer team.close()
-	return team.play(ctx, r, c, newProgress(d.t.Out))
+	return team.play(ctx, r, c, cli.NewProgress(d.t.Out))
 }
 
 // errLostUpdates is the failure that the demo exists to rule out.

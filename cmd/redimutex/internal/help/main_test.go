@@ -3,11 +3,11 @@ package help
 import (
 	"testing"
 
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/demo"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/doctor"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/run"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )

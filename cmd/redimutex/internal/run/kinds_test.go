@@ -87,26 +87,6 @@ func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 	assert.NotContains(t, s.Keys(), "a")
 }
 
-func TestSeveralKeysOverSeveralServers(t *testing.T) {
-	t.Parallel()
-	var flags []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all = append(all, s)
-		flags = append(flags, "-redis", s.URL())
-	}
-	p := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "a", "b", "--", "sh", "-c", lingering)...)
-	p.Says("ready")
-	status, _, stderr := clitest.Run(t, nil, append(append([]string{"run", "-n"}, flags...), "b", "--", "true")...)
-	assert.Equal(t, 1, status, stderr)
-	ended(t, p)
-	for _, s := range all {
-		assert.NotContains(t, s.Keys(), "a")
-		assert.NotContains(t, s.Keys(), "b")
-	}
-}
-
 // What -min-hold keeps is kept of all keys.
 func TestMinHoldKeepsAllKeys(t *testing.T) {
 	t.Parallel()
