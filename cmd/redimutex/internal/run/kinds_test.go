@@ -4,7 +4,6 @@ package run
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,18 +84,6 @@ func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 	assert.Equal(t, 143, p.Status(), "one is lost, all are lost")
 	assert.Contains(t, p.Notes(), "was lost")
 	assert.NotContains(t, s.Keys(), "a")
-}
-
-// What -min-hold keeps is kept of all keys.
-func TestMinHoldKeepsAllKeys(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "1000", "a", "b", "--", "true")
-	assert.Equal(t, 0, status, stderr)
-	for _, key := range []string{"a", "b"} {
-		assert.Greater(t, s.Do("PTTL", key), int64(900*time.Second/time.Millisecond))
-		assert.NotEmpty(t, server.Owner(s.Get(key)))
-	}
 }
 
 func TestAKeyThatHasALockOfAnotherKindIsSaidToHaveOne(t *testing.T) {
