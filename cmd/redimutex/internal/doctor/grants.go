@@ -19,10 +19,10 @@ var grants = []grant{
 		"queue", "WithQueue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* " +
 			"+role +zadd +zrem +zrange +zscore +publish +subscribe", (*trial).queue,
 	},
-	{"semaphore", "a Semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcard +zcount +zadd +zrem", (*trial).semaphore},
+	{"semaphore", "a Semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcount +zadd +zrem", (*trial).semaphore},
 	{
 		"readers", "an RWMutex", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} " +
-			"~redimutex:entitled:{KEY*} +zremrangebyscore +zcard +zrange +zscore +zadd +zrem +zunionstore", (*trial).readers,
+			"~redimutex:entitled:{KEY*} +zremrangebyscore +zrange +zscore +zadd +zrem +zunionstore", (*trial).readers,
 	},
 	{"replicas", "WithReplicas", "cannot-wait", "+wait", (*trial).replicate},
 	{"guard", "WithRestartGuard", "cannot-guard", "~redimutex:guard +get", (*trial).guard},
