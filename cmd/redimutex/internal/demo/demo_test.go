@@ -118,7 +118,7 @@ func TestDemoShowsItsServersPasswordToNobodyAndLeavesNoKey(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range lines {
 		line, _ := os.ReadFile(name) // the process may be gone
-		if bytes.Contains(line, []byte("-"+workerFlag)) {
+		if bytes.Contains(line, []byte(workerVerb)) {
 			assert.NotContains(t, string(line), password)
 		}
 	}
