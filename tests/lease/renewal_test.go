@@ -204,8 +204,8 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 			if !strings.Contains(line, token) || strings.Contains(line, " lua] ") {
 				continue
 			}
-			// A zero behind key and token: the release. Others have a TTL there.
-			release := strings.Contains(line, `"k" "`+token+`" "0"`)
+			// A release ends with the token. Others have a TTL behind it.
+			release := strings.HasSuffix(strings.TrimSpace(line), `"k" "`+token+`"`)
 			late = late || released && !release && wasExecuted(t, line, token)
 			released = released || release
 		}
