@@ -267,7 +267,8 @@ func WithLeaseReuse(d time.Duration) Option {
 //
 // The Client dials the connections through its pool, outside its limit, and [Client.Close] closes them. After Close,
 // Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a
-// reply is overdue, its connection ends, and the other commands on it go on over another.
+// reply has not come within the node timeout of the Client, its connection ends, and the other commands on it go on
+// over another. Connections that have been silent for as long are replaced, too.
 //
 // It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, and if the
 // pool can't dial: give the *redis.Pool itself, or a method Dial() (redis.Conn, error). It panics for a Redis

@@ -18,7 +18,7 @@ import (
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
 // with. If a connection turns out to be broken, the operation goes on over a fresh one. A *redis.Pool, or a Pool with
 // a method Dial() (redis.Conn, error), dials that outside its limit. Any other Pool hands one out when its broken
-// ones are used up.
+// ones are used up. A panic of the Pool is an error of the operation.
 type Pool interface{ Get() redis.Conn }
 
 var _ Pool = (*redis.Pool)(nil)

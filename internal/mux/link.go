@@ -30,7 +30,7 @@ type link struct {
 	work    sync.Cond // for the writer: something is queued, or the link has ended
 	err     error     // not nil: it has ended, and takes nothing more in
 	retired error     // not nil: why it ends when nothing is under way
-	heard   time.Time // when the last reply came; before the first, when it was dialled
+	alive   time.Time // when the last command was sent that was answered; before the first, when it was dialled
 	queue   []*call   // to be written
 	flying  []*call   // written, or about to be; the oldest first
 	landed  int       // how many of flying are answered
@@ -46,8 +46,8 @@ const (
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
-	// maxFarewell bounds the writing of undos before the end.
-	maxFarewell = 50 * time.Millisecond
+	// maxFarewell bounds the writing of undos before the end. Only a peer that takes nothing needs as long.
+	maxFarewell = time.Second
 )
 
 var (
@@ -59,7 +59,7 @@ var (
 // newLink starts a link, whose goroutines run runs.
 func newLink(p *Pool, c redis.Conn, run func(func())) *link {
 	now := time.Now()
-	l := &link{pool: p, conn: c, born: now, heard: now, close: sync.OnceFunc(func() { c.Close() })}
+	l := &link{pool: p, conn: c, born: now, alive: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
 	run(l.write)
 	run(l.read)
@@ -68,6 +68,7 @@ func newLink(p *Pool, c redis.Conn, run func(func())) *link {
 
 // do has c written, and waits for its outcome until ctx or the deadline of c ends.
 func (l *link) do(ctx context.Context, c *call) error {
+	c.link, c.began = l, time.Now()
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
@@ -76,7 +77,6 @@ func (l *link) do(ctx context.Context, c *call) error {
 	l.queue = append(l.queue, c)
 	l.work.Signal()
 	l.mu.Unlock()
-	c.link, c.began = l, time.Now()
 	c.timer.Reset(c.deadline.Sub(c.began))
 	if ctx.Done() != nil { // a select takes longer
 		select {
@@ -111,7 +111,7 @@ func (l *link) undo(c *call) {
 	if c.undo == nil {
 		return
 	}
-	undo := &call{over: true}
+	undo := &call{over: true, began: time.Now()}
 	undo.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil                                // which belongs to a caller that goes on
 	l.queue = append(l.queue, undo)
@@ -213,7 +213,7 @@ func (l *link) land(reply any) error {
 	}
 	l.flying[l.landed] = nil
 	l.landed++
-	l.heard = time.Now()
+	l.alive = c.began
 	c.tell(nil)
 	if l.idle() {
 		return l.retired
@@ -234,7 +234,7 @@ func (l *link) spent() (why error) {
 		return l.err
 	case d > 0 && time.Since(l.born) >= d:
 		why = errAged
-	case l.heard.Before(*l.pool.silent.Load()):
+	case l.alive.Before(*l.pool.silent.Load()):
 		why = errDoubted
 	default:
 		return nil

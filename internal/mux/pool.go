@@ -31,7 +31,7 @@ type Pool struct {
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
 
-	// When the last command was sent that had no answer. The connections are retired on which nothing was heard since:
+	// When the last command was sent that had no answer. The connections are retired that have answered none sent since:
 	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
 	silent atomic.Pointer[time.Time]
 

@@ -48,8 +48,9 @@ func (ses *session) connect() error {
 // A batch is an action about many keys.
 type batch interface{ keys(each func(key string)) }
 
-// hear notes that op had no answer, where that makes a difference: the pool can dial. One whose caller had less time than the node timeout tells nothing, nor does one that
-// may have waited for its turn at the pool, nor one over a fresh connection: if that is silent, it is the server.
+// hear notes that op had no answer, where the pool can dial. An operation says nothing of the pool's connections if its
+// caller had less time than the node timeout, if it may have waited for its turn at the pool, or if its own connection was
+// fresh: then it is the server that is silent.
 func (op *operation) hear(r *Reply) {
 	source := op.server.source
 	switch b, many := op.action.(batch); {
