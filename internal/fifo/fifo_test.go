@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,28 +55,6 @@ func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
 	assert.True(t, q.TryAcquire())
 }
 
-func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
-	for _, quitter := range []int{0, 1, 2, 3, 4} {
-		var q fifo.Line
-		require.True(t, q.TryAcquire())
-		var waiters []*fifo.Waiter
-		for range 5 {
-			waiters = append(waiters, q.Join())
-		}
-		waiters[quitter].Cancel()
-		for i, w := range waiters {
-			if i == quitter {
-				continue
-			}
-			q.Release()
-			require.True(t, has(w), "waiter %d after %d quit", i, quitter)
-		}
-		assert.False(t, has(waiters[quitter]), "the one that quit was given the turn")
-		q.Release()
-		assert.True(t, q.TryAcquire())
-	}
-}
-
 func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
@@ -87,15 +64,6 @@ func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
 	quitter.Cancel()
 	assert.True(t, has(next), "the turn was lost")
 	q.Release()
-	assert.True(t, q.TryAcquire())
-}
-
-func TestTheLastWaiterThatQuitsWithTheTurnFreesTheLine(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	w := q.Join()
-	q.Release()
-	w.Cancel()
 	assert.True(t, q.TryAcquire())
 }
 
@@ -160,29 +128,6 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	assert.Positive(t, counter)
 	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire(), "the turn was lost")
-}
-
-// A goroutine that waits for the turn is blocked and nothing else: no timer, no polling, or
-// the bubble would not come to rest.
-func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q fifo.Line
-		require.True(t, q.TryAcquire())
-		var order []int
-		for i := range 10 {
-			w := q.Join()
-			go func() {
-				<-w.Granted()
-				order = append(order, i)
-				q.Release()
-			}()
-		}
-		synctest.Wait()
-		assert.Empty(t, order)
-		q.Release()
-		synctest.Wait()
-		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
-	})
 }
 
 func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {

@@ -7,23 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 )
-
-func TestAnExtensionMovesTheEndFurther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keepalive.New(fail)
-		l, h := start(t, k, fixed)
-		time.Sleep(ttl / 2)
-		end := time.Now().Add(9 * ttl)
-		extend(l, 9*ttl)
-		assert.Equal(t, end, l.Until())
-		lived(t, h, end, 9*ttl)
-		k.Close()
-	})
-}
 
 // A confirmation may arrive behind that of an extension that was sent later, for longer.
 func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
@@ -38,31 +24,6 @@ func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
 		assert.Equal(t, until, l.Until())
 		k.Close()
 	})
-}
-
-func TestRenewalsAskForTheTTLOfTheLastExtension(t *testing.T) {
-	for _, c := range []struct{ ttl, longer time.Duration }{{ttl, 3 * ttl}, {time.Second, time.Minute}} {
-		synctest.Test(t, func(t *testing.T) {
-			var at []time.Time
-			k := keepalive.New(func(due []*keepalive.Lease) {
-				at = append(at, time.Now())
-				assert.Equal(t, c.longer, due[0].TTL())
-				succeed(due)
-			})
-			l, _ := start(t, k, lasting(c.ttl))
-			began := time.Now()
-			extend(l, c.longer)
-			l.Ask(c.longer)
-			time.Sleep(3 * c.longer)
-			synctest.Wait()
-			assert.Equal(t, keepalive.Alive, l.Reason())
-			require.Len(t, at, 9)
-			for i, when := range at {
-				assert.Equal(t, time.Duration(i+1)*c.longer/3, when.Sub(began))
-			}
-			k.Close()
-		})
-	}
 }
 
 // The lease is good for an hour, and its renewals ask for a second. They can wait until they bring something.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,32 +62,6 @@ func TestAReplyAMomentAfterItsDeadlineIsThrownAwayAndTheConnectionKept(t *testin
 		assert.Equal(t, "next", got)
 		dials, _ := w.counted()
 		assert.Equal(t, 1, dials)
-	})
-}
-
-// The one that was late has its undo behind it; the other must not be repeated before its own undo is executed.
-func TestWhatIsUnansweredWhenAConnectionEndsIsUndone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	p := share(t, s.Pool(), 1)
-	require.True(t, works(p))
-	s.Pause()
-	defer s.Resume()
-	var group sync.WaitGroup
-	for i, d := range []time.Duration{200 * time.Millisecond, time.Minute} {
-		c, key := get(t, p), fmt.Sprint("key:", i)
-		group.Go(func() {
-			_, err := c.DoContext(until(d, "RENAME", key, "undone:"+key), "SET", key, "v")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-		})
-	}
-	group.Wait()
-	time.Sleep(100 * time.Millisecond)
-	s.Resume()
-	redistest.Wait(t, "both are executed and undone", func() bool {
-		keys := s.Keys()
-		slices.Sort(keys)
-		return slices.Equal(keys, []string{"undone:key:0", "undone:key:1"})
 	})
 }
 

@@ -2,7 +2,6 @@ package mux_test
 
 import (
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // works reports whether a command gets through, within a time that is long for a server that answers.
@@ -167,56 +165,6 @@ func TestAConnectionMayBeIdleForLongerThanItsTimeoutForReading(t *testing.T) {
 		dials, _ := w.counted()
 		assert.Equal(t, 1, dials)
 	})
-}
-
-func TestAPausedServerDelaysNobodyBeyondHisDeadline(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	p := share(t, s.Pool(), 2)
-	require.True(t, works(p))
-	s.Pause()
-	var group sync.WaitGroup
-	for range 50 {
-		group.Go(func() {
-			began := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			for time.Since(began) < 3*time.Second { // the connections are given up meanwhile
-				c, err := p.GetContext(ctx)
-				if err != nil {
-					return
-				}
-				_, err = within(c, 50*time.Millisecond, "PING")
-				assert.Error(t, err)
-				c.Close()
-			}
-		})
-	}
-	group.Wait()
-	s.Resume()
-	redistest.Wait(t, "it works again", func() bool { return works(p) })
-}
-
-func TestAServerThatBecameAReplicaIsDialledAnew(t *testing.T) {
-	t.Parallel()
-	old, promoted := redistest.Real(t), redistest.Real(t)
-	primary := atomic.Pointer[string]{}
-	addr, next := old.Addr(), promoted.Addr()
-	primary.Store(&addr)
-	p := share(t, &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", *primary.Load()) }}, 1)
-	require.True(t, works(p))
-	host, port, _ := net.SplitHostPort(next)
-	old.Do("REPLICAOF", host, port)
-	primary.Store(&next)
-	redistest.Wait(t, "the new primary is written to", func() bool {
-		c := get(t, p)
-		_, err := within(c, 10*time.Second, "SET", "k", "v")
-		if err != nil {
-			conn.Discard(c)
-		}
-		return err == nil
-	})
-	assert.Equal(t, "v", promoted.Get("k"))
 }
 
 func TestAfterCloseEachCallerHasAConnectionOfItsOwn(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,11 +16,6 @@ import (
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// connections returns how many there are to a server, with the one that asks.
-func connections(t testing.TB, s *redistest.Server) int {
-	return strings.Count(string(s.Do("CLIENT", "LIST").([]byte)), "\n")
-}
 
 func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 	for name, ending := range endings {
@@ -48,21 +42,6 @@ func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestAServerExecutesTheUndoNext(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	c := dial(t, punctual.NewDialer("tcp", s.Addr()))
-	s.Pause()
-	defer s.Resume()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := c.DoContext(context.WithValue(ctx, punctual.Undo, []any{"RENAME", "k", "undone"}), "SET", "k", "v")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	s.Resume()
-	redistest.Wait(t, "both were executed", func() bool { return s.Get("undone") == "v" })
-	assert.Empty(t, s.Get("k"))
 }
 
 func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/punctual"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // grace is what comes on top of a ctx, all in all, in the worst case.
@@ -163,31 +162,6 @@ func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 			require.NoError(t, err)
 			c.Close()
 		})
-	})
-}
-
-// The same against the network and a real server that was stopped.
-func TestAStoppedServerHoldsNobodyUp(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"))
-	c := dial(t, d)
-	s.Pause()
-	defer s.Resume()
-	for name, ending := range endings {
-		ctx, cancel := ending.after(t.Context(), 50*time.Millisecond)
-		_, err := d.DialContext(ctx)
-		assert.ErrorIs(t, err, ending.err, name)
-		cancel()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := c.DoContext(ctx, "PING")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Error(t, c.Err())
-	s.Resume()
-	redistest.Wait(t, "all connections are closed", func() bool {
-		return connections(t, s) == 1
 	})
 }
 

@@ -2,13 +2,11 @@ package quorum_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
@@ -33,21 +31,4 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 		assert.Equal(t, "another", failed(t, failure, quorum.Contended).Holder)
 		redistest.Wait(t, "the votes that it has got are given back", func() bool { return c.votes(v.Lock()) == 0 })
 	}
-}
-
-// One of three is down, which is known at once, and one is slow: it is asked all the same.
-func TestAServerThatIsDownLeavesTheOthersTheirMajority(t *testing.T) {
-	t.Parallel()
-	a, b := redistest.Start(t), redistest.Start(t)
-	q := quorum.New([]*server.Server{server.New(down(t)), server.New(a.Pool()), server.New(b.Network(20 * time.Millisecond).Pool())})
-	defer q.Close(20 * time.Second)
-	c := &cluster{Quorum: q}
-	for range 5 {
-		v := c.take(t, lock("k", terms()))
-		won(t, c.extend(t, v).Failure)
-		won(t, release(t, v))
-		failed(t, release(t, v), quorum.Missing)
-	}
-	assert.Positive(t, q.Failures()[0])
-	assert.Zero(t, q.Failures()[1])
 }

@@ -128,10 +128,3 @@ func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
 	assert.False(t, server.TimedOut(got.Err), "%v", got.Err)
 	assert.False(t, server.TimedOut(nil))
 }
-
-func TestTheWordsOfAProxyPassWithTime(t *testing.T) {
-	t.Parallel()
-	for _, words := range []string{"No route to host", "Host is down", "Network is unreachable", "Broken pipe", "Operation timed out"} {
-		assert.False(t, server.Permanent(redis.Error("ERR "+words)), words)
-	}
-}

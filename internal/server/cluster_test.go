@@ -1,10 +1,7 @@
 package server_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,119 +13,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
-
-// A clusterPool knows the three primaries of a redistest.Cluster, as the pool of a cluster does: a connection has to be bound
-// to the node of a key.
-type clusterPool []*redis.Pool
-
-func newClusterPool(c *redistest.Cluster, opts ...redis.DialOption) clusterPool {
-	var p clusterPool
-	for _, n := range c.Nodes[:3] {
-		p = append(p, n.Pool(opts...))
-	}
-	return p
-}
-
-func (p clusterPool) Get() redis.Conn { return &clusterConn{pool: p} }
-
-type clusterConn struct {
-	redis.Conn
-	pool clusterPool
-}
-
-func (c *clusterConn) Bind(keys ...string) error {
-	c.Conn = c.pool[(int(server.Slot(keys[0]))*3+2)/16384].Get()
-	return c.Err()
-}
-
-func (c *clusterConn) Err() error {
-	if c.Conn == nil {
-		return nil
-	}
-	return c.Conn.Err()
-}
-
-func (c *clusterConn) Close() error {
-	if c.Conn == nil {
-		return nil
-	}
-	return c.Conn.Close()
-}
-
-func (c *clusterConn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
-	return redis.DoWithTimeout(c.Conn, d, name, args...)
-}
-
-func (c *clusterConn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	return redis.ReceiveWithTimeout(c.Conn, d)
-}
-
-// holdMany takes n locks, and returns which of them are on node 0.
-func holdMany(t *testing.T, c *redistest.Cluster, s *server.Server, n int) (all []*hold, first []bool) {
-	for i := range n {
-		q := request(fmt.Sprint("k", i))
-		done(t, acquire(s, q))
-		all, first = append(all, q), append(first, server.Slot(q.Key) < 16384/3)
-	}
-	return all, first
-}
-
-func TestANodeThatHangsCostsNoLeaseOnTheOthers(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t)
-	monitor := c.Nodes[1].Monitor()
-	s := open(t, newClusterPool(c))
-	all, hung := holdMany(t, c, s, 600)
-	for _, reply := range extend(s, all) { // by the way, that many need few round trips
-		done(t, reply)
-	}
-	assert.NotEmpty(t, monitor.Lines())
-	c.Nodes[0].Pause()
-	defer c.Nodes[0].Resume()
-	var batch []server.Extension
-	for _, q := range all {
-		q.Timeout = 2 * time.Second
-		batch = append(batch, server.Extension{Claim: s.Foreign(q.lock()), TTL: 2 * time.Minute})
-	}
-	for range 3 {
-		var mu sync.Mutex
-		healthy := 0
-		early := make(chan struct{})
-		want := 0
-		for _, h := range hung {
-			if !h {
-				want++
-			}
-		}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			s.Extend(context.Background(), time.Now(), batch, func(i int, r server.Reply) {
-				mu.Lock()
-				defer mu.Unlock()
-				if hung[i] {
-					assert.Equal(t, server.Failed, r.Verdict)
-					return
-				}
-				assert.Equal(t, server.Done, r.Verdict, "%v", r.Err)
-				if healthy++; healthy == want {
-					close(early)
-				}
-			})
-		}()
-		select {
-		case <-early:
-		case <-over:
-		}
-		select {
-		case <-over:
-			assert.Equal(t, want, healthy)
-			t.Error("the healthy ones had to wait for the others")
-		default:
-		}
-		<-over
-	}
-}
 
 func TestAMovedKeyIsFollowed(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,6 @@
 package server_test
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,32 +10,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
-
-func TestWhatWaitsForReplicasDoesNotHoldUpTheRest(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t)
-	s := open(t, r.Pool())
-	slow, quick := request("slow"), request("quick")
-	done(t, acquire(s, slow))
-	done(t, acquire(s, quick))
-	slow.Replicas = replicas(2 * time.Second) // it has none
-	var order []string
-	var reported atomic.Int32
-	s.Extend(context.Background(), time.Now(), []server.Extension{
-		{Claim: s.Foreign(slow.lock()), TTL: time.Minute},
-		{Claim: s.Foreign(quick.lock()), TTL: time.Minute},
-	}, func(i int, r server.Reply) {
-		if reported.Add(1) == 1 {
-			order = append(order, []string{"slow", "quick"}[i])
-		}
-		if i == 0 {
-			failed(t, r)
-		} else {
-			done(t, r)
-		}
-	})
-	assert.Equal(t, []string{"quick"}, order)
-}
 
 func TestTheRoundTripIsKnown(t *testing.T) {
 	t.Parallel()

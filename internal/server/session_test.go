@@ -170,26 +170,6 @@ func (p contextPool) GetContext(ctx context.Context) (redis.Conn, error) {
 	return p.Pool.GetContext(ctx)
 }
 
-func TestThePoolIsToldTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		q := request("k")
-		looked := false
-		s := open(t, contextPool{pool, func(ctx context.Context) error {
-			deadline, ok := ctx.Deadline()
-			assert.True(t, ok)
-			assert.Equal(t, q.Timeout, time.Until(deadline))
-			require.NoError(t, ctx.Err())
-			assert.Nil(t, ctx.Value("anything"))
-			looked = true
-			return nil
-		}})
-		done(t, acquire(s, q))
-		assert.True(t, looked)
-	})
-}
-
 // What one operation left of its context must not leak into the next.
 func TestADeadlineBelongsToOneOperation(t *testing.T) {
 	t.Parallel()

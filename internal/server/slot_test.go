@@ -13,26 +13,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-func TestSlotsAreThoseOfTheClusterSpecification(t *testing.T) {
-	t.Parallel()
-	for key, want := range map[string]uint16{
-		"123456789": 12739, // 0x31C3, the check value of the specification
-		"foo":       12182,
-		"bar":       5061,
-		"":          0,
-	} {
-		assert.Equal(t, want, server.Slot(key), "%q", key)
-	}
-	for a, b := range map[string]string{
-		"{user1000}.following": "{user1000}.followers",
-		"x{foo}y{bar}":         "foo",
-		"foo{{bar}}zap":        "{bar",
-	} {
-		assert.Equal(t, server.Slot(a), server.Slot(b), "%q and %q", a, b)
-	}
-	assert.NotEqual(t, server.Slot("foo{}{bar}"), server.Slot("bar"), "an empty tag is none")
-}
-
 // randomKey is short and made of few characters, so that braces come in every order.
 func randomKey() string {
 	alphabet := "{}{}ab:0\x00\xff\r\n "
@@ -65,33 +45,6 @@ func TestSiblingsReadAsOneWouldGuess(t *testing.T) {
 	assert.Equal(t, "redimutex:fence:{job}", server.FenceKey("job"))
 	assert.Equal(t, "redimutex:queue:{job}", server.QueueKey("job"))
 	assert.Equal(t, "redimutex:fence::{user}:job", server.FenceKey("{user}:job"))
-}
-
-func TestNoLockMayHaveTheNameOfASibling(t *testing.T) {
-	t.Parallel()
-	for range 1000 {
-		key := randomKey()
-		for _, sibling := range []string{server.FenceKey(key), server.QueueKey(key), server.TermKey(key)} {
-			assert.True(t, server.Reserved(sibling), "%q", sibling)
-		}
-		assert.False(t, server.Reserved(key))
-	}
-	assert.False(t, server.Reserved("{a}:fence"))
-}
-
-func TestDifferentKeysHaveDifferentSiblings(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]string)
-	for range 20_000 {
-		key := randomKey()
-		for _, k := range []string{key, "{" + key + "}", ":" + key, server.FenceKey(key)[len("redimutex:fence:"):]} {
-			sibling := server.FenceKey(k)
-			if other, ok := seen[sibling]; ok && other != k {
-				t.Fatalf("%q and %q have the same sibling %q", k, other, sibling)
-			}
-			seen[sibling] = k
-		}
-	}
 }
 
 func FuzzSibling(f *testing.F) {

@@ -3,7 +3,6 @@ package server_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -58,30 +57,6 @@ func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
 	})
 }
 
-func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, pool := redistest.Virtual(t)
-		q := request("k")
-		q.Guard, q.Fence = true, server.NextFence
-		s := open(t, pool)
-		failed(t, acquire(s, q))
-		time.Sleep(q.TTL - time.Second)
-		failed(t, acquire(s, q))
-		assert.False(t, m.Exists("k"))
-		time.Sleep(time.Second + time.Millisecond)
-		got := acquire(s, q)
-		done(t, got)
-		assert.Positive(t, got.Fence)
-		done(t, release(s, q))
-		time.Sleep(24 * time.Hour)
-		done(t, acquire(open(t, pool), q)) // another process, another day
-		longer := request("other")
-		longer.Guard, longer.TTL = true, 48*time.Hour
-		failed(t, acquire(s, longer)) // what was forgotten could live for longer than the server has
-	})
-}
-
 func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -129,24 +104,4 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 		done(t, one(s, q))
 		done(t, release(s, q))
 	}
-}
-
-func TestAPermitExpiresByTheClockOfTheServer(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	permit := func(ttl time.Duration) *hold {
-		q := request("s")
-		q.Kind, q.Want, q.TTL = server.Semaphore, server.Permits(2), ttl
-		return q
-	}
-	brief, long := permit(300*time.Millisecond), permit(time.Minute)
-	done(t, acquire(s, brief))
-	done(t, acquire(s, long))
-	next := permit(time.Minute)
-	redistest.Wait(t, "the permit has expired, though its key lives", func() bool { return acquire(s, next).Verdict == server.Done })
-	assert.Equal(t, server.Missing, one(s, brief).Verdict)
-	assert.Equal(t, server.Held, acquire(s, brief).Verdict)
-	n, err := redis.Int(r.Do("ZCARD", "s"), nil)
-	require.NoError(t, err)
-	assert.Equal(t, 2, n)
 }

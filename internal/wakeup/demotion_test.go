@@ -4,15 +4,12 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
@@ -30,75 +27,6 @@ func replicaOf(t *testing.T, s, primary *redistest.Server) {
 	host, port, err := net.SplitHostPort(primary.Addr())
 	require.NoError(t, err)
 	s.Do("REPLICAOF", host, port)
-}
-
-// A replica passes on what is published at its primary, and its primary does not count who listens
-// there: it would hand the lock to the next one.
-func TestTheListenerLeavesAServerThatWasDemoted(t *testing.T) {
-	t.Parallel()
-	a, b := redistest.Real(t), redistest.Real(t)
-	pool, primary := follow(t, a.Addr())
-	s := server.New(pool)
-	defer s.Close(time.Minute)
-	h := wakeup.NewHub(s)
-	defer h.Close(time.Minute)
-	w := h.Join("w")
-	defer w.Leave()
-	require.True(t, h.Listen(t.Context()))
-	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
-	assert.Equal(t, 1, listeners(t, a, h))
-	terms := &server.Terms{
-		Kind: server.Mutex, Want: "m", TTL: time.Minute, Timeout: 10 * time.Second, Fence: server.NextFence,
-	}
-	lock := server.Lock{Terms: terms, Key: "k", Token: "t"}
-	require.Equal(t, server.Missing, // leaves a connection in the pool
-		s.Foreign(lock).Release(t.Context(), time.Now(), time.Time{}).Verdict)
-
-	replicaOf(t, a, b)
-	address := b.Addr()
-	primary.Store(&address)
-	redistest.Wait(t, "a command meets the demoted server, and the listener moves", func() bool {
-		var c server.Claim
-		s.Claim(&c, lock)
-		c.Try(t.Context(), server.Try{})
-		return listeners(t, b, h) == 1 && listeners(t, a, h) == 0
-	})
-	redistest.Wait(t, "it is up", h.Listening)
-	assert.Equal(t, uint64(1), h.Drops())
-	assert.Equal(t, wakeup.Wake{}, <-w.Wake(), "messages may have been lost")
-	b.Do("PUBLISH", h.Channel(), "7 w")
-	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 7 })
-}
-
-// So it is after a failover that no operation has met: no server says READONLY, and the subscription lives on.
-func TestTheListenerMovesToWhereThePoolLeads(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		old, pool := redistest.Virtual(t)
-		next, nextPool := redistest.Virtual(t)
-		h := newHub(t, pool)
-		w := h.Join("w")
-		defer w.Leave()
-		assert.Equal(t, wakeup.Wake{}, <-w.Wake())
-		time.Sleep(time.Minute) // virtual
-		require.True(t, h.Listening())
-		assert.Zero(t, h.Drops(), "it is where the pool leads")
-		assert.Empty(t, w.Wake(), "what it is asked with is for no waiter")
-
-		pool.Dial = nextPool.Dial
-		redistest.Wait(t, "the idle connections are closed", func() bool {
-			c := pool.Get()
-			c.Send("QUIT") //nolint:errcheck // broken either way
-			c.Flush()      //nolint:errcheck // same
-			c.Receive()    //nolint:errcheck // same
-			c.Close()
-			return pool.IdleCount() == 0
-		})
-		redistest.Wait(t, "the listener dials again", func() bool { return h.Drops() == 1 && h.Listening() })
-		assert.Equal(t, wakeup.Wake{}, told(w), "messages may have been lost")
-		assert.Empty(t, old.PubSubChannels("*"))
-		assert.Equal(t, []string{h.Channel()}, next.PubSubChannels("*"))
-	})
 }
 
 func TestAReplicaIsNoPlaceToListen(t *testing.T) {

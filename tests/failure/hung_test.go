@@ -3,7 +3,6 @@ package failure_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,40 +90,6 @@ func TestTryWhoseConnectionBreaksSucceedsAndLeavesNoKey(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatTheServerKillsAreReplaced(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	pool := s.Pool()
-	client := newClient(t, pool, redimutex.WithTTL(20*time.Second))
-	m := client.Mutex("k")
-	stop := make(chan struct{})
-	var killer sync.WaitGroup
-	killer.Go(func() {
-		tick := time.NewTicker(3 * time.Millisecond)
-		defer tick.Stop()
-		for !locktest.Ended(stop) {
-			<-tick.C
-			s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		}
-	})
-	counter := 0
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for range 10 {
-				m.Lock()
-				counter++
-				_ = m.UnlockContext(t.Context()) // may not hear the answer; the lock is undone then
-			}
-		})
-	}
-	group.Wait()
-	close(stop)
-	killer.Wait()
-	assert.Equal(t, 40, counter)
-	locktest.NoOrphans(t, s, pool)
-}
-
 func TestScriptsThatTheServerForgetsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -157,26 +122,6 @@ func TestRenewalSurvivesForgottenScripts(t *testing.T) {
 		}
 		assert.NoError(t, m.UnlockContext(t.Context()))
 	})
-}
-
-func TestWaiterOutlivesARestartOfTheServer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Do("SET", "k", "foreign", "PX", "600000")
-	client := newClient(t, s.Pool(), redimutex.WithTTL(20*time.Second))
-	m := client.Mutex("k")
-	locked := make(chan struct{})
-	go func() {
-		defer close(locked)
-		m.Lock()
-	}()
-	redistest.Wait(t, "the waiter", func() bool { return client.Stats().Waiting == 1 })
-	s.Kill()
-	redistest.Wait(t, "tries in vain", func() bool { return client.Stats().Errors[0] >= 2 })
-	assert.False(t, locktest.Ended(locked))
-	s.Restart() // empty
-	<-locked
-	assert.NoError(t, m.UnlockContext(t.Context()))
 }
 
 func TestClientsWorkInsideAndOutsideOfSynctestBubbles(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -81,28 +80,6 @@ func TestWrongTypeIsRefusedAtOnce(t *testing.T) {
 	s.Do("LPUSH", "k", "not a lock")
 	refusedAtOnce(t, s.Pool(), "WRONGTYPE")
 	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
-}
-
-func TestMissingPermissionIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
-	for name, rules := range map[string][]any{
-		"scripts":  {"~*", "+@all", "-eval", "-evalsha", "-set"},
-		"commands": {"~*", "+@all", "-set"},
-		"keys":     {"~other:*", "+@all"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.Do("ACL", append([]any{"SETUSER", "u-" + name, "on", ">pw"}, rules...)...)
-			pool := s.Pool(redis.DialUsername("u-"+name), redis.DialPassword("pw"))
-			m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour))
-			err := m.LockContext(t.Context(), 0)
-			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-			assert.Regexp(t, "NOPERM|can't|ACL failure in script", err)
-			assert.Regexp(t, "NOPERM|can't|ACL failure in script", locktest.PanicOf(m.Lock))
-			assert.False(t, s.Exists("k"))
-		})
-	}
 }
 
 func TestLockWaitsForAServerThatIsNotThere(t *testing.T) {
@@ -214,37 +191,4 @@ func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
 		_, err := admin.Do("CONFIG", "SET", "maxclients", "1000")
 		require.NoError(t, err)
 	})
-}
-
-// A simulated reply stands for servers that are not at hand: before version 7 the errors of
-// commands in scripts came wrapped, and those of a cluster need one.
-func TestRepliesOfOtherServersAreSortedAsWell(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const wrapped = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:22: @user_script: 22: "
-	for _, words := range []string{
-		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.",
-		wrapped + "-READONLY You can't write against a read only replica.",
-		"CLUSTERDOWN The cluster is down", "TRYAGAIN Multiple keys request during rehashing of slot",
-		"MOVED 3999 127.0.0.1:6381", "MISCONF Redis is configured to save RDB snapshots", "LOADING Redis is loading the dataset in memory",
-		"SOMETHINGNEW that nobody knows", "ERR something that nobody has thought of", "ERR max number of clients reached",
-		"ERR The server is shutting down", "UNKILLABLE Sorry the script already executed write commands", "FAILOVER in progress",
-		"ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local.",
-	} {
-		pool := redistest.NewBetween(s.Pool())
-		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
-		err := newMutex(t, pool, "k").TryLockContext(t.Context())
-		assert.ErrorIs(t, err, redimutex.ErrUnavailable, words)
-		assert.ErrorContains(t, err, words)
-	}
-	for _, words := range []string{
-		wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value",
-		"NOPERM this user has no permissions to run the 'evalsha' command", "NOAUTH Authentication required.",
-		"WRONGPASS invalid username-password pair or user is disabled.",
-		"ERR The user executing the script can't run this command or subcommand script",
-	} {
-		pool := redistest.NewBetween(s.Pool())
-		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
-		refusedAtOnce(t, pool, words)
-	}
 }
