@@ -60,7 +60,7 @@ func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := handed(t, s)
+	m := handed(t, s, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
 	s.Pause()
 	defer s.Resume()
 	l := m.Lease()
