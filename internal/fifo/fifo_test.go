@@ -22,51 +22,6 @@ func has(w *fifo.Waiter) bool {
 	}
 }
 
-func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	assert.False(t, q.TryAcquire(), "the turn was given twice")
-	q.Release()
-	w := q.Join()
-	require.True(t, has(w))
-	assert.False(t, q.TryAcquire())
-	q.Release()
-	assert.True(t, q.TryAcquire(), "the queue is not free after the last one left")
-}
-
-func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	waiters := make([]*fifo.Waiter, 100)
-	for i := range waiters {
-		waiters[i] = q.Join()
-	}
-	for i, w := range waiters {
-		require.Positive(t, q.Waiting())
-		q.Release()
-		require.True(t, has(w), "waiter %d does not have the turn", i)
-		for _, later := range waiters[i+1:] {
-			require.False(t, has(later))
-		}
-		require.False(t, q.TryAcquire(), "a waiter was overtaken")
-	}
-	q.Release()
-	assert.Zero(t, q.Waiting())
-	assert.True(t, q.TryAcquire())
-}
-
-func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	quitter, next := q.Join(), q.Join()
-	q.Release()
-	require.True(t, has(quitter))
-	quitter.Cancel()
-	assert.True(t, has(next), "the turn was lost")
-	q.Release()
-	assert.True(t, q.TryAcquire())
-}
-
 func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
 	var q fifo.Line
 	require.True(t, q.TryAcquire())
@@ -128,41 +83,4 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	assert.Positive(t, counter)
 	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire(), "the turn was lost")
-}
-
-func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
-	const n = 10_000
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	waiters := make([]*fifo.Waiter, n)
-	goroutines := runtime.NumGoroutine()
-	before := heap()
-	for i := range waiters {
-		waiters[i] = q.Join()
-	}
-	each := (heap() - before) / n
-	assert.Less(t, each, int64(400), "bytes for each waiter")
-	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-	for _, w := range waiters {
-		q.Release()
-		require.True(t, has(w))
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-func BenchmarkUncontended(b *testing.B) {
-	var q fifo.Line
-	b.ReportAllocs()
-	for b.Loop() {
-		if !q.TryAcquire() {
-			b.Fatal("not free")
-		}
-		q.Release()
-	}
 }

@@ -3,7 +3,6 @@ package punctual_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -163,25 +162,6 @@ func TestTheTimeoutsOfTheDialCountWithoutAContextAndTheDeadlineInstead(t *testin
 	})
 }
 
-func TestEachOperationHasItsOwnDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{late: 900 * time.Millisecond}
-		c := dial(t, p.dialer())
-		for _, d := range []time.Duration{time.Second, time.Minute, time.Second} {
-			_, err := c.DoContext(until{t.Context(), time.Now().Add(d)}, "PING")
-			require.NoError(t, err)
-			time.Sleep(time.Hour)
-			_, err = c.Do("PING")
-			require.NoError(t, err, "the deadline before has long passed, and this has none")
-		}
-		began := time.Now()
-		_, err := c.DoContext(until{t.Context(), began.Add(100 * time.Millisecond)}, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 100*time.Millisecond, time.Since(began))
-		time.Sleep(time.Minute)
-	})
-}
-
 func TestWhatNobodyHasTimeToReceiveBreaksTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{silentAt: "SET"}
@@ -218,27 +198,4 @@ func TestOneGoroutineMaySendWhileAnotherReceives(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Error(t, c.Err())
 	})
-}
-
-func TestTheOptionsOfTheUserCount(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var dialled []string
-	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"), redis.DialDatabase(2),
-		redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
-			dialled = append(dialled, network+" "+address)
-			return net.Dial(network, address)
-		}))
-	c := dial(t, d)
-	assert.Equal(t, []string{"tcp " + s.Addr()}, dialled)
-	if s.IsReal() {
-		info, err := redis.String(c.DoContext(t.Context(), "CLIENT", "LIST"))
-		require.NoError(t, err)
-		assert.Contains(t, info, "name=us ")
-		assert.Contains(t, info, " db=2 ")
-	}
-	_, err := punctual.NewDialer("tcp", s.Addr(), redis.DialConnectTimeout(1)).DialContext(t.Context())
-	var timeout net.Error
-	require.ErrorAs(t, err, &timeout)
-	assert.True(t, timeout.Timeout())
 }

@@ -195,29 +195,6 @@ func (p slowPool) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		q := request("k")
-		done(t, acquire(s, q)) // so that the scripts are known
-		done(t, one(s, q))
-		done(t, release(s, q))
-		late := func(f func(context.Context) error) {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-			defer cancel()
-			holdUp(b, 20*time.Millisecond)
-			require.ErrorIs(t, f(ctx), context.DeadlineExceeded)
-			time.Sleep(15 * time.Millisecond)
-			synctest.Wait()
-		}
-		late(func(ctx context.Context) error { return q.claim(s).Try(ctx, q.try()).Err })
-		assert.False(t, m.Exists("k"))
-		done(t, acquire(s, q))
-		late(func(ctx context.Context) error { return extendIn(ctx, s, q, time.Hour) })
-		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
-	})
-}
-
 func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
@@ -244,11 +221,4 @@ func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 			})
 		})
 	}
-}
-
-// extendIn extends a single lease.
-func extendIn(ctx context.Context, s *server.Server, q *hold, ttl time.Duration) (err error) {
-	batch := []server.Extension{{Claim: s.Foreign(q.lock()), TTL: ttl}}
-	s.Extend(ctx, time.Now(), batch, func(_ int, r server.Reply) { err = r.Err })
-	return err
 }

@@ -212,46 +212,6 @@ func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
 	})
 }
 
-// Else a lock would live longer than its MinHold asks, up to a TTL.
-func TestAnExtensionUnderWayDoesNotUndoWhatIsKept(t *testing.T) {
-	t.Parallel()
-	const keep = 30 * time.Second
-	t.Run("answered late", func(t *testing.T) {
-		t.Parallel()
-		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			q := request("k")
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
-			come, let := hang(b)
-			go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(int, server.Reply) {})
-			<-come
-			began := time.Now()
-			done(t, c.Release(t.Context(), began, began.Add(keep)))
-			assert.Equal(t, q.Timeout/2, time.Since(began))
-			close(let) // within its deadline
-			time.Sleep(time.Second)
-			assert.LessOrEqual(t, m.TTL("k"), time.Until(began.Add(keep))+time.Millisecond)
-			assert.Positive(t, m.TTL("k"), "it was to be kept")
-		})
-	})
-	t.Run("never answered", func(t *testing.T) {
-		t.Parallel()
-		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			q := request("k")
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
-			swallow(b, "EVALSHA")
-			began := time.Now()
-			s.Extend(t.Context(), began, []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { failed(t, r) })
-			done(t, c.Release(t.Context(), began, began.Add(keep)))
-			m.SetTTL("k", time.Hour) // now it is executed
-			time.Sleep(2*q.Timeout + time.Second)
-			assert.LessOrEqual(t, m.TTL("k"), time.Until(began.Add(keep))+time.Millisecond)
-			assert.Positive(t, m.TTL("k"), "it was to be kept")
-		})
-	})
-}
-
 func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {

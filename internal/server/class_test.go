@@ -6,11 +6,9 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
@@ -98,33 +96,4 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 	} {
 		assert.False(t, server.Permanent(err), "%v", err)
 	}
-}
-
-func TestASilentServerTimesOutAndABrokenOneDoesNot(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t)
-	s := open(t, r.Pool())
-	q := request("k")
-	q.Timeout = 30 * time.Millisecond
-	r.Pause()
-	for name, op := range map[string]func() server.Reply{
-		"acquire": func() server.Reply { return acquire(s, q) },
-		"extend":  func() server.Reply { return one(s, q) },
-		"release": func() server.Reply { return release(s, q) },
-		"raise":   func() server.Reply { return raise(s, q, 1) },
-	} {
-		got := op()
-		failed(t, got)
-		assert.True(t, server.TimedOut(got.Err), "%s: %v", name, got.Err)
-		require.ErrorIs(t, got.Err, context.DeadlineExceeded, name)
-		assert.False(t, server.Permanent(got.Err))
-	}
-	_, err := get(s, "k", q.Timeout)
-	assert.True(t, server.TimedOut(err), "%v", err)
-	r.Resume()
-	r.Kill()
-	got := acquire(s, request("k"))
-	failed(t, got)
-	assert.False(t, server.TimedOut(got.Err), "%v", got.Err)
-	assert.False(t, server.TimedOut(nil))
 }

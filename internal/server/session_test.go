@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -69,81 +68,6 @@ func everything(t *testing.T, s *server.Server) {
 	})
 }
 
-// A boundConn is like one of a cluster: it serves the slot that it is bound to and no other.
-type boundConn struct {
-	redis.Conn
-	log  *bindings
-	slot int
-}
-
-type bindings struct {
-	mu      sync.Mutex
-	bound   []string
-	strange []string
-}
-
-func (c *boundConn) Bind(keys ...string) error {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	if c.slot >= 0 {
-		c.log.strange = append(c.log.strange, "bound twice")
-	}
-	c.log.bound = append(c.log.bound, keys...)
-	c.slot = int(server.Slot(keys[0]))
-	return nil
-}
-
-func (c *boundConn) check(command string, args []any) {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	if command != "" && c.slot < 0 {
-		c.log.strange = append(c.log.strange, command+" before Bind")
-	}
-	keys := args[:min(len(args), 1)]
-	switch command {
-	case "CLUSTER":
-		return // any node may be asked
-	case "EVALSHA", "EVAL":
-		keys = args[2 : 2+args[1].(int)]
-	}
-	for _, key := range keys {
-		if k, _ := key.(string); k != "" && int(server.Slot(k)) != c.slot {
-			c.log.strange = append(c.log.strange, fmt.Sprintf("%s %q on the node of another slot", command, k))
-		}
-	}
-}
-
-func (c *boundConn) Do(command string, args ...any) (any, error) {
-	c.check(command, args)
-	return c.Conn.Do(command, args...)
-}
-
-func (c *boundConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
-	c.check(command, args)
-	return redis.DoWithTimeout(c.Conn, d, command, args...)
-}
-
-func (c *boundConn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	return redis.ReceiveWithTimeout(c.Conn, d)
-}
-
-func (c *boundConn) Send(command string, args ...any) error {
-	c.check(command, args)
-	return c.Conn.Send(command, args...)
-}
-
-func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t) // an embedded one says that it serves all slots
-	var log bindings
-	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return &boundConn{c, &log, -1} }})
-	everything(t, s)
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	assert.Empty(t, log.strange)
-	assert.Contains(t, log.bound, "k3", "the leases of a batch are on different nodes")
-}
-
 func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -154,8 +78,6 @@ func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
 }
 
 type unboundConn struct{ redis.Conn }
-
-func (unboundConn) Bind(...string) error { return errors.New("no node serves the slot") }
 
 // A contextPool looks at the context that it is given.
 type contextPool struct {

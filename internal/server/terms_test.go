@@ -1,14 +1,12 @@
 package server_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
@@ -55,38 +53,6 @@ func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
 		done(t, release(s, q))
 		assert.Equal(t, 6*time.Millisecond, m.TTL("k"))
 	})
-}
-
-func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	r.Do("SET", "k", strings.Repeat("x", 1<<20))
-	for _, queue := range []bool{false, true} {
-		q := request("k")
-		q.Queue = queue
-		got := acquire(s, q)
-		require.Equal(t, server.Held, got.Verdict)
-		assert.Len(t, got.Holder, 320)
-		assert.Equal(t, server.Taken, release(s, q).Verdict)
-		assert.Equal(t, server.Taken, one(s, q).Verdict)
-	}
-	// A token may be longer than what is shown of it, and one that begins so is another.
-	long := request("long")
-	long.Token = strings.Repeat("y", 1000)
-	done(t, acquire(s, long))
-	longer := *long
-	longer.Token += "y"
-	assert.Equal(t, server.Taken, release(s, &longer).Verdict)
-	shorter := *long
-	shorter.Token = long.Token[:999]
-	assert.Equal(t, server.Taken, release(s, &shorter).Verdict)
-	done(t, one(s, long))
-	done(t, release(s, long))
-
-	// An empty value is a value.
-	r.Do("SET", "empty", "")
-	assert.Equal(t, server.Held, acquire(s, request("empty")).Verdict)
-	assert.Equal(t, server.Taken, release(s, request("empty")).Verdict)
 }
 
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
@@ -84,27 +83,4 @@ func TestASlowServerIsAskedForAnExtensionWhenAnotherIsDead(t *testing.T) {
 
 func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
 	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.UnlockContext(context.Background()) })
-}
-
-func TestASlowServerIsAskedForFencesWhenAnotherIsDead(t *testing.T) {
-	t.Parallel()
-	servers, client := start(t, 3, redimutex.WithFencing())
-	defer servers[1].Resume()
-	m := client.Mutex("k")
-	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-	before := m.Lease().Fence()
-	require.NoError(t, m.UnlockContext(t.Context()))
-	servers[0].Kill()
-	servers[1].Pause()
-	owed := make(chan error, 1)
-	go func() { owed <- client.Mutex("other").TryLockContext(t.Context()) }()
-	time.Sleep(100 * time.Millisecond) // as above
-	result := make(chan error, 1)
-	go func() { result <- m.TryLockContext(t.Context()) }()
-	timer := time.AfterFunc(80*time.Millisecond, servers[1].Resume)
-	defer timer.Stop()
-	require.NoError(t, <-result)
-	assert.Greater(t, m.Lease().Fence(), before)
-	require.NoError(t, <-owed)
-	require.NoError(t, m.UnlockContext(t.Context()))
 }
