@@ -9,10 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/mux"
+	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -125,4 +129,115 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 			require.Error(t, ctx.Err(), "an ended context came to life again")
 		}
 	})
+}
+
+func ask(token string, timeout time.Duration) *hold {
+	q := request("k")
+	q.Token, q.Timeout, q.TTL = token, timeout, 10*time.Second
+	return q
+}
+
+func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var kept context.Context
+	p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		var cancel context.CancelFunc
+		kept, cancel = context.WithCancel(ctx)
+		_ = cancel // the process that keeps a context finds it over all the same
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { p.Close() })
+	srv := server.New(p)
+	defer srv.Close(time.Second)
+	require.Equal(t, server.Done, acquire(srv, ask("a", time.Minute)).Verdict)
+	<-kept.Done()
+	assert.ErrorIs(t, kept.Err(), context.Canceled)
+}
+
+// The reply is lost on its way. To call the lock lost, because it is gone the second time, would be false alarm.
+func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		var executed atomic.Int64
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			reply, err := run()
+			if err == nil && executed.Add(1) == 1 { // not NOSCRIPT
+				return nil, redistest.ErrCut
+			}
+			return reply, err
+		})
+		done(t, release(s, q))
+		assert.False(t, m.Exists("k"))
+		assert.Greater(t, executed.Load(), int64(1), "it was not repeated, so nothing was shown")
+	})
+}
+
+// A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
+// the caller's: the ctx of an operation belongs to another caller by then. The race detector sees it if not.
+func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	d := punctual.NewDialer("tcp", r.Addr())
+	pool := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
+	t.Cleanup(func() { pool.Close() })
+	s := server.New(pool)
+	defer s.Close(time.Second)
+	var all sync.WaitGroup
+	for _, key := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			for range 200 {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := request(key).claim(s)
+				require.Equal(t, server.Done, c.Try(ctx, server.Try{}).Verdict)
+				require.Equal(t, server.Done, c.Release(ctx, time.Now(), time.Time{}).Verdict)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTheRoundTripIsKnown(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		assert.Zero(t, s.RTT())
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(80 * time.Millisecond)
+			return run()
+		})
+		for range 3 {
+			q := request("k")
+			done(t, acquire(s, q))
+			done(t, release(s, q))
+		}
+		assert.Equal(t, 80*time.Millisecond, s.RTT())
+	})
+}
+
+// punctualPools are those whose operations run on the goroutine of the caller.
+func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
+	d := punctual.NewDialer("tcp", r.Addr())
+	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
+	waits := &redis.Pool{MaxIdle: 10, MaxActive: 2, Wait: true, DialContext: d.DialContext}
+	shared := mux.New(conn.Of(r.Pool()), 2, time.Second)
+	t.Cleanup(func() {
+		ours.Close()
+		waits.Close()
+		shared.Close(time.Second)
+	})
+	return map[string]server.Pool{"ours": ours, "ours that waits": waits, "shared": shared}
+}
+
+func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	for name, pool := range punctualPools(t, r) {
+		t.Run(name, func(t *testing.T) {
+			r.Do("FLUSHALL")
+			everything(t, open(t, pool))
+		})
+	}
 }

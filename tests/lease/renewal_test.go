@@ -193,3 +193,65 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 		assert.Greater(t, client.Stats().Renewed, int64(100))
 	})
 }
+
+// far returns a pool for a server that takes a moment to answer, in which timers can go off.
+func far(pool *redis.Pool) redimutex.Pool {
+	b := redistest.NewBetween(pool)
+	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		time.Sleep(time.Millisecond)
+		return run()
+	})
+	return b
+}
+
+// Renewals that ask for less than the margin of the long lease come after that margin would begin.
+func TestAShortExtensionOfALongLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		m := newClient(t, []redimutex.Pool{far(pool)}, redimutex.WithTTL(10*time.Second)).Mutex("k")
+		m.Lock()
+		l := m.Lease()
+		require.NoError(t, l.Extend(t.Context(), 45*time.Millisecond))
+		time.Sleep(10 * time.Second)
+		for range 100 {
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, l.Err())
+			require.LessOrEqual(t, server.TTL("k"), 45*time.Millisecond)
+		}
+		assert.NoError(t, m.UnlockContext(t.Context()))
+	})
+}
+
+// The race detector is the judge: a renewal reads what the acquisition has written.
+func TestAHoldThatWasWaitedForIsCompleteBeforeItIsRenewed(t *testing.T) {
+	t.Parallel()
+	for name, count := range map[string]int{"one server": 1, "three servers": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var pools []redimutex.Pool
+				for range count {
+					_, pool := redistest.Virtual(t)
+					pools = append(pools, pool)
+				}
+				const ttl = time.Second
+				opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithTTL(ttl)}
+				if count == 1 {
+					opts = append(opts, redimutex.WithQueue())
+				}
+				held := newClient(t, pools, opts...).Mutex("k")
+				waiter := newClient(t, pools, opts...).Mutex("k")
+				for range 10 {
+					require.NoError(t, held.LockContext(t.Context(), time.Minute))
+					locked := make(chan error)
+					go func() { locked <- waiter.LockContext(t.Context(), time.Minute) }()
+					time.Sleep(ttl / 2) // it queues
+					require.NoError(t, held.UnlockContext(t.Context()))
+					require.NoError(t, <-locked)
+					time.Sleep(ttl) // some renewals
+					assert.NoError(t, waiter.UnlockContext(t.Context()))
+				}
+			})
+		})
+	}
+}
