@@ -99,8 +99,8 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	t.Parallel()
 	primary, replicas := replicated(t)
 	renewed := make(chan error, 1000)
-	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 500*time.Millisecond),
-		redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second),
+	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 300*time.Millisecond),
+		redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(500*time.Millisecond),
 		redimutex.WithTrace(&redimutex.Trace{Renewed: func(e redimutex.Event) { renewed <- e.Err }}))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	replicas[0].Pause()
@@ -123,7 +123,7 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 			last = err
 		}
 	}
-	serverFailure(t, last, "wanted replicas confirmed within 500ms")
+	serverFailure(t, last, "wanted replicas confirmed within 300ms")
 	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	for _, r := range replicas {
 		r.Resume()
@@ -153,8 +153,8 @@ func besideAStoppedReplica(t *testing.T) (lost error, late time.Duration) {
 	client := newClient(t, primary.Pool())
 	var waiting []*redimutex.Lease
 	for i := range 16 {
-		m := client.Mutex(fmt.Sprintf("replicated %d", i), redimutex.WithTTL(4*time.Second), redimutex.WithNodeTimeout(200*time.Millisecond),
-			redimutex.WithReplicas(1, 3*time.Second))
+		m := client.Mutex(fmt.Sprintf("replicated %d", i), redimutex.WithTTL(2500*time.Millisecond), redimutex.WithNodeTimeout(200*time.Millisecond),
+			redimutex.WithReplicas(1, 2*time.Second))
 		require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 		waiting = append(waiting, m.Lease())
 	}

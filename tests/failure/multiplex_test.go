@@ -74,7 +74,7 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithMultiplexing(1), redimutex.WithTTL(time.Second))
-		mutexes := make([]*redimutex.Mutex, 200)
+		mutexes := make([]*redimutex.Mutex, 50)
 		for i := range mutexes {
 			mutexes[i] = client.Mutex(strconv.Itoa(i))
 			mutexes[i].Lock()
@@ -131,7 +131,7 @@ func TestMultiplexedTriesOfAPausedServerLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = time.Minute
-	for _, pause := range []time.Duration{0, 3 * time.Second} { // the longer is enough for new connections
+	for _, pause := range []time.Duration{0, 1500 * time.Millisecond} { // the longer is enough for new connections
 		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(1), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(100*time.Millisecond))
 		warm := client.Mutex("warm")
 		warm.Lock()

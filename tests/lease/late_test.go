@@ -139,8 +139,8 @@ func TestNoLeaseOfABatchIsValidForLongerThanTheServerKeepsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const (
-		ttl    = 6 * time.Second
-		pause  = time.Second
+		ttl    = 4 * time.Second
+		pause  = 700 * time.Millisecond
 		leases = 40
 	)
 	var armed atomic.Bool
@@ -154,7 +154,7 @@ func TestNoLeaseOfABatchIsValidForLongerThanTheServerKeepsIt(t *testing.T) {
 			return redis.DialContext(ctx, "tcp", s.Addr(), redis.DialContextFunc(dial))
 		}},
 	} {
-		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(4*time.Second))
+		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(3*time.Second))
 		var held []*redimutex.Mutex
 		for i := range leases {
 			m := client.Mutex(fmt.Sprint(name, " ", i, strings.Repeat(".", 2000))) // so that a few fill the buffer

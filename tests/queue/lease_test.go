@@ -37,7 +37,7 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 		"maximal hold":    redimutex.WithMaxHold(time.Millisecond),
 	} {
 		m := handed(t, s, option)
-		redistest.Wait(t, name, func() bool { return time.Until(m.Lease().Until()) > 5*time.Second })
+		redistest.Wait(t, name, func() bool { return m.Lease().Err() != nil || time.Until(m.Lease().Until()) > 5*time.Second })
 		assert.NoError(t, m.Lease().Err(), name)
 		assert.Greater(t, s.PTTL("k"), time.Second, name)
 		m.Unlock()

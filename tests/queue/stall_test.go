@@ -42,7 +42,7 @@ const stalledNodeTimeout = time.Second
 func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage bool) {
 	const (
 		stall  = stalledNodeTimeout * 7 / 10
-		trials = 3
+		trials = 2
 	)
 	s := redistest.Real(t)
 	p := s.Network(0)

@@ -19,7 +19,7 @@ func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
 		t.Skip("needs a real redis-server or valkey-server on the PATH, to kill it")
 	}
 	for name, opts := range map[string][]redimutex.Option{
-		"plain": nil, "fencing": {redimutex.WithFencing()}, "guard": {redimutex.WithRestartGuard()},
+		"plain": nil, "fencing and guard": {redimutex.WithFencing(), redimutex.WithRestartGuard()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
