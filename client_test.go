@@ -110,6 +110,11 @@ func ignoreClosed(err error) error {
 func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	s.Do("SET", "foreign", "x", "PX", 60_000)
+	once := newClient(t, []redimutex.Pool{s.Pool()})
+	require.False(t, once.Mutex("foreign").TryLock())
+	require.Zero(t, once.Keys(), "what the server has refused")
+	s.Do("DEL", "foreign")
 	for name, option := range map[string]redimutex.Option{
 		"plain": redimutex.WithPollInterval(time.Millisecond), "queue": redimutex.WithQueue(), "reuse": redimutex.WithLeaseReuse(5 * time.Millisecond),
 	} {

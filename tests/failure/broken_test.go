@@ -1,6 +1,7 @@
 package failure_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
@@ -184,4 +186,29 @@ func pools(t *testing.T, s *redistest.Server, opts ...redis.DialOption) map[stri
 		plain.Close()
 	})
 	return map[string]*redis.Pool{"NewPool": ours, "plain": plain}
+}
+
+// A caller that had less time than the node timeout can't tell a slow server from a broken connection.
+func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var dials atomic.Int64
+	pool := &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
+		dials.Add(1)
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { pool.Close() })
+	m := locktest.Mutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	idle(t, pool, 8)
+	before := dials.Load()
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, m.TryLockContext(ctx), context.DeadlineExceeded)
+	s.Resume()
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	assert.Equal(t, before, dials.Load())
 }

@@ -146,6 +146,13 @@ func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
 		a.RUnlock()
 	}
 	redistest.Wait(t, "all to be released", func() bool { return c.Stats().Held == 0 && !s.Exists("k") })
+
+	a = c.RWMutex("k", redimutex.WithLeaseReuse(time.Hour), redimutex.WithTTL(3*time.Hour))
+	a.RLock()
+	b.RLock()
+	a.RUnlock()
+	assert.EqualValues(t, 1, s.Do("ZCARD", "redimutex:readers:{k}"), "what no hold can follow in is not kept")
+	b.RUnlock()
 }
 
 // TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn is for the race detector: what a try wins for others of its
