@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,8 @@ func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
 }
 
 type unboundConn struct{ redis.Conn }
+
+func (unboundConn) Bind(...string) error { return errors.New("no node serves the slot") }
 
 // A contextPool looks at the context that it is given.
 type contextPool struct {
