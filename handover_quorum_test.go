@@ -108,10 +108,13 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	network := all[0].Network(0)
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(200*time.Millisecond))
-	warm := client.Mutex("other") // the servers know the scripts then
-	warm.Lock()
-	require.NoError(t, warm.TakeOver(t.Context(), handOverOf(t, warm)))
-	warm.Unlock()
+	warm := client.Mutex("other")
+	redistest.Wait(t, "the first server knows the scripts", func() bool {
+		warm.Lock()
+		defer warm.Unlock()
+		require.NoError(t, warm.TakeOver(t.Context(), handOverOf(t, warm)))
+		return all[0].Get("other") == warm.Lease().Token()
+	})
 	for _, s := range all[1:] {
 		s.Do("SET", "k", "another", "PX", "600000")
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/underway"
 	"github.com/redimutex/redimutex/internal/wakeup"
-	"github.com/redimutex/redimutex/internal/workers"
 )
 
 // An Engine is what the locks of one Client share.
@@ -31,7 +31,7 @@ type Engine struct {
 	closing chan struct{}
 	made    time.Time // what cheap readings of the clock count from
 
-	background *workers.Underway // releases that no caller waits for
+	background *underway.Count // releases that no caller waits for
 
 	mu     sync.Mutex
 	keys   map[line]*Key // that a caller holds or waits for
@@ -46,7 +46,7 @@ func New(pools []server.Pool) *Engine {
 		made:    time.Now(),
 		keys:    make(map[line]*Key),
 
-		background: workers.NewUnderway(),
+		background: underway.New(),
 	}
 	for i, p := range pools {
 		e.servers[i] = server.New(p)

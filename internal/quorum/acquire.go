@@ -66,7 +66,7 @@ func (v *Votes) try(ctx context.Context, t server.Try, before *Before) (until, d
 	l := v.Lock()
 	r := v.home.newRound(ctx, 1, t.Start, l.Bound())
 	t.Plain, t.Start = false, r.began // a vote that comes late must not count as one of a lock that nothing can end
-	r.ask = func(i int, _ bool) { r.report(i, v.tryAt(r, i, t, before)) }
+	r.ask = func(i int) { r.report(i, v.tryAt(r, i, t, before)) }
 	r.run(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
 		return unavailable(len(v.home.nodes), errSlow)
 	}
 	r := v.home.newRound(ctx, 1, time.Time{}, left)
-	r.ask = func(i int, _ bool) {
+	r.ask = func(i int) {
 		n := r.home.nodes[i]
 		r.report(i, n.ask(r.ctx, func() server.Reply { return n.Raise(r.ctx, v.Lock(), v.Fence, left) }))
 	}
@@ -139,12 +139,12 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 		return q.nodes[0].outcome(ctx, v.Lock(), v.first.Release(ctx, start, keep))
 	}
 	r := q.newRound(ctx, 1, start, v.Lock().Timeout)
-	r.ask = func(i int, _ bool) {
+	r.ask = func(i int) {
 		r.report(i, r.home.nodes[i].ask(r.ctx, func() server.Reply { return v.claim(i).Release(r.ctx, r.began, keep) }))
 	}
 	r.run(ctx)
 	failure := r.outcome(v.Lock())
-	if r.skipped > 0 { // those that were released already do not mind
+	if len(r.skipped) > 0 { // those that were released already do not mind
 		v.ReleaseLater(keep)
 	}
 	return failure

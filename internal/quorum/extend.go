@@ -63,27 +63,18 @@ type extending struct {
 	over      chan struct{} // closed when all are decided
 }
 
-// extendAt asks server i for the whole batch, or for what is undecided if it was skipped at first.
-func (x *extending) extendAt(i int, late bool) {
+// extendAt asks server i for the whole batch.
+func (x *extending) extendAt(i int) {
 	n := x.home.nodes[i]
-	var leases []server.Extension
-	var index []int
-	x.mu.Lock()
+	leases := make([]server.Extension, len(x.batch))
 	for k, e := range x.batch {
-		if !late || !x.told[k] {
-			leases, index = append(leases, server.Extension{Claim: e.claim(i), TTL: e.TTL}), append(index, k)
-		}
-	}
-	x.mu.Unlock()
-	if len(leases) == 0 {
-		return
+		leases[k] = server.Extension{Claim: e.claim(i), TTL: e.TTL}
 	}
 	began := n.begin()
 	var heard atomic.Bool
 	var mu sync.Mutex
 	var missing []int
-	n.Extend(x.ctx, x.began, leases, func(j int, reply server.Reply) {
-		k := index[j]
+	n.Extend(x.ctx, x.began, leases, func(k int, reply server.Reply) {
 		n.count(x.ctx, reply)
 		if !server.TimedOut(reply.Err) {
 			heard.Store(true)
@@ -93,9 +84,9 @@ func (x *extending) extendAt(i int, late bool) {
 			mu.Lock()
 			missing = append(missing, k)
 			mu.Unlock()
-		case reply.Verdict == server.Done && !leases[j].Wanted():
+		case reply.Verdict == server.Done && !leases[k].Wanted():
 			reply = server.Reply{Err: errEnded}
-		case reply.Verdict == server.Done && leases[j].Unknown():
+		case reply.Verdict == server.Done && leases[k].Unknown():
 			// A try without an answer may have taken the lock after a round that was missed, behind another holder.
 			reply = server.Reply{Err: errLateTry}
 		}

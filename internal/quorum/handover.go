@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,8 +64,15 @@ func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	}
 	var back Votes
 	v.home.Claim(&back, l)
-	back.Acquire(context.Background(), server.Try{Old: v.Lock().Token}, nil, nil)
-	back.quiet(context.Background(), time.Now().Add(l.Timeout)) // a release that came before it would take the vote away
+	ctx, until := context.Background(), time.Now().Add(l.Timeout)
+	var asking sync.WaitGroup
+	for i, n := range v.home.nodes { // not by a round, which passes over servers that seem to be silent
+		asking.Go(func() {
+			n.ask(ctx, func() server.Reply { return back.claim(i).Try(ctx, server.Try{Old: v.Lock().Token}) })
+		})
+	}
+	asking.Wait()
+	back.quiet(ctx, until) // a release that came before it would take the vote away
 }
 
 // Downgrade makes a reader of a writer. It may be repeated.

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
-	"github.com/redimutex/redimutex/internal/workers"
+	"github.com/redimutex/redimutex/internal/underway"
 )
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes             []*node
-	calls             workers.Pool
-	*workers.Underway // each operation, and each goroutine of this package
+	nodes           []*node
+	*underway.Count // each operation, and each goroutine of this package
 }
 
 // MaxServers is how many servers there may be.
@@ -24,7 +23,7 @@ const MaxServers = 64
 
 // New returns the Quorum over servers.
 func New(servers []*server.Server) *Quorum {
-	q := &Quorum{nodes: make([]*node, len(servers)), Underway: workers.NewUnderway()}
+	q := &Quorum{nodes: make([]*node, len(servers)), Count: underway.New()}
 	for i, s := range servers {
 		q.nodes[i] = &node{Server: s}
 	}
@@ -75,7 +74,6 @@ func (q *Quorum) Close(d time.Duration) {
 		closing.Go(func() { n.Close(time.Until(end)) })
 	}
 	closing.Wait()
-	q.calls.Close()
 }
 
 // ended reports whether ctx is over, also when its own timer has not fired yet.

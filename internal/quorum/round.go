@@ -20,21 +20,12 @@ type round struct {
 	began time.Time
 	bound time.Duration // of each operation
 	wake  chan struct{} // the matter is decided
-	calls []call        // calls[i] asks server i
-
-	ask func(i int, late bool) // late: the server had been skipped
+	ask   func(i int)   // asks server i
 
 	mu      sync.Mutex
-	over    bool // the caller has left
-	skipped int
+	over    bool    // the caller has left
+	skipped []int   // servers that were not asked
 	tallies []tally // one for each lock
-}
-
-// A call is what the goroutine of one server does.
-type call struct {
-	*round
-	i             int
-	skipped, late bool
 }
 
 // newRound returns a round about n locks, in which each operation takes no longer than bound from start on; zero: now.
@@ -42,11 +33,7 @@ func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound tim
 	if start.IsZero() {
 		start = time.Now()
 	}
-	r := &round{home: q, ctx: detached(ctx), began: start, bound: bound, wake: make(chan struct{}, 1)}
-	r.calls, r.tallies = make([]call, len(q.nodes)), make([]tally, n)
-	for i := range r.calls {
-		r.calls[i] = call{round: r, i: i}
-	}
+	r := &round{home: q, ctx: detached(ctx), began: start, bound: bound, wake: make(chan struct{}, 1), tallies: make([]tally, n)}
 	for k := range r.tallies {
 		r.tallies[k] = newTally(len(q.nodes))
 	}
@@ -72,35 +59,25 @@ func (r *round) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, n := range r.home.nodes {
-		if d := n.silent(now); d > 0 {
-			r.calls[i].skipped = true
-			r.skipped++
-			for k := range r.tallies {
-				r.tallies[k].replies[i].Err = silentError(d)
-			}
-		}
-	}
-	for i := range r.calls {
-		if !r.calls[i].skipped {
+		d := n.silent(now)
+		if d == 0 {
 			r.dispatch(i)
+			continue
+		}
+		r.skipped = append(r.skipped, i)
+		for k := range r.tallies {
+			r.tallies[k].replies[i].Err = silentError(d)
 		}
 	}
-	if r.tallies[0].stuck(r.skipped) {
-		r.askSkipped()
-	}
+	r.look(&r.tallies[0])
 }
 
 // askSkipped asks those that were skipped, if the caller still waits. The caller holds r.mu.
 func (r *round) askSkipped() {
-	if r.skipped == 0 || r.over {
+	if r.over {
 		return
 	}
-	r.skipped = 0
-	for i := range r.calls {
-		if !r.calls[i].skipped {
-			continue
-		}
-		r.calls[i].skipped, r.calls[i].late = false, true
+	for _, i := range r.skipped {
 		for k := range r.tallies {
 			if !r.tallies[k].in[i] {
 				r.tallies[k].replies[i].Err = nil
@@ -108,18 +85,17 @@ func (r *round) askSkipped() {
 		}
 		r.dispatch(i)
 	}
+	r.skipped = nil
 }
 
-// dispatch has a goroutine ask server i. The caller holds r.mu.
+// dispatch has a goroutine ask server i.
 func (r *round) dispatch(i int) {
 	r.home.Enter()
-	r.home.calls.Run(&r.calls[i])
+	go func() {
+		defer r.home.Leave()
+		r.ask(i)
+	}()
 }
-
-func (c *call) Run() { c.ask(c.i, c.late) }
-
-// Finish ends the work of the goroutine.
-func (c *call) Finish() { c.home.Leave() }
 
 // outcome is that of a round about one lock that is held.
 func (r *round) outcome(l *server.Lock) *Failure {
@@ -145,7 +121,7 @@ func (r *round) report(i int, reply server.Reply) {
 
 // look asks those that were skipped, if the vote needs them now. The caller holds r.mu.
 func (r *round) look(t *tally) {
-	if r.skipped > 0 && t.stuck(r.skipped) {
+	if n := len(r.skipped); n > 0 && t.stuck(n) {
 		r.askSkipped()
 	}
 }
@@ -163,7 +139,7 @@ func (r *round) signal() {
 func (r *round) await(ctx context.Context) {
 	limit := max(0, time.Until(r.due())+r.bound/8)
 	r.mu.Lock()
-	patient := r.skipped > 0
+	patient := len(r.skipped) > 0
 	r.mu.Unlock()
 	if patient {
 		if !r.wait(ctx, minSilence) {

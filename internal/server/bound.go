@@ -10,8 +10,8 @@ import (
 // An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file is
 // where its bound is kept: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
 //
-// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else a worker
-// does it, and a caller whose time is over abandons it: then the worker cleans up behind itself when it comes back.
+// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else another
+// goroutine does it, and a caller whose time is over abandons it: then that one cleans up when it comes back.
 type operation struct {
 	server *Server
 	node   *node
@@ -34,7 +34,6 @@ type operation struct {
 	undo    *lateUndo // of a plain try; nil until it is needed
 
 	state atomic.Int32
-	refs  atomic.Int32  // of an abandoned operation
 	reply Reply         // set before done
 	done  chan struct{} // gets a message when the caller may read the reply
 	timer *time.Timer
@@ -84,14 +83,14 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	return op
 }
 
-// free ends an operation that no other process has a hold of.
+// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
+// it, or, where the caller's ctx has ended, a context that was derived from ours.
 func (op *operation) free() {
 	s := op.server
 	if !op.wait.over() {
 		op.wait = nil
 	}
-	// Where the caller's ctx has ended, a context that a process derived from ours may just be looking at it.
-	if ctx := op.ctx.Context; ctx.Done() == nil || ctx.Err() == nil {
+	if ctx := op.ctx.Context; !op.left() && (ctx.Done() == nil || ctx.Err() == nil) {
 		op.state.Store(running)
 		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
 		s.operations.Put(op)
@@ -113,9 +112,9 @@ func (s *Server) bounded(op *operation, a action) Reply {
 		op.fresh = s.wasSilent(op.key, false)
 	}
 	if !s.source.Punctual {
-		return op.byWorker()
+		return op.apart()
 	}
-	op.Run()
+	op.run()
 	return op.result()
 }
 
@@ -128,8 +127,8 @@ func (op *operation) unsent(err error) Reply {
 	return reply
 }
 
-// byWorker has a worker run op, and waits for it as long as it may take.
-func (op *operation) byWorker() Reply {
+// apart has another goroutine run op, and waits for it as long as it may take.
+func (op *operation) apart() Reply {
 	ctx, l := op.ctx.Context, &op.node.limit
 	if err := l.enter(ctx, op.end); err != nil {
 		return op.unsent(err)
@@ -139,8 +138,10 @@ func (op *operation) byWorker() Reply {
 	} else {
 		op.timer.Reset(time.Until(op.end))
 	}
-	op.refs.Store(2)
-	op.server.workers.Run(op)
+	go func() {
+		op.run()
+		op.finish()
+	}()
 	err := errTimeout
 	select {
 	case <-op.done:
@@ -155,17 +156,16 @@ func (op *operation) byWorker() Reply {
 	if late && op.ours {
 		err = context.DeadlineExceeded
 	}
-	if op.state.Swap(abandoned) == finished {
-		op.state.Store(finished)
+	if !op.state.CompareAndSwap(running, abandoned) {
 		<-op.done // it came back just then
 		return op.result()
 	}
 	if late {
 		l.overdue()
 	}
+	op.server.nodes.clock(op.key).forget() // who answers next may be another server
 	reply := Reply{Err: err}
 	op.hear(&reply)
-	op.unref()
 	return reply
 }
 
@@ -181,8 +181,8 @@ func (op *operation) result() Reply {
 // left reports whether the caller has gone, so that nothing more is to be sent that the server could execute.
 func (op *operation) left() bool { return op.state.Load() == abandoned }
 
-// Run is the worker's part.
-func (op *operation) Run() {
+// run does the work, on the goroutine of the caller or another one.
+func (op *operation) run() {
 	ses := &op.session
 	*ses = session{op: op, key: op.key, fresh: op.fresh}
 	reply := &op.reply // a variable of this function would escape
@@ -197,20 +197,13 @@ func (op *operation) Run() {
 	op.action.took(op, reply)
 }
 
-// Finish hands the reply over, or cleans up where no caller waits for it.
-func (op *operation) Finish() {
-	if op.state.Swap(finished) != abandoned {
-		op.node.limit.leave(true)
+// finish hands the reply over, or cleans up where no caller waits for it.
+func (op *operation) finish() {
+	inTime := op.state.CompareAndSwap(running, finished)
+	op.node.limit.leave(inTime)
+	if inTime {
 		op.done <- struct{}{}
-		return
-	}
-	op.node.limit.leave(false)
-	op.unref()
-}
-
-// unref is for the worker and the caller of an abandoned operation, both of which may still read it.
-func (op *operation) unref() {
-	if op.refs.Add(-1) == 0 {
+	} else {
 		op.free()
 	}
 }

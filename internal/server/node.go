@@ -47,7 +47,7 @@ var askTerms = Terms{Timeout: askTimeout}
 
 // of returns the node that serves key.
 func (n *nodes) of(key string) *node {
-	if !n.cluster.Load() && !n.server.source.Cluster {
+	if !n.several() {
 		return &n.single
 	}
 	slot := Slot(key)
@@ -65,6 +65,9 @@ func (n *nodes) of(key string) *node {
 	return n.bySlot[slot]
 }
 
+// several reports whether keys may be on different servers.
+func (n *nodes) several() bool { return n.server.source.Cluster || n.cluster.Load() }
+
 // fresh returns a new node. The caller holds n.mu.
 func (n *nodes) fresh() *node {
 	node := new(node)
@@ -73,8 +76,8 @@ func (n *nodes) fresh() *node {
 }
 
 // clock returns the clock of the server that serves key.
-func (n *nodes) clock(pinned bool, key string) *clock {
-	if !pinned {
+func (n *nodes) clock(key string) *clock {
+	if !n.several() {
 		return &n.alone
 	}
 	slot := Slot(key)

@@ -37,7 +37,7 @@ func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
 		return err
 	}))
 	if reply.Verdict != Done {
-		return 0, reply // a worker that was left behind may still write it
+		return 0, reply // a goroutine that was left behind may still write it
 	}
 	return permits, reply
 }

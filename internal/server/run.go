@@ -71,7 +71,7 @@ func (s *Session) step(cmds [][]any) ([]any, error) {
 	}))
 	if reply.Verdict != Done {
 		s.err = reply.Err
-		return nil, s.err // a worker that was left behind may still write the replies
+		return nil, s.err // a goroutine that was left behind may still write the replies
 	}
 	return replies, nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/workers"
+	"github.com/redimutex/redimutex/internal/underway"
 )
 
 // Pool is where connections come from.
@@ -22,12 +22,11 @@ type Pool = conn.Pool
 // A Server is one vote: one pool of connections to one Redis server, or to one cluster or
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
-	source  *conn.Source
-	nodes   nodes
-	workers workers.Pool
+	source *conn.Source
+	nodes  nodes
 
-	operations sync.Pool         // of *operation
-	running    *workers.Underway // operations that have not ended, those whose caller has gone as well
+	operations sync.Pool       // of *operation
+	running    *underway.Count // operations that have not ended, those whose caller has gone as well
 
 	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
 	silences atomic.Int32 // how many they are
@@ -40,7 +39,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), running: workers.NewUnderway()}
+	s := &Server{source: conn.Of(pool), running: underway.New()}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	return s
 }
@@ -50,7 +49,6 @@ func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	s.running.Wait(d / 2)
 	s.nodes.close(end)
-	s.workers.Close()
 }
 
 // RTT returns the smoothed round trip of a command; 0 if it is not known.

@@ -186,7 +186,7 @@ func (ses *session) run(s script, args []any) (any, error) {
 }
 
 // clock returns what is known of the clock of the server that serves key.
-func (ses *session) clock(key string) *clock { return ses.op.server.nodes.clock(ses.pinned, key) }
+func (ses *session) clock(key string) *clock { return ses.op.server.nodes.clock(key) }
 
 // elsewhere reports whether err is that a script of a batch has to be sent again alone, to where its key is now.
 func elsewhere(err error) bool { return noScript(err) || moved(err) }
