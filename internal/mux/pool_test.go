@@ -1,18 +1,15 @@
 package mux_test
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
 )
 
@@ -78,62 +75,6 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 	})
 }
 
-func TestWaitingForADialEndsWithTheContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		slow := w.pool()
-		dial := slow.Dial
-		var hangs atomic.Bool
-		hangs.Store(true)
-		slow.Dial = func() (redis.Conn, error) {
-			if hangs.Load() {
-				time.Sleep(time.Minute)
-			}
-			return dial()
-		}
-		p := share(t, slow, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := p.GetContext(ctx)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = p.GetContext(t.Context())
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "a dial is given up")
-		assert.InDelta(t, 2*nodeTimeout, time.Since(began), float64(10*time.Millisecond))
-		hangs.Store(false)
-		time.Sleep(time.Second)
-		assert.True(t, works(p), "the dial was left behind")
-		time.Sleep(2 * time.Minute)
-	})
-}
-
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		p := mux.New(conn.Of(w.pool()), 2, nodeTimeout)
-		before := get(t, p)
-		defer w.hold()()
-		var group sync.WaitGroup
-		for range 10 {
-			group.Go(func() {
-				_, err := within(get(t, p), time.Minute, "PING")
-				assert.ErrorContains(t, err, "closed")
-			})
-		}
-		synctest.Wait()
-		began := time.Now()
-		p.Close(nodeTimeout)
-		group.Wait()
-		assert.Zero(t, time.Since(began))
-		p.Close(nodeTimeout)
-		_, err := within(before, time.Minute, "PING")
-		assert.ErrorContains(t, err, "closed")
-		assert.ErrorContains(t, before.Err(), "closed")
-	})
-}
-
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,23 +105,6 @@ func TestAConnectionMayBeIdleForLongerThanItsTimeoutForReading(t *testing.T) {
 		}
 		dials, _ := w.counted()
 		assert.Equal(t, 1, dials)
-	})
-}
-
-func TestAfterCloseEachCallerHasAConnectionOfItsOwn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		p := mux.New(conn.Of(w.pool()), 1, nodeTimeout)
-		require.True(t, works(p))
-		p.Close(nodeTimeout)
-		c, err := p.GetContext(t.Context())
-		require.NoError(t, err)
-		_, err = within(c, time.Minute, "PING")
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-		synctest.Wait()
-		assert.Zero(t, w.server.CurrentConnectionCount())
 	})
 }
 

@@ -102,34 +102,6 @@ func TestATurnThatCameTooLateIsNotLost(t *testing.T) {
 	})
 }
 
-func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		b := redistest.NewBetween(pool)
-		s := open(t, b)
-		var running, worst atomic.Int32
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			if n := running.Add(1); n > worst.Load() {
-				worst.Store(n)
-			}
-			defer running.Add(-1)
-			time.Sleep(time.Millisecond)
-			return run()
-		})
-		var all sync.WaitGroup
-		for range 300 {
-			all.Go(func() {
-				for range 4 {
-					done(t, acquire(s, request(request("").Token)))
-				}
-			})
-		}
-		all.Wait()
-		assert.Greater(t, worst.Load(), int32(200))
-	})
-}
-
 // A reply that no caller waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()

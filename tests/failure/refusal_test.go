@@ -163,23 +163,6 @@ func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	mended(t, pool, "pool exhausted", func() { c.Close() })
 }
 
-func TestPoolThatWaitsIsNotWaitedForLongerThanTheNodeTimeout(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := s.Pool()
-	pool.MaxActive, pool.Wait = 1, true
-	c := pool.Get()
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(100*time.Millisecond))
-	err := m.TryLockContext(t.Context())
-	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	var node *redimutex.NodeError
-	require.ErrorAs(t, err, &node)
-	c.Close()
-	patient := newMutex(t, pool, "k")
-	require.NoError(t, patient.LockContext(t.Context(), 0))
-	assert.NoError(t, patient.UnlockContext(t.Context()))
-}
-
 func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -148,20 +148,6 @@ func TestCloseGivesAParkedGrantBack(t *testing.T) {
 	assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrClosed)
 }
 
-func TestAGrantServesOnlyMutexesWithItsOptions(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
-	plain, fenced := c.Mutex("k"), c.Mutex("k", redimutex.WithFencing())
-	plain.Lock()
-	token := plain.Lease().Token()
-	plain.Unlock()
-	fenced.Lock()
-	defer fenced.Unlock()
-	assert.NotEqual(t, token, fenced.Lease().Token())
-	assert.Positive(t, fenced.Lease().Fence())
-}
-
 // kept leaves a lease behind for the next hold with the same options, and returns a Mutex with others.
 func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	t.Helper()
