@@ -87,8 +87,7 @@ func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
 	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.UnlockContext(context.Background()) })
 }
 
-// Each server in turn loses its data and is away for longer than a TTL. Without its vote back, the second one of
-// three that does so is the end of the lock.
+// Two of three servers, one after the other, lose their data and are away for longer than a TTL.
 func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
 	if !redistest.Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH, to kill it")
@@ -114,12 +113,12 @@ func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
 // heldWhileServersRestart returns why the lease was lost, or nil.
 func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error) {
 	t.Helper()
-	const ttl = 2 * time.Second
+	const ttl = 1500 * time.Millisecond
 	servers, _, client := behindFronts(t, 3, append(slices.Clone(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(500*time.Millisecond))...)
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	l := m.Lease()
-	for _, s := range servers {
+	for _, s := range servers[:2] { // without its vote back from the first, the second would be the end
 		redistest.Wait(t, "the lock on all servers", func() bool {
 			return l.Err() != nil || !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
 		})
