@@ -110,7 +110,7 @@ func TestALockIsValidFromItsFirstVote(t *testing.T) {
 
 func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 	t.Parallel()
-	for n, most := range map[int]int{3: 1, 5: 2} {
+	for n, most := range map[int]int{2: 0, 3: 1, 4: 1, 5: 2} {
 		c := start(t, n)
 		others := make([]int, most)
 		for i := range others {

@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
@@ -40,6 +41,7 @@ func TestAGuardedServerWhoseClockWasSetBackAbstainsForOneTTL(t *testing.T) {
 	q.Guard, q.TTL = true, 500*time.Millisecond
 	r.Do("SET", "redimutex:guard", time.Now().Add(time.Hour).UnixMicro())
 	began := time.Now()
+	require.ErrorContains(t, acquire(s, q).Err, "votes again in 500 ms")
 	redistest.Wait(t, "the server votes", func() bool { return acquire(s, q).Verdict == server.Done })
 	assert.GreaterOrEqual(t, time.Since(began), q.TTL)
 }

@@ -103,14 +103,6 @@ func TestLockWaitsForAReadOnlyReplicaToBePromoted(t *testing.T) {
 	mended(t, s.Pool(), "READONLY", func() { s.Do("REPLICAOF", "NO", "ONE") })
 }
 
-func TestLockWaitsForAReplicaWithoutItsMaster(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t, "--replica-serve-stale-data", "no")
-	host, port, _ := strings.Cut(redistest.FreeAddr(t), ":")
-	s.Do("REPLICAOF", host, port)
-	mended(t, s.Pool(), "MASTERDOWN", func() { s.Do("REPLICAOF", "NO", "ONE") })
-}
-
 func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.MinReplicas)
@@ -136,21 +128,6 @@ func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})
 	mended(t, pool, "BUSY", func() { s.Do("SCRIPT", "KILL") })
-}
-
-func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.LoadSlowly)
-	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
-	c := s.Pool().Get()
-	defer c.Close()
-	for i := range 60000 { // for a minute, unless it is told to hurry
-		require.NoError(t, c.Send("SET", i, "x"))
-	}
-	_, err := c.Do("SAVE")
-	require.NoError(t, err)
-	s.Restart()
-	mended(t, s.Pool(), "LOADING", func() { s.Do("CONFIG", "SET", "key-load-delay", 0) })
 }
 
 func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {

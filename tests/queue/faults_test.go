@@ -226,20 +226,6 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 }
 
-func TestWaiterPollsWhereASecondConnectionCantBeHad(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	var dialled atomic.Bool
-	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
-		if dialled.Swap(true) {
-			return nil, errors.New("one is all you get")
-		}
-		return redis.Dial("tcp", s.Addr())
-	}}
-	t.Cleanup(func() { pool.Close() })
-	testWithoutSubscriber(t, s, pool)
-}
-
 // A server whose clock is set back would otherwise put all who come later before those who wait.
 func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
 	t.Parallel()
