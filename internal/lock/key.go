@@ -26,15 +26,14 @@ func lineOf(kind *server.Kind, keys ...string) line {
 	if len(keys) == 1 && !kind.Shared {
 		return line(keys[0])
 	}
-	var b strings.Builder
-	b.WriteString(composed)
+	name := []byte(composed)
 	if kind.Shared {
-		b.WriteString(kind.Name)
+		name = append(name, kind.Name...)
 	}
 	for _, k := range keys {
-		b.WriteString(strconv.Quote(k)) // a key may have any bytes
+		name = strconv.AppendQuote(name, k) // a key may have any bytes
 	}
-	return line(b.String())
+	return line(name)
 }
 
 // keys returns the keys of a line.
@@ -152,17 +151,19 @@ func (k *Key) follow(v *quorum.Votes) {
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
 // It waits until that is done, until due at most.
 func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time.Time) {
+	var found []*Key
+	e.mu.Lock()
 	for _, name := range append([]string{l.Key}, l.More...) {
 		for _, kind := range []*server.Kind{server.Mutex, server.Reader} {
-			e.mu.Lock()
-			k := e.keys[lineOf(kind, name)]
-			e.mu.Unlock()
-			if k == nil || k == self {
-				continue
+			if k := e.keys[lineOf(kind, name)]; k != nil && k != self {
+				found = append(found, k)
 			}
-			k.clear()
-			k.before.Wait(ctx, due)
 		}
+	}
+	e.mu.Unlock()
+	for _, k := range found {
+		k.clear()
+		k.before.Wait(ctx, due)
 	}
 }
 

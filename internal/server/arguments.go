@@ -55,7 +55,7 @@ func (a *arguments) plain(l *Lock) []any {
 
 // undoPlain puts the whole command that takes back what plain has laid out into list.
 func undoPlain(list []any, key, token any) []any {
-	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token, "0", 0, 1, "0", "m", "0", "", "", "0")
+	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token)
 }
 
 // undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
@@ -147,11 +147,14 @@ func (a *arguments) extend(e *Extension, due int64) (script, []any) {
 func (a *arguments) release(c *Claim, cluster bool) (script, []any) {
 	a.remember(&c.Lock, 0)
 	keep, mark, member := c.rest()
-	ms := any("0")
-	if keep > 0 {
+	script, ms := c.Kind.scripts().release[queued(c.Queue)], any("0")
+	switch {
+	case keep > 0:
 		ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
+	case c.Kind.plain && !c.Queue && len(c.More) == 0: // see simple.lua
+		return script, append(a.list[:0], nil, 1, a.key, a.token)
 	}
-	return c.Kind.scripts().release[queued(c.Queue)], a.head(&c.Lock, ms, 0, "0", mark, member, cluster)
+	return script, a.head(&c.Lock, ms, 0, "0", mark, member, cluster)
 }
 
 // inUse is for inuse.lua.

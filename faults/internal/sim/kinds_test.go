@@ -33,8 +33,8 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 
 const (
 	taken   = "return put(lock, token, ms)"
-	gave    = "if redis.call('ZREM', lock, token) == 0 then"
-	inUse   = "held"
+	gave    = "local function drop(token)\n"
+	full    = "if ends then\nreturn first"
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
 )
 
@@ -46,15 +46,15 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "local now = time[1] * 1000000 + time[2]",
 			To:   "local now = time[1] * 1000000 + time[2] + string.byte(ARGV[1], 1) % 4 * 100000",
 		},
-		"one TTL for all readers": {From: "redis.call('SET', lock, '*', 'PX', lasts(readers))", To: "redis.call('SET', lock, '*', 'PX', lasts(readers) * 0 + ms)"},
+		"one TTL for all readers": {From: "raise(lock, ms)\nend\nreturn failure", To: "redis.call('PEXPIRE', lock, ms)\nend\nreturn failure"},
 		"a downgrade as RLock, then Unlock": {
 			From: "given it more\nentitle()", To: "given it more\nredis.call('DEL', lock)\nentitle()",
 		},
 		"permits counted up and down": {
 			From: taken, To: "redis.call('SET', lock .. ':n', " + counter + " + 1)\n" + taken,
 			And: &Plant{
-				From: gave, To: "redis.call('SET', lock .. ':n', " + counter + " - 1)\n" + gave,
-				And: &Plant{From: inUse + " >=", To: counter + " >="},
+				From: gave, To: gave + "redis.call('SET', lock .. ':n', " + counter + " - 1)\n",
+				And: &Plant{From: full, To: strings.Replace(full, "ends", counter+" >= tonumber(want)", 1)},
 			},
 		},
 		"stale readers of an earlier phase are kept": {From: "redis.call('DEL', readers)\n", To: ""},
@@ -65,15 +65,14 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "if holder ~= token and holder ~= old then", To: "if not holder then",
 		},
 		"a lock that lives as long as the first of its readers": {
-			From: "local left = msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2])",
-			To:   "local left = msUntil(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])",
+			From: "local ends = living(set, '-1')", To: "local ends = living(set, '0')",
 		},
 		"a writer does not see readers": {
 			From: "if holder and (want ~= 'r' or holder ~= '*') then", To: "if holder and holder ~= '*' then",
 		},
-		"one permit too many": {From: inUse + " >= tonumber(want)", To: inUse + " > tonumber(want)"},
+		"one permit too many": {From: "living(lock, '-' .. want)", To: "living(lock, '-' .. want + 1)"},
 		"an extension of a permit that shortens it": {
-			From: "if tonumber(ends) < now + ms * 1000 then\nput(lock,", To: "if true then\nput(lock,",
+			From: "if ends < now + ms * 1000 then\nstay(lock,", To: "if true then\nstay(lock,",
 		},
 		"a fence of the first key alone": {
 			From: "for i = locks + 1, 2 * locks do\nlast", To: "for i = locks + 1, locks + 1 do\nlast",

@@ -41,7 +41,7 @@ local function granted(ours)
     failure = take(token, ms, want, mark)
   end
   for i = 16, #ARGV do
-    failure = failure or take(ARGV[i], ms, want, mark)
+    failure = failure or together(ARGV[i], ms)
   end
   if failure then
     return failure
@@ -63,7 +63,7 @@ if holder == token then
   return granted(true) -- the reply was lost; or it was handed to us, and the message was lost
 end
 local first, wrong
-if queue then
+if queue and not together then
   first, wrong = head()
   if wrong then
     return wrong
@@ -96,7 +96,7 @@ if member ~= '' then
   redis.call('PEXPIRE', queue, ARGV[15])
 end
 if show and mark ~= '' then
-  show(mark, tonumber(ARGV[12]), want, holder)
+  show(mark, ARGV[12], want, holder)
 elseif member == '' and holder then
   local refused = demoted(lock, token)
   if refused then

@@ -13,8 +13,7 @@ if now > tonumber(ARGV[3]) then
   return -now
 end
 if peek(lock, #token) == token then
-  redis.call('DEL', readers)
-  read(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
+  begin(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
   entitle()
   if queue then
     serve('')

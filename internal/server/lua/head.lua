@@ -1,7 +1,8 @@
 -- In front of all scripts of a lock: what they have in common.
 --
 -- KEYS  the locks; their fence counters, if ARGV[5] is not '0'; the keys of the kind; the queue; the restart guard.
---       Only rwmutex.lua has keys of its own. All scripts of a lock get the same, whether they use them or not.
+--       Only rwmutex.lua has keys of its own. All scripts of a lock get the same, whether they use them or not; only
+--       simple.lua gets less.
 -- ARGV[1]  the token
 -- ARGV[2]  a TTL in ms
 -- ARGV[3]  deadline of the command, in µs on this server's clock
@@ -13,19 +14,21 @@
 -- ARGV[9]  the member of the queue that stands for this waiter, or ''
 -- ARGV[10] '1' in a cluster
 --
--- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served.
+-- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served. ms is text as a
+-- rule: to write a number for a command takes Redis longer than some commands.
 --
 --   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
 --                                long in ms (-1: for ever). An error is a table.
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
 --   keep(token, ms, want, mark)  token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
 --                                locks it is; or whether anything was written
---   drop(token, ms, mark)        token leaves, in ms: 1, 0 or -1 as keep
+--   drop(token, ms, mark)        token leaves, in ms: 1; then whether no other can enter for that; or 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
--- tells whom the queue serves first; and together, which is true where a caller that may enter need not heed the queue.
+-- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller: where it
+-- is there, a caller that may enter need not heed the queue.
 
-local token, ms, locks, want, mark, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[6], ARGV[8], ARGV[9]
+local token, ms, locks, want, mark, member = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[6], ARGV[8], ARGV[9]
 local lock = KEYS[1]
 local own = locks + (ARGV[5] == '0' and 0 or locks) -- the keys of the kind come after these
 local time = redis.call('TIME')

@@ -10,7 +10,7 @@
 local shown = 320 -- bytes of a holder that a reply tells
 
 local function peek(key, n)
-  local value = redis.pcall('GETRANGE', key, 0, math.max(n, shown))
+  local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320')
   if type(value) == 'table' then
     if string.find(value.err, 'WRONGTYPE', 1, true) then
       return nil, value
@@ -26,7 +26,7 @@ end
 
 -- Has a key live for ms at least. Returns whether it was written.
 local function raise(key, ms)
-  if redis.call('PTTL', key) < ms then
+  if redis.call('PTTL', key) < tonumber(ms) then
     redis.call('PEXPIRE', key, ms)
     return true
   end
@@ -34,7 +34,7 @@ end
 
 -- Has a key expire in ms; 0: now.
 local function expire(key, ms)
-  if ms > 0 then
+  if tonumber(ms) > 0 then
     redis.call('PEXPIRE', key, ms)
   else
     redis.call('DEL', key)

@@ -5,14 +5,16 @@ local keys = 0
 local function look(token)
   local ours = 0
   for i = 1, locks do
-    local holder, wrong = peek(KEYS[i], #token)
-    if wrong then
-      return wrong
-    end
-    if holder == token then
+    local left = redis.call('PTTL', KEYS[i])
+    if left ~= -2 then
+      local holder, wrong = peek(KEYS[i], #token)
+      if wrong then
+        return wrong
+      end
+      if holder ~= token then
+        return holder, left
+      end
       ours = ours + 1
-    elseif holder then
-      return holder, redis.call('PTTL', KEYS[i])
     end
   end
   if ours == locks then

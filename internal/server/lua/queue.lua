@@ -14,28 +14,28 @@ local looked, marked = '*', 4e15 -- what is added to the time, so that the mark 
 -- queue is none.
 local function head()
   local comesFirst = preferred and preferred()
+  local waiters = redis.pcall('ZRANGE', queue, '0', comesFirst and '-1' or '0')
+  if waiters.err then
+    return nil, waiters
+  end
+  local first = waiters[1]
+  if first == looked then
+    return
+  end
   if comesFirst then
-    for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    for _, member in ipairs(waiters) do
       local channel, wants = string.match(member, '^(%S+) (%S+)')
       if channel and comesFirst(wants, channel) then
         return member
       end
     end
-  end
-  local first = redis.pcall('ZRANGE', queue, 0, 0)
-  if first.err then
-    return nil, first
-  end
-  if first[1] == looked then
-    return
-  end
-  if comesFirst then -- those who poll, and are not in the queue: the first must not wait for them, and they for it
-    local channel, wants, name = string.match(first[1] or '', '^(%S+) (%S+) %S+ %d+ (.+)$')
+    -- Those who poll are not in the queue: the first must not wait for them, and they for it.
+    local channel, wants, name = string.match(first or '', '^(%S+) (%S+) %S+ %d+ (.+)$')
     if channel and look(name, wants, channel) then
       return
     end
   end
-  return first[1]
+  return first
 end
 
 -- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
@@ -44,7 +44,7 @@ local function leave(member)
   if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
     return gone
   end
-  local left = redis.pcall('ZRANGE', queue, 0, 0)
+  local left = redis.pcall('ZRANGE', queue, '0', '0')
   if left[1] == looked then
     redis.pcall('DEL', queue)
   end
@@ -82,7 +82,7 @@ local function serve(mine)
     end
     if channel then
       local fence = fenceOf(fenced)
-      if not fence or take(name, tonumber(lease), wants, channel) then
+      if not fence or take(name, lease, wants, channel) then
         return false
       end
       redis.set_repl(redis.REPL_NONE)

@@ -18,9 +18,10 @@ local dropped, which = drop(token, ms, mark)
 if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-if queue and ms == 0 and (dropped == 1 or mark ~= '') then
+local crowded = dropped == 1 and which
+if queue and ms == '0' and (dropped == 1 and not crowded or mark ~= '') then
   serve('')
-elseif queue then
+elseif queue and not crowded then
   leave('') -- the mark of the last look, if it is alone there
 end
 if dropped ~= 1 then

@@ -17,43 +17,52 @@
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
 
--- Returns who has the lock: '*', a token, or nil; or nil and the error.
+-- Returns who has the lock: '*', a token, or nil; or nil and the error. With '*' the reader that ends last comes third.
 local function current(n)
   local holder, wrong = peek(lock, n)
   if holder == '*' then
-    local reading, failure = living(readers)
-    if failure then
-      return nil, failure
+    local ends, last = living(readers, '-1')
+    if ends then
+      return holder, nil, last
+    elseif last then
+      return nil, last
     end
-    if reading == 0 then
-      redis.call('DEL', lock)
-      return nil
-    end
+    redis.call('DEL', lock)
+    return nil
   end
   return holder, wrong
 end
 
--- Has the lock live as long as the last reader.
-local function follow()
-  redis.call('SET', lock, '*', 'PX', lasts(readers))
+-- Has a reader be the first of its phase, for ms. Returns nil, or the error.
+local function begin(token, ms)
+  redis.call('DEL', readers)
+  local failure = put(readers, token, ms)
+  if not failure then
+    redis.call('SET', lock, '*', 'PX', ms)
+  end
+  return failure
 end
 
--- Has a reader stay for ms. Returns nil, or the error.
+-- Has a reader stay for ms beside others. Returns nil, or the error.
 local function read(token, ms)
-  return put(readers, token, ms) or follow()
+  local failure = stay(readers, token, ms)
+  if not failure then
+    raise(lock, ms)
+  end
+  return failure
 end
 
--- Reports whether a mark of the set lives.
+-- Returns when the last mark of the set ends, or nil.
 local function any(set)
-  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
-  return redis.call('ZCARD', set) > 0
+  local ends = tonumber(redis.call('ZRANGE', set, '-1', '-1', 'WITHSCORES')[2])
+  return ends and ends > now and ends
 end
 
 -- Makes entitled readers of those that wait.
 local function entitle()
   if any(waiting) then
-    redis.call('ZUNIONSTORE', entitled, 2, entitled, waiting, 'AGGREGATE', 'MAX')
-    lasts(entitled)
+    redis.call('ZUNIONSTORE', entitled, '2', entitled, waiting, 'AGGREGATE', 'MAX')
+    follow(entitled)
     redis.call('DEL', waiting)
   end
 end
@@ -63,18 +72,15 @@ local function look(token, want, mark)
   if wrong then
     return wrong
   end
-  if holder == token or holder == '*' and redis.call('ZSCORE', readers, token) then
+  if holder == token or holder == '*' and endOf(readers, token) then
     return token
   end
   if holder and (want ~= 'r' or holder ~= '*') then
     return holder, redis.call('PTTL', lock)
   end
-  if want ~= 'r' then
-    if any(entitled) then
-      return '*', lasts(entitled)
-    end
-  elseif any(writers) and not (any(entitled) and redis.call('ZSCORE', entitled, mark)) then
-    return '*', msUntil(redis.call('ZRANGE', writers, 0, 0, 'WITHSCORES')[2])
+  local ends = any(want == 'r' and writers or entitled)
+  if ends and not (want == 'r' and endOf(entitled, mark)) then
+    return '*', msUntil(ends)
   end
 end
 
@@ -99,10 +105,13 @@ local function take(token, ms, want, mark)
     entitle()
     return
   end
-  if peek(lock, 1) ~= '*' then
-    redis.call('DEL', readers)
+  local failure
+  if peek(lock, 1) == '*' then
+    forget(readers)
+    failure = read(token, ms)
+  else
+    failure = begin(token, ms)
   end
-  local failure = read(token, ms)
   if not failure then
     redis.call('ZREM', waiting, mark)
     redis.call('ZREM', entitled, mark)
@@ -116,25 +125,24 @@ local function keep(token, ms, want, mark)
     hide(mark)
   end
   if holder == token and want == 'r' then
-    redis.call('DEL', readers)
-    read(token, math.max(ms, redis.call('PTTL', lock)))
+    begin(token, math.max(ms, redis.call('PTTL', lock)))
     return 1, true
   end
   if holder == token then
     return 1, raise(lock, ms)
   end
-  local ends = holder == '*' and redis.call('ZSCORE', readers, token)
+  local ends = holder == '*' and endOf(readers, token)
   if not ends then
     return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
   end
-  if tonumber(ends) < now + ms * 1000 then
+  if ends < now + ms * 1000 then
     read(token, ms)
   end
   return 1, true
 end
 
 local function drop(token, ms, mark)
-  local holder, wrong = current(#token)
+  local holder, wrong, last = current(#token)
   if holder == token then
     if mark ~= '' then
       hide(mark)
@@ -142,11 +150,9 @@ local function drop(token, ms, mark)
     expire(lock, ms)
     return 1
   end
-  if holder == '*' and redis.call('ZREM', readers, token) == 1 then
-    if current(1) then
-      follow()
-    end
-    return 1
+  if holder == '*' and endOf(readers, token) then
+    redis.call('ZREM', readers, token)
+    return 1, token ~= last or follow(readers, lock)
   end
   return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
 end
@@ -155,7 +161,7 @@ end
 local function show(mark, ms, want, holder)
   if want == 'w' then
     put(writers, mark, ms)
-  elseif holder and holder ~= '*' or redis.call('ZSCORE', entitled, mark) then
+  elseif holder and holder ~= '*' or endOf(entitled, mark) then
     redis.call('ZREM', waiting, mark)
     put(entitled, mark, ms)
   else
@@ -164,7 +170,7 @@ local function show(mark, ms, want, holder)
 end
 
 -- A reader that may enter enters, whatever the queue: those that it must not overtake are seen by their marks.
-local together = want == 'r'
+local together = want == 'r' and read
 
 -- Returns a function that tells which waiters of the queue are served before all others. Whatever the order of arrival, it
 -- must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
@@ -175,6 +181,6 @@ local function preferred()
     side, set = 'w', writers
   end
   return function(wants, channel)
-    return wants == side and (not set or redis.call('ZSCORE', set, channel))
+    return wants == side and (not set or endOf(set, channel))
   end
 end

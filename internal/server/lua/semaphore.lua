@@ -1,19 +1,19 @@
--- A semaphore, behind head.lua and set.lua: a set of tokens by the end of their leases. Nothing is counted up and down. want
--- is the number of permits.
+-- A semaphore, behind head.lua, holder.lua and set.lua: a set of tokens by the end of their leases. Nothing is counted up and
+-- down. want is the number of permits.
 
 local keys = 0
 
 local function look(token, want)
-  local held, wrong = living(lock)
-  if wrong then
-    return wrong
+  -- All are in use if so many are in, without the others, that the first of them has still to end.
+  local ends, first = living(lock, '-' .. want)
+  if first and not ends then
+    return first
   end
-  if redis.call('ZSCORE', lock, token) then
+  if endOf(lock, token) then
     return token
   end
-  if held >= tonumber(want) then
-    local first = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
-    return first[1], msUntil(first[2])
+  if ends then
+    return first, msUntil(ends)
   end
 end
 
@@ -22,29 +22,23 @@ local function take(token, ms)
 end
 
 local function keep(token, ms)
-  if not living(lock) then
-    return -1, 1
+  local set, ends = pcall(endOf, lock, token)
+  if not set or not ends then
+    return set and 0 or -1, 1
   end
-  local ends = redis.call('ZSCORE', lock, token)
-  if not ends then
-    return 0, 1
-  end
-  if tonumber(ends) < now + ms * 1000 then
-    put(lock, token, ms)
+  if ends < now + ms * 1000 then
+    stay(lock, token, ms)
   end
   return 1, true
 end
 
 local function drop(token)
-  if not living(lock) then
-    return -1, 1
+  local set, ends = pcall(endOf, lock, token)
+  if not set or not ends then
+    return set and 0 or -1, 1
   end
-  if redis.call('ZREM', lock, token) == 0 then
-    return 0, 1
-  end
-  if living(lock) > 0 then
-    lasts(lock)
-  end
+  redis.call('ZREM', lock, token)
+  follow(lock)
   return 1
 end
 

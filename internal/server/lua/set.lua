@@ -1,32 +1,55 @@
 -- Shared by the kinds that keep tokens or marks in a sorted set by their ends, in µs on this server's clock: who is in is
--- who has not ended. Behind head.lua.
+-- who has not ended. Those that have ended are forgotten when another comes. Behind head.lua and holder.lua.
 
 -- Returns how long it is until t, in ms.
 local function msUntil(t)
   return math.max(math.ceil((t - now) / 1000), 1)
 end
 
--- Forgets those that have ended. Returns how many are left; or nil and the error.
-local function living(set)
-  local gone = redis.pcall('ZREMRANGEBYSCORE', set, '-inf', us(now))
-  if type(gone) == 'table' then
-    return nil, gone
+-- Returns when the one at a place of the set ends, and its name: '-1' is the last to end. Nil if it has ended, or is none;
+-- or nil and the error.
+local function living(set, place)
+  local found = redis.pcall('ZRANGE', set, place, place, 'WITHSCORES')
+  local ends = tonumber(found[2])
+  if ends and ends > now then
+    return ends, found[1]
   end
-  return redis.call('ZCARD', set)
+  return nil, found.err and found
 end
 
--- Has a set that is not empty live as long as the last of it. Returns how long that is, in ms.
-local function lasts(set)
-  local left = msUntil(redis.call('ZRANGE', set, -1, -1, 'WITHSCORES')[2])
-  redis.call('PEXPIRE', set, left)
-  return left
+-- Returns when a name in the set ends; nil if it has ended, or is not there.
+local function endOf(set, name)
+  local ends = tonumber(redis.call('ZSCORE', set, name) or 0)
+  return ends > now and ends or nil
 end
 
--- Has one be in the set for ms. Returns nil, or the error.
-local function put(set, name, ms)
+-- Has a name stay in the set for ms. Returns nil, or the error.
+local function stay(set, name, ms)
   local written = redis.pcall('ZADD', set, us(now + ms * 1000), name)
   if type(written) == 'table' then
     return written
   end
-  lasts(set)
+  raise(set, ms)
+end
+
+-- Forgets those in the set that have ended.
+local function forget(set)
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
+end
+
+-- Has a name come to the set for ms. Returns nil, or the error.
+local function put(set, name, ms)
+  forget(set)
+  return stay(set, name, ms)
+end
+
+-- Has a set, and another key if there is one, live as long as the last of the set. Returns whether one is in.
+local function follow(set, key)
+  local ends = living(set, '-1')
+  local left = ends and msUntil(ends) or 0
+  expire(set, left)
+  if key then
+    expire(key, left)
+  end
+  return left > 0
 end

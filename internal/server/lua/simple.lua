@@ -1,6 +1,12 @@
--- The usual release of a Mutex without a queue, in front of all others, whose arguments it reads: it has one key, our token
--- is there, and nothing is kept. What it does not find so is looked at below; the functions there cost more than all of this.
+-- The usual release, in front of the others of a Mutex without a queue: it has one key, nothing is kept, and the token is its
+-- only argument. If our token is not there, what the caller has left out is filled in, for the code below. The functions
+-- there cost more than all of this.
 
-if ARGV[2] == '0' and ARGV[4] == '1' and redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[1]) == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+if #ARGV == 1 then
+  if redis.pcall('GETRANGE', KEYS[1], '0', '320') == ARGV[1] then
+    return redis.call('DEL', KEYS[1])
+  end
+  for i, usual in ipairs({'0', '0', '1', '0', 'm', '0', '', '', '0'}) do
+    ARGV[i + 1] = usual
+  end
 end

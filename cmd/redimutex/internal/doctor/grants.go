@@ -10,10 +10,10 @@ var grants = []grant{
 	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
 	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
 	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zscore +publish +subscribe"},
-	{"semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcard +zcount +zadd +zrem"},
+	{"semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcount +zadd +zrem"},
 	{
 		"readers", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} ~redimutex:entitled:{KEY*} " +
-			"+zremrangebyscore +zcard +zrange +zscore +zadd +zrem +zunionstore",
+			"+zremrangebyscore +zrange +zscore +zadd +zrem +zunionstore",
 	},
 	{"replicas", "cannot-wait", "+wait"},
 	{"guard", "cannot-guard", "~redimutex:guard +get"},
