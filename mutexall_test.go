@@ -46,7 +46,7 @@ func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	odd := c.MutexAll(locktest.OddKeys)
 	require.NoError(t, odd.TryLockContext(t.Context()))
 	single := c.Mutex("x\x00y")
