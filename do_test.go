@@ -81,20 +81,6 @@ func TestDoDoesNotRunFWithoutTheLock(t *testing.T) {
 	}
 }
 
-func TestDoReleasesWhenTheCallersContextEnds(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	err := m.Do(ctx, func(inner context.Context) error {
-		cancel()
-		<-inner.Done()
-		return inner.Err()
-	})
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.False(t, s.Exists("k"))
-}
-
 // A function that the caller gave may panic, and an HTTP server goes on after that; or it ends its
 // goroutine, as the assertions of tests do. The lock must not be stuck then for the others.
 func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {

@@ -52,6 +52,23 @@ func TestExtendNeverBringsTheEndNearer(t *testing.T) {
 	})
 }
 
+func TestExtendShortensNoKindOfLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(9*time.Second))
+	for key, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+		"permit": c.Semaphore("permit", 2).Acquire, "reader": c.RWMutex("reader").RAcquire,
+		"writer": c.RWMutex("writer").Acquire, "all": c.MutexAll([]string{"all", "more"}).Acquire,
+	} {
+		l, err := acquire(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Extend(t.Context(), 2*time.Hour))
+		require.NoError(t, l.Extend(t.Context(), time.Minute))
+		assert.Greater(t, s.PTTL(key), time.Hour, key)
+		require.NoError(t, l.Release(t.Context()))
+	}
+}
+
 func TestExtendWithoutRenewalCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)

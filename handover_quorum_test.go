@@ -78,28 +78,6 @@ func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	}
 }
 
-func TestATakerThatFailsGivesItsVotesBack(t *testing.T) {
-	t.Parallel()
-	all := locktest.Real(t, 3)
-	h := handOver(t, all.Client(t, patient).Mutex("k"), time.Hour)
-	for _, s := range all {
-		redistest.Wait(t, "all servers have it", func() bool { return s.Exists("k") })
-	}
-	for _, s := range all[1:] { // so that a taker gets one vote, and gives it back
-		s.Do("RENAME", "k", "away")
-		s.Do("SET", "k", "another", "PX", "60000")
-	}
-	m := all.Client(t, redimutex.WithNodeTimeout(5*time.Second)).Mutex("k") // a vote is given back within that
-	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
-	for _, s := range all[1:] {
-		s.Do("RENAME", "away", "k")
-	}
-	require.ErrorIs(t, all.Client(t, patient).Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked)
-	all[2].Kill() // so that the vote which was given back is needed
-	redistest.Wait(t, "the vote is back", func() bool { return m.TakeOver(t.Context(), h) == nil })
-	require.NoError(t, m.UnlockContext(t.Context()))
-}
-
 // What is given back is good for as long as it was before, and no longer.
 func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()

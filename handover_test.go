@@ -55,6 +55,7 @@ func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
 			assert.True(t, ended(l.Done()))
 			assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
 			assert.Nil(t, giver.Lease())
+			require.Zero(t, giver.Client().Keys(), "no release follows that the next call would wait for")
 			for _, m := range []*redimutex.Mutex{giver, taker, third} {
 				assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked, "nothing comes between")
 			}

@@ -113,6 +113,33 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 	}
 }
 
+func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	other := newMutex(t, s.Pool(), "k", patient)
+	h := handOver(t, newMutex(t, s.Pool(), "k", patient), time.Minute)
+	require.NoError(t, other.TakeOver(t.Context(), h))
+	other.Unlock()
+	pool := redistest.NewBetween(s.Pool())
+	taker := newMutex(t, pool, "k", patient)
+	asks, goOn := make(chan struct{}), make(chan struct{})
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		pool.Set(nil)
+		close(asks)
+		<-goOn
+		return run()
+	})
+	failed, next := make(chan error), make(chan error)
+	go func() { failed <- taker.TakeOver(t.Context(), h) }()
+	<-asks
+	go func() { next <- taker.LockContext(t.Context(), 10*time.Second) }()
+	redistest.Wait(t, "the next in line", func() bool { return taker.Client().Stats().Waiting == 1 })
+	close(goOn)
+	require.ErrorIs(t, <-failed, redimutex.ErrLost)
+	require.NoError(t, <-next)
+	taker.Unlock()
+}
+
 // A renewal that is under way when the hold is handed over neither reports the lock as taken nor touches it afterwards.
 func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	t.Parallel()

@@ -148,7 +148,7 @@ func TestCancellationWinsTies(t *testing.T) {
 			return reply, err
 		})
 		err := lock(ctx)
-		assert.ErrorIs(t, err, cause)
+		require.ErrorIs(t, err, cause)
 		assert.Nil(t, m.Lease())
 		pool.Set(nil)
 		redistest.Wait(t, "the win to be given back", func() bool { return !s.Exists("k") })

@@ -46,7 +46,7 @@ func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	odd := c.MutexAll(locktest.OddKeys)
 	require.NoError(t, odd.TryLockContext(t.Context()))
 	single := c.Mutex("x\x00y")
@@ -133,7 +133,7 @@ func TestOppositeOrdersNeverDeadlock(t *testing.T) {
 func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	m := c.MutexAll([]string{"a", "b", "c"})
 	for key, reason := range map[string]redimutex.Reason{"a": redimutex.Deleted, "c": redimutex.Deleted, "b": redimutex.Taken} {
 		want := redimutex.LostError{Key: key, Reason: reason}

@@ -69,23 +69,6 @@ func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 	}
 }
 
-func TestALockedErrorSaysNothingOfTheMarkThatStandsForReaders(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	m := newRWMutex(t, s, redimutex.WithOwner("a reader"))
-	m.RLock()
-	defer m.RUnlock()
-	for _, err := range []error{
-		m.TryLockContext(t.Context()), newRWMutex(t, s, redimutex.WithMaxAttempts(2)).LockContext(t.Context(), 0),
-		newMutex(t, s.Pool(), "k").TryLockContext(t.Context()),
-	} {
-		var locked *redimutex.LockedError
-		require.ErrorAs(t, err, &locked)
-		assert.Empty(t, locked.Owner)
-		assert.NotContains(t, err.Error(), "*")
-	}
-}
-
 func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

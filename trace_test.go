@@ -254,37 +254,6 @@ func TestTraceWithoutFunctionsIsFine(t *testing.T) {
 	assert.Error(t, m.UnlockContext(t.Context()))
 }
 
-// An extension to less that is under way limits what the renewal gives.
-func TestARenewalIsToldWithTheEndOfTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		slow := redistest.NewBetween(pool)
-		var told diary
-		m := newMutex(t, slow, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second),
-			redimutex.WithTrace(told.trace()))
-		m.Lock()
-		l := m.Lease()
-		answer := make(chan struct{})
-		slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			<-answer
-			return run()
-		})
-		extended := make(chan error)
-		go func() { extended <- l.Extend(t.Context(), 6*time.Second) }()
-		synctest.Wait() // it is under way
-		slow.Set(nil)
-		told.take()
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		steps, events := told.take()
-		require.Equal(t, []string{"renewed k"}, steps)
-		assert.Equal(t, l.Until(), events[0].Until)
-		close(answer)
-		assert.NoError(t, <-extended)
-		m.Unlock()
-	})
-}
-
 func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -63,29 +63,6 @@ func TestOnlyAPoolItselfDialsForOperationsAndOneThatIsShownForSubscriptions(t *t
 	assert.Zero(t, pool.ActiveCount())
 }
 
-// Both are over at the same time: redigo chooses at random which of them it sees first.
-func TestAPoolThatIsClosedWhenTheTimeIsOverIsNoPanic(t *testing.T) {
-	t.Parallel()
-	dial := redistest.Start(t).Pool().Dial
-	for _, wrap := range []func(*redis.Pool) conn.Pool{
-		func(p *redis.Pool) conn.Pool { return p },
-		func(p *redis.Pool) conn.Pool { return embedding{p} },
-	} {
-		pool := &redis.Pool{MaxActive: 1, Wait: true, Dial: dial}
-		s := conn.Of(wrap(pool))
-		c, err := s.Get(t.Context())
-		require.NoError(t, err)
-		c.Close()
-		require.NoError(t, pool.Close())
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 100 {
-			_, err := s.Get(ended)
-			assert.Error(t, err)
-		}
-	}
-}
-
 func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

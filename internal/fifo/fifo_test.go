@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,82 +20,6 @@ func has(w *fifo.Waiter) bool {
 	default:
 		return false
 	}
-}
-
-func TestAFreeQueueGivesTheTurnAtOnce(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	assert.False(t, q.TryAcquire(), "the turn was given twice")
-	q.Release()
-	w := q.Join()
-	require.True(t, has(w))
-	assert.False(t, q.TryAcquire())
-	q.Release()
-	assert.True(t, q.TryAcquire(), "the queue is not free after the last one left")
-}
-
-func TestTheTurnGoesInOrderOfArrival(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	waiters := make([]*fifo.Waiter, 100)
-	for i := range waiters {
-		waiters[i] = q.Join()
-	}
-	for i, w := range waiters {
-		require.Positive(t, q.Waiting())
-		q.Release()
-		require.True(t, has(w), "waiter %d does not have the turn", i)
-		for _, later := range waiters[i+1:] {
-			require.False(t, has(later))
-		}
-		require.False(t, q.TryAcquire(), "a waiter was overtaken")
-	}
-	q.Release()
-	assert.Zero(t, q.Waiting())
-	assert.True(t, q.TryAcquire())
-}
-
-func TestQuittingKeepsTheOrderOfTheOthers(t *testing.T) {
-	for _, quitter := range []int{0, 1, 2, 3, 4} {
-		var q fifo.Line
-		require.True(t, q.TryAcquire())
-		var waiters []*fifo.Waiter
-		for range 5 {
-			waiters = append(waiters, q.Join())
-		}
-		waiters[quitter].Cancel()
-		for i, w := range waiters {
-			if i == quitter {
-				continue
-			}
-			q.Release()
-			require.True(t, has(w), "waiter %d after %d quit", i, quitter)
-		}
-		assert.False(t, has(waiters[quitter]), "the one that quit was given the turn")
-		q.Release()
-		assert.True(t, q.TryAcquire())
-	}
-}
-
-func TestATurnThatComesWhileQuittingIsPassedOn(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	quitter, next := q.Join(), q.Join()
-	q.Release()
-	require.True(t, has(quitter))
-	quitter.Cancel()
-	assert.True(t, has(next), "the turn was lost")
-	q.Release()
-	assert.True(t, q.TryAcquire())
-}
-
-func TestTheLastWaiterThatQuitsWithTheTurnFreesTheLine(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	w := q.Join()
-	q.Release()
-	w.Cancel()
-	assert.True(t, q.TryAcquire())
 }
 
 func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
@@ -160,64 +83,4 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	assert.Positive(t, counter)
 	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire(), "the turn was lost")
-}
-
-// A goroutine that waits for the turn is blocked and nothing else: no timer, no polling, or
-// the bubble would not come to rest.
-func TestAWaiterSleepsUntilItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q fifo.Line
-		require.True(t, q.TryAcquire())
-		var order []int
-		for i := range 10 {
-			w := q.Join()
-			go func() {
-				<-w.Granted()
-				order = append(order, i)
-				q.Release()
-			}()
-		}
-		synctest.Wait()
-		assert.Empty(t, order)
-		q.Release()
-		synctest.Wait()
-		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
-	})
-}
-
-func TestTenThousandWaitersCostAFewHundredBytesEach(t *testing.T) {
-	const n = 10_000
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	waiters := make([]*fifo.Waiter, n)
-	goroutines := runtime.NumGoroutine()
-	before := heap()
-	for i := range waiters {
-		waiters[i] = q.Join()
-	}
-	each := (heap() - before) / n
-	assert.Less(t, each, int64(400), "bytes for each waiter")
-	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-	for _, w := range waiters {
-		q.Release()
-		require.True(t, has(w))
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-func BenchmarkUncontended(b *testing.B) {
-	var q fifo.Line
-	b.ReportAllocs()
-	for b.Loop() {
-		if !q.TryAcquire() {
-			b.Fatal("not free")
-		}
-		q.Release()
-	}
 }

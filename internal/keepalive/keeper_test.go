@@ -55,39 +55,6 @@ func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
 	})
 }
 
-// Leases are ended at random moments, and the renewals take their time.
-func TestNoRenewalStartsAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ended sync.Map // when, of each lease
-		var renewals atomic.Int64
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			for _, l := range due {
-				if at, ok := ended.Load(l); ok && at.(time.Time).Before(time.Now()) {
-					t.Error("a renewal began after the end")
-				}
-			}
-			renewals.Add(int64(len(due)))
-			time.Sleep(rand.N(ttl / 2))
-			succeed(due)
-		})
-		var all sync.WaitGroup
-		for range 2000 {
-			l, h := start(t, k, lasting(ttl+rand.N(ttl)))
-			all.Go(func() {
-				time.Sleep(rand.N(3 * ttl))
-				assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
-				ended.Store(l, time.Now())
-				time.Sleep(2 * ttl)
-				assert.Zero(t, h.times.Load())
-			})
-		}
-		all.Wait()
-		assert.Greater(t, renewals.Load(), int64(1000), "this tests nothing")
-		assert.Zero(t, k.Len())
-		k.Close()
-	})
-}
-
 func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, calls atomic.Int64
@@ -158,58 +125,6 @@ func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 		for _, l := range leases {
 			require.Equal(t, keepalive.Alive, l.Reason())
 		}
-		k.Close()
-	})
-}
-
-// A server that hands the lock over gives it for a short time, which is asked to be longer before any renewal is due.
-func TestAHandOffLeaseIsRenewedSoon(t *testing.T) {
-	for name, renew := range map[string]bool{"renewed": true, "fixed": false} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			var at []time.Duration
-			k := keepalive.New(func(due []*keepalive.Lease) {
-				at = append(at, time.Since(began))
-				time.Sleep(20 * time.Millisecond)
-				if len(at) < 4 {
-					fail(due)
-				} else {
-					succeed(due)
-				}
-			})
-			start(t, k, nil) // the timer is set for much later
-			l, h := start(t, k, func(terms *keepalive.Terms) {
-				terms.Renew, terms.HandOff, terms.Until = renew, 300*time.Millisecond, began.Add(297*time.Millisecond)
-				if !renew {
-					terms.MaxHold = time.Millisecond // is about renewals
-				}
-			})
-			time.Sleep(300 * time.Millisecond)
-			synctest.Wait()
-			require.Len(t, at, 4, name)
-			first, last := at[0], at[3]
-			assert.Equal(t, keepalive.Patience, first, name)
-			assert.Less(t, last, 150*time.Millisecond, name)
-			assert.Equal(t, keepalive.Alive, l.Reason(), name)
-			if renew {
-				time.Sleep(2 * ttl)
-				assert.Equal(t, keepalive.Alive, l.Reason(), name)
-			} else {
-				lived(t, h, began.Add(last+20*time.Millisecond+ttl), ttl)
-			}
-			k.Close()
-		})
-	}
-}
-
-func TestAHandOffLeaseThatNobodyRenewsIsLostInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keepalive.New(fail)
-		const handOff = 300 * time.Millisecond
-		_, h := start(t, k, func(terms *keepalive.Terms) {
-			terms.HandOff, terms.Until = handOff, terms.Began.Add(handOff)
-		})
-		lived(t, h, h.terms.Until, handOff)
 		k.Close()
 	})
 }

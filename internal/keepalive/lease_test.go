@@ -88,86 +88,6 @@ func lived(t *testing.T, h *teller, until time.Time, span time.Duration) {
 	assert.Equal(t, keepalive.Expired, h.reason())
 }
 
-func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var at []time.Duration
-		began := time.Now()
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			at = append(at, time.Since(began))
-			succeed(due)
-		})
-		l, h := start(t, k, nil)
-		time.Sleep(10 * ttl)
-		synctest.Wait()
-		require.Len(t, at, 30)
-		for i, when := range at {
-			assert.Equal(t, time.Duration(i+1)*ttl/3, when)
-		}
-		assert.Equal(t, keepalive.Alive, l.Reason())
-		assert.Zero(t, h.times.Load())
-		assert.Equal(t, began, h.terms.Began)
-		k.Close()
-	})
-}
-
-func TestALeaseWithoutRenewalEndsBeforeItsTime(t *testing.T) {
-	for _, span := range []time.Duration{10 * time.Millisecond, time.Second, ttl, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed") })
-			l, h := start(t, k, func(terms *keepalive.Terms) { lasting(span)(terms); fixed(terms) })
-			lived(t, h, h.terms.Until, span)
-			assert.Equal(t, keepalive.Expired, l.Reason())
-			assert.Equal(t, keepalive.Expired, l.End(time.Now()))
-			synctest.Wait()
-			assert.EqualValues(t, 1, h.times.Load())
-			assert.Zero(t, k.Len())
-			k.Close()
-		})
-	}
-}
-
-func TestAFailedRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var at []time.Duration
-		began := time.Now()
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			if at = append(at, time.Since(began)); len(at) < 1000 { // else it is a busy loop, in which no time passes
-				fail(due)
-			}
-		})
-		_, h := start(t, k, nil)
-		lived(t, h, h.terms.Until, ttl)
-		synctest.Wait()
-		require.Greater(t, len(at), 10)
-		assert.Equal(t, ttl/3, at[0])
-		for i := range len(at) - 1 {
-			assert.LessOrEqual(t, at[i+1]-at[i], 500*time.Millisecond)
-		}
-		assert.Less(t, ttl-at[len(at)-1], time.Second, "it gave up long before the end")
-		n := len(at)
-		time.Sleep(ttl)
-		assert.Len(t, at, n, "renewed after the loss")
-		k.Close()
-	})
-}
-
-func TestARenewalThatSucceedsAfterFailuresKeepsTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		k := keepalive.New(func(due []*keepalive.Lease) {
-			if calls++; calls%8 == 0 {
-				succeed(due)
-			} else {
-				fail(due)
-			}
-		})
-		l, _ := start(t, k, nil)
-		time.Sleep(20 * ttl)
-		assert.Equal(t, keepalive.Alive, l.Reason())
-		k.Close()
-	})
-}
-
 func TestTheReasonGoesByTheClockAndNotByTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(fail)
@@ -255,30 +175,43 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 	}
 }
 
-func TestMaxHoldStopsTheRenewals(t *testing.T) {
-	for name, renew := range map[string]func([]*keepalive.Lease){"renewals succeed": succeed, "renewals fail": fail} {
-		synctest.Test(t, func(t *testing.T) {
-			const maxHold = 5 * ttl
-			began := time.Now()
-			k := keepalive.New(func(due []*keepalive.Lease) {
-				if age := time.Since(began); age >= maxHold {
-					t.Errorf("%s: renewed at the age of %v", name, age)
-				} else if age < maxHold-ttl/2 {
-					succeed(due)
-				} else {
-					renew(due)
-				}
-			})
-			l, h := start(t, k, func(terms *keepalive.Terms) { terms.MaxHold = maxHold })
-			<-h.lost
-			age := time.Since(began)
-			assert.Greater(t, age, maxHold-ttl/2)
-			assert.LessOrEqual(t, age, maxHold+ttl)
-			assert.Equal(t, keepalive.Expired, l.Reason())
-			k.Close()
-		})
-	}
-}
-
 // initial is the end of the validity that l was started with.
 func initial(l *keepalive.Lease) time.Time { return l.Holder().(*teller).terms.Until }
+
+// A confirmation may arrive behind that of an extension that was sent later, for longer.
+func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(succeed)
+		l, _ := start(t, k, nil)
+		sent := time.Now()
+		time.Sleep(ttl / 9)
+		extend(l, 9*ttl)
+		until := l.Until()
+		l.Extended(sent.Add(ttl), ttl)
+		assert.Equal(t, until, l.Until())
+		k.Close()
+	})
+}
+
+// The lease is good for an hour, and its renewals ask for a second. They can wait until they bring something.
+func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renewals atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			if renewals.Add(1) > 1000 {
+				panic("a busy loop")
+			}
+			succeed(due)
+		})
+		l, _ := start(t, k, lasting(time.Second))
+		extend(l, time.Hour)
+		l.Ask(time.Second)
+		time.Sleep(time.Hour - 2*time.Second)
+		synctest.Wait()
+		assert.Zero(t, renewals.Load())
+		time.Sleep(time.Minute)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		assert.InDelta(t, 3*time.Minute/time.Second, renewals.Load(), 10)
+		k.Close()
+	})
+}

@@ -178,7 +178,7 @@ func (h *Hold) lose(r keepalive.Reason) {
 // Extend makes the hold last for ttl from now on, at least. It returns how the hold has ended, if it has.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	g.over.Store(true) // before the look at the hold: a release looks at this after it has ended the hold
+	g.over.Store(true) // before the look at the hold: so either this finds that it was parked, or park finds this
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}

@@ -69,9 +69,6 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	if g.turn.Load() {
 		g.key.pass()
 	}
-	if g.spent() { // while it was being parked
-		g.unpark()
-	}
 	return true
 }
 

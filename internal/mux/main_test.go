@@ -62,12 +62,11 @@ type wire struct {
 	server  *miniredis.Miniredis
 	timeout time.Duration // for reading; 0: none
 
-	mu     sync.Mutex
-	dials  int
-	writes int
-	ends   []*end
-	down   bool
-	held   chan struct{} // not nil: replies wait until it is closed
+	mu    sync.Mutex
+	dials int
+	ends  []*end
+	down  bool
+	held  chan struct{} // not nil: replies wait until it is closed
 }
 
 func newWire(t testing.TB) *wire {
@@ -127,11 +126,11 @@ func (w *wire) cut(down bool) {
 	w.down = down
 }
 
-// counted returns how many dials and writes there were.
-func (w *wire) counted() (dials, writes int) {
+// counted returns how many dials there were.
+func (w *wire) counted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.dials, w.writes
+	return w.dials
 }
 
 // An end is our end of the wire.
@@ -155,13 +154,6 @@ func (e *end) SetReadDeadline(t time.Time) error {
 	e.deadline = t
 	e.mu.Unlock()
 	return e.Conn.SetReadDeadline(t)
-}
-
-func (e *end) Write(p []byte) (int, error) {
-	e.wire.mu.Lock()
-	e.wire.writes++
-	e.wire.mu.Unlock()
-	return e.Conn.Write(p)
 }
 
 func (e *end) Read(p []byte) (int, error) {

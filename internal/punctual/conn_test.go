@@ -3,9 +3,8 @@ package punctual_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +16,6 @@ import (
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// connections returns how many there are to a server, with the one that asks.
-func connections(t testing.TB, s *redistest.Server) int {
-	return strings.Count(string(s.Do("CLIENT", "LIST").([]byte)), "\n")
-}
 
 func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 	for name, ending := range endings {
@@ -48,21 +42,6 @@ func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestAServerExecutesTheUndoNext(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	c := dial(t, punctual.NewDialer("tcp", s.Addr()))
-	s.Pause()
-	defer s.Resume()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := c.DoContext(context.WithValue(ctx, punctual.Undo, []any{"RENAME", "k", "undone"}), "SET", "k", "v")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	s.Resume()
-	redistest.Wait(t, "both were executed", func() bool { return s.Get("undone") == "v" })
-	assert.Empty(t, s.Get("k"))
 }
 
 func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
@@ -184,25 +163,6 @@ func TestTheTimeoutsOfTheDialCountWithoutAContextAndTheDeadlineInstead(t *testin
 	})
 }
 
-func TestEachOperationHasItsOwnDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{late: 900 * time.Millisecond}
-		c := dial(t, p.dialer())
-		for _, d := range []time.Duration{time.Second, time.Minute, time.Second} {
-			_, err := c.DoContext(until{t.Context(), time.Now().Add(d)}, "PING")
-			require.NoError(t, err)
-			time.Sleep(time.Hour)
-			_, err = c.Do("PING")
-			require.NoError(t, err, "the deadline before has long passed, and this has none")
-		}
-		began := time.Now()
-		_, err := c.DoContext(until{t.Context(), began.Add(100 * time.Millisecond)}, "PING")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 100*time.Millisecond, time.Since(began))
-		time.Sleep(time.Minute)
-	})
-}
-
 func TestWhatNobodyHasTimeToReceiveBreaksTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{silentAt: "SET"}
@@ -241,25 +201,69 @@ func TestOneGoroutineMaySendWhileAnotherReceives(t *testing.T) {
 	})
 }
 
-func TestTheOptionsOfTheUserCount(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var dialled []string
-	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"), redis.DialDatabase(2),
-		redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
-			dialled = append(dialled, network+" "+address)
-			return net.Dial(network, address)
-		}))
-	c := dial(t, d)
-	assert.Equal(t, []string{"tcp " + s.Addr()}, dialled)
-	if s.IsReal() {
-		info, err := redis.String(c.DoContext(t.Context(), "CLIENT", "LIST"))
-		require.NoError(t, err)
-		assert.Contains(t, info, "name=us ")
-		assert.Contains(t, info, " db=2 ")
+// A caller counts who is registered with it.
+type caller struct {
+	context.Context
+	registered atomic.Int32
+}
+
+func (c *caller) AfterFunc(f func()) func() bool {
+	c.registered.Add(1)
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.registered.Add(-1)
+		return stop()
 	}
-	_, err := punctual.NewDialer("tcp", s.Addr(), redis.DialConnectTimeout(1)).DialContext(t.Context())
-	var timeout net.Error
-	require.ErrorAs(t, err, &timeout)
-	assert.True(t, timeout.Timeout())
+}
+
+// Value hides the ctx inside, with which package context would register directly.
+func (c *caller) Value(any) any { return nil }
+
+func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dial(t, (&peer{}).dialer())
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		long := &caller{Context: parent}
+		for range 10 {
+			made := context.WithValue(long, punctual.Caller, long) // for one operation
+			_, err := c.DoContext(made, "PING")
+			require.NoError(t, err)
+		}
+		assert.EqualValues(t, 1, long.registered.Load())
+		_, err := c.DoContext(t.Context(), "PING")
+		require.NoError(t, err)
+		assert.Zero(t, long.registered.Load(), "another caller")
+		_, err = c.DoContext(long, "PING")
+		require.NoError(t, err)
+		c.Close()
+		assert.Zero(t, long.registered.Load(), "closed")
+	})
+}
+
+func TestACancellationBetweenOperationsDoesNoHarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{silentAt: "STOP"}
+		c := dial(t, p.dialer(redis.DialReadTimeout(time.Minute)))
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := c.DoContext(ctx, "PING")
+			require.NoError(t, err)
+			cancel()
+			synctest.Wait()
+			require.NoError(t, c.Err())
+			p.late = time.Second
+			_, err = c.Do("PING")
+			require.NoError(t, err)
+			p.late = 0
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := c.DoContext(ctx, "PING")
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, cancel)
+		began := time.Now()
+		_, err = c.DoContext(ctx, "STOP")
+		require.ErrorIs(t, err, context.Canceled, "while one is under way")
+		assert.LessOrEqual(t, time.Since(began), time.Second+grace)
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/punctual"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // grace is what comes on top of a ctx, all in all, in the worst case.
@@ -83,60 +82,6 @@ func cutTLS(phase string) (word string, over bool) {
 	return phase, false
 }
 
-func TestATestOnBorrowEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{}
-		d := p.dialer()
-		pool := &redis.Pool{MaxIdle: 1, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
-		defer pool.Close()
-		pool.Get().Close()
-		time.Sleep(9 * time.Second)
-		p.silentAt = "PING"
-		pool.Get().Close()
-		assert.NotContains(t, p.commands(), "PING", "it was just used")
-		time.Sleep(11 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		c, err := pool.GetContext(ctx)
-		assert.Contains(t, p.commands(), "PING")
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "and there is no time left to dial")
-		assert.LessOrEqual(t, time.Since(began), time.Second+2*grace)
-		c.Close()
-	})
-}
-
-// The user's function knows nothing of the ctx.
-func TestADialThatHangsIsLeftBehindAndClosedWhenItComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{}
-		goOn := make(chan struct{})
-		d := p.dialer(redis.DialNetDial(func(string, string) (net.Conn, error) {
-			<-goOn
-			ours, theirs := net.Pipe()
-			go p.serve(theirs)
-			return ours, nil
-		}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		for range 16 {
-			_, err := d.DialContext(ctx)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorContains(t, err, "dial tcp peer:6379: ")
-		}
-		assert.LessOrEqual(t, time.Since(began), time.Second+16*grace)
-		_, err := d.DialContext(t.Context())
-		require.ErrorContains(t, err, "hang", "there is a limit to those that are left behind")
-		close(goOn)
-		synctest.Wait()
-		assert.Equal(t, 16, p.closed())
-		c, err := d.DialContext(t.Context())
-		require.NoError(t, err)
-		c.Close()
-	})
-}
-
 // A redigo that is made in another way is used as it is.
 func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,31 +108,6 @@ func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 			require.NoError(t, err)
 			c.Close()
 		})
-	})
-}
-
-// The same against the network and a real server that was stopped.
-func TestAStoppedServerHoldsNobodyUp(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	d := punctual.NewDialer("tcp", s.Addr(), redis.DialClientName("us"))
-	c := dial(t, d)
-	s.Pause()
-	defer s.Resume()
-	for name, ending := range endings {
-		ctx, cancel := ending.after(t.Context(), 50*time.Millisecond)
-		_, err := d.DialContext(ctx)
-		assert.ErrorIs(t, err, ending.err, name)
-		cancel()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := c.DoContext(ctx, "PING")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Error(t, c.Err())
-	s.Resume()
-	redistest.Wait(t, "all connections are closed", func() bool {
-		return connections(t, s) == 1
 	})
 }
 

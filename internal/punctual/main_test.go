@@ -166,3 +166,11 @@ func dial(t testing.TB, d *punctual.Dialer) *punctual.Conn {
 	t.Cleanup(func() { c.Close() })
 	return c.(*punctual.Conn)
 }
+
+// An until is a ctx with a deadline and no timer of its own.
+type until struct {
+	context.Context
+	deadline time.Time
+}
+
+func (u until) Deadline() (time.Time, bool) { return u.deadline, true }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -140,10 +139,4 @@ func failed(t *testing.T, f *quorum.Failure, kind quorum.Kind) *quorum.Failure {
 	require.NotNil(t, f)
 	require.Equal(t, kind, f.Kind, "%v", f)
 	return f
-}
-
-// down is a pool for a server that is not there.
-func down(t *testing.T) *redis.Pool {
-	dead := redistest.FreeAddr(t)
-	return &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }}
 }

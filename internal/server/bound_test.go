@@ -102,34 +102,6 @@ func TestATurnThatCameTooLateIsNotLost(t *testing.T) {
 	})
 }
 
-func TestManyMayRunOnAServerThatAnswers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		b := redistest.NewBetween(pool)
-		s := open(t, b)
-		var running, worst atomic.Int32
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			if n := running.Add(1); n > worst.Load() {
-				worst.Store(n)
-			}
-			defer running.Add(-1)
-			time.Sleep(time.Millisecond)
-			return run()
-		})
-		var all sync.WaitGroup
-		for range 300 {
-			all.Go(func() {
-				for range 4 {
-					done(t, acquire(s, request(request("").Token)))
-				}
-			})
-		}
-		all.Wait()
-		assert.Greater(t, worst.Load(), int32(200))
-	})
-}
-
 // A reply that no caller waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()
@@ -195,29 +167,6 @@ func (p slowPool) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-func TestAContextShortensTheDeadlineOnTheServer(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		q := request("k")
-		done(t, acquire(s, q)) // so that the scripts are known
-		done(t, one(s, q))
-		done(t, release(s, q))
-		late := func(f func(context.Context) error) {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-			defer cancel()
-			holdUp(b, 20*time.Millisecond)
-			require.ErrorIs(t, f(ctx), context.DeadlineExceeded)
-			time.Sleep(15 * time.Millisecond)
-			synctest.Wait()
-		}
-		late(func(ctx context.Context) error { return q.claim(s).Try(ctx, q.try()).Err })
-		assert.False(t, m.Exists("k"))
-		done(t, acquire(s, q))
-		late(func(ctx context.Context) error { return extendIn(ctx, s, q, time.Hour) })
-		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
-	})
-}
-
 func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
@@ -244,11 +193,4 @@ func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 			})
 		})
 	}
-}
-
-// extendIn extends a single lease.
-func extendIn(ctx context.Context, s *server.Server, q *hold, ttl time.Duration) (err error) {
-	batch := []server.Extension{{Claim: s.Foreign(q.lock()), TTL: ttl}}
-	s.Extend(ctx, time.Now(), batch, func(_ int, r server.Reply) { err = r.Err })
-	return err
 }

@@ -45,38 +45,6 @@ func away(t *testing.T, c *server.Claim) {
 	redistest.Wait(t, "the claim is out of the way", func() bool { return c.Away() == nil })
 }
 
-func TestWhatNothingWasSentForIsGoneWithoutAsking(t *testing.T) {
-	t.Parallel()
-	_, b, s := between(t)
-	var sent counter
-	b.Set(sent.count)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, before := range map[string]func(c *server.Claim){
-		"never tried": func(*server.Claim) {},
-		"not sent":    func(c *server.Claim) { failed(t, c.Try(over, server.Try{})) },
-	} {
-		c := request("k").claim(s)
-		before(c)
-		assert.NotNil(t, c.Away())
-		c.ReleaseLater(time.Time{})
-		assert.Nil(t, c.Away(), name)
-		c = request("k").claim(s)
-		before(c)
-		assert.Equal(t, server.Missing, c.Release(t.Context(), time.Now(), time.Time{}).Verdict, name)
-	}
-	assert.Empty(t, sent.take())
-
-	done(t, acquire(s, request("k")))
-	sent.take()
-	c := request("k").claim(s)
-	require.Equal(t, server.Held, c.Try(t.Context(), server.Try{}).Verdict)
-	sent.take()
-	c.ReleaseLater(time.Time{})
-	assert.Nil(t, c.Away(), "the server has refused it")
-	assert.Empty(t, sent.take())
-}
-
 func TestOnlyItsReleaseIsSentForAClaimThatEnded(t *testing.T) {
 	t.Parallel()
 	r, b, s := between(t)
@@ -244,63 +212,6 @@ func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
 	})
 }
 
-// Else a lock would live longer than its MinHold asks, up to a TTL.
-func TestAnExtensionUnderWayDoesNotUndoWhatIsKept(t *testing.T) {
-	t.Parallel()
-	const keep = 30 * time.Second
-	t.Run("answered late", func(t *testing.T) {
-		t.Parallel()
-		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			q := request("k")
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
-			come, let := hang(b)
-			go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(int, server.Reply) {})
-			<-come
-			began := time.Now()
-			done(t, c.Release(t.Context(), began, began.Add(keep)))
-			assert.Equal(t, q.Timeout/2, time.Since(began))
-			close(let) // within its deadline
-			time.Sleep(time.Second)
-			assert.LessOrEqual(t, m.TTL("k"), time.Until(began.Add(keep))+time.Millisecond)
-			assert.Positive(t, m.TTL("k"), "it was to be kept")
-		})
-	})
-	t.Run("never answered", func(t *testing.T) {
-		t.Parallel()
-		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			q := request("k")
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
-			swallow(b, "EVALSHA")
-			began := time.Now()
-			s.Extend(t.Context(), began, []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { failed(t, r) })
-			done(t, c.Release(t.Context(), began, began.Add(keep)))
-			m.SetTTL("k", time.Hour) // now it is executed
-			time.Sleep(2*q.Timeout + time.Second)
-			assert.LessOrEqual(t, m.TTL("k"), time.Until(began.Add(keep))+time.Millisecond)
-			assert.Positive(t, m.TTL("k"), "it was to be kept")
-		})
-	})
-}
-
-func TestAClaimIsGivenUpWhenAllThatItMayHaveHasExpired(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		q := request("k")
-		c := q.claim(s)
-		began := time.Now()
-		done(t, c.Try(t.Context(), server.Try{}))
-		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		c.ReleaseLater(time.Time{})
-		gone := c.Away()
-		require.NotNil(t, gone)
-		<-gone
-		assert.GreaterOrEqual(t, time.Since(began), q.TTL)
-		assert.LessOrEqual(t, time.Since(began), q.TTL+q.Timeout+2*time.Second)
-	})
-}
-
 func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -371,19 +282,4 @@ func TestAReleaseThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
 	n := calls.Load()
 	s.Close(time.Second)
 	assert.Equal(t, n, calls.Load())
-}
-
-func TestWhoWaitsForAClaimIsToldOnce(t *testing.T) {
-	t.Parallel()
-	_, _, s := between(t)
-	c := request("k").claim(s)
-	done(t, c.Try(t.Context(), server.Try{}))
-	var told atomic.Int32
-	require.True(t, c.WhenAway(func() { told.Add(1) }))
-	gone := c.Away()
-	done(t, c.Release(t.Context(), time.Now(), time.Time{}))
-	<-gone
-	c.ReleaseLater(time.Time{})
-	assert.EqualValues(t, 1, told.Load())
-	assert.False(t, c.WhenAway(func() { told.Add(1) }), "it is away")
 }

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -106,27 +105,6 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 	})
 }
 
-// A try in time is not refused, whatever the delay before and after: what we take for the deadline
-// on the server's clock is less than the true one by no more than the fastest answer took.
-func TestDelaysDoNotUseUpTheDeadline(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		for range 200 {
-			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-				time.Sleep(rand.N(20 * time.Millisecond))
-				defer time.Sleep(rand.N(20 * time.Millisecond))
-				return run()
-			})
-			q := request("k")
-			q.Timeout = 250 * time.Millisecond
-			done(t, acquire(s, q))
-			time.Sleep(rand.N(time.Second))
-			done(t, one(s, q))
-			done(t, release(s, q))
-		}
-	})
-}
-
 // The deadline that a try carries is never later than ours, and earlier by no more than the fastest
 // of all answers took.
 func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
@@ -151,23 +129,6 @@ func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 			done(t, acquire(s, q))
 			fastest = min(fastest, rtt)
 		}
-	})
-}
-
-func TestTheServersClockIsAskedOnce(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		var c counter
-		b.Set(c.count)
-		first := request("a")
-		done(t, acquire(s, first))
-		assert.Equal(t, "TIME EVALSHA EVAL", c.take())
-		done(t, acquire(s, request("b")))
-		assert.Equal(t, "EVALSHA", c.take())
-		done(t, one(s, first))
-		c.take()
-		done(t, one(s, first))
-		assert.Equal(t, "EVALSHA", c.take())
 	})
 }
 

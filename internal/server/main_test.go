@@ -122,13 +122,6 @@ func exists(t testing.TB, r *redistest.Server, key string) bool {
 	return n == 1
 }
 
-func pttl(t testing.TB, r *redistest.Server, key string) time.Duration {
-	t.Helper()
-	ms, err := redis.Int64(r.Do("PTTL", key), nil)
-	require.NoError(t, err)
-	return time.Duration(ms) * time.Millisecond
-}
-
 // get reads a key as the command line would; nil if it is missing.
 func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
 	err = s.Run(context.Background(), timeout, key, func(ses *server.Session) error {

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -107,26 +106,6 @@ func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 			assert.False(t, exists(t, r, server.QueueKey("k")))
 		}
 	}
-}
-
-// The lock is written before anybody is told.
-func TestALockIsHandedOverBeforeItsWaiterIsTold(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t)
-	s := open(t, r.Pool())
-	listen(t, r, "here")
-	monitor := r.Monitor()
-	holder := queued("k")
-	done(t, acquire(s, holder))
-	wait(t, s, waiting("k", "first", "here"))
-	done(t, release(s, holder))
-	var lines []string
-	redistest.Wait(t, "the message", func() bool {
-		lines = monitor.Lines()
-		return strings.Contains(strings.Join(lines, "\n"), `"PUBLISH"`)
-	})
-	all := strings.Join(lines, "\n")
-	assert.Less(t, strings.Index(all, `"SET" "k" "first"`), strings.Index(all, `"PUBLISH"`))
 }
 
 // lose has the next script executed, and its reply lost.

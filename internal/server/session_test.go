@@ -10,10 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/mux"
+	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -69,81 +73,6 @@ func everything(t *testing.T, s *server.Server) {
 	})
 }
 
-// A boundConn is like one of a cluster: it serves the slot that it is bound to and no other.
-type boundConn struct {
-	redis.Conn
-	log  *bindings
-	slot int
-}
-
-type bindings struct {
-	mu      sync.Mutex
-	bound   []string
-	strange []string
-}
-
-func (c *boundConn) Bind(keys ...string) error {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	if c.slot >= 0 {
-		c.log.strange = append(c.log.strange, "bound twice")
-	}
-	c.log.bound = append(c.log.bound, keys...)
-	c.slot = int(server.Slot(keys[0]))
-	return nil
-}
-
-func (c *boundConn) check(command string, args []any) {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	if command != "" && c.slot < 0 {
-		c.log.strange = append(c.log.strange, command+" before Bind")
-	}
-	keys := args[:min(len(args), 1)]
-	switch command {
-	case "CLUSTER":
-		return // any node may be asked
-	case "EVALSHA", "EVAL":
-		keys = args[2 : 2+args[1].(int)]
-	}
-	for _, key := range keys {
-		if k, _ := key.(string); k != "" && int(server.Slot(k)) != c.slot {
-			c.log.strange = append(c.log.strange, fmt.Sprintf("%s %q on the node of another slot", command, k))
-		}
-	}
-}
-
-func (c *boundConn) Do(command string, args ...any) (any, error) {
-	c.check(command, args)
-	return c.Conn.Do(command, args...)
-}
-
-func (c *boundConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
-	c.check(command, args)
-	return redis.DoWithTimeout(c.Conn, d, command, args...)
-}
-
-func (c *boundConn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	return redis.ReceiveWithTimeout(c.Conn, d)
-}
-
-func (c *boundConn) Send(command string, args ...any) error {
-	c.check(command, args)
-	return c.Conn.Send(command, args...)
-}
-
-func TestClusterConnectionsAreBoundToTheNodeOfTheKey(t *testing.T) {
-	t.Parallel()
-	r := redistest.Real(t) // an embedded one says that it serves all slots
-	var log bindings
-	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return &boundConn{c, &log, -1} }})
-	everything(t, s)
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	assert.Empty(t, log.strange)
-	assert.Contains(t, log.bound, "k3", "the leases of a batch are on different nodes")
-}
-
 func TestAConnectionThatCannotBeBoundIsAnError(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -168,26 +97,6 @@ func (p contextPool) GetContext(ctx context.Context) (redis.Conn, error) {
 		return nil, err
 	}
 	return p.Pool.GetContext(ctx)
-}
-
-func TestThePoolIsToldTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		q := request("k")
-		looked := false
-		s := open(t, contextPool{pool, func(ctx context.Context) error {
-			deadline, ok := ctx.Deadline()
-			assert.True(t, ok)
-			assert.Equal(t, q.Timeout, time.Until(deadline))
-			require.NoError(t, ctx.Err())
-			assert.Nil(t, ctx.Value("anything"))
-			looked = true
-			return nil
-		}})
-		done(t, acquire(s, q))
-		assert.True(t, looked)
-	})
 }
 
 // What one operation left of its context must not leak into the next.
@@ -223,4 +132,115 @@ func TestADeadlineBelongsToOneOperation(t *testing.T) {
 			require.Error(t, ctx.Err(), "an ended context came to life again")
 		}
 	})
+}
+
+func ask(token string, timeout time.Duration) *hold {
+	q := request("k")
+	q.Token, q.Timeout, q.TTL = token, timeout, 10*time.Second
+	return q
+}
+
+func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var kept context.Context
+	p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		var cancel context.CancelFunc
+		kept, cancel = context.WithCancel(ctx)
+		_ = cancel // the process that keeps a context finds it over all the same
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { p.Close() })
+	srv := server.New(p)
+	defer srv.Close(time.Second)
+	require.Equal(t, server.Done, acquire(srv, ask("a", time.Minute)).Verdict)
+	<-kept.Done()
+	assert.ErrorIs(t, kept.Err(), context.Canceled)
+}
+
+// The reply is lost on its way. To call the lock lost, because it is gone the second time, would be false alarm.
+func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		var executed atomic.Int64
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			reply, err := run()
+			if err == nil && executed.Add(1) == 1 { // not NOSCRIPT
+				return nil, redistest.ErrCut
+			}
+			return reply, err
+		})
+		done(t, release(s, q))
+		assert.False(t, m.Exists("k"))
+		assert.Greater(t, executed.Load(), int64(1), "it was not repeated, so nothing was shown")
+	})
+}
+
+// A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
+// the caller's: the ctx of an operation belongs to another caller by then. The race detector sees it if not.
+func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	d := punctual.NewDialer("tcp", r.Addr())
+	pool := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
+	t.Cleanup(func() { pool.Close() })
+	s := server.New(pool)
+	defer s.Close(time.Second)
+	var all sync.WaitGroup
+	for _, key := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			for range 200 {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := request(key).claim(s)
+				require.Equal(t, server.Done, c.Try(ctx, server.Try{}).Verdict)
+				require.Equal(t, server.Done, c.Release(ctx, time.Now(), time.Time{}).Verdict)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTheRoundTripIsKnown(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		assert.Zero(t, s.RTT())
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(80 * time.Millisecond)
+			return run()
+		})
+		for range 3 {
+			q := request("k")
+			done(t, acquire(s, q))
+			done(t, release(s, q))
+		}
+		assert.Equal(t, 80*time.Millisecond, s.RTT())
+	})
+}
+
+// punctualPools are those whose operations run on the goroutine of the caller.
+func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
+	d := punctual.NewDialer("tcp", r.Addr())
+	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
+	waits := &redis.Pool{MaxIdle: 10, MaxActive: 2, Wait: true, DialContext: d.DialContext}
+	shared := mux.New(conn.Of(r.Pool()), 2, time.Second)
+	t.Cleanup(func() {
+		ours.Close()
+		waits.Close()
+		shared.Close(time.Second)
+	})
+	return map[string]server.Pool{"ours": ours, "ours that waits": waits, "shared": shared}
+}
+
+func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	for name, pool := range punctualPools(t, r) {
+		t.Run(name, func(t *testing.T) {
+			r.Do("FLUSHALL")
+			everything(t, open(t, pool))
+		})
+	}
 }

@@ -1,9 +1,7 @@
 package server_test
 
 import (
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -44,6 +42,7 @@ func TestAGuardedServerWhoseMarkIsNoTimeInThePastAbstainsForOneTTL(t *testing.T)
 		q.Guard, q.TTL = true, 500*time.Millisecond
 		r.Do("SET", "redimutex:guard", mark)
 		began := time.Now()
+		require.ErrorContains(t, acquire(s, q).Err, "votes again in 500 ms", mark)
 		redistest.Wait(t, "the server votes", func() bool { return acquire(s, q).Verdict == server.Done })
 		assert.GreaterOrEqual(t, time.Since(began), q.TTL)
 	}
@@ -58,62 +57,6 @@ func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
 		done(t, release(s, q))
 		assert.Equal(t, 6*time.Millisecond, m.TTL("k"))
 	})
-}
-
-func TestAGuardedServerThatKeptItsDataVotes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, pool := redistest.Virtual(t)
-		q := request("k")
-		q.Guard, q.Fence = true, server.NextFence
-		s := open(t, pool)
-		failed(t, acquire(s, q))
-		time.Sleep(q.TTL - time.Second)
-		failed(t, acquire(s, q))
-		assert.False(t, m.Exists("k"))
-		time.Sleep(time.Second + time.Millisecond)
-		got := acquire(s, q)
-		done(t, got)
-		assert.Positive(t, got.Fence)
-		done(t, release(s, q))
-		time.Sleep(24 * time.Hour)
-		done(t, acquire(open(t, pool), q)) // another process, another day
-		longer := request("other")
-		longer.Guard, longer.TTL = true, 48*time.Hour
-		failed(t, acquire(s, longer)) // what was forgotten could live for longer than the server has
-	})
-}
-
-func TestNoMoreOfAValueIsReadThanTellsWhoseItIs(t *testing.T) {
-	t.Parallel()
-	r, s := start(t)
-	r.Do("SET", "k", strings.Repeat("x", 1<<20))
-	for _, queue := range []bool{false, true} {
-		q := request("k")
-		q.Queue = queue
-		got := acquire(s, q)
-		require.Equal(t, server.Held, got.Verdict)
-		assert.Len(t, got.Holder, 320)
-		assert.Equal(t, server.Taken, release(s, q).Verdict)
-		assert.Equal(t, server.Taken, one(s, q).Verdict)
-	}
-	// A token may be longer than what is shown of it, and one that begins so is another.
-	long := request("long")
-	long.Token = strings.Repeat("y", 1000)
-	done(t, acquire(s, long))
-	longer := *long
-	longer.Token += "y"
-	assert.Equal(t, server.Taken, release(s, &longer).Verdict)
-	shorter := *long
-	shorter.Token = long.Token[:999]
-	assert.Equal(t, server.Taken, release(s, &shorter).Verdict)
-	done(t, one(s, long))
-	done(t, release(s, long))
-
-	// An empty value is a value.
-	r.Do("SET", "empty", "")
-	assert.Equal(t, server.Held, acquire(s, request("empty")).Verdict)
-	assert.Equal(t, server.Taken, release(s, request("empty")).Verdict)
 }
 
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {
@@ -133,22 +76,58 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	}
 }
 
-func TestAPermitExpiresByTheClockOfTheServer(t *testing.T) {
+// Redis 5.0 with fewer replicas than min-replicas-to-write refuses single commands, and lets scripts write.
+func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T) {
 	t.Parallel()
-	r, s := start(t)
-	permit := func(ttl time.Duration) *hold {
-		q := request("s")
-		q.Kind, q.Want, q.TTL = server.Semaphore, server.Permits(2), ttl
-		return q
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "SET" {
+				return nil, redis.Error("NOREPLICAS Not enough good replicas to write.")
+			}
+			return run()
+		})
+		done(t, acquire(s, request("warm")))
+		q := request("k")
+		q.Plain = true
+		done(t, acquire(s, q))
+		assert.True(t, m.Exists("k"))
+		time.Sleep(q.Timeout + time.Second)
+		assert.True(t, m.Exists("k"), "and nothing takes it back")
+		other := request("k")
+		other.Plain = true
+		assert.Equal(t, q.Token, acquire(s, other).Holder)
+		done(t, release(s, q))
+	})
+}
+
+func TestABatchGetsAReplyForEachLease(t *testing.T) {
+	t.Parallel()
+	_, s := start(t)
+	var batch []*hold
+	var want []server.Verdict
+	for i := range 300 {
+		q := request(string(rune('a'+i%26)) + time.Duration(i).String())
+		batch = append(batch, q)
+		switch i % 3 {
+		case 0:
+			want = append(want, server.Missing)
+		case 1:
+			want = append(want, server.Done)
+			done(t, acquire(s, q))
+		case 2:
+			want = append(want, server.Taken)
+			done(t, acquire(s, request(q.Key)))
+		}
 	}
-	brief, long := permit(300*time.Millisecond), permit(time.Minute)
-	done(t, acquire(s, brief))
-	done(t, acquire(s, long))
-	next := permit(time.Minute)
-	redistest.Wait(t, "the permit has expired, though its key lives", func() bool { return acquire(s, next).Verdict == server.Done })
-	assert.Equal(t, server.Missing, one(s, brief).Verdict)
-	assert.Equal(t, server.Held, acquire(s, brief).Verdict)
-	n, err := redis.Int(r.Do("ZCARD", "s"), nil)
-	require.NoError(t, err)
-	assert.Equal(t, 2, n)
+	for i, got := range extend(s, batch) {
+		require.NoError(t, got.Err)
+		require.Equal(t, want[i], got.Verdict, "lease %d", i)
+	}
+}
+
+func fenceIf(fencing bool) server.Fence {
+	if fencing {
+		return server.NextFence
+	}
+	return server.NoFence
 }

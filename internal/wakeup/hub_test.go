@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,16 +30,6 @@ func newHub(t *testing.T, pool server.Pool) *wakeup.Hub {
 		s.Close(time.Minute)
 	})
 	return h
-}
-
-// listeners returns how many connections listen to the Hub's channel.
-func listeners(t *testing.T, s *redistest.Server, h *wakeup.Hub) int {
-	t.Helper()
-	v, err := redis.Values(s.Do("PUBSUB", "NUMSUB", h.Channel()), nil)
-	require.NoError(t, err)
-	n, err := redis.Int(v[1], nil)
-	require.NoError(t, err)
-	return n
 }
 
 // told returns what the waiter was told, if anything: one that joined when the connection was up was told nothing.
@@ -73,39 +64,6 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 	assert.Empty(t, w.Wake())
 	w.Leave()
 	other.Leave()
-}
-
-func TestHubListensAgainAfterABreakAndHasWaitersLook(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	h := newHub(t, s.Pool())
-	w := h.Join("w")
-	for i := range uint64(5) {
-		redistest.Wait(t, "the waiter is told to look, and messages arrive", func() bool {
-			return (<-w.Wake() == wakeup.Wake{}) && h.Listening()
-		})
-		assert.Equal(t, i, h.Drops())
-		assert.Equal(t, 1, listeners(t, s, h))
-		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-		redistest.Wait(t, "the break is noticed", func() bool { return h.Drops() > i })
-	}
-	w.Leave()
-}
-
-// What was published while no subscriber listened is lost: the waiter looks when the break comes, not only
-// when it is fixed.
-func TestAWaiterLooksWhenTheSubscriptionIsLost(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	h := newHub(t, s.Pool())
-	w := h.Join("w")
-	require.True(t, h.Listen(t.Context()))
-	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
-	s.Kill()
-	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
-	assert.False(t, h.Listening())
-	assert.Equal(t, uint64(1), h.Drops())
-	w.Leave()
 }
 
 // A grant says more than that something may have been missed.
@@ -153,89 +111,6 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 	})
 }
 
-func TestHubThatIsStartedAndStoppedAllTheTimeListensInTheEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for range 30 {
-		h := newHub(t, s.Pool())
-		w := h.Join("w")
-		if !h.Listen(t.Context()) {
-			t.Fatal("not listening")
-		}
-		w.Leave()
-		h.Close(time.Minute)
-		assert.False(t, h.Listening())
-		h.Join("too late").Leave()
-		assert.False(t, h.Listen(t.Context()), "none waits for a Hub that is closed")
-		redistest.Wait(t, "the connection is closed", func() bool { return listeners(t, s, h) == 0 })
-	}
-}
-
-func TestHubKnowsThatItHearsNothing(t *testing.T) {
-	t.Parallel()
-	dead := redistest.FreeAddr(t)
-	h := newHub(t, &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", dead) }})
-	defer h.Join("w").Leave()
-	assert.False(t, h.Listen(t.Context()))
-}
-
-func TestListenEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	s.Pause()
-	defer s.Resume()
-	h := newHub(t, s.Pool())
-	defer h.Join("w").Leave()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	assert.False(t, h.Listen(ctx))
-}
-
-// shown is a pool of another make, which shows the pool that it is made of.
-type shown struct{ *redis.Pool }
-
-// secret is one that does not.
-type secret struct{ pool *redis.Pool }
-
-func (p secret) Get() redis.Conn { return p.pool.Get() }
-
-func TestASubscriptionTakesNoConnectionOfAPool(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	inner := s.Pool()
-	inner.MaxActive = 1
-	h := newHub(t, shown{inner})
-	w := h.Join("w")
-	require.True(t, h.Listen(t.Context()))
-	s.Do("PUBLISH", h.Channel(), "2 w")
-	redistest.Wait(t, "the message", func() bool { return (<-w.Wake()).Fence == 2 })
-	assert.Zero(t, inner.ActiveCount())
-	h = newHub(t, secret{inner})
-	defer h.Join("w").Leave()
-	assert.False(t, h.Listen(t.Context()), "its waiters poll")
-	assert.Zero(t, inner.ActiveCount())
-}
-
-func TestCloseWaitsForAServerThatHangsNoLongerThanItWasTold(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	h := newHub(t, s.Pool())
-	h.Join("w")
-	require.True(t, h.Listen(t.Context()))
-	s.Pause()
-	closed := make(chan struct{})
-	go func() {
-		h.Close(10 * time.Millisecond)
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(time.Minute):
-		t.Error("Close waits for the server")
-	}
-	s.Resume()
-}
-
 func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,4 +125,53 @@ func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T)
 		assert.Greater(t, dials.Load(), int32(50))
 		w.Leave()
 	})
+}
+
+// follow returns a pool whose new connections lead to wherever the returned pointer says.
+func follow(t *testing.T, addr string, opts ...redis.DialOption) (*redis.Pool, *atomic.Pointer[string]) {
+	primary := new(atomic.Pointer[string])
+	primary.Store(&addr)
+	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", *primary.Load(), opts...) }}
+	t.Cleanup(func() { p.Close() })
+	return p, primary
+}
+
+func replicaOf(t *testing.T, s, primary *redistest.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	s.Do("REPLICAOF", host, port)
+}
+
+func TestAReplicaIsNoPlaceToListen(t *testing.T) {
+	t.Parallel()
+	a, b := redistest.Real(t), redistest.Real(t)
+	replicaOf(t, a, b)
+	pool, primary := follow(t, a.Addr())
+	h := newHub(t, pool)
+	w := h.Join("w")
+	defer w.Leave()
+	assert.False(t, h.Listen(t.Context()))
+	assert.Empty(t, w.Wake())
+	assert.Zero(t, h.Drops(), "it was not subscribed")
+	address := b.Addr()
+	primary.Store(&address)
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	assert.True(t, h.Listening())
+}
+
+// ROLE is a command that a user of locks need not have.
+func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "lock", "on", ">secret", "~*", "&*", "+@all", "-role")
+	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))
+	h := newHub(t, pool)
+	w := h.Join("w")
+	defer w.Leave()
+	assert.True(t, h.Listen(t.Context()))
+	assert.Equal(t, wakeup.Wake{}, <-w.Wake())
+	s.Do("PUBLISH", h.Channel(), "7 w")
+	assert.Equal(t, wakeup.Wake{Fence: 7, Granted: true}, <-w.Wake())
 }

@@ -23,37 +23,22 @@ func TestNoCallOutlastsItsBoundWhileTheServerIsStopped(t *testing.T) {
 
 func TestNoCallOutlastsItsBoundWhileDiallingHangs(t *testing.T) {
 	t.Parallel()
-	table(t, bounds.Dial, bounds.Kinds())
-}
-
-func TestNoCallOutlastsItsBoundWhileTheHandshakeOfTLSHangs(t *testing.T) {
-	t.Parallel()
-	table(t, bounds.Handshake, bounds.Kinds())
-}
-
-func TestNoCallOutlastsItsBoundWhileAuthenticationHangs(t *testing.T) {
-	t.Parallel()
-	table(t, bounds.Auth, bounds.Kinds())
-}
-
-func TestNoCallOutlastsItsBoundWhileTheChoiceOfADatabaseHangs(t *testing.T) {
-	t.Parallel()
-	table(t, bounds.Select, slices.DeleteFunc(bounds.Kinds(), func(k bounds.Kind) bool { return !k.Dials }))
+	for _, way := range []bounds.Way{bounds.Dial, bounds.Handshake, bounds.Auth, bounds.Select} {
+		t.Run(way.Name, func(t *testing.T) {
+			t.Parallel()
+			table(t, way, slices.DeleteFunc(bounds.Kinds(), func(k bounds.Kind) bool { return !k.Dials }))
+		})
+	}
 }
 
 func TestNoCallOutlastsItsBoundWhileCommandsHang(t *testing.T) {
 	t.Parallel()
-	table(t, bounds.Command, bounds.Kinds())
-}
-
-func TestNoCallOutlastsItsBoundWhileCommandsAreExecutedAndNotAnswered(t *testing.T) {
-	t.Parallel()
-	table(t, bounds.Reply, bounds.Kinds())
-}
-
-func TestNoCallOutlastsItsBoundWhileOldConnectionsHangAndNewOnesWork(t *testing.T) {
-	t.Parallel()
-	table(t, bounds.OldConns, bounds.Kinds())
+	for _, way := range []bounds.Way{bounds.Command, bounds.Reply, bounds.OldConns} {
+		t.Run(way.Name, func(t *testing.T) {
+			t.Parallel()
+			table(t, way, bounds.Kinds())
+		})
+	}
 }
 
 // table runs all verbs over the kinds of pools while the server hangs in the way w. Those that outlast their bound run

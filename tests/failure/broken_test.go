@@ -1,11 +1,16 @@
 package failure_test
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
@@ -20,10 +25,13 @@ var persistent = []string{"--appendonly", "yes", "--appendfsync", "always"}
 func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, persistent...)
-	for name := range pools(t, s) {
-		for how, opts := range map[string][]redimutex.Option{
-			"": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}, "multiplexed": {redimutex.WithMultiplexing(2)},
-		} {
+	for how, opts := range map[string][]redimutex.Option{
+		"": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}, "multiplexed": {redimutex.WithMultiplexing(2)},
+	} {
+		for name := range pools(t, s) {
+			if how != "" && (name == "plain") == (how == "queue") {
+				continue // each way over one of the pools is enough
+			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				pool := pools(t, s)[name]
 				client := locktest.Client(t, []redimutex.Pool{pool}, append(opts, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second),
@@ -116,4 +124,116 @@ func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	restart(t, s)
 	require.NoError(t, m.TryLockContext(t.Context()))
 	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
+// A firewall knows the connections that pass it, and can forget them: then nothing passes, and neither end is told.
+type firewall struct {
+	mu    sync.Mutex
+	paths []*path
+}
+
+type path struct {
+	net.Conn
+	forgotten atomic.Bool
+}
+
+func (p *path) Write(b []byte) (int, error) {
+	if p.forgotten.Load() {
+		return len(b), nil
+	}
+	return p.Conn.Write(b)
+}
+
+func (f *firewall) dial(network, addr string) (net.Conn, error) {
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	p := &path{Conn: c}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paths = append(f.paths, p)
+	return p, nil
+}
+
+// passed returns how many connections there were.
+func (f *firewall) passed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.paths)
+}
+
+func (f *firewall) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.paths {
+		p.forgotten.Store(true)
+	}
+}
+
+// restart restarts s, and returns when it takes commands again.
+func restart(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	s.Restart()
+	redistest.Wait(t, "it has loaded its data", func() bool {
+		c, err := redis.Dial("tcp", s.Addr())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = c.Do("EXISTS", "k")
+		return err == nil
+	})
+}
+
+// idle has a pool keep n connections.
+func idle(t *testing.T, pool *redis.Pool, n int) {
+	t.Helper()
+	conns := make([]redis.Conn, n)
+	for i := range conns {
+		conns[i] = pool.Get()
+		_, err := conns[i].Do("PING")
+		require.NoError(t, err)
+	}
+	for _, c := range conns {
+		c.Close()
+	}
+	require.GreaterOrEqual(t, pool.IdleCount(), n)
+}
+
+// pools are ways to make one for a server.
+func pools(t *testing.T, s *redistest.Server, opts ...redis.DialOption) map[string]*redis.Pool {
+	ours, err := redimutex.NewPool(s.URL(), opts...)
+	require.NoError(t, err)
+	plain := &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Addr(), opts...) }}
+	t.Cleanup(func() {
+		ours.Close()
+		plain.Close()
+	})
+	return map[string]*redis.Pool{"NewPool": ours, "plain": plain}
+}
+
+// A caller that had less time than the node timeout can't tell a slow server from a broken connection.
+func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	var dials atomic.Int64
+	pool := &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
+		dials.Add(1)
+		return redis.Dial("tcp", s.Addr())
+	}}
+	t.Cleanup(func() { pool.Close() })
+	m := locktest.Mutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	idle(t, pool, 8)
+	before := dials.Load()
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, m.TryLockContext(ctx), context.DeadlineExceeded)
+	s.Resume()
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	assert.Equal(t, before, dials.Load())
 }

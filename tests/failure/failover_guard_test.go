@@ -1,7 +1,6 @@
 package failure_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,28 +14,6 @@ import (
 )
 
 const guardKey = "redimutex:guard"
-
-// nodeErrors returns the error of each server in err, by its number.
-func nodeErrors(err error) map[int]error {
-	found := make(map[int]error)
-	var walk func(error)
-	walk = func(err error) {
-		if n, ok := err.(*redimutex.NodeError); ok {
-			found[n.Node] = n.Err
-			return
-		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			walk(e.Unwrap())
-		case interface{ Unwrap() []error }:
-			for _, inner := range e.Unwrap() {
-				walk(inner)
-			}
-		}
-	}
-	walk(err)
-	return found
-}
 
 // virtualPools returns pools for n embedded servers in a testing/synctest bubble.
 func virtualPools(t testing.TB, n int) (pools []redimutex.Pool, flush []func()) {
@@ -99,13 +76,7 @@ func TestGuardSaysWhatItWaitsFor(t *testing.T) {
 	err := client.Mutex("k").TryLockContext(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
-	said := nodeErrors(err)
-	assert.GreaterOrEqual(t, len(said), 2, "a majority")
-	for _, words := range said {
-		if words.Error() != "no answer yet" { // it was decided without this one
-			assert.Regexp(t, `started without data; it votes again in 3[56]\d{5} ms`, words.Error())
-		}
-	}
+	assert.Regexp(t, `started without data; it votes again in 3[56]\d{5} ms`, err)
 	require.ErrorIs(t, client.Mutex("k").LockContext(t.Context(), 100*time.Millisecond), redimutex.ErrUnavailable)
 	for _, s := range all {
 		redistest.Wait(t, "the mark on the server", func() bool { return s.Exists(guardKey) })
@@ -131,54 +102,5 @@ func TestMinorityWithoutDataKeepsNobodyWaiting(t *testing.T) {
 		m.Lock()
 		assert.GreaterOrEqual(t, time.Since(began), 2*time.Second, "until the first of the two is a TTL old")
 		m.Unlock()
-	})
-}
-
-// amnesia has a first client lock two of three servers, because it can't reach the third, lets one
-// of the two restart empty, and returns what a second client then gets, which reaches all of them.
-func amnesia(t *testing.T, opts ...redimutex.Option) error {
-	all := locktest.Start(t, 3)
-	_, pools := all.Pools()
-	cut := redistest.NewBetween(all[2].Pool())
-	opts = append(opts, redimutex.WithNodeTimeout(500*time.Millisecond))
-	first := locktest.Client(t, []redimutex.Pool{pools[0], pools[1], cut}, append(opts, redimutex.WithTTL(2*time.Second))...).Mutex("k")
-	require.NoError(t, first.LockContext(t.Context(), 0)) // with the guard this waits for the first start
-	first.Unlock()
-	redistest.Wait(t, "the release everywhere", func() bool {
-		return !all[0].Exists("k") && !all[1].Exists("k") && !all[2].Exists("k")
-	})
-	cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-	require.NoError(t, first.LockContext(t.Context(), 0))
-	lease := first.Lease()
-	redistest.Wait(t, "the lock on two servers", func() bool { return all[0].Exists("k") && all[1].Exists("k") })
-	require.False(t, all[2].Exists("k"))
-
-	all[1].Restart()
-	second := locktest.Client(t, pools, append(opts, redimutex.WithTTL(2*time.Second))...).Mutex("k")
-	err := context.DeadlineExceeded
-	for end := lease.Until(); err != nil && time.Now().Before(end); {
-		if lease.Err() != nil {
-			break // the first is told by its renewal, and the two do not overlap
-		}
-		err = second.TryLockContext(t.Context())
-	}
-	if err == nil && lease.Err() != nil {
-		err = lease.Err() // it may have ended during the try
-	}
-	return err
-}
-
-func TestMinorityThatRestartsEmptyCannotLetASecondHolderIn(t *testing.T) {
-	t.Parallel()
-	t.Run("without the guard it can", func(t *testing.T) {
-		t.Parallel()
-		if err := amnesia(t); err != nil {
-			// The first try comes long before the first renewal, except on a machine that hangs.
-			t.Skipf("the machine was too slow to show it: %v", err)
-		}
-	})
-	t.Run("with the guard it cannot", func(t *testing.T) {
-		t.Parallel()
-		require.Error(t, amnesia(t, redimutex.WithRestartGuard()))
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -61,23 +60,4 @@ func TestATakeOverThatNoReplicaConfirmsMayBeRepeated(t *testing.T) {
 	redistest.Wait(t, "the replica confirms it", func() bool { return taker.TakeOver(t.Context(), h) == nil })
 	assert.Equal(t, taker.Lease().Token(), replicas[0].Get("k"))
 	require.NoError(t, taker.UnlockContext(t.Context()))
-}
-
-func TestAHandOverOverMultiplexedConnections(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	opts := []redimutex.Option{redimutex.WithMultiplexing(1), redimutex.WithFencing(), redimutex.WithNodeTimeout(5 * time.Second)}
-	giver, taker := locktest.Mutex(t, s.Pool(), "k", opts...), locktest.Mutex(t, s.Pool(), "k", opts...)
-	for range 20 {
-		l, err := giver.Acquire(t.Context())
-		require.NoError(t, err)
-		h, err := l.HandOver(t.Context(), time.Minute)
-		require.NoError(t, err)
-		require.ErrorIs(t, giver.TryLockContext(t.Context()), redimutex.ErrLocked)
-		require.NoError(t, taker.TakeOver(t.Context(), h))
-		require.ErrorIs(t, giver.TakeOver(t.Context(), h), redimutex.ErrLost)
-		assert.Greater(t, taker.Lease().Fence(), l.Fence())
-		require.NoError(t, taker.UnlockContext(t.Context()))
-		require.False(t, s.Exists("k"))
-	}
 }

@@ -1,11 +1,14 @@
 package failure_test
 
 import (
+	"context"
 	"errors"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -150,4 +153,140 @@ func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
 	}
 	require.NoError(t, mutexes[0].LockContext(t.Context(), 10*time.Second), "the first try is no plain SET")
 	require.NoError(t, mutexes[0].UnlockContext(t.Context()))
+}
+
+// A dialler is a pool that dials, of another make.
+type dialler struct{ redimutex.Pool }
+
+func (d dialler) Dial() (redis.Conn, error) { return d.Get(), nil }
+
+// A cluster has the methods by which one of redisc is known.
+type cluster struct{ redimutex.Pool }
+
+func (cluster) EachNode(bool, func(string, redis.Conn) error) error { return nil }
+func (cluster) Dial() (redis.Conn, error)                           { return nil, nil }
+
+func TestMultiplexingPanicsWhereItMakesNoSense(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	replicas := redimutex.WithReplicas(1, time.Second)
+	two := redimutex.WithMultiplexing(2)
+	for text, f := range map[string]func(){
+		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.WithMultiplexing(0) },
+		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
+		"not with WithReplicas, ":                   func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", replicas) },
+		"is an option of NewClient":                 func() { locktest.Client(t, []redimutex.Pool{pool}).Mutex("k", two) },
+		"is an option of NewClient, ":               func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", two) },
+		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
+		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
+		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
+	} {
+		assert.ErrorContains(t, locktest.PanicOf(f), text)
+	}
+	assert.NotPanics(t, func() { redimutex.New(dialler{pool}, "k", two) })
+}
+
+func TestMultiplexedLeasesAreRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithMultiplexing(1), redimutex.WithTTL(time.Second))
+		mutexes := make([]*redimutex.Mutex, 50)
+		for i := range mutexes {
+			mutexes[i] = client.Mutex(strconv.Itoa(i))
+			mutexes[i].Lock()
+		}
+		time.Sleep(4 * time.Second)
+		require.Zero(t, pool.ActiveCount(), "connections of the pool are left to its other users")
+		for i, m := range mutexes {
+			require.NoError(t, m.Lease().Err())
+			require.True(t, server.Exists(strconv.Itoa(i)))
+			m.Unlock()
+		}
+		require.Empty(t, server.Keys())
+		require.NoError(t, client.Close())
+	})
+}
+
+func TestMultiplexedLocksSurviveKilledConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2), redimutex.WithPollInterval(5*time.Millisecond))
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	var pairs atomic.Int64
+	for g := range 20 {
+		group.Go(func() {
+			m := client.Mutex("key:" + strconv.Itoa(g%10))
+			for !locktest.Ended(over) {
+				m.Lock()
+				m.UnlockContext(t.Context()) //nolint:errcheck // its connection may be the one that is killed
+				pairs.Add(1)
+			}
+		})
+	}
+	for range 10 {
+		before := pairs.Load()
+		redistest.Wait(t, "a connection to kill", func() bool {
+			n, err := redis.Int(s.Do("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES"), nil)
+			return err == nil && n > 0
+		})
+		redistest.Wait(t, "locks after that", func() bool { return pairs.Load() > before+100 })
+	}
+	s.Do("SCRIPT", "FLUSH")
+	before := pairs.Load()
+	redistest.Wait(t, "locks without the scripts", func() bool { return pairs.Load() > before+100 })
+	s.Restart()
+	before = pairs.Load()
+	redistest.Wait(t, "locks after a restart", func() bool { return pairs.Load() > before+100 })
+	close(over)
+	group.Wait()
+	redistest.Wait(t, "nothing is left behind", func() bool { return len(s.Keys()) == 0 })
+}
+
+func TestMultiplexedTriesOfAPausedServerLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	const ttl = time.Minute
+	for _, pause := range []time.Duration{0, 1500 * time.Millisecond} { // the longer is enough for new connections
+		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(1), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(100*time.Millisecond))
+		warm := client.Mutex("warm")
+		warm.Lock()
+		warm.Unlock()
+		s.Pause()
+		paused := time.Now()
+		var group sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 30 {
+			m := client.Mutex("key:" + strconv.Itoa(i))
+			group.Go(func() {
+				switch i % 3 {
+				case 0:
+					assert.ErrorIs(t, m.LockContext(ctx, 500*time.Millisecond), context.DeadlineExceeded)
+				case 1:
+					assert.ErrorIs(t, m.TryLockContext(ctx), redimutex.ErrUnavailable)
+				default: // a first try by a plain SET, whose loser gets the lock once the server is back
+					m.Lock()
+					m.Unlock()
+				}
+			})
+		}
+		redistest.Wait(t, "the pause is over", func() bool { return time.Since(paused) > pause && client.Stats().Failed >= 20 })
+		cancel()
+		s.Resume()
+		group.Wait()
+		redistest.Wait(t, "nothing is left behind", func() bool { return len(s.Keys()) == 0 })
+	}
+}
+
+func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2))
+	m := client.Mutex("k")
+	m.Lock()
+	require.NoError(t, client.Close())
+	require.NotEmpty(t, s.Get("k"))
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.Empty(t, s.Keys())
 }

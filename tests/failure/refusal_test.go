@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,28 +82,6 @@ func TestWrongTypeIsRefusedAtOnce(t *testing.T) {
 	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
 }
 
-func TestMissingPermissionIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
-	for name, rules := range map[string][]any{
-		"scripts":  {"~*", "+@all", "-eval", "-evalsha", "-set"},
-		"commands": {"~*", "+@all", "-set"},
-		"keys":     {"~other:*", "+@all"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.Do("ACL", append([]any{"SETUSER", "u-" + name, "on", ">pw"}, rules...)...)
-			pool := s.Pool(redis.DialUsername("u-"+name), redis.DialPassword("pw"))
-			m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour))
-			err := m.LockContext(t.Context(), 0)
-			assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-			assert.Regexp(t, "NOPERM|can't|ACL failure in script", err)
-			assert.Regexp(t, "NOPERM|can't|ACL failure in script", locktest.PanicOf(m.Lock))
-			assert.False(t, s.Exists("k"))
-		})
-	}
-}
-
 func TestLockWaitsForAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -124,14 +101,6 @@ func TestLockWaitsForAReadOnlyReplicaToBePromoted(t *testing.T) {
 	_, replicas := redistest.Replicas(t, 1)
 	s := replicas[0]
 	mended(t, s.Pool(), "READONLY", func() { s.Do("REPLICAOF", "NO", "ONE") })
-}
-
-func TestLockWaitsForAReplicaWithoutItsMaster(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t, "--replica-serve-stale-data", "no")
-	host, port, _ := strings.Cut(redistest.FreeAddr(t), ":")
-	s.Do("REPLICAOF", host, port)
-	mended(t, s.Pool(), "MASTERDOWN", func() { s.Do("REPLICAOF", "NO", "ONE") })
 }
 
 func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
@@ -161,21 +130,6 @@ func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 	mended(t, pool, "BUSY", func() { s.Do("SCRIPT", "KILL") })
 }
 
-func TestLockWaitsForAServerThatLoadsItsData(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.LoadSlowly)
-	s := redistest.Real(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
-	c := s.Pool().Get()
-	defer c.Close()
-	for i := range 60000 { // for a minute, unless it is told to hurry
-		require.NoError(t, c.Send("SET", i, "x"))
-	}
-	_, err := c.Do("SAVE")
-	require.NoError(t, err)
-	s.Restart()
-	mended(t, s.Pool(), "LOADING", func() { s.Do("CONFIG", "SET", "key-load-delay", 0) })
-}
-
 func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
@@ -184,23 +138,6 @@ func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	_, err := c.Do("PING")
 	require.NoError(t, err)
 	mended(t, pool, "pool exhausted", func() { c.Close() })
-}
-
-func TestPoolThatWaitsIsNotWaitedForLongerThanTheNodeTimeout(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	pool := s.Pool()
-	pool.MaxActive, pool.Wait = 1, true
-	c := pool.Get()
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(100*time.Millisecond))
-	err := m.TryLockContext(t.Context())
-	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	var node *redimutex.NodeError
-	require.ErrorAs(t, err, &node)
-	c.Close()
-	patient := newMutex(t, pool, "k")
-	require.NoError(t, patient.LockContext(t.Context(), 0))
-	assert.NoError(t, patient.UnlockContext(t.Context()))
 }
 
 func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
@@ -214,37 +151,4 @@ func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
 		_, err := admin.Do("CONFIG", "SET", "maxclients", "1000")
 		require.NoError(t, err)
 	})
-}
-
-// A simulated reply stands for servers that are not at hand: before version 7 the errors of
-// commands in scripts came wrapped, and those of a cluster need one.
-func TestRepliesOfOtherServersAreSortedAsWell(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const wrapped = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:22: @user_script: 22: "
-	for _, words := range []string{
-		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.",
-		wrapped + "-READONLY You can't write against a read only replica.",
-		"CLUSTERDOWN The cluster is down", "TRYAGAIN Multiple keys request during rehashing of slot",
-		"MOVED 3999 127.0.0.1:6381", "MISCONF Redis is configured to save RDB snapshots", "LOADING Redis is loading the dataset in memory",
-		"SOMETHINGNEW that nobody knows", "ERR something that nobody has thought of", "ERR max number of clients reached",
-		"ERR The server is shutting down", "UNKILLABLE Sorry the script already executed write commands", "FAILOVER in progress",
-		"ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local.",
-	} {
-		pool := redistest.NewBetween(s.Pool())
-		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
-		err := newMutex(t, pool, "k").TryLockContext(t.Context())
-		assert.ErrorIs(t, err, redimutex.ErrUnavailable, words)
-		assert.ErrorContains(t, err, words)
-	}
-	for _, words := range []string{
-		wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value",
-		"NOPERM this user has no permissions to run the 'evalsha' command", "NOAUTH Authentication required.",
-		"WRONGPASS invalid username-password pair or user is disabled.",
-		"ERR The user executing the script can't run this command or subcommand script",
-	} {
-		pool := redistest.NewBetween(s.Pool())
-		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error(words) })
-		refusedAtOnce(t, pool, words)
-	}
 }

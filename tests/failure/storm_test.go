@@ -1,7 +1,6 @@
 package failure_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -138,50 +137,5 @@ func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 			t.Logf("after Close the lock took %v", d)
 		}
 		nothingLeft(t, s)
-	}
-}
-
-func TestServersThatHangByTurnsGiveNoLockTwiceAndLeaveNothing(t *testing.T) {
-	t.Parallel()
-	for _, opts := range [][]redimutex.Option{{fenced, ttl, node}, {ttl, node, reuse}} {
-		for _, n := range []int{3, 5} {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				var servers []*redistest.Server
-				for range n {
-					servers = append(servers, redistest.Real(t))
-				}
-				pools := func() (p []redimutex.Pool) {
-					for _, s := range servers {
-						p = append(p, newPool(s))
-					}
-					return p
-				}
-				cs := clients(t, 2, pools)
-				i := 0
-				stop := vandal(200*time.Millisecond, func() {
-					s := servers[i%n]
-					i++
-					s.Pause()
-					time.Sleep(rand.N(400 * time.Millisecond))
-					s.Resume()
-				})
-				b := newBook(t)
-				(&load{
-					clients: cs, key: "k", opts: [][]redimutex.Option{opts}, each: 4, last: 2 * time.Second,
-					cancel: 100 * time.Millisecond, extend: true, hold: time.Millisecond,
-				}).run(t, b)
-				stop()
-				began := time.Now()
-				m := cs[0].Mutex("k", opts...)
-				if err := m.LockContext(context.Background(), 10*time.Second); err != nil {
-					t.Error(err)
-				} else {
-					m.Unlock()
-				}
-				t.Logf("after it the lock took %v", time.Since(began))
-				nothingLeft(t, servers...)
-			})
-		}
 	}
 }

@@ -45,30 +45,29 @@ func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
 	assert.NotContains(t, s.Keys(), "k")
 }
 
+// What its process has won for it is given back, though it leaves in the moment in which its turn comes.
 func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
-		m, w := process(t, s, opts), process(t, s, opts)
-		for range 20 {
-			first := start(t, w.Acquire).get(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			stays := start(t, m.RAcquire)
-			redistest.Wait(t, "the first to wait", func() bool { return m.Client().Stats().Waiting == 1 })
-			var leave []*call
-			for range 8 {
-				leave = append(leave, startWith(t, ctx, m.RAcquire))
-			}
-			redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == 9 })
-			go cancel()
-			release(t, first)
-			release(t, stays.get(t))
-			for _, c := range leave {
-				<-c.done
-				if c.err == nil {
-					release(t, c.lease)
-				}
-			}
-			redistest.Wait(t, "no reader to be left", func() bool { return !s.Exists("k") && !s.Exists("redimutex:readers:{k}") })
-		}
+		m, w := process(t, s, opts, redimutex.WithTTL(time.Hour)), process(t, s, opts)
+		readers := func() any { return s.Do("ZCARD", "redimutex:readers:{k}") }
+		first := start(t, w.Acquire).get(t)
+		stays := start(t, m.RAcquire)
+		redistest.Wait(t, "it to wait", func() bool { return m.Client().Stats().Waiting == 1 })
+		inLine, goOn := make(chan struct{}), make(chan struct{})
+		m.Client().Observe(&redimutex.Trace{Waiting: func(redimutex.Event) { close(inLine); <-goOn }})
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := startWith(t, ctx, m.RAcquire)
+		<-inLine
+		release(t, first)
+		r := stays.get(t)
+		assert.EqualValues(t, 2, readers(), "both enter together")
+		cancel()
+		close(goOn)
+		<-leaves.done
+		require.ErrorIs(t, leaves.err, context.Canceled)
+		require.Eventually(t, func() bool { return readers() == int64(1) }, 10*time.Second, time.Millisecond)
+		release(t, r)
+		assert.False(t, s.Exists("k"))
 	})
 }
 
@@ -146,6 +145,13 @@ func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
 		a.RUnlock()
 	}
 	redistest.Wait(t, "all to be released", func() bool { return c.Stats().Held == 0 && !s.Exists("k") })
+
+	a = c.RWMutex("k", redimutex.WithLeaseReuse(time.Hour), redimutex.WithTTL(3*time.Hour))
+	a.RLock()
+	b.RLock()
+	a.RUnlock()
+	assert.EqualValues(t, 1, s.Do("ZCARD", "redimutex:readers:{k}"), "what no hold can follow in is not kept")
+	b.RUnlock()
 }
 
 // TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn is for the race detector: what a try wins for others of its

@@ -44,7 +44,7 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 		plain := m.Client().Mutex("k")
 		for range 4 {
 			group.Go(func() {
-				for range 60 {
+				for range 30 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
 					if rand.IntN(3) == 0 {
 						ctx = t.Context()

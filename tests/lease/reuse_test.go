@@ -4,7 +4,9 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -146,16 +148,124 @@ func TestCloseGivesAParkedGrantBack(t *testing.T) {
 	assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrClosed)
 }
 
-func TestAGrantServesOnlyMutexesWithItsOptions(t *testing.T) {
+// kept leaves a lease behind for the next hold with the same options, and returns a Mutex with others.
+func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
+	t.Helper()
+	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	m := c.Mutex("k", redimutex.WithLeaseReuse(20*time.Second))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	return c.Mutex("k", redimutex.WithOwner("another holder"))
+}
+
+func TestWhatIsKeptForOtherOptionsIsNoOtherHoldersLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
-	plain, fenced := c.Mutex("k"), c.Mutex("k", redimutex.WithFencing())
-	plain.Lock()
-	token := plain.Lease().Token()
-	plain.Unlock()
-	fenced.Lock()
-	defer fenced.Unlock()
-	assert.NotEqual(t, token, fenced.Lease().Token())
-	assert.Positive(t, fenced.Lease().Fence())
+	pool := s.Pool()
+	for range 20 {
+		other := kept(t, pool)
+		require.NoError(t, other.TryLockContext(t.Context()), "no process holds it")
+		require.NoError(t, other.UnlockContext(t.Context()))
+	}
+}
+
+// A Mutex on the key of an RWMutex has another line in its process than the readers.
+func TestAMutexGetsWhatItsProcessKeepsForReaders(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			c := newClient(t, []redimutex.Pool{s.Pool()}, append(waits, redimutex.WithTTL(time.Hour))...)
+			m := c.Mutex("k")
+			for _, lock := range []func(ctx context.Context) error{
+				func(ctx context.Context) error { return m.LockContext(ctx, 20*time.Second) }, m.TryLockContext,
+			} {
+				l, err := c.RWMutex("k", redimutex.WithLeaseReuse(20*time.Minute)).RAcquire(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, l.Release(t.Context()))
+				require.True(t, s.Exists("k"), "it is kept")
+				require.NoError(t, lock(t.Context()))
+				m.Unlock()
+			}
+		})
+	}
+}
+
+func TestOptionsAreComparedByTheirValues(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]func() []redimutex.Option{
+		"reuse": func() []redimutex.Option { return []redimutex.Option{redimutex.WithLeaseReuse(2 * time.Second)} },
+		"many": func() []redimutex.Option {
+			return []redimutex.Option{
+				redimutex.WithLeaseReuse(2 * time.Second), redimutex.WithTTL(8 * time.Second), redimutex.WithOwner("me"),
+				redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second), redimutex.WithMaxHold(time.Minute),
+				redimutex.WithPollInterval(10 * time.Millisecond),
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, real := redistest.Virtual(t)
+				pool := redistest.NewBetween(real)
+				var commands atomic.Int32
+				pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+					commands.Add(1)
+					return run()
+				})
+				c := newClient(t, []redimutex.Pool{pool})
+				hold := func() string {
+					m := c.Mutex("k", opts()...)
+					require.NoError(t, m.LockContext(t.Context(), 0))
+					defer m.Unlock()
+					return m.Lease().Token()
+				}
+				token, before := hold(), commands.Load()
+				for range 100 {
+					require.Equal(t, token, hold(), "a Mutex that is made for each call has the same options each time")
+				}
+				assert.Equal(t, before, commands.Load(), "the server has nothing to say about that")
+			})
+		})
+	}
+}
+
+type valueKey struct{}
+
+// A request is what a context holds on to, and big enough to be an allocation of its own.
+type request [64]byte
+
+func TestAContextOfALeaseIsForgottenWhenItsParentEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute)).Mutex("k")
+	m.Lock()
+	l := m.Lease()
+	const requests = 100
+	var forgotten atomic.Int32
+	for range requests {
+		serve(l, &forgotten)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for forgotten.Load() < requests && time.Now().Before(deadline) {
+		runtime.GC()
+		time.Sleep(time.Millisecond) // clean-ups run on a goroutine of their own
+	}
+	assert.EqualValues(t, requests, forgotten.Load(), "requests that a leader has served, and that nothing holds on to")
+	require.NoError(t, l.Err())
+	ctx := l.Context(t.Context())
+	assert.NoError(t, ctx.Err())
+	assert.NoError(t, m.UnlockContext(t.Context()))
+	<-ctx.Done()
+	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
+}
+
+// serve derives a context from that of a request, which then ends, and counts when it is collected.
+func serve(l *redimutex.Lease, forgotten *atomic.Int32) {
+	r := new(request)
+	runtime.AddCleanup(r, func(n *atomic.Int32) { n.Add(1) }, forgotten)
+	parent, end := context.WithCancel(context.WithValue(context.Background(), valueKey{}, r))
+	ctx := l.Context(parent)
+	end()
+	<-ctx.Done()
 }

@@ -57,3 +57,93 @@ func (p slowGet) Get() redis.Conn {
 	time.Sleep(100 * time.Millisecond)
 	return p.Pool.Get()
 }
+
+// What is left to expire must not be revived by an extension that was given up.
+func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := redistest.NewBetween(s.Pool())
+	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	defer c.Close()
+	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	require.NoError(t, l.Extend(t.Context(), time.Minute)) // the script is known now
+	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		pool.Set(nil)
+		close(caught)
+		<-release
+		defer close(executed)
+		return run()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	extended := make(chan error, 1)
+	go func() { extended <- l.Extend(ctx, time.Minute) }()
+	<-caught
+	cancel()
+	require.ErrorIs(t, <-extended, context.Canceled)
+	require.NoError(t, m.UnlockContext(t.Context()))
+	close(release)
+	<-executed
+	redistest.Wait(t, "the lock has expired", func() bool { return len(s.Keys()) == 0 })
+}
+
+// kinds are the ways in which a hold ends at the servers.
+var kinds = map[string][]redimutex.Option{
+	"plain":    nil,
+	"queue":    {redimutex.WithQueue()},
+	"fencing":  {redimutex.WithFencing()},
+	"min hold": {redimutex.WithMinHold(time.Minute)},
+}
+
+// over calls f for a single server and for three, and every kind of hold.
+func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*redistest.Server)) {
+	t.Helper()
+	for count, topology := range map[int]string{1: "one server", 3: "three servers"} {
+		for kind, opts := range kinds {
+			if kind == "queue" && count > 1 {
+				continue // a queue is kept by one server
+			}
+			t.Run(topology+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				var servers []*redistest.Server
+				var pools []redimutex.Pool
+				for range count {
+					s := redistest.Start(t)
+					servers, pools = append(servers, s), append(pools, s.Pool())
+				}
+				opts := append(opts[:len(opts):len(opts)], redimutex.WithNodeTimeout(5*time.Second)) // more than a slow machine needs
+				f(t, newClient(t, pools, opts...), servers)
+			})
+		}
+	}
+}
+
+// replace puts a key of another type where the lock was.
+func replace(t *testing.T, servers []*redistest.Server) {
+	for _, s := range servers {
+		// A majority had it when Lock returned, and the last server may have it only now.
+		redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
+		s.Do("DEL", "k")
+		s.Do("HSET", "k", "field", "value")
+	}
+}
+
+func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
+	t.Parallel()
+	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
+		m := c.Mutex("k")
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		replace(t, servers)
+		err := m.UnlockContext(t.Context())
+		assert.ErrorIs(t, err, redimutex.ErrLost)
+		var lost *redimutex.LostError
+		if assert.ErrorAs(t, err, &lost) {
+			assert.Equal(t, redimutex.Taken, lost.Reason)
+		}
+		for _, s := range servers {
+			assert.EqualValues(t, 1, s.Do("HLEN", "k"), "what is not ours is left alone")
+		}
+	})
+}

@@ -53,68 +53,36 @@ func checkRole(c redis.Conn, _ time.Time) error {
 	return nil
 }
 
-// A contest is clients that take the lock again and again, and ask the leases whether two are valid at once.
-type contest struct {
-	current atomic.Pointer[redimutex.Lease] // of the process that holds it and has not begun to unlock
-	holds   atomic.Int64
-	clashes atomic.Int64
-}
-
-// startContest lets each Mutex be taken until the end of the test, or until stop is called.
-func startContest(t testing.TB, mutexes ...*redimutex.Mutex) (c *contest, stop func()) {
-	c = new(contest)
-	ctx, cancel := context.WithCancel(context.Background())
-	var members sync.WaitGroup
-	for _, m := range mutexes {
-		members.Go(func() {
-			for m.LockContext(ctx, 0) == nil {
-				c.hold(m)
-			}
-		})
-	}
-	stop = func() {
-		cancel()
-		members.Wait()
-	}
-	t.Cleanup(stop)
-	return c, stop
-}
-
-func (c *contest) hold(m *redimutex.Mutex) {
-	mine := m.Lease()
-	other := c.current.Swap(mine)
-	c.holds.Add(1)
-	// The other was valid when it was asked, and ours, which is valid after that, was so as well.
-	if other != nil && other.Err() == nil && mine.Err() == nil {
-		c.clashes.Add(1)
-	}
-	time.Sleep(time.Millisecond) // so that others have a chance to clash with it
-	c.current.CompareAndSwap(mine, nil)
-	_ = m.UnlockContext(context.Background()) // what was lost tells so, which is no clash
-}
-
-// more waits until there were n more holds.
-func (c *contest) more(t testing.TB, n int64) {
-	t.Helper()
-	target := c.holds.Load() + n
-	redistest.Wait(t, "more holds", func() bool { return c.holds.Load() >= target })
-}
-
 func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var mutexes []*redimutex.Mutex
+	var last atomic.Pointer[redimutex.Lease] // of the process that holds it, or held it last
+	var holds, clashes atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var members sync.WaitGroup
 	for range 4 {
-		pool := primaryPool(t, []*redistest.Server{primary, replicas[0]}, func() bool { return rand.N(2) == 0 })
-		mutexes = append(mutexes, newMutex(t, pool))
+		m := newMutex(t, primaryPool(t, []*redistest.Server{primary, replicas[0]}, func() bool { return rand.N(2) == 0 }))
+		members.Go(func() {
+			for m.LockContext(ctx, 0) == nil {
+				mine := m.Lease()
+				if other := last.Swap(mine); other != nil && redistest.BothValid(other, mine) {
+					clashes.Add(1)
+				}
+				holds.Add(1)
+				time.Sleep(time.Millisecond) // so that others have a chance to clash with it
+				_ = m.UnlockContext(context.Background())
+			}
+		})
 	}
-	c, stop := startContest(t, mutexes...)
 	for range 3 {
-		c.more(t, 100)
+		before := holds.Load()
+		redistest.Wait(t, "more holds", func() bool { return holds.Load() > before+100 })
 		primary.Do("CLIENT", "KILL", "TYPE", "pubsub") // they listen again, and some at the other server
 		replicas[0].Do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
-	c.more(t, 100)
+	before := holds.Load()
+	redistest.Wait(t, "more holds", func() bool { return holds.Load() > before+100 })
 	stop()
-	assert.Zero(t, c.clashes.Load(), "of %d holds, began while another lease was valid", c.holds.Load())
+	members.Wait()
+	assert.Zero(t, clashes.Load(), "of %d holds, began while another lease was valid", holds.Load())
 }

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -225,52 +224,6 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
-}
-
-func TestWaiterPollsWhereASecondConnectionCantBeHad(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	var dialled atomic.Bool
-	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
-		if dialled.Swap(true) {
-			return nil, errors.New("one is all you get")
-		}
-		return redis.Dial("tcp", s.Addr())
-	}}
-	t.Cleanup(func() { pool.Close() })
-	testWithoutSubscriber(t, s, pool)
-}
-
-// A network that swallows everything lets a plain dial hang for minutes.
-func TestDialThatHangsHoldsUpNeitherTheWaiterNorClose(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	release := make(chan struct{})
-	var dialled atomic.Bool
-	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
-		if dialled.Swap(true) {
-			<-release
-			return nil, net.ErrClosed
-		}
-		return redis.Dial("tcp", s.Addr())
-	}}
-	s.Do("SET", "k", "foreign", "PX", 300)
-	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
-	m := c.Mutex("k")
-	require.NoError(t, m.LockContext(t.Context(), time.Minute))
-	m.Unlock()
-	closed := make(chan struct{})
-	go func() {
-		assert.NoError(t, c.Close())
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(time.Minute):
-		t.Error("Close waits for the dial")
-	}
-	close(release)
-	pool.Close()
 }
 
 // A server whose clock is set back would otherwise put all who come later before those who wait.

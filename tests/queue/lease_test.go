@@ -37,7 +37,7 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 		"maximal hold":    redimutex.WithMaxHold(time.Millisecond),
 	} {
 		m := handed(t, s, option)
-		redistest.Wait(t, name, func() bool { return time.Until(m.Lease().Until()) > 5*time.Second })
+		redistest.Wait(t, name, func() bool { return m.Lease().Err() != nil || time.Until(m.Lease().Until()) > 5*time.Second })
 		assert.NoError(t, m.Lease().Err(), name)
 		assert.Greater(t, s.PTTL("k"), time.Second, name)
 		m.Unlock()
@@ -60,7 +60,7 @@ func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	m := handed(t, s)
+	m := handed(t, s, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
 	s.Pause()
 	defer s.Resume()
 	l := m.Lease()
@@ -155,4 +155,35 @@ func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), ttl-20*time.Millisecond)
 	m.Unlock()
 	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())
+}
+
+// A majority gives the lock, and the other servers have the waiter in their queues until it unlocks, which a
+// minimal hold makes no release of the lock.
+func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	m := newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
+	got := startWaiting(t, s, m, 1)
+	s.Do("DEL", key)
+	require.NoError(t, <-got)
+	for _, name := range queues(t, s) {
+		s.Do("PERSIST", name) // or it would be gone by itself in the end
+	}
+	unlock(t, m)
+	waitQueued(t, s, key, 0)
+}
+
+func TestQueueIsGoneWithTheLastHoldAlsoWhereThatIsLeftToExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	require.NoError(t, holder.LockContext(t.Context(), 0))
+	m := newMutex(t, s.Pool(), redimutex.WithMinHold(200*time.Millisecond))
+	got := startWaiting(t, s, m, 1)
+	unlock(t, holder)
+	require.NoError(t, <-got)
+	unlock(t, m)
+	redistest.Wait(t, "the lock has expired", func() bool { return s.Get(key) == "" })
+	require.Empty(t, s.Keys())
 }

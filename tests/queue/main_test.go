@@ -3,15 +3,22 @@
 package queue_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // TestMain runs the tests, or one worker process of theirs.
@@ -41,4 +48,131 @@ func startWaiting(t testing.TB, s *redistest.Server, m *redimutex.Mutex, n int) 
 func unlock(t testing.TB, m *redimutex.Mutex) {
 	t.Helper()
 	require.NoError(t, m.UnlockContext(context.Background()))
+}
+
+// queueLength returns how many wait in the queue of key.
+func queueLength(t testing.TB, s *redistest.Server, key string) int {
+	t.Helper()
+	n, err := redis.Int(s.Do("ZCOUNT", server.QueueKey(key), 0, 3e15), nil) // the mark is behind that
+	require.NoError(t, err)
+	return n
+}
+
+// waitQueued waits until n wait in the queue of key.
+func waitQueued(t testing.TB, s *redistest.Server, key string, n int) {
+	t.Helper()
+	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return queueLength(t, s, key) == n })
+}
+
+// calls returns how often clients or scripts have called a command.
+func calls(t testing.TB, s *redistest.Server, command string) int {
+	t.Helper()
+	info, err := redis.String(s.Do("INFO", "commandstats"), nil)
+	require.NoError(t, err)
+	_, line, found := strings.Cut(info, "cmdstat_"+command+":calls=")
+	if !found {
+		return 0
+	}
+	figure, _, _ := strings.Cut(line, ",")
+	n, err := strconv.Atoi(figure)
+	require.NoError(t, err)
+	return n
+}
+
+// subscribers returns how many connections are subscribed.
+func subscribers(t testing.TB, s *redistest.Server) int {
+	t.Helper()
+	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+	require.NoError(t, err)
+	return strings.Count(list, "id=")
+}
+
+// expired returns how many keys have expired on the server.
+func expired(t testing.TB, s *redistest.Server) int {
+	t.Helper()
+	info, err := redis.String(s.Do("INFO", "stats"), nil)
+	require.NoError(t, err)
+	_, line, _ := strings.Cut(info, "expired_keys:")
+	figure, _, _ := strings.Cut(line, "\r\n")
+	n, err := strconv.Atoi(figure)
+	require.NoError(t, err)
+	return n
+}
+
+// queues returns the names of all queues on the server.
+func queues(t testing.TB, s *redistest.Server) (names []string) {
+	t.Helper()
+	for _, name := range s.Keys() {
+		if s.Do("TYPE", name) == "zset" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// outside is a pool that a test has come between, with a way to subscribe beside it.
+type outside struct {
+	*redistest.Between
+	real *redis.Pool
+}
+
+func (o outside) Dial() (redis.Conn, error) { return o.real.Dial() }
+
+// The test binary is a worker process where this is set: to the address of the server, the node timeout,
+// and how many Clients want the lock.
+const workerVariable = "REDIMUTEX_TEST_QUEUE_WORKER"
+
+// startWorker starts a process whose Clients want the lock. Each says "held" when it has a valid lease, and
+// with the next line on its standard input "unlocked".
+func startWorker(t *testing.T, addr string, nodeTimeout time.Duration, clients int) *redistest.Worker {
+	t.Helper()
+	return redistest.StartWorker(t, workerVariable, fmt.Sprintf("%s %s %d", addr, nodeTimeout, clients))
+}
+
+// unlocks has the worker unlock what it holds.
+func unlocks(t *testing.T, w *redistest.Worker) {
+	t.Helper()
+	w.Tell("go on")
+	require.Equal(t, "unlocked", w.Hear())
+}
+
+// work is main of a worker process.
+func work(what string) int {
+	fields := strings.Fields(what)
+	timeout, err := time.ParseDuration(fields[1])
+	if err != nil {
+		panic(err)
+	}
+	var clients int
+	if _, err := fmt.Sscan(fields[2], &clients); err != nil {
+		panic(err)
+	}
+	pool := &redis.Pool{MaxIdle: 10, MaxActive: 50, Wait: true, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", fields[0]) }}
+	leash := make(chan struct{})
+	done := make(chan struct{})
+	for range clients {
+		m := redimutex.New(pool, key, redimutex.WithQueue(), redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(timeout))
+		go func() {
+			m.Lock()
+			if err := m.Lease().Err(); err != nil {
+				fmt.Println(err)
+			} else {
+				fmt.Println("held")
+			}
+			<-leash
+			m.Unlock()
+			fmt.Println("unlocked")
+			done <- struct{}{}
+		}()
+	}
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			leash <- struct{}{}
+		}
+		os.Exit(3)
+	}()
+	for range clients {
+		<-done
+	}
+	return 0
 }

@@ -173,3 +173,70 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	assert.True(t, other.TryLock())
 	other.Unlock()
 }
+
+// A waiter that looks seldom takes long to notice that another let the lock lapse, or that it was deleted.
+func TestLivingWaiterLooksNoLessOftenForTheDeadOnesInTheQueue(t *testing.T) {
+	t.Parallel()
+	const (
+		dead   = 150
+		window = time.Second
+	)
+	s := redistest.Real(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	within := func() int {
+		before := calls(t, s, "evalsha")
+		<-time.After(window)
+		return calls(t, s, "evalsha") - before
+	}
+	got := startWaiting(t, s, newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute)), 1)
+	alone := within()
+	require.Positive(t, alone)
+	crowd := startWorker(t, s.Addr(), 9*time.Second, dead)
+	waitQueued(t, s, key, 1+dead)
+	crowd.Kill()
+	redistest.Wait(t, "the connections of the dead are closed", func() bool { return subscribers(t, s) == 1 })
+	among := 0
+	for range 6 { // it may look seldom until it has noticed
+		if among = within(); among > alone/2 {
+			break
+		}
+	}
+	t.Logf("%d looks in %v alone, %d among %d dead", alone, window, among, dead)
+	require.Greater(t, among, alone/2, "looks in %v among %d dead ones, in place of %d", window, dead, alone)
+	s.Do("DEL", key)
+	require.NoError(t, <-got)
+}
+
+// The node timeout is long, so that a late machine is none of a far one's reasons to miss its turn.
+func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	holder := newMutex(t, s.Pool())
+	roundTrips := []time.Duration{400 * time.Millisecond, 200 * time.Millisecond, 0, 80 * time.Millisecond, 20 * time.Millisecond}
+	var waiters []*redimutex.Mutex
+	for _, rt := range roundTrips {
+		waiters = append(waiters, newMutex(t, s.Network(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second)))
+	}
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	type turn struct {
+		who int
+		err error
+	}
+	turns := make(chan turn, len(waiters))
+	for i, m := range waiters {
+		go func() {
+			err := m.LockContext(context.Background(), time.Minute)
+			turns <- turn{i, err}
+			_ = m.UnlockContext(context.Background())
+		}()
+		waitQueued(t, s, key, i+1)
+	}
+	unlock(t, holder)
+	var order []time.Duration
+	for range waiters {
+		next := <-turns
+		require.NoError(t, next.err)
+		order = append(order, roundTrips[next.who])
+	}
+	require.Equal(t, roundTrips, order, "round trips of those who were served")
+}

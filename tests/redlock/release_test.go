@@ -1,8 +1,8 @@
 package redlock_test
 
 import (
+	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,66 +63,6 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 	}
 }
 
-// A server that is slow to answer the try counts as silent, and the release leaves it out. It has our key all the same
-// when the try arrives, until that key is given back.
-func TestOurOwnReleaseNeverStandsInOurWayAtAServerThatWasSilent(t *testing.T) {
-	t.Parallel()
-	servers, fronts, client := behindFronts(t, 5)
-	m := client.Mutex("k")
-	require.NoError(t, m.LockContext(t.Context(), 20*time.Second)) // all connections are there
-	require.NoError(t, m.UnlockContext(t.Context()))
-	redistest.Wait(t, "nothing is left", func() bool {
-		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Exists("k") })
-	})
-	released, tried := make(chan struct{}), make(chan struct{}) // the late try may go on, and what gives its key back
-	letTryGo, letReleaseGo := sync.OnceFunc(func() { close(released) }), sync.OnceFunc(func() { close(tried) })
-	defer letReleaseGo()
-	defer letTryGo()
-	var commands atomic.Int64
-	fronts[4].On(func([]string) redistest.Fate {
-		if commands.Add(1) == 1 {
-			<-released
-			return redistest.Fate{}
-		}
-		<-tried // what gives the key back
-		return redistest.Fate{Delay: 100 * time.Millisecond}
-	})
-	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-	locked := time.Now()
-	redistest.Wait(t, "it counts as silent", func() bool { return time.Since(locked) > 100*time.Millisecond })
-	require.NoError(t, m.UnlockContext(t.Context()))
-	for _, s := range servers[:2] { // so that the vote of the silent one is needed
-		s.Pause()
-		defer s.Resume()
-	}
-	letTryGo()
-	redistest.Wait(t, "the late try has arrived", func() bool { return servers[4].Exists("k") })
-	fronts[4].On(nil)
-	letReleaseGo()
-	require.NoError(t, m.TryLockContext(t.Context()))
-}
-
-// With two servers that hang all the time there is no server to spare: the server that has not executed the release decides.
-func TestLockAndUnlockFollowEachOtherWithTwoOfFiveServersStopped(t *testing.T) {
-	t.Parallel()
-	servers, fronts, client := behindFronts(t, 5)
-	m := client.Mutex("k")
-	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-	require.NoError(t, m.UnlockContext(t.Context()))
-	for _, s := range servers[:2] {
-		s.Pause()
-		defer s.Resume()
-	}
-	var n atomic.Int64
-	fronts[4].On(func([]string) redistest.Fate { // each connection on its own
-		return redistest.Fate{Delay: time.Duration(n.Add(1)%4) * 5 * time.Millisecond}
-	})
-	for range 60 {
-		require.NoError(t, m.TryLockContext(t.Context()))
-		require.NoError(t, m.UnlockContext(t.Context()))
-	}
-}
-
 // behindFronts starts n servers with a Front each, and a Client over them.
 func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.Server, []*redistest.Front, *redimutex.Client) {
 	t.Helper()
@@ -135,4 +75,45 @@ func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.S
 		pools[i] = pool
 	}
 	return servers, fronts, patientClient(t, pools, opts...)
+}
+
+// All servers are up, but the connections that the pools keep have been cut: Unlock goes on over others. If the first that
+// is made anew is refused too, Unlock fails, and the release goes on in the background: the next try waits for that, and does
+// not take our own lock for another holder's.
+func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		var proxies []*redistest.Proxy
+		refusals := make([]atomic.Bool, n)
+		var pools []redimutex.Pool
+		for i := range n {
+			p := redistest.Real(t).Proxy()
+			pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
+				if refusals[i].CompareAndSwap(true, false) {
+					return nil, errors.New("refused once")
+				}
+				return redis.DialURL(p.URL())
+			}}
+			t.Cleanup(func() { pool.Close() })
+			proxies, pools = append(proxies, p), append(pools, pool)
+		}
+		m := patientClient(t, pools).Mutex("k")
+		for round := range 6 {
+			refused := round%2 == 1
+			require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+			for i, p := range proxies {
+				p.Cut()
+				p.Mend()
+				refusals[i].Store(refused)
+			}
+			err := m.UnlockContext(t.Context())
+			if !refused {
+				assert.NoError(t, err, "with %d servers", n)
+				continue
+			}
+			require.Error(t, err)
+			assert.NotErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked, "with %d servers", n)
+			_ = m.UnlockContext(t.Context())
+		}
+	}
 }

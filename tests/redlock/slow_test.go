@@ -2,10 +2,11 @@ package redlock_test
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
@@ -86,25 +87,82 @@ func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
 	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.UnlockContext(context.Background()) })
 }
 
-func TestASlowServerIsAskedForFencesWhenAnotherIsDead(t *testing.T) {
-	t.Parallel()
-	servers, client := start(t, 3, redimutex.WithFencing())
-	defer servers[1].Resume()
+// Two of three servers, one after the other, lose their data and are away for longer than a TTL.
+func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
+	if !redistest.Installed() {
+		t.Skip("needs a real redis-server or valkey-server on the PATH, to kill it")
+	}
+	for name, opts := range map[string][]redimutex.Option{
+		"plain": nil, "fencing and guard": {redimutex.WithFencing(), redimutex.WithRestartGuard()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const attempts = 3 // a machine that stands still for too long loses any lease
+			for attempt := 1; ; attempt++ {
+				lateness := redistest.MeasureLateness()
+				lost := heldWhileServersRestart(t, opts...)
+				if late := lateness.Stop(); lost == nil || late < 200*time.Millisecond || attempt == attempts {
+					require.NoError(t, lost, "the machine was late by %v", late)
+					return
+				}
+			}
+		})
+	}
+}
+
+// heldWhileServersRestart returns why the lease was lost, or nil.
+func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error) {
+	t.Helper()
+	const ttl = 1500 * time.Millisecond
+	servers, _, client := behindFronts(t, 3, append(slices.Clone(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(500*time.Millisecond))...)
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-	before := m.Lease().Fence()
+	l := m.Lease()
+	for _, s := range servers[:2] { // without its vote back from the first, the second would be the end
+		redistest.Wait(t, "the lock on all servers", func() bool {
+			return l.Err() != nil || !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
+		})
+		s.Kill()
+		redistest.Wait(t, "a renewal without it", func() bool { return l.Err() != nil || time.Until(l.Until()) > ttl/2 })
+		time.Sleep(ttl)
+		s.Restart()
+	}
+	if l.Err() != nil {
+		return l.Err()
+	}
 	require.NoError(t, m.UnlockContext(t.Context()))
-	servers[0].Kill()
-	servers[1].Pause()
-	owed := make(chan error, 1)
-	go func() { owed <- client.Mutex("other").TryLockContext(t.Context()) }()
-	time.Sleep(100 * time.Millisecond) // as above
-	result := make(chan error, 1)
-	go func() { result <- m.TryLockContext(t.Context()) }()
-	timer := time.AfterFunc(80*time.Millisecond, servers[1].Resume)
-	defer timer.Stop()
-	require.NoError(t, <-result)
-	assert.Greater(t, m.Lease().Fence(), before)
-	require.NoError(t, <-owed)
+	redistest.Wait(t, "nothing is left", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
+	})
+	return nil
+}
+
+// A server is asked to vote again, and that is late on its way: it arrives after the release.
+func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(time.Second))
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute)) // so that all know the scripts
+	token := m.Lease().Token()
+	redistest.Wait(t, "the lock on all servers", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
+	})
+	late := make(chan struct{})
+	var commands atomic.Int64
+	fronts[2].On(func(command []string) redistest.Fate { // the first command about the lock finds it gone
+		if !slices.Contains(command, token) || commands.Add(1) != 2 {
+			return redistest.Fate{}
+		}
+		close(late)
+		return redistest.Fate{Delay: 300 * time.Millisecond}
+	})
+	servers[2].Do("DEL", "k")
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+	<-late
 	require.NoError(t, m.UnlockContext(t.Context()))
+	time.Sleep(400 * time.Millisecond)                 // until it has arrived
+	redistest.Wait(t, "nothing is left", func() bool { // it would be there for a minute
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
+	})
 }

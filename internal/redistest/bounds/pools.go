@@ -57,8 +57,8 @@ func Kinds() []Kind {
 		{Name: "NewPool", Dials: true, make: NewPool},
 		{Name: "NewPool, TLS", tls: true, make: NewPool},
 		{Name: "NewPool, idle for too long", Dials: true, make: func(a Address) redimutex.Pool { return idled(newPool(a)) }},
-		{Name: "NewPool, TLS, idle for too long", tls: true, make: func(a Address) redimutex.Pool { return idled(newPool(a)) }},
-		{Name: "NewPool, own net dial without ctx", make: func(a Address) redimutex.Pool {
+		{Name: "NewPool, TLS, idle for too long", tls: true, Dials: true, make: func(a Address) redimutex.Pool { return idled(newPool(a)) }},
+		{Name: "NewPool, own net dial without ctx", Dials: true, make: func(a Address) redimutex.Pool {
 			return newPool(a, redis.DialNetDial(net.Dial))
 		}},
 		{Name: "own pool, Dialer", make: func(a Address) redimutex.Pool {
@@ -98,9 +98,9 @@ func Kinds() []Kind {
 		{Name: "MaxActive 1 and Wait, in use", busy: true, make: func(a Address) redimutex.Pool {
 			return &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: a.dial}
 		}},
-		{Name: "WithMultiplexing", shared: true, make: func(a Address) redimutex.Pool { return &redis.Pool{MaxIdle: 3, Dial: a.dial} }},
+		{Name: "WithMultiplexing", shared: true, Dials: true, make: func(a Address) redimutex.Pool { return &redis.Pool{MaxIdle: 3, Dial: a.dial} }},
 		{Name: "WithMultiplexing, NewPool", shared: true, make: NewPool},
-		{Name: "three servers", servers: 3, make: Documented},
+		{Name: "three servers", servers: 3, Dials: true, make: Documented},
 		{Name: "three servers, NewPool", servers: 3, make: NewPool},
 	}
 }

@@ -25,10 +25,7 @@ end
 local function take(token, ms)
   for i = 1, locks do
     local written = redis.pcall('SET', KEYS[i], token, 'PX', ms)
-    if written.err then
-      for k = 1, i - 1 do
-        redis.pcall('DEL', KEYS[k])
-      end
+    if written.err then -- the first key: what refuses one SET of a script refuses all
       return written
     end
   end
