@@ -3,21 +3,14 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
+	"crypto/tls"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,53 +19,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// What others can see of processes is their arguments; their environment can be seen by their user and by root.
-// The command gets no password at all, and redimutex itself has it only where it was put.
-func TestProcessesShowNoPassword(t *testing.T) {
-	t.Parallel()
-	if !clitest.Exists("/proc/self/environ") {
-		t.Skip("needs /proc, to look at processes from outside")
-	}
-	s := redistest.Real(t, "--requirepass", "hunter2")
-	url := "redis://:hunter2@" + s.Addr()
-	file := filepath.Join(t.TempDir(), "url")
-	require.NoError(t, os.WriteFile(file, []byte(url), 0o600))
-	for name, c := range map[string]struct {
-		flags []string
-		env   string
-		ours  bool // whether redimutex has it in its environment
-	}{
-		"the environment": {nil, "REDIMUTEX_URL=" + url, true},
-		"a file":          {[]string{"-redis", "@" + file}, "LANG=C", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := clitest.Prepare(t, nil, append(append([]string{"run", "-queue"}, c.flags...), "job "+name, "--", "sh", "-c", `echo "[$$]"; sleep 1000`)...)
-			p.Cmd.Env = append(p.Cmd.Env, c.env)
-			p.Start()
-			p.Says("]")
-			child := p.Printed()[0]
-			assert.NotEqual(t, p.Cmd.Process.Pid, child)
-			for _, of := range []string{"cmdline", "comm", "environ"} {
-				assert.NotContains(t, proc(t, child, of), "hunter2", "%s of the command", of)
-				if of == "environ" && c.ours {
-					continue
-				}
-				assert.NotContains(t, proc(t, p.Cmd.Process.Pid, of), "hunter2", "%s of redimutex", of)
-			}
-			p.Signal(15)
-			assert.Equal(t, 143, p.Status())
-			assert.NotContains(t, p.Out()+p.Err(), "hunter2")
-		})
-	}
-}
-
-func proc(t *testing.T, pid int, name string) string {
-	t.Helper()
-	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
-	require.NoError(t, err)
-	return string(content)
-}
 
 // No command says the password, however its server fails: refused, wrong password, no server, not Redis,
 // or a server that quotes what it was sent.
@@ -117,92 +63,45 @@ func TestNoCommandSaysThePasswordOfAServerThatFails(t *testing.T) {
 
 // parrot listens, and answers everything with an error that quotes what it was sent.
 func parrot(t *testing.T) (addr string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
+	return redistest.NewRelay(t, "", func(_ *redistest.Relay, c net.Conn) {
+		heard := make([]byte, 1024)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(heard)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				heard := make([]byte, 1024)
-				for {
-					n, err := c.Read(heard)
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(c, "-ERR what is %q?\r\n", heard[:n])
-				}
-			}()
+			fmt.Fprintf(c, "-ERR what is %q?\r\n", heard[:n])
 		}
-	}()
-	return l.Addr().String()
+	}).Addr()
 }
 
 // The command line trusts what SSL_CERT_FILE names, checks the name, and says no password when that fails.
 func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.TLS)
-	dir := t.TempDir()
-	authority := certify(t, dir, "authority", nil)
-	server := certify(t, dir, "server", authority)
-	stranger := certify(t, dir, "stranger", nil)
-	addr := redistest.FreeAddr(t)
+	addr := redistest.NewTLSFront(t, redistest.Real(t, "--requirepass", "hunter2")).Addr()
 	_, port, _ := net.SplitHostPort(addr)
-	redistest.Real(t, "--tls-port", port, "--tls-cert-file", server.file, "--tls-key-file", server.keyFile,
-		"--tls-ca-cert-file", authority.file, "--tls-auth-clients", "no", "--requirepass", "hunter2")
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	defer c.Close()
+	trusted := filepath.Join(t.TempDir(), "server.pem")
+	certificate := &pem.Block{Type: "CERTIFICATE", Bytes: c.ConnectionState().PeerCertificates[0].Raw}
+	require.NoError(t, os.WriteFile(trusted, pem.EncodeToMemory(certificate), 0o600))
 	for name, c := range map[string]struct {
 		url, trust string
 		status     int
 		words      string
 	}{
-		"our authority":     {"rediss://:hunter2@" + addr, authority.file, 0, ""},
-		"unknown authority": {"rediss://:hunter2@" + addr, stranger.file, cli.Unavailable, "unknown authority"},
-		"wrong name":        {"rediss://:hunter2@localhost:" + port, authority.file, cli.Unavailable, "localhost"},
-		"no TLS":            {"redis://:hunter2@" + addr, authority.file, cli.Unavailable, ""},
+		"our authority":     {"rediss://:hunter2@" + addr, trusted, 0, ""},
+		"unknown authority": {"rediss://:hunter2@" + addr, os.DevNull, cli.Unavailable, "unknown authority"},
+		"wrong name":        {"rediss://:hunter2@localhost:" + port, trusted, cli.Unavailable, "localhost"},
+		"no TLS":            {"redis://:hunter2@" + addr, trusted, cli.Unavailable, ""},
 	} {
 		p := clitest.Prepare(t, nil, "run", "job", "--", "echo", "ran")
-		p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+c.url, "SSL_CERT_FILE="+c.trust, "SSL_CERT_DIR="+dir+"/none")
+		p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+c.url, "SSL_CERT_FILE="+c.trust, "SSL_CERT_DIR="+filepath.Dir(trusted)+"/none")
 		p.Start()
 		assert.Equal(t, c.status, p.Status(), name)
 		assert.Equal(t, c.status == 0, strings.Contains(p.Out(), "ran"), name)
 		assert.Contains(t, p.Err(), c.words, name)
 		assert.NotContains(t, p.Out()+p.Err(), "hunter2", name)
 	}
-}
-
-// A certificate lies in files.
-type certificate struct {
-	*x509.Certificate
-	key           *ecdsa.PrivateKey
-	file, keyFile string
-}
-
-// certify makes a certificate for the loopback address, which signer signs; without one it is an authority.
-func certify(t *testing.T, dir, name string, signer *certificate) *certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	c := &certificate{key: key, file: filepath.Join(dir, name+".pem"), keyFile: filepath.Join(dir, name+"-key.pem")}
-	c.Certificate = &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if signer == nil {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-		signer = c
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c.Certificate, signer.Certificate, &key.PublicKey, signer.key)
-	require.NoError(t, err)
-	c.Certificate, err = x509.ParseCertificate(der)
-	require.NoError(t, err)
-	secret, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(c.keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
-	return c
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"-grace 501ms: may be half of -ttl":              {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
 		"flag needs an argument: -ttl":                   {"run", "job", "-ttl", "--", "true"},
 		"a URL in the place of KEY":                      {"run", "redis://:hunter2@host", "--", "true"},
-		"there are 2 words that":                         {"show", "job", "redis://:hunter2@host"},
+		"expected one KEY, got 2 arguments":              {"show", "job", "redis://:hunter2@host"},
 		"redimutex show: there is no KEY":                {"show"},
 		"redimutex version: it takes no arguments":       {"version", "1"},
 		"there is no command \"lock\"; see redimutex -h": {"lock"},
@@ -74,6 +75,16 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"there is no flag -redsi; did you mean -redis?":  {"show", "-redsi", "x", "job"},
 		"the longest time is a year, which is 8784h":     {"run", "-ttl", "2562047h", "job", "--", "true"},
 		"for flag -min-hold: the longest time":           {"run", "-min-hold", "1000000h", "job", "--", "true"},
+		"write key, ttl, age or waiters":                 {"list", "-sort", "size"},
+		"write a number of locks, 1 at least":            {"list", "-limit", "0"},
+		"expected one PATTERN at most, got 2":            {"list", "a", "b"},
+		"a URL in the place of PATTERN":                  {"list", "redis://:hunter2@host"},
+		"redimutex watch: there is no KEY":               {"watch"},
+		"redimutex watch: there is a URL in the place":   {"watch", "job", "redis://:hunter2@host"},
+		"-interval 49ms: it has to be 50ms at least":     {"watch", "-interval", "49ms", "job"},
+		"-for 0: it would not look even once":            {"watch", "-for", "0", "job"},
+		"-nope (redimutex watch -h tells more)":          {"watch", "-nope", "job"},
+		"there is no KEY; write a name for the lock, ":   {"watch", "job", ""},
 		"for flag -for: the longest time":                {"watch", "-for", "9999999999h", "job"},
 	} {
 		status, out, stderr := clitest.Call(args...)
@@ -103,7 +114,12 @@ func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
 	for _, c := range commands() {
 		var help strings.Builder
 		c.Help(&help)
-		for _, f := range c.Shown() {
+		assert.NotContains(t, help.String(), "%!", "a verb without its argument")
+		for _, f := range c.Flags {
+			if f.Hidden {
+				assert.NotContains(t, help.String(), "-"+f.Names[0])
+				continue
+			}
 			assert.Contains(t, help.String(), "\n  "+f.Term(), c.Name)
 			assert.NotEmpty(t, f.Text, "%s %v", c.Name, f.Names)
 		}
@@ -134,6 +150,7 @@ func TestHelpOfAVerbIsWhatItsFlagPrints(t *testing.T) {
 func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
 	t.Parallel()
 	_, want, _ := clitest.Call("version")
+	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, want)
 	for _, flag := range []string{"-v", "--version", "-version", "-V"} {
 		status, out, stderr := clitest.Call(flag)
 		assert.Equal(t, cli.OK, status, stderr)
@@ -171,14 +188,6 @@ func TestHelpOfRunSaysWhatKillAndStopMean(t *testing.T) {
 	}
 }
 
-func TestVersionNamesGoAndTheSystem(t *testing.T) {
-	t.Parallel()
-	status, out, stderr := clitest.Call("version")
-	assert.Equal(t, cli.OK, status)
-	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, out)
-	assert.Empty(t, stderr)
-}
-
 func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "url")
@@ -212,7 +221,12 @@ func TestEveryVerbNamesTLSAtAPortThatHasNone(t *testing.T) {
 	defer l.Close()
 	for _, call := range []string{"run KEY -- true", "run -n KEY -- true", "list", "show KEY", "watch KEY", "break -y KEY", "doctor"} {
 		args := strings.Fields(call)
+		began := time.Now()
 		_, out, stderr := clitest.Call(append([]string{args[0], "-redis", "rediss://" + l.Addr().String()}, args[1:]...)...)
+		assert.Less(t, time.Since(began), 4*time.Second, "no wait for what can't come")
+		if args[0] != "doctor" { // which has words of its own
+			assert.Contains(t, stderr, "redis:// is for servers without TLS", call)
+		}
 		assert.Regexp(t, "TLS handshake:\\s+(there|it)\\s+(is|has)\\s+no\\s+TLS", out+stderr, call)
 	}
 }

@@ -2,50 +2,36 @@ package conn
 
 import (
 	"context"
-	"errors"
-	"runtime"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
 //
-// redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends: it gives a place back to a channel
-// that is closed. Clean-up may be late enough to meet that, and a pool of another make may have such a pool inside.
-func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if e, ok := r.(runtime.Error); !ok || e.Error() != "send on closed channel" {
-				panic(r)
-			}
-			c, err = nil, errClosedPool
-		}
-	}()
-	if p, ok := s.Pool.(interface {
-		GetContext(context.Context) (redis.Conn, error)
-	}); ok {
-		c, err = p.GetContext(ctx)
-	} else {
-		c = s.Pool.Get()
-		if err = c.Err(); err != nil {
-			c.Close()
-		}
-	}
+// A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
+// it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
+func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
+	c, err := s.checkOut(ctx)
 	if err != nil {
 		return nil, Plain(err)
 	}
 	return c, nil
 }
 
-var errClosedPool = errors.New("get on closed pool")
-
-// Fresh is Get that returns a connection that was not used before, where the Source can dial: those that the pool keeps
-// may all be broken.
-func (s *Source) Fresh(ctx context.Context) (redis.Conn, error) {
-	if s.dial == nil {
-		return s.Get(ctx)
+func (s *Source) checkOut(ctx context.Context) (c redis.Conn, err error) {
+	defer punctual.Caught(&err)
+	if p, ok := s.Pool.(interface {
+		GetContext(context.Context) (redis.Conn, error)
+	}); ok {
+		return p.GetContext(ctx)
 	}
-	return s.Dial(ctx)
+	c = s.Pool.Get()
+	if err = c.Err(); err != nil {
+		c.Close()
+	}
+	return c, err
 }
 
 // Dial makes a connection that does not count against the limit of the pool. It returns when ctx ends, at the latest, and

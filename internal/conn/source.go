@@ -117,7 +117,11 @@ func (s *Source) CanListen() bool { return s.listen != nil }
 // server.
 func (s *Source) Full() bool {
 	p, ok := s.Pool.(*redis.Pool)
-	return ok && p.MaxActive > 0 && p.ActiveCount() >= p.MaxActive
+	if !ok || p.MaxActive <= 0 {
+		return false
+	}
+	now := p.Stats()
+	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
 var errNoDial = errors.New("the pool does not tell how to dial a connection")

@@ -128,7 +128,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 // Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a
 // connection is broken by a reply that does not come in time.
 func Discard(c redis.Conn) {
-	if d, ok := c.(interface{ Discard() }); ok { // *mux.Conn
+	if d, ok := c.(interface{ Discard() }); ok { // a shared one, of mux
 		d.Discard()
 		return
 	}

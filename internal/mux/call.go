@@ -45,6 +45,7 @@ type call struct {
 	batch
 	undo     []any // a command to write behind them if they are late; it belongs to the caller
 	link     *link
+	began    time.Time
 	deadline time.Time
 
 	// Protected by link.mu while the link has it.

@@ -33,10 +33,10 @@ func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 			assert.ErrorContains(t, err, "ended")
 			assert.NotErrorIs(t, err, context.DeadlineExceeded, "so that it is sent again over another")
 			assert.Error(t, other.Err())
-			assert.Less(t, time.Since(began), 100*time.Millisecond)
+			assert.Less(t, time.Since(began), nodeTimeout+50*time.Millisecond)
 		})
-		_, err := within(late, 50*time.Millisecond, "ECHO", "late")
-		assert.Equal(t, 50*time.Millisecond, time.Since(began))
+		_, err := within(late, nodeTimeout, "ECHO", "late")
+		assert.Equal(t, nodeTimeout, time.Since(began))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		var timeout interface{ Timeout() bool }
 		require.ErrorAs(t, err, &timeout)
@@ -49,21 +49,49 @@ func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestAReplyAMomentAfterItsDeadlineIsThrownAwayAndTheConnectionKept(t *testing.T) {
+func TestAReplyAfterTheDeadlineOfItsCallerIsThrownAwayAndTheConnectionKept(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		p := share(t, w.pool(), 1)
-		c := get(t, p)
-		time.AfterFunc(60*time.Millisecond, w.hold())
-		_, err := within(c, 50*time.Millisecond, "ECHO", "late")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		got, err := redis.String(within(c, time.Minute, "ECHO", "next"))
-		require.NoError(t, err)
-		assert.Equal(t, "next", got)
-		dials, _ := w.counted()
-		assert.Equal(t, 1, dials)
-	})
+	for name, d := range map[string]struct{ waits, comes time.Duration }{
+		"a moment after the node timeout":                     {nodeTimeout, nodeTimeout + 10*time.Millisecond},
+		"within the node timeout, whose caller has less time": {50 * time.Millisecond, nodeTimeout / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				p := share(t, w.pool(), 1)
+				c := get(t, p)
+				time.AfterFunc(d.comes, w.hold())
+				_, err := within(c, d.waits, "ECHO", "late")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				got, err := redis.String(within(c, time.Minute, "ECHO", "next"))
+				require.NoError(t, err)
+				assert.Equal(t, "next", got)
+				dials, _ := w.counted()
+				assert.Equal(t, 1, dials)
+			})
+		})
+	}
+}
+
+// Those that are cancelled before they are written leave nothing to write.
+func TestACancelledCallEndsNoConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := share(t, s.Pool(), 1)
+	c := get(t, p)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 5000 {
+				ctx, cancel := context.WithCancel(until(time.Minute))
+				go cancel()
+				do(ctx, c, "PING") //nolint:errcheck // it may be cancelled
+			}
+		})
+	}
+	group.Wait()
+	assert.NoError(t, c.Err())
 }
 
 // The one that was late has its undo behind it; the other must not be repeated before its own undo is executed.

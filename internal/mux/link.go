@@ -17,18 +17,20 @@ import (
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one
 // reads; nothing that they do waits for a caller.
 //
-//	open ─ too old → retired ─ all is answered → ended
+//	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
 	pool  *Pool
 	conn  redis.Conn
 	born  time.Time
+	alone bool   // it ends with its first use
 	close func() // closes conn, which ends the goroutines
 
 	mu      sync.Mutex
 	work    sync.Cond // for the writer: something is queued, or the link has ended
 	err     error     // not nil: it has ended, and takes nothing more in
-	retired bool      // it ends when nothing is under way
+	retired error     // not nil: why it ends when nothing is under way
+	heard   time.Time // when the last reply came; before the first, when it was dialled
 	queue   []*call   // to be written
 	flying  []*call   // written, or about to be; the oldest first
 	landed  int       // how many of flying are answered
@@ -39,26 +41,25 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
-	// maxIdle is the time after which a connection that no caller uses is closed. It is less than what some servers and
-	// firewalls allow.
+	// maxIdle is the time after which a connection is closed on which nothing is heard, as no caller uses it. It is less
+	// than what some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
-	// patience is how much later than its caller has waited for a reply may come. A caller may have had less time than
-	// a node timeout.
+	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
-	// undoWait is how long the reply to an undo may take.
-	undoWait = 5 * time.Second
 	// maxFarewell bounds the writing of undos before the end.
 	maxFarewell = 50 * time.Millisecond
 )
 
 var (
-	errAged   = errors.New("it was as old as its pool lets connections be")
-	errSilent = errors.New("the server does not answer")
+	errAged    = errors.New("it was as old as its pool lets connections be")
+	errDoubted = errors.New("another one was silent")
+	errSilent  = errors.New("the server does not answer")
 )
 
 // newLink starts a link, whose goroutines run runs.
 func newLink(p *Pool, c redis.Conn, run func(func())) *link {
-	l := &link{pool: p, conn: c, born: time.Now(), close: sync.OnceFunc(func() { c.Close() })}
+	now := time.Now()
+	l := &link{pool: p, conn: c, born: now, heard: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
 	run(l.write)
 	run(l.read)
@@ -75,8 +76,8 @@ func (l *link) do(ctx context.Context, c *call) error {
 	l.queue = append(l.queue, c)
 	l.work.Signal()
 	l.mu.Unlock()
-	c.link = l
-	c.timer.Reset(time.Until(c.deadline))
+	c.link, c.began = l, time.Now()
+	c.timer.Reset(c.deadline.Sub(c.began))
 	if ctx.Done() != nil { // a select takes longer
 		select {
 		case err := <-c.done:
@@ -100,7 +101,7 @@ func (l *link) abandon(c *call, err error) {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	} else {
 		l.undo(c)
-		l.expect(c, time.Until(c.deadline)+patience)
+		l.expect(c)
 	}
 	c.tell(err)
 }
@@ -115,16 +116,17 @@ func (l *link) undo(c *call) {
 	c.undo = nil                                // which belongs to a caller that goes on
 	l.queue = append(l.queue, undo)
 	l.work.Signal()
-	l.expect(undo, undoWait)
 }
 
-// expect has the link end if c, which no caller waits for, is not answered within d.
-func (l *link) expect(c *call, d time.Duration) {
-	time.AfterFunc(d, func() {
+// expect has the link end if c, which no caller waits for any more, is not answered within the node timeout: the caller may
+// have had less time.
+func (l *link) expect(c *call) {
+	time.AfterFunc(max(time.Until(c.began.Add(l.pool.bound)), time.Until(c.deadline))+patience, func() {
 		l.mu.Lock()
 		overdue := slices.Contains(l.flying[l.landed:], c)
 		l.mu.Unlock()
 		if overdue {
+			l.pool.silent.Store(&c.began)
 			l.end(errSilent)
 		}
 	})
@@ -164,7 +166,7 @@ func (l *link) launch(b *batch) bool {
 	l.landed = 0
 	clear(l.queue)
 	l.queue = l.queue[:0]
-	return len(b.commands) > 0
+	return len(b.commands) > 0 || l.err == nil // all may have been abandoned while we gathered
 }
 
 // gather lets others run as long as they have something to send as well. Sending is what costs, far more
@@ -180,15 +182,16 @@ func (l *link) gather() {
 
 // read hands the replies out.
 func (l *link) read() {
-	wait := maxIdle // not the timeout that the connection was dialled with
 	for {
-		reply, err := conn.Receive(l.conn, wait)
-		var refused redis.Error
-		if errors.As(err, &refused) {
-			reply, err = refused, nil
+		reply, err := conn.Receive(l.conn, maxIdle) // not the timeout that the connection was dialled with
+		if err != nil {
+			var refused redis.Error
+			if errors.As(err, &refused) {
+				reply, err = refused, nil
+			}
 		}
 		if err == nil {
-			wait, err = l.land(reply)
+			err = l.land(reply)
 		}
 		if err != nil {
 			l.end(err)
@@ -197,46 +200,50 @@ func (l *link) read() {
 	}
 }
 
-// land gives a reply to the oldest call of the flight. It returns how long to wait for the next one, 0 for as long as it
-// takes, or why the link has to end now.
-func (l *link) land(reply any) (wait time.Duration, err error) {
+// land gives a reply to the oldest call of the flight. It returns why the link has to end now, or nil.
+func (l *link) land(reply any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.landed == len(l.flying) { // a server that has too many clients says so, and hangs up
-		return 0, fmt.Errorf("unexpected reply: %v", reply)
+		return fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.flying[l.landed]
 	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
-		return 0, nil
+		return nil
 	}
 	l.flying[l.landed] = nil
 	l.landed++
+	l.heard = time.Now()
 	c.tell(nil)
-	switch idle := l.idle(); {
-	case idle && l.retired:
-		return 0, errAged
-	case idle:
-		return maxIdle, nil
+	if l.idle() {
+		return l.retired
 	}
-	return 0, nil
+	return nil
 }
 
 // idle reports whether nothing is under way. The caller holds l.mu.
 func (l *link) idle() bool { return l.landed == len(l.flying) && len(l.queue) == 0 }
 
-// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be ends when what
-// is under way is answered.
-func (l *link) spent() error {
+// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be, or is in
+// doubt, ends when what is under way is answered.
+func (l *link) spent() (why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := l.pool.source.Lifetime; l.err == nil && d > 0 && time.Since(l.born) >= d {
-		l.retired = true
-		if l.idle() {
-			go l.end(errAged)
-		}
-		return errAged
+	switch d := l.pool.source.Lifetime; {
+	case l.err != nil:
+		return l.err
+	case d > 0 && time.Since(l.born) >= d:
+		why = errAged
+	case l.heard.Before(*l.pool.silent.Load()):
+		why = errDoubted
+	default:
+		return nil
 	}
-	return l.err
+	l.retired = why
+	if l.idle() {
+		go l.end(why)
+	}
+	return why
 }
 
 // end ends the link. What is under way gets the error: whether the server has executed it is not known. Where the server

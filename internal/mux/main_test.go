@@ -33,9 +33,7 @@ func share(t testing.TB, source conn.Pool, n int) *mux.Pool {
 
 // do sends a command over a connection of a Pool.
 func do(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
-	return c.(interface {
-		DoContext(ctx context.Context, name string, args ...any) (any, error)
-	}).DoContext(ctx, name, args...)
+	return c.(shared).DoContext(ctx, name, args...)
 }
 
 // within is do with a timeout. The ctx does not end: the connection keeps the deadline by itself.
@@ -43,13 +41,19 @@ func within(c redis.Conn, d time.Duration, name string, args ...any) (any, error
 	return do(until(d), c, name, args...)
 }
 
+// A shared is a connection of a Pool.
+type shared interface {
+	redis.Conn
+	DoContext(ctx context.Context, name string, args ...any) (any, error)
+}
+
 // get returns a connection that is closed at the end of the test.
-func get(t testing.TB, p *mux.Pool) *mux.Conn {
+func get(t testing.TB, p *mux.Pool) shared {
 	t.Helper()
 	c, err := p.GetContext(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	return c.(*mux.Conn)
+	return c.(shared)
 }
 
 // A wire is the network between the Pools of a test and an embedded server, whose clock may be a

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -23,11 +24,16 @@ type Pool struct {
 
 	source *conn.Source
 	limit  time.Duration // of one dial
+	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
 	ctx    context.Context // ends the dialling
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
+
+	// When the last command was sent that had no answer. The connections are retired on which nothing was heard since:
+	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
+	silent atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	slots   []slot
@@ -40,7 +46,7 @@ type Pool struct {
 type slot struct {
 	link     *link // nil: not connected
 	dialling bool
-	failure  error         // of the last dial, or why the link is not used any more
+	failure  error         // of the last dial; nil: it was none
 	retry    time.Time     // no dial before that
 	wait     time.Duration // after the next failure
 }
@@ -58,8 +64,10 @@ var errClosed = errors.New("the Client is closed, and its connections with it")
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
-		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), slots: make([]slot, n),
+		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
+		slots: make([]slot, n),
 	}
+	p.silent.Store(new(time.Time))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -78,7 +86,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		l, changed, err := p.pick()
 		switch {
 		case l != nil:
-			return &Conn{link: l}, nil
+			return l, nil
 		case errors.Is(err, errClosed):
 			return p.alone(ctx)
 		case err != nil:
@@ -98,7 +106,9 @@ func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{link: newLink(p, c, func(f func()) { go f() }), alone: true}, nil
+	l := newLink(p, c, func(f func()) { go f() })
+	l.alone = true
+	return l, nil
 }
 
 // pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
@@ -114,7 +124,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
 		if s.link != nil {
-			if s.failure = s.link.spent(); s.failure == nil {
+			if s.link.spent() == nil {
 				return s.link, nil, nil
 			}
 			s.link = nil
@@ -135,11 +145,13 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 }
 
 // redial has s connected by a goroutine of its own, because dialling may take longer than those who
-// need it can wait. The caller holds p.mu.
+// need it can wait. A dial that has failed is not repeated before its time; after a connection that has broken at once the
+// next dial waits for it. The caller holds p.mu.
 func (p *Pool) redial(s *slot) {
-	if !s.dialling && !time.Now().Before(s.retry) {
+	wait := time.Until(s.retry)
+	if !s.dialling && (s.failure == nil || wait <= 0) {
 		s.dialling = true
-		go p.dial(s)
+		time.AfterFunc(wait, func() { p.dial(s) })
 	}
 }
 

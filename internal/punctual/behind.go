@@ -3,6 +3,7 @@ package punctual
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,14 @@ type Behind struct{ hung atomic.Int32 }
 const maxHung = 16
 
 var errHung = errors.New("too many dials hang already")
+
+// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
+// panic would end the process.
+func Caught(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the pool panicked: %v", r)
+	}
+}
 
 // Dial returns what dial does, or the error of ctx when that ends. A connection that is made later is closed.
 func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
@@ -35,8 +44,10 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		c, err := dial(ctx)
-		done <- outcome{c, err}
+		var o outcome
+		defer func() { done <- o }()
+		defer Caught(&o.err)
+		o.conn, o.err = dial(ctx)
 	}()
 	select {
 	case o := <-done:

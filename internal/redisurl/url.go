@@ -42,6 +42,9 @@ func Parse(raw string) (*Target, error) {
 		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
 	}
 	u, err := url.Parse(raw)
+	if err != nil && !strings.Contains(raw, "@") { // there is no password that could be the reason
+		return nil, errors.New("its host or its port is not valid; write redis://host:6379, and an IPv6 address in brackets")
+	}
 	if err != nil || u.Opaque != "" || u.Fragment != "" || u.User == nil && strings.Contains(raw, "@") {
 		return nil, errEncoding
 	}

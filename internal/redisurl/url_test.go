@@ -69,8 +69,12 @@ func encode(s string) (encoded string) {
 	return encoded
 }
 
-func TestAnErrorTellsASchemeThatIsMissingFromTheSlashes(t *testing.T) {
-	for raw, want := range map[string]string{"localhost:6379": "has no scheme", "redis:/localhost": "has no // behind its scheme"} {
+func TestAnErrorTellsWhatIsWrongWithAURLThatHasNoPassword(t *testing.T) {
+	for raw, want := range map[string]string{
+		"localhost:6379": "has no scheme", "redis:/localhost": "has no // behind its scheme",
+		"redis://localhost:notaport": "its port is not valid", "redis://[::1": "its port is not valid",
+		"redis://localhost:notaport/p@ss": "percent-encoded", "redis://localhost:65536": "not a number from 1 to 65535",
+	} {
 		_, err := redisurl.Parse(raw)
 		assert.ErrorContains(t, err, want, raw)
 	}

@@ -24,6 +24,8 @@ type operation struct {
 	ours   bool      // the end is that of the caller's ctx
 	fresh  bool      // it uses a connection of its own, because one of the pool was silent
 
+	background bool // no caller waits for it
+
 	// What it is about; fields of the action. They don't change while it runs.
 	claim *Claim
 	try   Try
@@ -92,7 +94,7 @@ func (op *operation) free() {
 	}
 	if ctx := op.ctx.Context; !op.left() && (ctx.Done() == nil || ctx.Err() == nil) {
 		op.state.Store(running)
-		op.action, op.claim, op.try, op.reply, op.ours = nil, nil, Try{}, Reply{}, false
+		op.action, op.claim, op.try, op.reply, op.ours, op.background = nil, nil, Try{}, Reply{}, false, false
 		s.operations.Put(op)
 	}
 	s.running.Leave()
@@ -105,9 +107,8 @@ func (s *Server) bounded(op *operation, a action) Reply {
 		return op.unsent(err)
 	}
 	if b, many := a.(batch); many {
-		_, background := a.(*releasingAll) // see fresh.go
 		op.fresh = false
-		b.keys(func(key string) { op.fresh = s.wasSilent(key, background) || op.fresh })
+		b.keys(func(key string) { op.fresh = s.wasSilent(key, op.background) || op.fresh })
 	} else {
 		op.fresh = s.wasSilent(op.key, false)
 	}

@@ -42,17 +42,18 @@ func (ses *session) connect() error {
 	}
 	ctx, cancel := context.WithDeadline(op.ctx.Context, op.end)
 	defer cancel()
-	return ses.use(op.server.source.Fresh(ctx))
+	return ses.use(op.server.source.Dial(ctx))
 }
 
 // A batch is an action about many keys.
 type batch interface{ keys(each func(key string)) }
 
-// hear notes that op had no answer. One whose caller had less time than the node timeout tells nothing, nor does one that
+// hear notes that op had no answer, where that makes a difference: the pool can dial. One whose caller had less time than the node timeout tells nothing, nor does one that
 // may have waited for its turn at the pool, nor one over a fresh connection: if that is silent, it is the server.
 func (op *operation) hear(r *Reply) {
+	source := op.server.source
 	switch b, many := op.action.(batch); {
-	case r.Verdict != Failed || !TimedOut(r.Err) || op.ours || op.fresh || op.server.source.Full():
+	case r.Verdict != Failed || !TimedOut(r.Err) || op.ours || op.fresh || !source.CanDial() || source.Full():
 	case many:
 		b.keys(op.server.silence)
 	default:
@@ -73,13 +74,13 @@ func (s *Server) silence(key string) {
 	}
 }
 
-// wasSilent reports whether the last operation on key had no answer over a connection of the pool, and forgets it unless
-// the next one has to know it as well.
-func (s *Server) wasSilent(key string, next bool) bool {
+// wasSilent reports whether the last operation on key had no answer over a connection of the pool. It forgets that,
+// unless it keeps it for the next one.
+func (s *Server) wasSilent(key string, keeps bool) bool {
 	if s.silences.Load() <= 0 {
 		return false
 	}
-	if next {
+	if keeps {
 		_, was := s.silent.Load(key)
 		return was
 	}

@@ -45,6 +45,7 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 	}
 	l.Terms = &terms
 	op := s.begin(context.Background(), &l, time.Time{}, 0)
+	op.background = true
 	return s.bounded(op, &releasingAll{claims, make([]Reply, len(claims))}).Verdict == Done
 }
 

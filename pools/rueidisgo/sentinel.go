@@ -112,7 +112,12 @@ func (s *sentinels) question(ctx context.Context, sentinel string) *question {
 	return q
 }
 
-func (s *sentinels) ask(ctx context.Context, sentinel string) (string, error) {
+func (s *sentinels) ask(ctx context.Context, sentinel string) (primary string, err error) {
+	defer func() {
+		if r := recover(); r != nil { // of a DialFn; it would end the process
+			err = fmt.Errorf("the dial panicked: %v", r)
+		}
+	}()
 	raw, err := s.connect(ctx, "tcp", sentinel)
 	if err != nil {
 		return "", err

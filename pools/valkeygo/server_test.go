@@ -225,6 +225,17 @@ func TestADialThatHangsKeepsOneGoroutineForEachSentinel(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Sentinels are asked on goroutines that no caller can guard.
+func TestADialThatPanicsIsAnError(t *testing.T) {
+	t.Parallel()
+	pool := open(t, valkey.ClientOption{
+		InitAddress: []string{redistest.FreeAddr(t)}, Sentinel: valkey.SentinelOption{MasterSet: "main"},
+		DialFn: func(string, *net.Dialer, *tls.Config) (net.Conn, error) { panic("no idea where it is") },
+	})
+	_, err := ask(pool, "PING")
+	require.ErrorContains(t, err, "panicked: no idea where it is")
+}
+
 // Lock would panic at a refusal for good, and the Sentinel that is away may come back and know the primary.
 func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
 	s, away := redistest.Real(t, "--requirepass", secret), redistest.FreeAddr(t)

@@ -62,24 +62,39 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
+	const n = 8
 	for name := range pools(t, s) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var wall firewall
-			pool := pools(t, s, redis.DialNetDial(wall.dial))[name]
-			client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(4*time.Second), redimutex.WithNodeTimeout(700*time.Millisecond))
-			m := client.Mutex("k " + name)
-			require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
-			lease := m.Lease()
-			idle(t, pool, 7)
-			wall.forget()
-			redistest.Wait(t, "two renewals", func() bool { return client.Stats().Renewed >= 2 || lease.Err() != nil })
-			require.NoError(t, lease.Err())
-			other := client.Mutex("other " + name)
-			if other.TryLockContext(t.Context()) != nil {
-				require.NoError(t, other.TryLockContext(t.Context()), "the second try dials")
-			}
-		})
+		for _, how := range []string{"", "with a limit", "multiplexed"} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				var wall firewall
+				pool := pools(t, s, redis.DialNetDial(wall.dial))[name]
+				opts := []redimutex.Option{redimutex.WithTTL(4 * time.Second), redimutex.WithNodeTimeout(1300 * time.Millisecond)} // two in a row are too many
+				all := n
+				switch how {
+				case "with a limit":
+					pool.MaxActive = n
+				case "multiplexed":
+					opts, all = append(opts, redimutex.WithMultiplexing(n)), 2*n
+				}
+				client := locktest.Client(t, []redimutex.Pool{pool}, opts...)
+				m, other := client.Mutex("k "+t.Name()), client.Mutex("other "+t.Name())
+				idle(t, pool, n)
+				redistest.Wait(t, "all connections are there", func() bool {
+					require.NoError(t, other.LockContext(t.Context(), 10*time.Second))
+					require.NoError(t, other.UnlockContext(t.Context()))
+					return wall.passed() >= all
+				})
+				require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+				lease := m.Lease()
+				wall.forget()
+				redistest.Wait(t, "two renewals", func() bool { return client.Stats().Renewed >= 2 || lease.Err() != nil })
+				require.NoError(t, lease.Err())
+				if other.TryLockContext(t.Context()) != nil {
+					require.NoError(t, other.TryLockContext(t.Context()), "the second try dials")
+				}
+			})
+		}
 	}
 }
 
@@ -94,6 +109,9 @@ func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	idle(t, inner, 16)
 	restart(t, s)
 	require.NoError(t, m.UnlockContext(t.Context()))
+	s.Pause()
+	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable, "that it was silent before makes no difference")
+	s.Resume()
 	idle(t, inner, 16)
 	restart(t, s)
 	require.NoError(t, m.TryLockContext(t.Context()))

@@ -43,6 +43,13 @@ func (f *firewall) dial(network, addr string) (net.Conn, error) {
 	return p, nil
 }
 
+// passed returns how many connections there were.
+func (f *firewall) passed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.paths)
+}
+
 func (f *firewall) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

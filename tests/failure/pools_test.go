@@ -2,7 +2,9 @@ package failure_test
 
 import (
 	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +68,58 @@ func TestAPoolThatIsClosedInsideAnotherEndsNoProcess(t *testing.T) {
 		group.Wait()
 	}
 }
+
+// A pool that panics does so on a goroutine that no caller can guard.
+func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var works atomic.Bool
+	dial := func() (redis.Conn, error) {
+		if !works.Load() {
+			panic("no idea where it is")
+		}
+		return redis.Dial("tcp", s.Addr())
+	}
+	ours := redimutex.NewPoolAt("tcp", s.Addr(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
+		if !works.Load() {
+			panic("no idea where it is")
+		}
+		return net.Dial(network, addr)
+	}))
+	ours.MaxIdle = 0
+	tested := s.Pool()
+	tested.TestOnBorrow = func(redis.Conn, time.Time) error {
+		if !works.Load() {
+			panic("no idea where it is")
+		}
+		return nil
+	}
+	idle(t, tested, 1)
+	for name, pool := range map[string]redimutex.Pool{
+		"plain": &redis.Pool{Dial: dial}, "ours": ours, "tested": tested, "hiding": hiding{&redis.Pool{Dial: dial}}, "no connection": nothing{},
+	} {
+		for _, how := range [][]redimutex.Option{nil, {redimutex.WithMultiplexing(1)}, {redimutex.WithQueue()}} {
+			if _, dials := pool.(*redis.Pool); !dials && len(how) > 0 {
+				continue
+			}
+			works.Store(false)
+			m := locktest.Client(t, []redimutex.Pool{pool}, how...).Mutex(name)
+			if name != "tested" || how == nil {
+				require.ErrorContains(t, m.TryLockContext(t.Context()), "panicked", name)
+			}
+			works.Store(true)
+			if name != "no connection" {
+				require.NoError(t, m.LockContext(t.Context(), 10*time.Second), name)
+				require.NoError(t, m.UnlockContext(t.Context()), name)
+			}
+		}
+	}
+}
+
+// A pool whose connections are nil.
+type nothing struct{}
+
+func (nothing) Get() redis.Conn { return nil }
 
 // As redisc's RetryConn: Do, Close and Err, and nothing else.
 type doOnly struct{ redis.Conn }

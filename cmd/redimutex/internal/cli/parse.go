@@ -142,28 +142,25 @@ func nearest(typed string, words []string) string {
 	return best
 }
 
-// distance is how many characters have to be changed, added, left out or swapped to make b of a.
+// distance is how many characters have to be changed, added or left out to make b of a.
 func distance(a, b string) int {
 	if len(a) > 32 {
 		return len(a)
 	}
-	var older, old []int
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
-	for i := 1; i <= len(a); i++ {
-		older, old, row = old, row, make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
 			}
-			row[j] = min(old[j]+1, row[j-1]+1, old[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], older[j-2]+1)
-			}
+			before = row[j+1]
+			row[j+1] = min(before+1, row[j]+1, change)
 		}
 	}
 	return row[len(b)]
@@ -176,7 +173,7 @@ func OneKey(words []string) (string, error) {
 	case len(words) == 0 || words[0] == "":
 		return "", errors.New("there is no KEY; write a name for the lock, such as nightly-backup")
 	case len(words) > 1:
-		return "", Usagef("there has to be one KEY, and there are %d words that are not flags", len(words))
+		return "", Usagef("expected one KEY, got %d arguments", len(words))
 	case IsURL(words[0]):
 		return "", errors.New("there is a URL in the place of KEY; write -redis in front of it")
 	}

@@ -45,9 +45,21 @@ func dieOf(s syscall.Signal) {
 // terminalSize asks the terminal; it returns zeros if it does not know.
 func terminalSize(f *os.File) (width, height int) {
 	var size struct{ rows, columns, _, _ uint16 }
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
-	if errno != 0 {
-		return 0, 0
-	}
+	Ioctl(f.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size))
 	return int(size.columns), int(size.rows)
+}
+
+// Foreground returns the process group that has the terminal; -1 if the file is none.
+func Foreground(fd uintptr) int {
+	var group int32
+	if !Ioctl(fd, syscall.TIOCGPGRP, unsafe.Pointer(&group)) {
+		return -1
+	}
+	return int(group)
+}
+
+// Ioctl asks the system for something about a file, and reports whether it did that.
+func Ioctl(fd, request uintptr, p unsafe.Pointer) bool {
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p))
+	return errno == 0
 }

@@ -27,7 +27,6 @@ const (
 // A demo is what was asked for on the command line.
 type demo struct {
 	urls servers.URLs
-	svg  string
 	t    *cli.Terminal
 }
 
@@ -49,7 +48,6 @@ func Command() *cli.Command {
 		Flags: []*cli.Flag{
 			{Names: []string{"redis"}, Arg: "URL", Value: &d.urls, Text: `Use this server instead of one inside the demo; repeat
 				it for Redlock. -redis @FILE reads URLs from FILE. The demo has a key of its own, and deletes it.`},
-			{Names: []string{"svg"}, Arg: "FILE", Value: cli.File(&d.svg), Text: "Write the picture of who held the lock when to FILE."},
 			{Names: []string{workerFlag}, Value: cli.Switch(&worker), Hidden: true},
 		},
 		Notes: []cli.Section{cli.Ends(cli.Item("0", "no update was lost under the lock"),
@@ -76,18 +74,11 @@ func (d *demo) check(in *cli.Input) error {
 	if err := cli.NoWords(in); err != nil {
 		return err
 	}
-	if len(d.urls) > 0 {
-		if _, err := servers.Find(d.urls, demoTTL/4); err != nil {
-			return err
-		}
+	if len(d.urls) == 0 {
+		return nil
 	}
-	if d.svg != "" {
-		// Better now than after ten seconds.
-		if info, err := os.Stat(filepath.Dir(d.svg)); err != nil || !info.IsDir() {
-			return fmt.Errorf("there is no folder for the picture %s", cli.Mask(d.svg))
-		}
-	}
-	return nil
+	_, err := servers.Find(d.urls, demoTTL/4)
+	return err
 }
 
 // run plays the rounds. Its errors are for report.
@@ -107,12 +98,6 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	defer c.close()
-	team, err := startCrew(demoJob{URLs: s.urls, Key: s.key, File: c.file.Name()}, d.t.Err)
-	if err != nil {
-		return err
-	}
-	defer team.close()
-
 	width, _ := cli.Size(d.t.Out)
 	cli.Wrap(d.t.Out, "", "", fmt.Sprintf(`%d processes with %d goroutines each raise one counter in a file: they read it, think for a
 		moment, and write it back.`, demoWorkers, demoGoroutines), width)
@@ -121,7 +106,7 @@ func (d *demo) run(ctx context.Context) error {
 	var results []*result
 	for i, r := range demoRounds {
 		fmt.Fprintf(d.t.Out, "\n%d. %s\n\n", i+1, r.title)
-		res, err := team.play(ctx, r, c, newProgress(d.t.Out, r.title))
+		res, err := d.play(ctx, s, c, r)
 		if err != nil {
 			return err
 		}
@@ -134,13 +119,20 @@ func (d *demo) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.svg != "" {
-		if err := os.WriteFile(d.svg, picture(results), 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintf(d.t.Out, "\nThe picture is in %s.\n", d.svg)
-	}
 	return verdict(results)
+}
+
+// play has new worker processes play a round.
+func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*result, error) {
+	if err := c.write(0); err != nil {
+		return nil, err
+	}
+	team, err := startCrew(r.job(s, c), d.t.Err)
+	if err != nil {
+		return nil, err
+	}
+	defer team.close()
+	return team.play(ctx, r, c, newProgress(d.t.Out))
 }
 
 // errLostUpdates is the failure that the demo exists to rule out.

@@ -3,9 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,8 +79,7 @@ func (b *transcript) rounds() []string {
 
 func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "demo.svg")
-	p := startDemo(t, "-svg", file)
+	p := startDemo(t)
 	require.Equal(t, cli.OK, p.end(t), "%s\n%s", &p.out, &p.err)
 
 	r := p.out.rounds()
@@ -100,9 +96,6 @@ func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 	assert.NotContains(t, p.out.String(), "\x1b", "it is not a terminal")
 	assert.Empty(t, p.err.String())
 
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assertWellFormed(t, content)
 	left, err := os.ReadDir(p.temp)
 	require.NoError(t, err)
 	assert.Empty(t, left, "files left behind")
@@ -210,11 +203,10 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 		status int
 		words  string
 	}{
-		"unknown flag":          {[]string{"-x"}, cli.UsageError, "-x"},
-		"argument":              {[]string{"twice"}, cli.UsageError, "no arguments"},
-		"bad URL":               {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
-		"no folder for picture": {[]string{"-svg", "/no/such/folder/demo.svg"}, cli.UsageError, "/no/such/folder"},
-		"no server":             {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
+		"unknown flag": {[]string{"-x"}, cli.UsageError, "-x"},
+		"argument":     {[]string{"twice"}, cli.UsageError, "no arguments"},
+		"bad URL":      {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
+		"no server":    {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, stderr := clitest.Call(append([]string{"demo"}, c.args...)...)
@@ -224,16 +216,6 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 			assert.Empty(t, out)
 		})
 	}
-}
-
-func TestDemoHelpGoesToStandardOutput(t *testing.T) {
-	t.Parallel()
-	status, out, stderr := clitest.Call("demo", "-h")
-	assert.Equal(t, cli.OK, status)
-	assert.Contains(t, out, "-svg FILE")
-	assert.NotContains(t, out, "%!")
-	assert.NotContains(t, out, "-"+workerFlag)
-	assert.Empty(t, stderr)
 }
 
 func TestCounterIsNeverHalfWritten(t *testing.T) {
@@ -262,15 +244,4 @@ func TestCounterIsNeverHalfWritten(t *testing.T) {
 	}
 	stop()
 	busy.Wait()
-}
-
-func assertWellFormed(t *testing.T, content []byte) {
-	t.Helper()
-	for d := xml.NewDecoder(bytes.NewReader(content)); ; {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-	}
 }

@@ -12,14 +12,13 @@ import (
 // A progress shows how far a round is: a bar that moves on a terminal, now and then a line elsewhere.
 type progress struct {
 	w     io.Writer
-	title string
 	style cli.Style
 	shown time.Time
 	part  int // quarters that have been told
 }
 
-func newProgress(w io.Writer, title string) *progress {
-	return &progress{w: w, title: title, style: cli.StyleOf(w)}
+func newProgress(w io.Writer) *progress {
+	return &progress{w: w, style: cli.StyleOf(w)}
 }
 
 const (

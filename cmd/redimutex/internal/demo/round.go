@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -16,6 +17,15 @@ type round struct {
 	lock  bool
 	kill  bool          // a holder is killed halfway
 	limit time.Duration // what is not done by then is left undone
+}
+
+// job is what the workers of the round are told.
+func (r round) job(s *demoServer, c *counter) demoJob {
+	j := demoJob{URLs: s.urls, Key: s.key, File: c.file.Name(), Lock: r.lock, Victim: -1}
+	if r.kill {
+		j.Victim = rand.N(demoWorkers)
+	}
+	return j
 }
 
 var demoRounds = []round{
@@ -104,56 +114,34 @@ func were(n int) string {
 // A play is a round under way.
 type play struct {
 	*result
-	crew     *crew
-	progress *progress
-	began    time.Time
-	open     map[[2]int]span // who is in the critical section, by worker and goroutine
-	running  map[int]bool    // workers whose round is not over
-	each     map[int]int     // updates of each worker
-	heard    time.Time       // when the last update was acknowledged
-	victim   int             // the worker that is to be killed; -1 as long as there is none
-	alarm    *time.Timer     // when something is due, whatever the workers say
-	due      func() error
+	*crew
+	open  map[[2]int]span // who is in the critical section, by worker and goroutine
+	each  map[int]int     // updates of each worker
+	heard time.Time       // when the last update was acknowledged
+	alarm *time.Timer     // when something is due, whatever the workers say
+	due   func() error
 }
 
-// play has the crew play a round.
+// play follows a round of the crew, which has just been started.
 func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*result, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	if err := n.write(0); err != nil {
-		return nil, err
-	}
 	p := &play{
-		began:  time.Now().Round(0), // on the wall clock, as the workers' times
-		result: &result{round: r}, crew: c, progress: bar, victim: -1,
-		open: make(map[[2]int]span), running: make(map[int]bool), each: make(map[int]int),
+		result: &result{round: r, planned: demoWorkers * demoGoroutines * demoUpdates}, crew: c, heard: c.began,
+		open: make(map[[2]int]span), each: make(map[int]int),
 		alarm: time.NewTimer(r.limit),
 	}
-	p.heard = p.began
 	defer p.alarm.Stop()
 	p.due = p.timeOut
-	if r.kill {
-		p.set(r.limit/3, p.choose) // even if a quarter of the updates is not done by then
-	}
-	for worker, w := range c.workers {
-		if !w.gone {
-			p.running[worker] = true
-			p.planned += demoGoroutines * demoUpdates
-		}
-	}
-	c.tellAll(order{Start: &start{Lock: r.lock, Updates: demoUpdates}})
 	defer bar.end()
-	for len(p.running) > 0 {
+	for c.alive > 0 {
 		bar.show(p.acknowledged, p.planned)
-		report, ok, err := c.next(ctx, p.alarm.C)
-		switch {
-		case err != nil:
-			return nil, err
-		case ok:
-			err = p.take(report)
-		default:
+		var err error
+		select {
+		case r := <-c.reports:
+			err = p.take(r)
+		case <-p.alarm.C:
 			err = p.due()
+		case <-ctx.Done():
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, err
@@ -177,7 +165,7 @@ func (p *play) rest() { p.set(p.limit-time.Since(p.began), p.timeOut) }
 // take takes in what a worker reports.
 func (p *play) take(r report) error {
 	if r.gone {
-		return p.end(r.worker)
+		return p.end(r)
 	}
 	id := [2]int{r.worker, r.Goroutine}
 	at := time.Unix(0, r.At).Sub(p.began)
@@ -185,7 +173,7 @@ func (p *play) take(r report) error {
 	case eventEnter, eventLinger:
 		p.open[id] = span{worker: r.worker, goroutine: r.Goroutine, from: at}
 		if r.Kind == eventLinger {
-			p.set(lingerTime, p.strike)
+			p.set(lingerTime, func() error { return p.strike(r.worker) })
 		}
 	case eventDone, eventGivenUp:
 		s := p.open[id]
@@ -194,59 +182,47 @@ func (p *play) take(r report) error {
 		p.timeline.spans = append(p.timeline.spans, s)
 		if r.Kind == eventGivenUp {
 			p.givenUp++
-			if r.worker == p.victim && !p.timedOut {
-				return p.choose() // it lost the lock before it was killed
+			if !p.timedOut {
+				p.rest() // a victim that lost the lock before it was killed lingers again
 			}
 			break
 		}
 		p.heard = time.Now()
 		p.acknowledged++
 		p.each[r.worker]++
-		if p.kill && p.victim < 0 && p.acknowledged >= p.planned/4 { // the others have to be there still
-			return p.choose()
-		}
 	case eventError:
 		p.failure = r.Text
 		if time.Since(p.heard) > lockLimit {
-			p.crew.tellAll(order{Stop: true}) // there is no use in going on
-		}
-	case eventOver:
-		delete(p.running, r.worker)
-	}
-	return nil
-}
-
-// choose picks the worker that has done least, and has its next holder stop halfway through its
-// update. To kill the process that holds the lock at some moment would not do: it could be done with it before
-// the signal arrives, or could have written without having reported it.
-func (p *play) choose() error {
-	for worker := range p.running {
-		if p.victim < 0 || p.each[worker] < p.each[p.victim] {
-			p.victim = worker
+			p.stop() // there is no use in going on
 		}
 	}
-	p.crew.tell(p.victim, order{Linger: true})
-	p.rest()
 	return nil
 }
 
 // strike kills the victim, which holds the lock.
-func (p *play) strike() error {
-	p.timeline.death = &death{worker: p.victim, at: time.Since(p.began)}
+func (p *play) strike(victim int) error {
+	p.timeline.death = &death{worker: victim, at: time.Since(p.began)}
 	p.rest()
-	return p.crew.kill(p.victim)
+	if err := p.workers[victim].cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("worker %d could not be killed: %w", victim+1, err)
+	}
+	return nil
 }
 
 // end takes in that the process of a worker has ended.
-func (p *play) end(worker int) error {
+func (p *play) end(r report) error {
+	p.alive--
 	d := p.timeline.death
-	if d == nil || d.worker != worker {
-		return fmt.Errorf("worker %d has ended unexpectedly", worker+1)
+	switch {
+	case d != nil && d.worker == r.worker:
+	case r.err != nil:
+		return fmt.Errorf("worker %d has ended unexpectedly: %w %s", r.worker+1, r.err, p.failure)
+	default:
+		return nil
 	}
-	delete(p.running, worker)
-	p.planned -= demoGoroutines*demoUpdates - p.each[worker]
+	p.planned -= demoGoroutines*demoUpdates - p.each[r.worker]
 	for id, s := range p.open {
-		if s.worker == worker {
+		if s.worker == r.worker {
 			delete(p.open, id)
 			s.to = d.at
 			p.timeline.spans = append(p.timeline.spans, s)
@@ -258,7 +234,7 @@ func (p *play) end(worker int) error {
 // timeOut ends a round that takes too long.
 func (p *play) timeOut() error {
 	p.timedOut = true
-	p.crew.tellAll(order{Stop: true})
+	p.stop()
 	p.set(graceTime, func() error { return errors.New("the workers did not end the round") })
 	return nil
 }

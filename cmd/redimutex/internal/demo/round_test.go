@@ -61,8 +61,8 @@ func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 	assert.Equal(t, cli.Failure, report(ctx, errLostUpdates), "a signal does not hide what was found")
 }
 
-// testCrew starts real workers for a short play.
-func testCrew(t *testing.T) (*crew, *counter) {
+// testCrew starts real workers for a round.
+func testCrew(t *testing.T, r round) (*crew, *counter) {
 	t.Helper()
 	t.Setenv("REDIMUTEX_TEST_MAIN", "1")
 	s, err := openDemoServer(t.Context(), nil)
@@ -71,15 +71,17 @@ func testCrew(t *testing.T) (*crew, *counter) {
 	n, err := openCounter(filepath.Join(t.TempDir(), "counter"))
 	require.NoError(t, err)
 	t.Cleanup(n.close)
-	c, err := startCrew(demoJob{URLs: s.urls, Key: s.key, File: n.file.Name()}, os.Stderr)
+	require.NoError(t, n.write(0))
+	c, err := startCrew(r.job(s, n), os.Stderr)
 	require.NoError(t, err)
 	t.Cleanup(c.close)
 	return c, n
 }
 
 func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
-	c, n := testCrew(t)
-	r, err := c.play(t.Context(), round{lock: true, kill: true, limit: 12 * time.Second}, n, newProgress(&transcript{}, ""))
+	killed := round{lock: true, kill: true, limit: 12 * time.Second}
+	c, n := testCrew(t, killed)
+	r, err := c.play(t.Context(), killed, n, newProgress(&transcript{}))
 	require.NoError(t, err)
 	require.NoError(t, r.incomplete())
 	assert.Zero(t, r.lost())
@@ -88,7 +90,6 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 	d := r.timeline.death
 	assert.NotEqual(t, d.worker, d.successor)
 	assert.Greater(t, d.recovery(), demoTTL/4, "the victim did not hold the lock")
-	assert.True(t, c.workers[d.worker].gone)
 	assert.False(t, c.workers[d.worker].cmd.ProcessState.Exited(), "it was ended by a signal")
 	for _, s := range r.timeline.spans {
 		assert.False(t, s.worker == d.worker && s.to > d.at, "the dead do not write")
@@ -96,8 +97,9 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 }
 
 func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
-	c, n := testCrew(t)
-	r, err := c.play(t.Context(), round{lock: true, limit: 50 * time.Millisecond}, n, newProgress(&transcript{}, ""))
+	short := round{lock: true, limit: 50 * time.Millisecond}
+	c, n := testCrew(t, short)
+	r, err := c.play(t.Context(), short, n, newProgress(&transcript{}))
 	require.NoError(t, err)
 	assert.True(t, r.timedOut)
 	assert.Less(t, r.acknowledged, demoWorkers*demoGoroutines*demoUpdates)
@@ -106,9 +108,8 @@ func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
 }
 
 func TestWorkerThatDiesUnasked(t *testing.T) {
-	c, n := testCrew(t)
-	require.NoError(t, c.ready(t.Context()))
-	require.NoError(t, c.kill(2))
-	_, err := c.play(t.Context(), demoRounds[0], n, newProgress(&transcript{}, ""))
+	c, n := testCrew(t, demoRounds[0])
+	require.NoError(t, c.workers[2].cmd.Process.Kill())
+	_, err := c.play(t.Context(), demoRounds[0], n, newProgress(&transcript{}))
 	assert.ErrorContains(t, err, "worker 3")
 }

@@ -120,7 +120,7 @@ func TestTextTimelineMarksTheKill(t *testing.T) {
 	assert.NotContains(t, below, "at once")
 }
 
-func TestDemoFitsATerminalOf40Columns(t *testing.T) {
+func TestDemoFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	early := &timeline{spans: []span{{worker: 0, from: 0, to: 10 * ms}, {worker: 1, from: 900 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 100 * ms}}
 	early.finish(1000 * ms)
@@ -128,19 +128,10 @@ func TestDemoFitsATerminalOf40Columns(t *testing.T) {
 	late.finish(20 * time.Second)
 	for _, line := range []*timeline{twoAtOnce(), oneKilled(), early, late, {}} {
 		r := &result{round: round{title: "x", kill: true}, acknowledged: 96, counter: 50, givenUp: 3, timedOut: true, timeline: *line}
-		for row := range strings.Lines(line.text(cli.Style{}, 40) + r.words(40)) {
-			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(row, "\n")), 40, row)
-		}
-	}
-}
-
-func TestTextTimelineFitsATerminalOf80Columns(t *testing.T) {
-	t.Parallel()
-	late := &timeline{spans: []span{{worker: 0, from: 980 * ms, to: 990 * ms}}, death: &death{worker: 0, at: 990 * ms}}
-	late.finish(1000 * ms)
-	for _, line := range []*timeline{twoAtOnce(), oneKilled(), late, {}} {
-		for row := range strings.Lines(line.text(cli.Style{}, 80)) {
-			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(row, "\n")), 80, row)
+		for _, width := range []int{40, 80} {
+			for row := range strings.Lines(line.text(cli.Style{}, width) + r.words(width)) {
+				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(row, "\n")), width, row)
+			}
 		}
 	}
 }
@@ -159,7 +150,7 @@ func TestTextTimelineIsPlainWhereItHasToBe(t *testing.T) {
 func TestProgressMovesABarOnATerminalAndPrintsLinesElsewhere(t *testing.T) {
 	t.Parallel()
 	var lines, bar bytes.Buffer
-	plain, moving := newProgress(&lines, "x"), &progress{w: &bar, style: cli.Style{Terminal: true}}
+	plain, moving := newProgress(&lines), &progress{w: &bar, style: cli.Style{Terminal: true}}
 	for done := range 97 {
 		plain.show(done, 96)
 		moving.shown = time.Time{}

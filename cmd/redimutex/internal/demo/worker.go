@@ -17,30 +17,18 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// workerFlag makes a process a worker. It is told everything else by orders on its standard
+// workerFlag makes a process a worker. It is told everything else on its standard
 // input: URLs may contain passwords, which a command line would show to everybody.
 const workerFlag = "worker"
 
-// A demoJob is what a worker has to know once.
+// A demoJob is what a worker has to know. It works until all is done, or its standard input ends.
 type demoJob struct {
-	Worker int
+	Worker int // from 0
+	Victim int // the worker whose holder stops halfway through an update, until it is killed; -1: none
 	URLs   servers.URLs
 	Key    string
 	File   string
-}
-
-// An order is what the demo tells a worker; each worker gets a job first.
-type order struct {
-	Job    *demoJob `json:",omitempty"`
-	Start  *start   `json:",omitempty"`
-	Linger bool     `json:",omitempty"` // the next holder stops halfway, until it is killed
-	Stop   bool     `json:",omitempty"` // end the round
-}
-
-// A start begins a round.
-type start struct {
-	Lock    bool
-	Updates int // of each goroutine
+	Lock   bool
 }
 
 // An event is what a worker tells the demo. Times are of the machine's clock, which all processes
@@ -53,12 +41,10 @@ type event struct {
 }
 
 const (
-	eventReady   = "ready"
 	eventEnter   = "enter"   // in the critical section
 	eventLinger  = "linger"  // the same, and stays until it is killed
 	eventDone    = "done"    // the update was written: from now on it is acknowledged
 	eventGivenUp = "givenup" // out of the critical section without having written
-	eventOver    = "over"    // this worker's round is over
 	eventError   = "error"   // an update was not even begun
 )
 
@@ -72,104 +58,69 @@ const (
 
 // A demoHand is the worker process: its goroutines, and the counter that they raise.
 type demoHand struct {
-	mutex   *redimutex.Mutex
+	mutex   *redimutex.Mutex // nil: it works without a lock
 	counter *counter
+	victim  bool
 
-	mu     sync.Mutex // of all below
-	out    *json.Encoder
-	linger bool
-	end    context.CancelFunc // of the round
-	round  sync.WaitGroup
+	mu   sync.Mutex // of all below
+	out  *json.Encoder
+	done int // updates
 }
 
-// demoWorker is the main function of a worker. It returns when its standard input ends, which the
-// demo does by closing it, or by dying.
+// demoWorker is the main function of a worker.
 func demoWorker(in io.Reader, out io.Writer) int {
 	signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches all processes, and the demo decides
-	h := &demoHand{out: json.NewEncoder(out), end: func() {}}
-	defer func() {
-		h.stop()
-		h.round.Wait()
-	}()
-	for orders := json.NewDecoder(in); ; {
-		var o order
-		if err := orders.Decode(&o); err != nil {
-			return cli.OK
-		}
-		if err := h.obey(&o); err != nil {
-			h.tell(event{Kind: eventError, Text: err.Error()})
-			return cli.Failure
-		}
+	h := &demoHand{out: json.NewEncoder(out)}
+	var j demoJob
+	orders := json.NewDecoder(in)
+	if orders.Decode(&j) != nil {
+		return cli.OK // the demo has ended
 	}
-}
-
-func (h *demoHand) obey(o *order) error {
-	switch {
-	case o.Job != nil:
-		return h.take(o.Job)
-	case o.Start != nil:
-		h.start(o.Start)
-	case o.Linger:
-		h.mu.Lock()
-		h.linger = true
-		h.mu.Unlock()
-	case o.Stop:
-		h.stop()
-	}
-	return nil
-}
-
-// take sets the worker up for its job.
-func (h *demoHand) take(j *demoJob) error {
-	nodes, err := servers.Find(j.URLs, demoTTL/4)
-	if err != nil {
-		return err
-	}
-	c, err := openCounter(j.File)
-	if err != nil {
-		return err
-	}
-	h.counter = c
-	h.mutex = demoClient(nodes, fmt.Sprintf("demo worker %d, process %d", j.Worker, os.Getpid())).Mutex(j.Key)
-	h.tell(event{Kind: eventReady})
-	return nil
-}
-
-func (h *demoHand) start(s *start) {
 	ctx, cancel := context.WithCancel(context.Background())
-	h.mu.Lock()
-	h.linger, h.end = false, cancel
-	h.mu.Unlock()
+	defer cancel()
+	go func() {
+		orders.Decode(new(demoJob)) //nolint:errcheck // there is none, so this waits for the end
+		cancel()
+	}()
+	if err := h.take(&j); err != nil {
+		h.tell(event{Kind: eventError, Text: err.Error()})
+		return cli.Failure
+	}
 	var team sync.WaitGroup
 	for g := range demoGoroutines {
 		team.Go(func() {
-			for range s.Updates {
+			for range demoUpdates {
 				rest(ctx, rand.N(restMax))
-				if err := h.update(ctx, s.Lock, g); err != nil && ctx.Err() == nil {
+				if err := h.update(ctx, g); err != nil && ctx.Err() == nil {
 					h.tell(event{Kind: eventError, Text: err.Error()})
 				}
 			}
 		})
 	}
-	h.round.Go(func() {
-		team.Wait()
-		cancel()
-		h.tell(event{Kind: eventOver})
-	})
+	team.Wait()
+	return cli.OK
 }
 
-func (h *demoHand) stop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.end()
+// take sets the worker up for its job.
+func (h *demoHand) take(j *demoJob) (err error) {
+	if h.counter, err = openCounter(j.File); err != nil || !j.Lock {
+		return err
+	}
+	nodes, err := servers.Find(j.URLs, demoTTL/4)
+	if err != nil {
+		return err
+	}
+	h.victim = j.Worker == j.Victim
+	h.mutex = demoClient(nodes, fmt.Sprintf("demo worker %d, process %d", j.Worker+1, os.Getpid())).Mutex(j.Key)
+	return nil
 }
 
 // update raises the counter by one, under the lock or without.
-func (h *demoHand) update(ctx context.Context, lock bool, goroutine int) error {
+func (h *demoHand) update(ctx context.Context, goroutine int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if !lock {
+	if h.mutex == nil {
 		return h.raise(ctx, goroutine, func() (time.Time, bool) { return time.Now(), true })
 	}
 	if err := h.mutex.LockContext(ctx, lockLimit); err != nil {
@@ -212,18 +163,20 @@ func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until t
 	return nil
 }
 
-// lingers reports whether the caller is the one who has to linger.
+// lingers reports whether the caller is to stop halfway. To kill the process that holds the lock at some moment would not
+// do: it could be done with it before the signal arrives, or could have written without having reported it.
 func (h *demoHand) lingers() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.linger
-	h.linger = false
-	return was
+	return h.victim && h.done >= demoGoroutines
 }
 
 func (h *demoHand) tell(e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if e.Kind == eventDone {
+		h.done++
+	}
 	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input says so as well
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -175,7 +176,7 @@ func (r *nodeReport) checkPersistence() {
 	case aof && fsync == "always":
 		r.report("persistence", levelOK, "keeps everything (appendfsync always)")
 	case aof:
-		r.report("persistence", levelOK, "keeps an append-only file; a power failure may lose a second or more (appendfsync %s)", or(fsync, "unknown"))
+		r.report("persistence", levelOK, "keeps an append-only file; a power failure may lose a second or more (appendfsync %s)", cmp.Or(fsync, "unknown"))
 	case snapshots:
 		r.report("persistence", levelWarning, "keeps snapshots alone: after a crash it comes back without the locks since the last one")
 	default:
@@ -280,13 +281,6 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // rough leaves three digits of a duration, or microseconds.

@@ -3,18 +3,6 @@
 package doctor
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
-	"io"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -87,34 +75,18 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, durable...)
-	certificate, file := selfSigned(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
-	require.NoError(t, err)
-	forward(t, l, s.Addr(), io.Copy)
-	secure := "rediss://" + l.Addr().String()
+	secure := redistest.NewTLSFront(t, s)
 
-	status, d := doctor(t, []string{secure})
+	status, d := doctor(t, []string{"rediss://" + secure.Addr()})
 	assert.Equal(t, exitUnusable, status)
 	assert.Equal(t, []string{"tls"}, d.ids())
 	assert.Contains(t, d.the(t, "tls").What, "unknown authority")
 
 	_, d = doctor(t, []string{"rediss://" + s.Addr()})
 	assert.Equal(t, []string{"tls"}, d.ids(), "TLS with a server that has none")
-	_, d = doctor(t, []string{"redis://" + l.Addr().String()})
+	_, d = doctor(t, []string{"redis://" + secure.Addr()})
 	assert.Equal(t, []string{"unreachable"}, d.ids(), "no TLS with a server that wants it")
 	assert.Contains(t, d.the(t, "unreachable").What, "rediss://")
-
-	p := clitest.Prepare(t, nil, doctorArgs([]string{secure}, "-v")...)
-	p.Cmd.Env = append(p.Cmd.Env, "SSL_CERT_FILE="+file)
-	p.Start()
-	status = p.Status()
-	trusted := new(diagnosis)
-	require.NoError(t, json.Unmarshal([]byte(p.Out()), trusted), p.Out()+p.Err())
-	if !assert.ObjectsAreEqual([]string{}, trusted.ids()) {
-		t.Logf("this system does not read SSL_CERT_FILE: %v", trusted.ids()) // darwin
-		return
-	}
-	assert.Equal(t, cli.OK, status)
 }
 
 func TestDoctorWarnsOfAConnectionThatOthersCanHear(t *testing.T) {
@@ -134,44 +106,4 @@ func TestDoctorWarnsOfAConnectionThatOthersCanHear(t *testing.T) {
 	d := (&checkup{ttl: time.Minute, nodeTimeout: time.Minute, prefix: "doctor:"}).examine(nodes)
 	assert.Equal(t, []string{"plaintext"}, d.ids())
 	assert.Equal(t, statusWarnings, d.Status)
-}
-
-// forward passes connections to l on to an address, until the end of the test. Replies go through pass.
-func forward(t *testing.T, l net.Listener, to string, pass func(io.Writer, io.Reader) (int64, error)) {
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer client.Close()
-				server, err := net.Dial("tcp", to)
-				if err != nil {
-					return
-				}
-				go func() {
-					io.Copy(server, client)
-					server.Close()
-				}()
-				pass(client, server)
-			}()
-		}
-	}()
-}
-
-// selfSigned makes a certificate for loopback that no program trusts, and a file in which it is.
-func selfSigned(t *testing.T) (tls.Certificate, string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }

@@ -103,7 +103,6 @@ func TestCompletionKnowsWhatCanStandWhere(t *testing.T) {
 		"redimutex run job -- ":                      {kindCommand, nil},
 		"redimutex run job -- ls -":                  {kindCommand, nil},
 		"redimutex show job -- -":                    {kindWords, nil},
-		"redimutex demo -svg ":                       {kindFiles, nil},
 		"redimutex run -redis " + dir:                {kindWords, nil},
 		"redimutex run -redis @" + dir + "/":         {kindWords, []string{"@" + dir + "/folder/", "@" + dir + "/urls"}},
 		"redimutex run -redis @" + dir + "/u":        {kindWords, []string{"@" + dir + "/urls"}},

@@ -60,7 +60,6 @@ func TestBashCompletes(t *testing.T) {
 		"flags":              {`_t 'redimutex run -conf' -conf redimutex run -conf`, []string{"-conflict-exit-code"}},
 		"a command":          {`_t 'redimutex run k -- redimute' redimute redimutex run k -- redimute`, []string{"redimutex"}},
 		"its arguments":      {`_t 'redimutex run k -- cat compl' compl redimutex run k -- cat compl`, []string{"completion"}},
-		"files":              {`_t 'redimutex demo -svg scr' scr redimutex demo -svg scr`, []string{"script"}},
 		"a file of URLs":     {`_t 'redimutex run -redis @scr' scr redimutex run -redis @ scr`, []string{"script"}},
 		"nothing for a time": {`_t 'redimutex run -ttl ' '' redimutex run -ttl ''`, nil},
 		"without running anything": {
@@ -91,7 +90,6 @@ func TestZshCompletes(t *testing.T) {
 		"flags":          {"redimutex run -conf", []string{"describe -conflict-exit-code:Exit status when the lock is held and -n or -w ended the wait"}},
 		"a command":      {"redimutex run k -- l", []string{"normal 1 l"}},
 		"its arguments":  {"redimutex run k -- ls -l ''", []string{"normal 3 ls -l ''"}},
-		"files":          {"redimutex demo -svg ''", []string{"files"}},
 		"a file of URLs": {"redimutex run -redis @scr", []string{"describe @script"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +99,6 @@ func TestZshCompletes(t *testing.T) {
 compdef() {}
 _describe() { local -a list=("${(@P)2}"); print -rl -- "describe $^list" }
 _normal() { print -r -- "normal $CURRENT $words" }
-_files() { print -r -- files }
 . ./completion
 words=(${(z):-"` + c.words + `"}) CURRENT=$#words PREFIX=${words[-1]//\'\'/} QIPREFIX=
 _redimutex
@@ -116,7 +113,6 @@ func TestFishCompletes(t *testing.T) {
 		"redimutex sho":               {"show\tshow who holds a lock"},
 		"redimutex run -conf":         {"-conflict-exit-code\tExit status when the lock is held and -n or -w ended the wait"},
 		"redimutex run k -- redimute": {"redimutex\tcommand link"},
-		"redimutex demo -svg scr":     {"script"},
 		"redimutex run -redis @scr":   {"@script"},
 		"redimutex run -ttl ":         nil,
 	} {

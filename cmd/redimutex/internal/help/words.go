@@ -15,7 +15,6 @@ import (
 // What a shell is told to complete with.
 const (
 	kindWords   = "words"   // those that are listed
-	kindFiles   = "files"   // names of files
 	kindCommand = "command" // another command line, behind --
 )
 
@@ -129,11 +128,7 @@ func (p *position) values() (kind string, list []candidate) {
 	case *servers.URLs:
 		list = urlFiles(p.word)
 	case cli.Completer:
-		values, files := v.Complete(p.word)
-		if files {
-			return kindFiles, nil
-		}
-		for _, value := range values {
+		for _, value := range v.Complete(p.word) {
 			list = append(list, candidate{value, ""})
 		}
 	}

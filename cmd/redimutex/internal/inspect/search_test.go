@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,47 +103,6 @@ func TestSearchDoesNotTakeAFenceForALock(t *testing.T) {
 	}
 	locks, _ := search(t, server.New(s.Pool()), "", true)
 	assert.Empty(t, locks)
-}
-
-func TestSearchWorksInSmallStepsOnAnyNumberOfKeys(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t, redistest.Debugging()...)
-	const keys = 20000
-	s.Do("DEBUG", "POPULATE", keys, "session", 5000)
-	s.Do("SET", "job", tokenA, "PX", 60000)
-	m := s.Monitor()
-	locks, f := search(t, server.New(s.Pool()), "", false)
-	assert.Equal(t, []string{"job"}, locks)
-	assert.GreaterOrEqual(t, f.Seen, keys)
-	scans := 0
-	for _, line := range m.Lines() {
-		assert.NotRegexp(t, `(?i)\] "(keys|eval|evalsha|sort|set|del)"`, line)
-		if strings.Contains(line, `] "SCAN"`) {
-			scans++
-			assert.Contains(t, line, `"COUNT" "500"`)
-		}
-	}
-	assert.GreaterOrEqual(t, scans, keys/600)
-	assert.LessOrEqual(t, len(m.Executed("GETRANGE", "job")), 2)
-	assert.Empty(t, m.Executed("GETRANGE", "session:1"), "values of keys that never expire are not looked at")
-}
-
-func TestSearchPassesOverWhatTheUserMayNotRead(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
-	for _, key := range []string{"lock:a", "lock:b", "secret"} {
-		s.Do("SET", key, tokenA, "PX", 60000)
-	}
-	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~lock:*", "-@all", "+scan", "+pttl", "+type", "+getrange", "+exists")
-	p := s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))
-	locks, f := search(t, server.New(p), "", false)
-	assert.Equal(t, []string{"lock:a", "lock:b"}, locks)
-	assert.Equal(t, 1, f.Refused)
-
-	s.Do("ACL", "SETUSER", "reader", "-scan")
-	_, err := inspect.Find(server.New(p), "", false).Next(t.Context(), 10*time.Second)
-	assert.ErrorContains(t, err, "NOPERM")
 }
 
 func TestSearchFindsSemaphoresAndReaders(t *testing.T) {

@@ -36,7 +36,7 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	}
 	g := &group{guard: guard, passed: make(map[syscall.Signal]bool), tty: openTerminal(), states: make(chan syscall.WaitStatus, 16)}
 	attr := &syscall.SysProcAttr{Setpgid: true}
-	g.wants = isTerminal(0) && isTerminal(1)
+	g.wants = cli.Foreground(0) >= 0 && cli.Foreground(1) >= 0
 	g.lent = g.wants && g.foreground() == syscall.Getpgrp()
 	if g.lent {
 		attr.Foreground, attr.Ctty = true, g.tty
@@ -169,26 +169,15 @@ func openTerminal() int {
 	return fd
 }
 
-func isTerminal(fd int) bool {
-	var group int32
-	return ioctl(fd, syscall.TIOCGPGRP, &group)
-}
-
 // foreground returns the group that has the terminal; -1 if there is none.
 func (g *group) foreground() int {
-	var group int32
-	if g.tty < 0 || !ioctl(g.tty, syscall.TIOCGPGRP, &group) {
+	if g.tty < 0 {
 		return -1
 	}
-	return int(group)
+	return cli.Foreground(uintptr(g.tty))
 }
 
 func (g *group) setForeground(id int) bool {
 	group := int32(id) //nolint:gosec // a process number
-	return ioctl(g.tty, syscall.TIOCSPGRP, &group)
-}
-
-func ioctl(fd int, request uintptr, group *int32) bool {
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(group)))
-	return errno == 0
+	return cli.Ioctl(uintptr(g.tty), syscall.TIOCSPGRP, unsafe.Pointer(&group))
 }

@@ -38,7 +38,8 @@ func sections() []cli.Section {
 				has started in it:`),
 			cli.Sub("renewals fail", "TERM one -grace before the lock ends, KILL when it ends"),
 			cli.Sub("the key is deleted or taken", "TERM at once, KILL after -grace"),
-			cli.Para("The exit status is that of COMMAND then too: 143 or 137, if it did not catch TERM."),
+			cli.Para(`The exit status is that of COMMAND then too: 143 or 137, if it did not catch TERM. A redimutex run inside COMMAND
+				that has passed TERM on stays for up to one -grace, while anything of its own group lives: the group ends with it.`),
 			cli.Para(`Ctrl-Z stops COMMAND and redimutex, so nothing renews the lock. If the lock is over before you continue
 				them, COMMAND is killed before it runs on.`),
 			cli.Para(`A program that hangs in the kernel may finish one last write after the lock is over. Let the storage refuse

@@ -3,7 +3,6 @@
 package run
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -105,25 +104,6 @@ func TestSeveralKeysOverSeveralServers(t *testing.T) {
 	for _, s := range all {
 		assert.NotContains(t, s.Keys(), "a")
 		assert.NotContains(t, s.Keys(), "b")
-	}
-}
-
-// A wait for a lock that is held by a run around us would never end.
-func TestARunInsideARunOfAnyKindIsTold(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, c := range []struct{ outer, inner string }{
-		{"-s", ""},
-		{"-permits 1", "-permits 1"},
-		{"other", "another"},
-	} {
-		inner := append(append([]string{"run"}, strings.Fields(c.inner)...), "job", "--", "true")
-		args := append(append([]string{"run"}, strings.Fields(c.outer)...), "job", "--")
-		p := clitest.Prepare(t, s)
-		p.Cmd.Args = append(append(append(p.Cmd.Args, args...), p.Cmd.Path), inner...)
-		p.Start()
-		assert.Equal(t, 1, p.Status(), c)
-		assert.Contains(t, p.Err(), "the wait would never end", c)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 //	waiting   -> running
 //	settling  -> running
 //	settling  -> waiting      the moment was over
-//	running   -> outlived     COMMAND was ended because of the lock, and others of its group have not ended yet
+//	running   -> outlived     COMMAND was ended because of a lock, and others of its group have not ended yet
 //	cancelled                 from trying, waiting and settling, by a signal
 //	releasing                 from every other state: gives the lock back, and undoes what a try has left
 //	over                      from releasing, or by a second signal
@@ -176,7 +176,9 @@ func (r *runner) due() {
 	case running:
 		r.watch.check()
 	case outlived:
-		if r.watch.check(); r.watch.killed || !r.watch.group.alive() {
+		r.watch.check()
+		spared := !r.watch.ending() && time.Since(r.since) >= r.grace // the TERM was not for a lost lock
+		if r.watch.killed || spared || !r.watch.group.alive() {
 			r.finish(r.status)
 		}
 	case cancelled, releasing:
@@ -266,7 +268,10 @@ func (r *runner) changed(status syscall.WaitStatus) {
 			r.typed = r.watch.group.typed(r.by)
 		}
 	}
-	if r.watch.ending() {
+	// A TERM may come from a redimutex run around us that has lost its lock. It kills us after its grace, and with us
+	// what is left of our group, of which it does not know.
+	nested := os.Getenv(envHolds) != "" && r.watch.group.passed[syscall.SIGTERM]
+	if r.watch.ending() || nested {
 		r.enter(outlived)
 		return
 	}

@@ -5,10 +5,10 @@ import (
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/show"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	watching "github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), Guard(), show.Command(), watching.Command()} })
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), Guard(), locks.Show(), watching.Command()} })
 }

@@ -83,6 +83,9 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
 	assert.Equal(t, cli.Unavailable, status)
 	assert.Contains(t, stderr, "WRONGTYPE")
+	status, _, stderr = clitest.Run(t, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
+	assert.Equal(t, cli.Unavailable, status)
+	assert.Contains(t, stderr, "out of range (the URL names a database that this server does not have")
 
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+pttl", "+ping")
 	p := clitest.Prepare(t, nil, "run", "other", "--", "true")

@@ -183,6 +183,20 @@ func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	}
 }
 
+// Its COMMAND heeds TERM. What that has left in the background does not, and only the inner one knows of it.
+func TestWhatANestedCommandLeavesBehindEndsWithTheOuterLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "inner", "--", "sh", "-c",
+		`sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & wait`)
+	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 1 })
+	s.Do("DEL", "outer")
+	assert.Equal(t, 137, p.Status(), p.Err())
+	redistest.Wait(t, "its end", func() bool { return clitest.Gone(p.Printed()[0]) })
+}
+
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

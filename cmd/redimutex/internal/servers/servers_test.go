@@ -1,14 +1,11 @@
 package servers
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -86,20 +83,4 @@ func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
 	} {
 		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))
 	}
-}
-
-func TestTLSToAPlainPortIsNamedSoon(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // as silent as a Redis that waits for the end of a line
-	require.NoError(t, err)
-	defer l.Close()
-	nodes, err := Find(URLs{"rediss://" + l.Addr().String()}, QuickTimeout)
-	require.NoError(t, err)
-	defer nodes.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), DialTimeout)
-	defer cancel()
-	began := time.Now()
-	err = nodes.Connect(ctx)
-	assert.Less(t, time.Since(began), 3*time.Second, "the node timeout is 500 ms")
-	assert.Contains(t, nodes.Explain(err), "no answer to the TLS handshake: there is no TLS at this port")
-	assert.Contains(t, nodes.Explain(err), "redis:// is for servers without TLS")
 }

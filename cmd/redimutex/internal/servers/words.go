@@ -55,8 +55,11 @@ func advice(err error) string {
 	case "MOVED":
 		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
 	}
-	if strings.Contains(string(said), "number of arguments for 'auth'") {
+	switch {
+	case strings.Contains(string(said), "number of arguments for 'auth'"):
 		return " (a server before Redis 6 knows no users: write redis://:password@host)"
+	case strings.Contains(string(said), "DB index"):
+		return " (the URL names a database that this server does not have: write another number behind the last / of the URL, or none)"
 	}
 	return ""
 }

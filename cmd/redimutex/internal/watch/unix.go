@@ -27,24 +27,15 @@ func (s *screen) suspend() {
 // eachKey sets the terminal so that it hands over each key at once, and shows none. It returns what sets
 // it back, or nil if it can't be set, or is not ours because we are in the background.
 func eachKey(f *os.File) (back func()) {
-	var group int32
-	if !ioctl(f, syscall.TIOCGPGRP, unsafe.Pointer(&group)) || int(group) != syscall.Getpgrp() {
-		return nil
-	}
 	var was syscall.Termios
-	if !ioctl(f, getTermios, unsafe.Pointer(&was)) {
+	if cli.Foreground(f.Fd()) != syscall.Getpgrp() || !cli.Ioctl(f.Fd(), getTermios, unsafe.Pointer(&was)) {
 		return nil
 	}
 	is := was
 	is.Lflag &^= syscall.ICANON | syscall.ECHO
 	is.Cc[syscall.VMIN], is.Cc[syscall.VTIME] = 1, 0
-	if !ioctl(f, setTermios, unsafe.Pointer(&is)) {
+	if !cli.Ioctl(f.Fd(), setTermios, unsafe.Pointer(&is)) {
 		return nil
 	}
-	return func() { ioctl(f, setTermios, unsafe.Pointer(&was)) }
-}
-
-func ioctl(f *os.File, request uintptr, p unsafe.Pointer) bool {
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(p))
-	return errno == 0
+	return func() { cli.Ioctl(f.Fd(), setTermios, unsafe.Pointer(&was)) }
 }

@@ -182,23 +182,3 @@ func TestWatchIsCheapForTheServer(t *testing.T) {
 	assert.LessOrEqual(t, asked, looks+1, "once for each look; the last one may not have been printed")
 	assert.Len(t, clients, 1, "one connection")
 }
-
-func TestWatchIsToldWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	for want, args := range map[string][]string{
-		"there is no KEY":                              {"watch"},
-		"a URL in the place of KEY":                    {"watch", "job", "redis://:hunter2@host"},
-		"-interval 49ms: it has to be 50ms at least":   {"watch", "-interval", "49ms", "job"},
-		"-for 0: it would not look even once":          {"watch", "-for", "0", "job"},
-		"\"soon\" for flag -for: write seconds":        {"watch", "-for", "soon", "job"},
-		"-nope (redimutex watch -h tells more)":        {"watch", "-nope", "job"},
-		"there is no KEY; write a name for the lock, ": {"watch", "job", ""},
-	} {
-		status, out, stderr := clitest.Call(args...)
-		assert.Equal(t, cli.UsageError, status, args)
-		assert.Empty(t, out)
-		assert.Contains(t, stderr, want)
-		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
-		assert.NotContains(t, stderr, "hunter2")
-	}
-}

@@ -29,12 +29,6 @@ _redimutex() {
             compopt -o nospace 2>/dev/null # a folder
         fi
         ;;
-    files)
-        compopt -o filenames 2>/dev/null
-        while IFS= read -r value; do
-            COMPREPLY+=("$value")
-        done < <(compgen -f -- "$2")
-        ;;
     command)
         for ((i = 1; i < COMP_CWORD; i++)); do
             if [[ ${COMP_WORDS[i]} == -- ]]; then

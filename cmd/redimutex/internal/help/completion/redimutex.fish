@@ -7,8 +7,6 @@ function __redimutex_complete
     switch "$answer[1]"
         case words
             printf '%s\n' $answer[2..]
-        case files
-            __fish_complete_path (commandline -ct)
         case command
             complete -C (string replace -r '^.*?\s--\s' '' -- "$line")
     end

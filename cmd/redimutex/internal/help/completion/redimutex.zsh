@@ -27,9 +27,6 @@ _redimutex() {
             _describe redimutex described
         fi
         ;;
-    files)
-        _files
-        ;;
     command)
         i=${words[(i)--]}
         words=("${(@)words[i+1,-1]}")

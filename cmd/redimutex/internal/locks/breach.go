@@ -1,4 +1,4 @@
-package breaklock
+package locks
 
 import (
 	"context"

@@ -1,5 +1,4 @@
-// Package list is the verb that lists the locks on the servers.
-package list
+package locks
 
 import (
 	"cmp"
@@ -18,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// Command declares the verb.
-func Command() *cli.Command {
+// List declares the verb that lists the locks on the servers.
+func List() *cli.Command {
 	l := &listing{seen: make(map[string]bool)}
 	var given servers.URLs
 	var asJSON bool
@@ -134,7 +133,7 @@ func onePattern(words []string) (string, error) {
 		return "", nil
 	}
 	if len(words) > 1 {
-		return "", cli.Usagef("there has to be one PATTERN at most, and there are %d words that are not flags; quote a pattern, or the shell makes files of it", len(words))
+		return "", cli.Usagef("expected one PATTERN at most, got %d arguments; quote the pattern, or the shell will expand it", len(words))
 	}
 	if cli.IsURL(words[0]) {
 		return "", errors.New("there is a URL in the place of PATTERN; write -redis in front of it")

@@ -1,12 +1,11 @@
 //go:build unix
 
-package list
+package locks
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"syscall"
 	"testing"
 
@@ -20,49 +19,12 @@ import (
 
 // stall returns the URL of a proxy that passes on everything until a client sends command for the
 // nth time, and from then on nothing. Then it closes stalled.
-func stall(t *testing.T, s *redistest.Server, command string, n int) (url string, stalled <-chan struct{}) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	over := make(chan struct{})
-	go func() {
-		near, err := l.Accept() // list has one connection, which it uses again
-		if err != nil {
-			return
-		}
-		t.Cleanup(func() { near.Close() })
-		far, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			return
-		}
-		t.Cleanup(func() { far.Close() })
-		go func() {
-			buffer := make([]byte, 1<<16)
-			for {
-				n, err := far.Read(buffer)
-				if err != nil {
-					return
-				}
-				near.Write(buffer[:n]) //nolint:errcheck // list has ended
-			}
-		}()
-		buffer := make([]byte, 1<<16)
-		for {
-			got, err := near.Read(buffer)
-			if err != nil {
-				return
-			}
-			if bytes.Contains(buffer[:got], []byte("\r\n"+command+"\r\n")) {
-				if n--; n == 0 {
-					close(over)
-					return
-				}
-			}
-			far.Write(buffer[:got]) //nolint:errcheck // the test has ended
-		}
-	}()
-	return "redis://" + l.Addr().String(), over
+func stall(s *redistest.Server, command string, n int) (url string, stalled <-chan struct{}) {
+	p := s.Proxy()
+	for range n - 1 {
+		p.Catch("\r\n" + command + "\r\n").Release()
+	}
+	return p.URL(), p.Catch("\r\n" + command + "\r\n").Arrived()
 }
 
 func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
@@ -79,7 +41,7 @@ func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
 		syscall.SIGINT:  {"list", "-sort", "ttl"},
 		syscall.SIGTERM: {"list", "-json"},
 	} {
-		url, stalled := stall(t, s, "TIME", 3) // the third look at some locks
+		url, stalled := stall(s, "TIME", 3) // the third look at some locks
 		p := clitest.Launch(t, nil, append(args, "-redis", url)...)
 		<-stalled
 		p.Signal(number)
@@ -98,7 +60,7 @@ func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
 
 func TestInterruptedListDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
-	url, stalled := stall(t, redistest.Start(t), "SCAN", 1)
+	url, stalled := stall(redistest.Start(t), "SCAN", 1)
 	p := clitest.Launch(t, nil, "list", "-redis", url)
 	<-stalled
 	p.Signal(syscall.SIGINT)

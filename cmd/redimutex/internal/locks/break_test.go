@@ -1,6 +1,6 @@
 //go:build unix
 
-package breaklock
+package locks
 
 import (
 	"encoding/json"
@@ -169,7 +169,7 @@ func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
 	s := redistest.Start(t)
 	for _, token := range []string{"9HrBA1BqmdGOBrF8xKmY4g==", "worker 7", ""} {
 		s.Do("SET", "job", token)
-		status, out, _ := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
+		status, out, _ := clitest.Call("break", "-y", "-redis", s.URL(), "job")
 		assert.Equal(t, cli.OK, status)
 		assert.Contains(t, out, "held by an unknown owner of another library")
 		assert.Contains(t, out, "which may not notice")
@@ -201,7 +201,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 	require.NoError(t, write.Close())
 	for _, in := range []*os.File{null, read} {
 		var out, stderr strings.Builder
-		status := cli.Dispatch([]*cli.Command{Command()}, []string{"break", "-redis", s.URL(), "job"},
+		status := cli.Dispatch([]*cli.Command{Break()}, []string{"break", "-redis", s.URL(), "job"},
 			&cli.Terminal{In: in, Out: cli.NewOutput(&out), Err: &stderr})
 		assert.Equal(t, cli.UsageError, status)
 		assert.Empty(t, out.String())
@@ -237,15 +237,6 @@ func TestBreakOfAFreeKeySaysFree(t *testing.T) {
 		assert.Equal(t, exitNotBroken, status, stderr)
 		assert.Equal(t, "job: free, on "+s.Addr()+"/0\nNothing was broken: the lock is free.\n", out)
 	}
-}
-
-func TestBreakTakesTheShortYes(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
-	status, _, stderr := clitest.Run(t, s, "break", "-y", "job")
-	assert.Equal(t, cli.OK, status, stderr)
-	assert.Empty(t, s.Get("job"))
 }
 
 func TestBreakOfAHungServerEndsAsSoonAsRunDoes(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package breaklock is the verb break, which deletes a lock that is stuck.
-package breaklock
+package locks
 
 import (
 	"bufio"
@@ -16,8 +15,8 @@ import (
 
 const exitNotBroken = 1
 
-// Command declares the verb.
-func Command() *cli.Command {
+// Break declares the verb that deletes a lock.
+func Break() *cli.Command {
 	var given servers.URLs
 	var yes, asJSON bool
 	return &cli.Command{

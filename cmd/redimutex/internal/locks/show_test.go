@@ -1,4 +1,4 @@
-package show
+package locks
 
 import (
 	"encoding/json"

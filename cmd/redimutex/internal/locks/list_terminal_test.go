@@ -1,6 +1,6 @@
 //go:build linux
 
-package list
+package locks
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "page", "cached")
-	url, stalled := stall(t, s, "SCAN", 1)
+	url, stalled := stall(s, "SCAN", 1)
 	y := clitest.Operator(t, s, "list -redis "+url)
 	<-stalled
 	y.Says("0 keys, 0 locks; Ctrl-C prints what is found")

@@ -1,5 +1,5 @@
-// Package show is the verb that shows who holds a lock.
-package show
+// Package locks has the verbs that look at all that is known of locks: list, show, and break, which deletes one that is stuck.
+package locks
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 const exitFree = 1
 
-// Command declares the verb.
-func Command() *cli.Command {
+// Show declares the verb that shows who holds a lock.
+func Show() *cli.Command {
 	var given servers.URLs
 	var asJSON bool
 	return &cli.Command{

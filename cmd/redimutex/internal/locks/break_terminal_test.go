@@ -1,6 +1,6 @@
 //go:build linux
 
-package breaklock
+package locks
 
 import (
 	"strings"

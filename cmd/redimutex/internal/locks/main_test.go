@@ -1,4 +1,4 @@
-package show
+package locks
 
 import (
 	"testing"
@@ -8,5 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command()} })
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{List(), Show(), Break()} })
 }
