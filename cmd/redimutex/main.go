@@ -4,18 +4,18 @@ package main
 import (
 	"os"
 
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/demo"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/doctor"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/help"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/run"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )
 
 func commands() []*cli.Command {
 	return append([]*cli.Command{
-		run.Command(), run.Guard(), locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(),
+		run.Command(), run.Guard(), locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker(),
 	}, help.Commands(commands)...)
 }
 

@@ -83,22 +83,11 @@ type Input struct {
 
 // A Flag is a flag of a command.
 type Flag struct {
-	Names  []string // without their dashes
-	Arg    string   // what its value is called; "": it is a switch
-	Text   string   // "": it is for our own processes, and in no list
-	Value  flag.Value
-	Given  bool // it stands in the arguments
-	Hidden bool
-}
-
-// Shown returns the flags that are not hidden.
-func (c *Command) Shown() (flags []*Flag) {
-	for _, f := range c.Flags {
-		if !f.Hidden {
-			flags = append(flags, f)
-		}
-	}
-	return flags
+	Names []string // without their dashes
+	Arg   string   // what its value is called; "": it is a switch
+	Text  string
+	Value flag.Value
+	Given bool // it stands in the arguments
 }
 
 // Flag returns the flag that a word is, which may have one dash or two, and a value behind =.

@@ -43,7 +43,7 @@ const timeHelp = "TIME is a number of seconds (5, 0.5) or has units (500ms, 1m30
 // Usage is how the command is called.
 func (c *Command) Usage() string {
 	words := []string{"redimutex", c.Name}
-	if len(c.Shown()) > 0 {
+	if len(c.Flags) > 0 {
 		words = append(words, "[FLAGS]")
 	}
 	if c.Args != "" {
@@ -65,7 +65,7 @@ func (f *Flag) Term() string {
 func (c *Command) Sections() []Section {
 	flags := Section{}
 	timed := false
-	for _, f := range c.Shown() {
+	for _, f := range c.Flags {
 		flags.Blocks = append(flags.Blocks, Item(f.Term(), f.Text))
 		timed = timed || f.Arg == "TIME"
 	}

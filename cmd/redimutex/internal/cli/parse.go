@@ -66,7 +66,7 @@ func (c *Command) explain(err error) error {
 		return err
 	}
 	var names []string
-	for _, f := range c.Shown() {
+	for _, f := range c.Flags {
 		names = append(names, f.Names...)
 	}
 	if near := nearest(name, names); near != "" {

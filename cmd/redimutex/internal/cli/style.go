@@ -26,14 +26,14 @@ func FileOf(w io.Writer) *os.File {
 func StyleOf(w io.Writer) Style {
 	s := Style{ASCII: plainLocale()}
 	if f := FileOf(w); f != nil {
-		s.Terminal = isTerminal(f) && os.Getenv("TERM") != "dumb"
+		s.Terminal = IsTerminal(f) && os.Getenv("TERM") != "dumb"
 	}
 	s.Colour = s.Terminal && os.Getenv("NO_COLOR") == ""
 	return s
 }
 
-// isTerminal reports whether f is a terminal. The null device and its kin look like one, too.
-func isTerminal(f *os.File) bool {
+// IsTerminal reports whether f is a terminal. The null device and its kin look like one, too.
+func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false
@@ -45,9 +45,6 @@ func isTerminal(f *os.File) bool {
 	}
 	return true
 }
-
-// CanAnswer reports whether a user sits at the file.
-func CanAnswer(in *os.File) bool { return isTerminal(in) }
 
 // plainLocale reports whether the environment asks for ASCII. Where it says nothing, as in many
 // containers, what shows the output can do better nevertheless.

@@ -42,12 +42,6 @@ func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	return y.sit()
 }
 
-// Operator is a person who starts the program in a new terminal, without a shell.
-func Operator(t *testing.T, s *redistest.Server, args string) *Typist {
-	t.Helper()
-	return terminal(t, s, `exec "PROGRAM" `+args).sit()
-}
-
 // Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch, PROGRAM for
 // redimutex.
 func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line string) *Typist {

@@ -40,7 +40,7 @@ func startCrew(j demoJob, stderr io.Writer) (*crew, error) {
 	}
 	c := &crew{began: time.Now().Round(0), reports: make(chan report)}
 	for n := range demoWorkers {
-		w := &crewWorker{cmd: exec.Command(self, "demo", "-"+workerFlag)}
+		w := &crewWorker{cmd: exec.Command(self, workerVerb)}
 		w.cmd.Stderr = stderr
 		in, inErr := w.cmd.StdinPipe()
 		out, outErr := w.cmd.StdoutPipe()

@@ -33,7 +33,6 @@ type demo struct {
 // Command declares the verb.
 func Command() *cli.Command {
 	d := &demo{}
-	var worker bool
 	return &cli.Command{
 		Name: "demo", Summary: "see processes race, without a lock and with it",
 		About: []cli.Block{
@@ -48,15 +47,11 @@ func Command() *cli.Command {
 		Flags: []*cli.Flag{
 			{Names: []string{"redis"}, Arg: "URL", Value: &d.urls, Text: `Use this server instead of one inside the demo; repeat
 				it for Redlock. -redis @FILE reads URLs from FILE. The demo has a key of its own, and deletes it.`},
-			{Names: []string{workerFlag}, Value: cli.Switch(&worker), Hidden: true},
 		},
 		Notes: []cli.Section{cli.Ends(cli.Item("0", "no update was lost under the lock"),
 			cli.Item("1", "one was, or a round could not be completed"), cli.Item("2", "wrong usage"),
 			cli.Item("69", "the server can't be used"), cli.WriteFails, cli.Item("128+N", "signal N ended it"))},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if worker && len(in.Words) == 0 {
-				return demoWorker(t.In, t.Out), nil
-			}
 			d.t = t
 			if err := d.check(in); err != nil {
 				return 0, err
@@ -132,7 +127,7 @@ func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*r
 		return nil, err
 	}
 	defer team.close()
-	return team.play(ctx, r, c, newProgress(d.t.Out))
+	return team.play(ctx, r, c, cli.NewProgress(d.t.Out))
 }
 
 // errLostUpdates is the failure that the demo exists to rule out.

@@ -3,8 +3,8 @@ package demo
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,68 +21,44 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A demoProcess is a demo that runs as a process of its own.
+// A demoProcess is a demo that runs as a process of its own. It and its workers have a pipe as their standard error,
+// whose end tells that all of them have ended.
 type demoProcess struct {
-	*exec.Cmd
-	out, err transcript
-	temp     string // where it puts its files
+	*clitest.Process
+	stderr *os.File
+	said   string // what came through it, once all have ended
+	temp   string // where it puts its files
 }
 
-// startDemo starts a demo. It and its workers are told apart from other processes by their standard
-// error: all have it, so Wait returns an error if one of them lives on.
 func startDemo(t *testing.T, args ...string) *demoProcess {
 	t.Helper()
-	self, err := os.Executable()
+	read, write, err := os.Pipe()
 	require.NoError(t, err)
-	p := &demoProcess{Cmd: exec.Command(self, append([]string{"demo"}, args...)...), temp: t.TempDir()}
-	p.Env = append(os.Environ(), "REDIMUTEX_TEST_MAIN=1", "TMPDIR="+p.temp)
-	p.Stdout, p.Stderr = &p.out, &p.err
-	p.WaitDelay = 20 * time.Second
-	require.NoError(t, p.Start())
-	t.Cleanup(func() { p.Process.Kill() })
+	t.Cleanup(func() { read.Close() })
+	p := &demoProcess{Process: clitest.Prepare(t, nil, append([]string{"demo"}, args...)...), stderr: read, temp: t.TempDir()}
+	p.Cmd.Env, p.Cmd.Stderr = append(p.Cmd.Env, "TMPDIR="+p.temp), write
+	p.Start()
+	require.NoError(t, write.Close())
 	return p
 }
 
 // end waits until the demo and all its workers have ended, and returns the exit status.
 func (p *demoProcess) end(t *testing.T) int {
 	t.Helper()
-	err := p.Wait()
-	require.NotErrorIs(t, err, exec.ErrWaitDelay, "a worker outlived the demo")
-	if status := p.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
-		return 128 + int(status.Signal()) // as a shell has it
-	}
-	return p.ProcessState.ExitCode()
-}
-
-// A transcript collects what a process prints.
-type transcript struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *transcript) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *transcript) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// rounds returns what was said of each round.
-func (b *transcript) rounds() []string {
-	return regexp.MustCompile(`(?m)^\d\. `).Split(b.String(), -1)[1:]
+	status := p.Status()
+	require.NoError(t, p.stderr.SetReadDeadline(time.Now().Add(20*time.Second)))
+	said, err := io.ReadAll(p.stderr)
+	require.NoError(t, err, "a worker outlived the demo")
+	p.said = string(said)
+	return status
 }
 
 func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 	t.Parallel()
 	p := startDemo(t)
-	require.Equal(t, cli.OK, p.end(t), "%s\n%s", &p.out, &p.err)
+	require.Equal(t, cli.OK, p.end(t), "%s\n%s", p.Out(), p.said)
 
-	r := p.out.rounds()
+	r := regexp.MustCompile(`(?m)^\d\. `).Split(p.Out(), -1)[1:]
 	require.Len(t, r, 3)
 	assert.Regexp(t, `the counter says \d+: \d+ (was|were) lost`, r[0])
 	assert.Contains(t, r[1], "no update was lost")
@@ -93,8 +69,8 @@ func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 		assert.Contains(t, with, "never more than one goroutine in the critical section")
 		assert.NotContains(t, with, "at once")
 	}
-	assert.NotContains(t, p.out.String(), "\x1b", "it is not a terminal")
-	assert.Empty(t, p.err.String())
+	assert.NotContains(t, p.Out(), "\x1b", "it is not a terminal")
+	assert.Empty(t, p.said)
 
 	left, err := os.ReadDir(p.temp)
 	require.NoError(t, err)
@@ -106,7 +82,7 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 	s := redistest.Start(t)
 	p := startDemo(t, "-redis", s.URL())
 
-	redistest.Wait(t, "round two", func() bool { return strings.Contains(p.out.String(), "\n2. ") })
+	p.Says("\n2. ")
 
 	// A process that deletes the lock all the time lets several workers in at once.
 	stop := make(chan struct{})
@@ -126,8 +102,8 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 	status := p.end(t)
 	close(stop)
 	saboteur.Wait()
-	assert.Equal(t, cli.Failure, status, "%s", &p.out)
-	assert.Contains(t, p.err.String(), "updates were lost under the lock")
+	assert.Equal(t, cli.Failure, status, p.Out())
+	assert.Contains(t, p.said, "updates were lost under the lock")
 }
 
 func TestDemoShowsItsServersPasswordToNobodyAndLeavesNoKey(t *testing.T) {
@@ -137,20 +113,20 @@ func TestDemoShowsItsServersPasswordToNobodyAndLeavesNoKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte("redis://:"+password+"@"+s.Addr()), 0o600))
 	p := startDemo(t, "-redis", "@"+file)
-	redistest.Wait(t, "the demo has begun", func() bool { return strings.Contains(p.out.String(), "\n1. ") })
+	p.Says("\n1. ")
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, name := range lines {
 		line, _ := os.ReadFile(name) // the process may be gone
-		if bytes.Contains(line, []byte("-"+workerFlag)) {
+		if bytes.Contains(line, []byte(workerVerb)) {
 			assert.NotContains(t, string(line), password)
 		}
 	}
-	redistest.Wait(t, "the lock is in use", func() bool { return strings.Contains(p.out.String(), "\n2. ") })
-	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.Says("\n2. ")
+	p.Signal(syscall.SIGTERM)
 	p.end(t)
-	assert.NotContains(t, p.out.String()+p.err.String(), password)
-	assert.Contains(t, p.out.String(), s.Addr())
+	assert.NotContains(t, p.Out()+p.said, password)
+	assert.Contains(t, p.Out(), s.Addr())
 
 	c := s.Pool().Get()
 	defer c.Close()
@@ -165,10 +141,10 @@ func TestDemoWhoseServerDiesSaysSoAndBlamesNotTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := startDemo(t, "-redis", s.URL())
-	redistest.Wait(t, "round two", func() bool { return strings.Contains(p.out.String(), "\n2. ") })
+	p.Says("\n2. ")
 	s.Kill()
-	assert.Equal(t, cli.Unavailable, p.end(t), "%s", &p.out)
-	assert.Contains(t, p.err.String(), s.Addr())
+	assert.Equal(t, cli.Unavailable, p.end(t), p.Out())
+	assert.Contains(t, p.said, s.Addr())
 }
 
 func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
@@ -177,8 +153,8 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			p := startDemo(t, "-redis", s.URL())
-			redistest.Wait(t, "the lock is in use", func() bool { return len(s.Keys()) > 0 && strings.Contains(p.out.String(), "\n2. ") })
-			require.NoError(t, p.Process.Signal(sig))
+			redistest.Wait(t, "the lock is in use", func() bool { return len(s.Keys()) > 0 && strings.Contains(p.Out(), "\n2. ") })
+			p.Signal(sig)
 			assert.Equal(t, 128+int(sig), p.end(t))
 			assert.Empty(t, s.Keys())
 			left, err := os.ReadDir(p.temp)
@@ -191,8 +167,8 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 func TestWorkersEndWhenTheDemoIsKilled(t *testing.T) {
 	t.Parallel()
 	p := startDemo(t)
-	redistest.Wait(t, "the demo has begun", func() bool { return strings.Contains(p.out.String(), "\n1. ") })
-	require.NoError(t, p.Process.Kill())
+	p.Says("\n1. ")
+	p.Signal(syscall.SIGKILL)
 	p.end(t)
 }
 
@@ -203,10 +179,8 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 		status int
 		words  string
 	}{
-		"unknown flag": {[]string{"-x"}, cli.UsageError, "-x"},
-		"argument":     {[]string{"twice"}, cli.UsageError, "no arguments"},
-		"bad URL":      {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
-		"no server":    {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
+		"bad URL":   {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
+		"no server": {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, stderr := clitest.Call(append([]string{"demo"}, c.args...)...)

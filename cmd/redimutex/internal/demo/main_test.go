@@ -14,5 +14,5 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: the embedded server does not work on systems of 32 bits")
 		return
 	}
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command()} })
+	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), Worker()} })
 }

@@ -123,7 +123,7 @@ type play struct {
 }
 
 // play follows a round of the crew, which has just been started.
-func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*result, error) {
+func (c *crew) play(ctx context.Context, r round, n *counter, bar *cli.Progress) (*result, error) {
 	p := &play{
 		result: &result{round: r, planned: demoWorkers * demoGoroutines * demoUpdates}, crew: c, heard: c.began,
 		open: make(map[[2]int]span), each: make(map[int]int),
@@ -131,11 +131,12 @@ func (c *crew) play(ctx context.Context, r round, n *counter, bar *progress) (*r
 	}
 	defer p.alarm.Stop()
 	p.due = p.timeOut
-	defer bar.end()
+	defer bar.End()
 	for c.alive > 0 {
-		bar.show(p.acknowledged, p.planned)
 		var err error
 		select {
+		case <-bar.Due():
+			bar.Show(fmt.Sprintf("   %d of %d updates", p.acknowledged, p.planned))
 		case r := <-c.reports:
 			err = p.take(r)
 		case <-p.alarm.C:

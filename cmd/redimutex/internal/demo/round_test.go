@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,7 +46,7 @@ func TestVerdictFailsForARoundThatShowsNothing(t *testing.T) {
 
 func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 	t.Parallel()
-	d := &demo{t: &cli.Terminal{Out: cli.NewOutput(&transcript{}), Err: &transcript{}}}
+	d := &demo{t: &cli.Terminal{Out: cli.NewOutput(io.Discard), Err: io.Discard}}
 	report := func(ctx context.Context, err error) int {
 		status, err := d.report(ctx, err)
 		if sig, ok := err.(cli.Signalled); ok {
@@ -81,7 +82,7 @@ func testCrew(t *testing.T, r round) (*crew, *counter) {
 func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 	killed := round{lock: true, kill: true, limit: 12 * time.Second}
 	c, n := testCrew(t, killed)
-	r, err := c.play(t.Context(), killed, n, newProgress(&transcript{}))
+	r, err := c.play(t.Context(), killed, n, cli.NewProgress(io.Discard))
 	require.NoError(t, err)
 	require.NoError(t, r.incomplete())
 	assert.Zero(t, r.lost())
@@ -99,7 +100,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
 	short := round{lock: true, limit: 50 * time.Millisecond}
 	c, n := testCrew(t, short)
-	r, err := c.play(t.Context(), short, n, newProgress(&transcript{}))
+	r, err := c.play(t.Context(), short, n, cli.NewProgress(io.Discard))
 	require.NoError(t, err)
 	assert.True(t, r.timedOut)
 	assert.Less(t, r.acknowledged, demoWorkers*demoGoroutines*demoUpdates)
@@ -110,6 +111,6 @@ func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
 func TestWorkerThatDiesUnasked(t *testing.T) {
 	c, n := testCrew(t, demoRounds[0])
 	require.NoError(t, c.workers[2].cmd.Process.Kill())
-	_, err := c.play(t.Context(), demoRounds[0], n, newProgress(&transcript{}))
+	_, err := c.play(t.Context(), demoRounds[0], n, cli.NewProgress(io.Discard))
 	assert.ErrorContains(t, err, "worker 3")
 }

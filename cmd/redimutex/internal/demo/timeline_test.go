@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -145,23 +144,6 @@ func TestTextTimelineIsPlainWhereItHasToBe(t *testing.T) {
 		assert.NotContains(t, line.text(cli.Style{}, 80), "\x1b")
 		assert.Contains(t, line.text(cli.Style{Colour: true}, 80), "\x1b["+cli.Red+"m")
 	}
-}
-
-func TestProgressMovesABarOnATerminalAndPrintsLinesElsewhere(t *testing.T) {
-	t.Parallel()
-	var lines, bar bytes.Buffer
-	plain, moving := newProgress(&lines), &progress{w: &bar, style: cli.Style{Terminal: true}}
-	for done := range 97 {
-		plain.show(done, 96)
-		moving.shown = time.Time{}
-		moving.show(done, 96)
-	}
-	plain.end()
-	moving.end()
-	assert.Equal(t, 4, strings.Count(lines.String(), "of 96 updates\n"))
-	assert.NotContains(t, lines.String(), "\r")
-	assert.NotContains(t, bar.String(), "\n")
-	assert.Contains(t, bar.String(), strings.Repeat("█", barWidth)+" 96 of 96")
 }
 
 func TestAxisHasAFewRoundMarks(t *testing.T) {

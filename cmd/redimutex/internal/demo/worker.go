@@ -17,9 +17,19 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// workerFlag makes a process a worker. It is told everything else on its standard
+// workerVerb makes a process a worker. It is told everything else on its standard
 // input: URLs may contain passwords, which a command line would show to everybody.
-const workerFlag = "worker"
+const workerVerb = "demo-worker"
+
+// Worker declares the verb of that process.
+func Worker() *cli.Command {
+	return &cli.Command{Name: workerVerb, Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
+		if err := cli.NoWords(in); err != nil {
+			return 0, err
+		}
+		return demoWorker(t.In, t.Out), nil
+	}}
+}
 
 // A demoJob is what a worker has to know. It works until all is done, or its standard input ends.
 type demoJob struct {

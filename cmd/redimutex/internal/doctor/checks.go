@@ -270,17 +270,10 @@ func (r *nodeReport) checkSlowCommands() {
 	}
 	if slow > 0 {
 		r.report("slow-commands", levelWarning, "was blocked %s in the last hour for longer than the node timeout, %v: %s took %v",
-			times(slow), r.nodeTimeout, name, rough(worst))
+			cli.Count(slow, "time"), r.nodeTimeout, name, rough(worst))
 		return
 	}
 	r.report("slow-commands", levelOK, "was not blocked in the last hour for longer than the node timeout")
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // rough leaves three digits of a duration, or microseconds.

@@ -26,57 +26,37 @@ func told(info string) *nodeReport {
 
 func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 	t.Parallel()
-	for info, want := range map[string]struct{ software, id string }{
-		"redis_version:7.0.15 role:master":                                     {"Redis 7.0.15", ""},
-		"redis_version:4.0.14 role:master":                                     {"Redis 4.0.14", "version"},
-		"redis_version:7.2.4 server_name:valkey valkey_version:8.1.0":          {"Valkey 8.1.0", ""},
-		"redis_version:7.2.0 dragonfly_version:df-v1.21.2 role:master":         {"Dragonfly df-v1.21.2", ""},
-		"redis_version:6.3.4 #_KeyDB mvcc_depth:0 role:master":                 {"KeyDB 6.3.4", ""},
-		"redis_version:6.3.4 #_KeyDB role:active-replica":                      {"KeyDB 6.3.4", "multi-master"},
-		"redis_version:7.0.15 executable:/srv/keydb/redis-server role:master":  {"Redis 7.0.15", ""},
-		"redis_version:7.0.15 redis_mode:sentinel":                             {"Redis 7.0.15", "sentinel"},
-		"redis_version:7.0.15 role:slave master_host:a master_port:1":          {"Redis 7.0.15", "replica"},
-		"redis_version:unstable role:master":                                   {"Redis unstable", ""},
-		"redis_version:255.255.255 role:master something:else:with:colons a:b": {"Redis 255.255.255", ""},
+	for info, want := range map[string]struct{ software, id, config string }{
+		"redis_version:7.0.15 role:master":                                     {"Redis 7.0.15", "", ""},
+		"redis_version:4.0.14 role:master":                                     {"Redis 4.0.14", "version", ""},
+		"redis_version:6.0.15 role:master":                                     {"Redis 6.0.15", "", "lua-replicate-commands yes"},
+		"redis_version:6.0.16 role:master":                                     {"Redis 6.0.16", "version", "lua-replicate-commands no"},
+		"redis_version:7.2.4 server_name:valkey valkey_version:8.1.0":          {"Valkey 8.1.0", "", ""},
+		"redis_version:7.2.0 dragonfly_version:df-v1.21.2 role:master":         {"Dragonfly df-v1.21.2", "", ""},
+		"redis_version:6.3.4 #_KeyDB mvcc_depth:0 role:master":                 {"KeyDB 6.3.4", "", ""},
+		"redis_version:6.3.4 #_KeyDB role:active-replica":                      {"KeyDB 6.3.4", "multi-master", ""},
+		"redis_version:6.3.4 #_KeyDB role:active-replica master_host:a":        {"KeyDB 6.3.4", "multi-master", "active-replica yes"},
+		"redis_version:6.3.4 #_KeyDB role:master connected_slaves:1":           {"KeyDB 6.3.4", "multi-master", "active-replica yes"},
+		"redis_version:7.0.15 executable:/srv/keydb/redis-server role:master":  {"Redis 7.0.15", "", ""},
+		"redis_version:7.0.15 redis_mode:sentinel":                             {"Redis 7.0.15", "sentinel", ""},
+		"redis_version:7.0.15 role:slave master_host:a master_port:1":          {"Redis 7.0.15", "replica", ""},
+		"redis_version:unstable role:master":                                   {"Redis unstable", "", ""},
+		"redis_version:255.255.255 role:master something:else:with:colons a:b": {"Redis 255.255.255", "", ""},
 	} {
 		r := told(info)
+		if name, value, ok := strings.Cut(want.config, " "); ok {
+			r.config = map[string]string{name: value}
+		}
 		r.checkSoftware()
 		r.checkRole()
 		assert.Equal(t, want.software, r.about.Software)
-		ids := (&diagnosis{Findings: r.findings}).ids()
-		if want.id == "" {
-			assert.Empty(t, ids, info)
+		if d := (&diagnosis{Findings: r.findings}); want.id == "" {
+			assert.Empty(t, d.ids(), info)
 		} else {
-			assert.Equal(t, []string{want.id}, ids, info)
+			assert.Equal(t, []string{want.id}, d.ids(), info)
+			assert.Equal(t, levelError, d.the(t, want.id).Level, info)
 		}
 	}
-}
-
-func TestDoctorSeesBothHalvesOfAnActiveReplica(t *testing.T) {
-	t.Parallel()
-	for name, info := range map[string]string{
-		"the one that replicates":    "#_KeyDB redis_version:6.3.4 role:active-replica master_host:a",
-		"the one that is replicated": "#_KeyDB redis_version:6.3.4 role:master connected_slaves:1",
-	} {
-		r := told(info)
-		r.config = map[string]string{"active-replica": "yes"}
-		r.checkRole()
-		assert.Equal(t, []string{"multi-master"}, (&diagnosis{Findings: r.findings}).ids(), name)
-	}
-}
-
-func TestDoctorSeesThatScriptsMayNotWriteAfterTheClock(t *testing.T) {
-	t.Parallel()
-	r := told("redis_version:6.0.16 role:master")
-	r.config = map[string]string{"lua-replicate-commands": "no"}
-	r.checkSoftware()
-	f := (&diagnosis{Findings: r.findings}).the(t, "version")
-	assert.Equal(t, levelError, f.Level)
-	assert.Contains(t, f.What, "lua-replicate-commands no")
-	r = told("redis_version:6.0.16 role:master")
-	r.config = map[string]string{"lua-replicate-commands": "yes"}
-	r.checkSoftware()
-	assert.Empty(t, (&diagnosis{Findings: r.findings}).ids())
 }
 
 func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {

@@ -45,9 +45,12 @@ const minTTL = 100 * time.Millisecond
 func Command() *cli.Command {
 	c := &checkup{ttl: 10 * time.Second, prefix: "redimutex:doctor:"}
 	var given servers.URLs
-	var known []string
+	var known, features []string
 	for _, d := range checks {
 		known = append(known, d.id)
+	}
+	for _, g := range grants {
+		features = append(features, g.feature)
 	}
 	return &cli.Command{
 		Name: "doctor", Summary: "check whether the servers are fit for locks",
@@ -66,7 +69,7 @@ func Command() *cli.Command {
 			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
 				program. Default: a twentieth of -ttl, 50ms at least and 3s at most`},
 			{
-				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, "lock", "fencing", "queue", "semaphore", "readers", "replicas", "guard"),
+				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, features...),
 				Text: `What your program uses, of fencing, queue, semaphore, readers (an RWMutex), replicas and
 					guard, with commas: that is tried, and an
 					error if it does not work. "-need lock" tries nothing more than a lock. Default: all is tried, and

@@ -194,7 +194,7 @@ func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 	s.Do("EVAL", "for i = 1, 1e8 do end", 1, "hunter2")
 	_, d := doctor(t, []string{s.URL()}, "-node-timeout", "50ms")
 	f := d.the(t, "slow-commands")
-	assert.Regexp(t, "once|times", f.What, "a server that was stopped meanwhile may count others too")
+	assert.Regexp(t, "[0-9] times? in the last hour", f.What, "a server that was stopped meanwhile may count others too")
 	assert.Contains(t, f.What, "EVAL")
 	assert.NotContains(t, f.What, "hunter2")
 }
@@ -244,6 +244,7 @@ func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
 func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
+		"a Semaphore and an RWMutex are for one server, and 2 are given": {"-redis", "redis://a", "-redis", "redis://b", "-need", "readers"},
 		"it takes no words":                 {"redis://:hunter2@host"},
 		"there is no \"fences\"":            {"-need", "fencing,fences"},
 		"there is no \"everything\"":        {"-ignore", "everything"},

@@ -4,19 +4,28 @@ import "strings"
 
 // A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
 // names of the locks begin with. docs/security.md has them too.
-type grant struct{ feature, check, rules string }
+type grant struct {
+	feature string
+	title   string // as the library calls it
+	check   string // the finding if it does not work
+	rules   string
+	try     func(*trial) error
+}
 
 var grants = []grant{
-	{"lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping"},
-	{"fencing", "cannot-fence", "~redimutex:fence:{KEY*} +get"},
-	{"queue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* +role +zadd +zrem +zrange +zscore +publish +subscribe"},
-	{"semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcount +zadd +zrem"},
+	{"lock", "a lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping", (*trial).lock},
+	{"fencing", "WithFencing", "cannot-fence", "~redimutex:fence:{KEY*} +get", (*trial).fence},
 	{
-		"readers", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} ~redimutex:entitled:{KEY*} " +
-			"+zremrangebyscore +zrange +zscore +zadd +zrem +zunionstore",
+		"queue", "WithQueue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* " +
+			"+role +zadd +zrem +zrange +zscore +publish +subscribe", (*trial).queue,
 	},
-	{"replicas", "cannot-wait", "+wait"},
-	{"guard", "cannot-guard", "~redimutex:guard +get"},
+	{"semaphore", "a Semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcount +zadd +zrem", (*trial).semaphore},
+	{
+		"readers", "an RWMutex", "cannot-read", "~redimutex:readers:{KEY*} ~redimutex:writers:{KEY*} ~redimutex:waiting:{KEY*} " +
+			"~redimutex:entitled:{KEY*} +zremrangebyscore +zrange +zscore +zadd +zrem +zunionstore", (*trial).readers,
+	},
+	{"replicas", "WithReplicas", "cannot-wait", "+wait", (*trial).replicate},
+	{"guard", "WithRestartGuard", "cannot-guard", "~redimutex:guard +get", (*trial).guard},
 }
 
 // exceptions are when a server refuses rules: where the user has all keys or channels already, and where we could
@@ -42,12 +51,4 @@ func (t *trial) permissions(g grant) string {
 		}
 	}
 	return strings.Join(rules, " ")
-}
-
-// title names a feature as the library does.
-func title(feature string) string {
-	return map[string]string{
-		"lock": "a lock", "fencing": "WithFencing", "queue": "WithQueue", "semaphore": "a Semaphore", "readers": "an RWMutex",
-		"replicas": "WithReplicas", "guard": "WithRestartGuard",
-	}[feature]
 }

@@ -38,15 +38,13 @@ func (r *nodeReport) try() {
 	if r.info["cluster_enabled"] == "1" && !t.findSlot() {
 		return
 	}
-	if !t.attempt("lock", levelError, t.lock) {
-		return
-	}
-	for _, f := range []struct {
-		name string
-		try  func() error
-	}{{"fencing", t.fence}, {"queue", t.queue}, {"semaphore", t.semaphore}, {"readers", t.readers}, {"replicas", t.replicate}, {"guard", t.guard}} {
-		if l, wanted := r.wants(f.name); wanted && r.sensible(f.name) {
-			t.attempt(f.name, l, f.try)
+	for i, g := range grants {
+		if i == 0 { // without a lock there is nothing else
+			if !t.attempt(g, levelError) {
+				return
+			}
+		} else if l, wanted := r.wants(g.feature); wanted && r.sensible(g.feature) {
+			t.attempt(g, l)
 		}
 	}
 }
@@ -67,18 +65,14 @@ func (r *nodeReport) sensible(feature string) bool {
 }
 
 // attempt runs one trial and reports why it failed.
-func (t *trial) attempt(feature string, l level, try func() error) bool {
-	err := try()
+func (t *trial) attempt(g grant, l level) bool {
+	err := g.try(t)
 	if err == nil {
-		t.about.Tried = append(t.about.Tried, feature)
+		t.about.Tried = append(t.about.Tried, g.feature)
 		return true
 	}
 	t.do("DEL", t.key) //nolint:errcheck // then it expires
-	for _, g := range grants {
-		if g.feature == feature {
-			t.failed(g, l, err)
-		}
-	}
+	t.failed(g, l, err)
 	return false
 }
 
@@ -118,7 +112,7 @@ func (t *trial) failed(g grant, l level, err error) {
 		if g.feature == "guard" {
 			key = guardMark
 		}
-		t.report(g.check, l, "does not allow what %s needs, tried on the key %s: %s", title(g.feature), key, said)
+		t.report(g.check, l, "does not allow what %s needs, tried on the key %s: %s", g.title, key, said)
 		last := &t.findings[len(t.findings)-1]
 		if rules := t.permissions(g); rules != "" {
 			last.Do += " ACL SETUSER NAME " + cli.Printable(rules) + exceptions(rules)

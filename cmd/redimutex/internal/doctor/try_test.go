@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -235,13 +234,4 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-config", "-info")
 	_, d = doctor(t, []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked")
 	assert.Equal(t, []string{"min-replicas"}, d.ids(), "it shows when a lock is tried")
-}
-
-func TestDoctorKnowsWhichKindsAreForOneServer(t *testing.T) {
-	t.Parallel()
-	for _, feature := range []string{"semaphore", "readers"} {
-		status, _, stderr := clitest.Call("doctor", "-redis", "redis://127.0.0.1:1", "-redis", "redis://127.0.0.1:2", "-need", feature)
-		assert.Equal(t, exitUsage, status)
-		assert.Contains(t, stderr, "are for one server, and 2 are given")
-	}
 }

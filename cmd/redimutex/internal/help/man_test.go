@@ -42,19 +42,6 @@ func unroff(page string) string {
 	return strings.NewReplacer(`\fB`, "", `\fR`, "", `\&`, "", `\-`, "-", `\e`, `\`, `\(ti`, "~", `\(ha`, "^", `\(aq`, "'", `\(ga`, "`").Replace(page)
 }
 
-func TestManualShowsEveryFlagAsAFlag(t *testing.T) {
-	_, page, _ := clitest.Call("man")
-	for _, c := range allCommands() {
-		for _, f := range c.Shown() {
-			assert.NotEmpty(t, f.Text, "%s %v", c.Name, f.Names)
-			for _, name := range f.Names {
-				name = "-" + name
-				assert.Regexp(t, `(?m)^\.TP\n.*`+regexp.QuoteMeta(`\fB`+escape(name))+`(,?\\fR)`, page)
-			}
-		}
-	}
-}
-
 func TestManualFormatsWithoutAWarning(t *testing.T) {
 	if _, err := exec.LookPath("groff"); err != nil {
 		t.Skip("needs groff(1)")

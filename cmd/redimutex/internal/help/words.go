@@ -144,7 +144,7 @@ func (p *position) flagNames() (list []candidate) {
 	if strings.HasPrefix(p.word, "--") {
 		dash = "--"
 	}
-	for _, f := range p.Shown() {
+	for _, f := range p.Flags {
 		for _, name := range f.Names {
 			list = append(list, candidate{dash + name, sentence(f.Text)})
 		}

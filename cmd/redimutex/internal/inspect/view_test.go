@@ -51,32 +51,6 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 
-func TestInspectNeedsNoPermissionForTheFence(t *testing.T) {
-	t.Parallel()
-	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
-	s.Do("SET", "job", "token", "PX", 60000)
-	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~job", "+get", "+pttl")
-	p := s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))
-	v, err := look(server.New(p), "job")
-	require.NoError(t, err)
-	assert.Equal(t, "token", v.Holder)
-}
-
-func TestInspectEndsWithItsTimeout(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	node := server.New(s.Pool())
-	_, err := look(node, "job")
-	require.NoError(t, err)
-	s.Pause()
-	defer s.Resume()
-	began := time.Now()
-	_, err = inspect.Look(t.Context(), node, []string{"job"}, 1, 50*time.Millisecond)
-	assert.True(t, server.TimedOut(err), err)
-	assert.Less(t, time.Since(began), 10*time.Second)
-}
-
 // listen makes a process that listens on channel, until it is closed.
 func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // What became of a lock that was to be broken, on one server or on all of them.
@@ -44,30 +45,26 @@ type brokenServer struct {
 // carryOut deletes the lock on all servers, where it still has the token that it had when it was shown.
 func (b *breach) carryOut() {
 	b.Servers = make([]brokenServer, len(b.nodes))
-	type reply struct {
-		what servers.Release
-		err  error
-	}
-	replies := make([]reply, len(b.nodes))
+	replies := make([]server.Reply, len(b.nodes))
 	var each sync.WaitGroup
 	for i := range b.nodes {
-		each.Go(func() { replies[i].what, replies[i].err = b.release(i) })
+		each.Go(func() { replies[i] = b.release(i) })
 	}
 	each.Wait()
 	count := make(map[string]int)
 	for i, reply := range replies {
 		s := &b.Servers[i]
 		s.Address = b.nodes[i].Address
-		switch reply.what {
-		case servers.Deleted:
+		switch reply.Verdict {
+		case server.Done:
 			s.Result = wasBroken
-		case servers.Missing:
+		case server.Missing:
 			s.Result = wasFree
-		case servers.Taken:
+		case server.Taken:
 			s.Result = wasChanged
 		default:
-			s.Result, s.Error = wasUnclear, servers.Words(reply.err)
-			b.errs = append(b.errs, &redimutex.NodeError{Node: i, Err: reply.err})
+			s.Result, s.Error = wasUnclear, servers.Words(reply.Err)
+			b.errs = append(b.errs, &redimutex.NodeError{Node: i, Err: reply.Err})
 		}
 		count[s.Result]++
 	}
@@ -88,12 +85,12 @@ func (b *breach) carryOut() {
 
 // release deletes the lock on one server. Where a majority has the same holder it compares the token of
 // that, also on a server that had no answer when we looked; else the one that the server has shown.
-func (b *breach) release(i int) (servers.Release, error) {
+func (b *breach) release(i int) server.Reply {
 	v, _ := sight.Prevailing(b.Before.Views)
 	if !b.Before.Held {
 		v = b.Before.Views[i]
 		if !v.Held {
-			return servers.Missing, nil
+			return server.Reply{Verdict: server.Missing}
 		}
 	}
 	// A waiter that has queued since we looked finds the free lock by itself, within a second.
@@ -105,17 +102,17 @@ func (b *breach) release(i int) (servers.Release, error) {
 	if len(holders) == 0 { // of readers whose set is lost, or may not be seen: a release ends the first, and is refused the other
 		holders = []inspect.Holder{{}}
 	}
-	all := servers.Missing
+	all := server.Reply{Verdict: server.Missing}
 	for _, h := range holders {
-		what, err := b.nodes[i].Release(v.Kind, b.Key, h.Token, v.Left, queue)
-		if err != nil {
-			return what, err
+		reply := b.nodes[i].Release(v.Kind, b.Key, h.Token, v.Left, queue)
+		if reply.Err != nil {
+			return reply
 		}
-		if what == servers.Deleted || all == servers.Missing {
-			all = what
+		if reply.Verdict == server.Done || all.Verdict == server.Missing {
+			all = reply
 		}
 	}
-	return all, nil
+	return all
 }
 
 // status says what went wrong, and returns the exit status.

@@ -74,7 +74,7 @@ func breakLock(t *cli.Terminal, nodes servers.Set, key string, yes, asJSON bool)
 		fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
 		return cli.Unavailable, nil
 	}
-	if before.Agree > 0 && !yes && !cli.CanAnswer(t.In) {
+	if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
 		return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
 	}
 	b := &breach{Key: key, Before: before, Servers: []brokenServer{}, nodes: nodes}

@@ -23,7 +23,7 @@ func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 		status int
 	}{{"n\n", 1}, {"\n", 1}, {"yy\n", 1}, {"\x04", 1}, {clitest.CtrlC, 130}, {"YES\n", 0}} {
 		assert.Equal(t, token, s.Get("job"))
-		y := clitest.Operator(t, s, "break job")
+		y := clitest.Shell(t, s, "", nil, `exec "PROGRAM" break job`)
 		y.Says("[y/N]")
 		assert.Contains(t, y.Out(), "job: held by web-1, age unknown")
 		y.Type(c.answer)
@@ -42,7 +42,7 @@ func TestLockThatChangesHandsBeforeTheYesIsNotBroken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
-	y := clitest.Operator(t, s, "break -json job")
+	y := clitest.Shell(t, s, "", nil, `exec "PROGRAM" break -json job`)
 	y.Says("[y/N]")
 	second := uuid.NewString() + " web-2"
 	s.Do("SET", "job", second, "PX", 600000)

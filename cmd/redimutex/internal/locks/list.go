@@ -110,7 +110,7 @@ var notes = []cli.Section{
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	by := l.run(ctx, newTicker(t.Err))
+	by := l.run(ctx, cli.NewProgress(t.Err))
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
@@ -142,16 +142,16 @@ func onePattern(words []string) (string, error) {
 }
 
 // orders are those of -sort. What is not known, or never ends, comes last.
-var orders = map[string]func(a, b *entry) int{
-	"key":     func(a, b *entry) int { return 0 },
-	"ttl":     func(a, b *entry) int { return cmp.Compare(uint64(a.shown().TTL), uint64(b.shown().TTL)) },
-	"age":     func(a, b *entry) int { return cmp.Compare(b.shown().Age, a.shown().Age) },
-	"waiters": func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) },
+var orders = map[string]func(a, b *sight.Lock) int{
+	"key":     func(a, b *sight.Lock) int { return 0 },
+	"ttl":     func(a, b *sight.Lock) int { return cmp.Compare(uint64(shown(a).TTL), uint64(shown(b).TTL)) },
+	"age":     func(a, b *sight.Lock) int { return cmp.Compare(shown(b).Age, shown(a).Age) },
+	"waiters": func(a, b *sight.Lock) int { return cmp.Compare(b.Waiting, a.Waiting) },
 }
 
 // arrange puts the locks in order, and leaves out those behind the limit.
 func (r *inventory) arrange(order string, limit int) {
-	slices.SortFunc(r.Locks, func(a, b *entry) int {
+	slices.SortFunc(r.Locks, func(a, b *sight.Lock) int {
 		return cmp.Or(orders[order](a, b), strings.Compare(a.Key, b.Key))
 	})
 	r.found = len(r.Locks)
@@ -160,38 +160,23 @@ func (r *inventory) arrange(order string, limit int) {
 	}
 }
 
-// An entry is a lock in the list.
-type entry struct {
-	Key string `json:"key"`
-	sight.Sight
-	Agree   int            `json:"agree"`
-	Unsure  bool           `json:"unsure"`
-	Servers []sight.Server `json:"servers"`
-
-	lock *sight.Lock
-}
-
-func newEntry(l *sight.Lock) *entry {
-	return &entry{Key: l.Key, Sight: l.Sight, Agree: l.Agree, Unsure: l.Unsure, Servers: l.Servers, lock: l}
-}
-
 // shown is what the list tells of a lock: that of the majority, or else of the holder that most have.
-func (r *entry) shown() sight.Sight {
-	if r.Held {
-		return r.Sight
+func shown(l *sight.Lock) sight.Sight {
+	if l.Held {
+		return l.Sight
 	}
-	most, _ := sight.Prevailing(r.lock.Views)
+	most, _ := sight.Prevailing(l.Views)
 	s := sight.See(most)
-	s.Fence, s.Waiting = r.Fence, r.Waiting
+	s.Fence, s.Waiting = l.Fence, l.Waiting
 	return s
 }
 
 // An inventory is what list has found.
 type inventory struct {
-	Complete bool        `json:"complete"`
-	Asked    string      `json:"asked"`
-	Locks    []*entry    `json:"locks"`
-	Errors   []listError `json:"errors"`
+	Complete bool          `json:"complete"`
+	Asked    string        `json:"asked"`
+	Locks    []*sight.Lock `json:"locks"`
+	Errors   []listError   `json:"errors"`
 
 	limited bool
 	found   int // locks, with those behind the limit
@@ -221,7 +206,7 @@ func (r *inventory) print(w io.Writer, nodes servers.Set) {
 	heads = append(heads, "(on "+nodes.Names()+")")
 	fmt.Fprintln(table, strings.Join(heads, "\t"))
 	for _, l := range r.Locks {
-		s := l.shown()
+		s := shown(l)
 		owner := []rune(cmp.Or(s.Owner, "-"))
 		if s.Shared() {
 			owner = []rune(s.Holder())

@@ -16,7 +16,7 @@ func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "page", "cached")
 	url, stalled := stall(s, "SCAN", 1)
-	y := clitest.Operator(t, s, "list -redis "+url)
+	y := clitest.Shell(t, s, "", nil, `exec "PROGRAM" list -redis `+url)
 	<-stalled
 	y.Says("0 keys, 0 locks; Ctrl-C prints what is found")
 	y.Type(clitest.CtrlC)

@@ -95,14 +95,6 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Contains(t, out, `"agree":1`)
 }
 
-func TestOneIsNotPlural(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Do("SET", "text", "value")
-	_, stderr := listed(t, "-redis", s.URL())
-	assert.Equal(t, "redimutex: there is no lock among 1 key on "+s.Addr()+"/0; -all lists also strings that may be locks, such as those that never expire\n", stderr)
-}
-
 func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -110,8 +102,10 @@ func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 	s.Do("SET", "left behind", uuid.NewString())
 	s.Do("SET", "page", strings.Repeat("x", 301), "PX", 60000)
 	s.Do("SETNX", "setnx", "1")
-	assert.Empty(t, inventoryOf(t, "-redis", s.URL()).Locks)
-	lines, _ := listed(t, "-redis", s.URL(), "-all")
+	lines, stderr := listed(t, "-redis", s.URL())
+	assert.Empty(t, lines)
+	assert.Equal(t, "redimutex: there is no lock among 4 keys on "+s.Addr()+"/0; -all lists also strings that may be locks, such as those that never expire\n", stderr)
+	lines, _ = listed(t, "-redis", s.URL(), "-all")
 	require.Len(t, lines, 4)
 	assert.Regexp(t, `^by hand \(perhaps no lock\) - [0-9.m]+s - 0$`, lines[1])
 	assert.Equal(t, "left behind - - never - 0", lines[2])

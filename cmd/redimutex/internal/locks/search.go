@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ type listing struct {
 
 // run searches until all is seen, or ctx ends, whose cause it returns. Then it does not wait for an
 // answer that may be under way.
-func (l *listing) run(ctx context.Context, show *ticker) error {
+func (l *listing) run(ctx context.Context, show *cli.Progress) error {
 	l.searches, l.failed = make([]inspect.Search, len(l.nodes)), make([]bool, len(l.nodes))
 	done := make(chan struct{})
 	var each sync.WaitGroup
@@ -46,15 +45,15 @@ func (l *listing) run(ctx context.Context, show *ticker) error {
 		each.Wait()
 		close(done)
 	}()
-	defer show.end()
+	defer show.End()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-done:
 			return nil
-		case <-show.due():
-			show.write(l.progress())
+		case <-show.Due():
+			show.Show(l.progress())
 		}
 	}
 }
@@ -65,7 +64,7 @@ const maxPause = 50 * time.Millisecond
 
 // search goes through the keys of one server. It pauses after each step for as long as that took.
 func (l *listing) search(ctx context.Context, i int) {
-	if err := connect(ctx, l.nodes[i]); err != nil {
+	if err := l.nodes[i].Dial(ctx); err != nil { // its errors say what TLS may have to do with them
 		l.fail(ctx, i, err)
 		return
 	}
@@ -95,13 +94,6 @@ func (l *listing) search(ctx context.Context, i int) {
 			pause.Stop()
 		}
 	}
-}
-
-// connect opens the connection that a search begins with, whose errors say what TLS may have to do with them.
-func connect(ctx context.Context, n servers.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, servers.DialTimeout)
-	defer cancel()
-	return n.Dial(ctx)
 }
 
 // unseen returns the keys that no process has come across before. The caller holds l.mu.
@@ -185,12 +177,13 @@ func (l *listing) inventory() *inventory {
 	r := &inventory{
 		Complete: len(l.errs) == 0 && !l.limited,
 		Asked:    l.nodes.Names(),
-		Locks:    []*entry{},
+		Locks:    []*sight.Lock{},
 		Errors:   []listError{},
 		limited:  l.limited,
 	}
 	for _, lock := range l.locks {
-		r.Locks = append(r.Locks, newEntry(lock))
+		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
+		r.Locks = append(r.Locks, lock)
 	}
 	for _, s := range l.searches {
 		r.seen += s.Seen
@@ -220,41 +213,4 @@ func (l *listing) progress() string {
 		passed = min(passed, total)
 	}
 	return fmt.Sprintf("%d%s keys, %s; Ctrl-C prints what is found", passed, of, cli.Count(len(l.locks), "lock"))
-}
-
-// A ticker shows on a terminal, and nowhere else, how far something is.
-type ticker struct {
-	w     io.Writer
-	ticks *time.Ticker // nil where there is no terminal
-	wrote bool
-}
-
-func newTicker(w io.Writer) *ticker {
-	t := &ticker{w: w}
-	if cli.StyleOf(w).Terminal {
-		t.ticks = time.NewTicker(200 * time.Millisecond)
-	}
-	return t
-}
-
-func (t *ticker) due() <-chan time.Time {
-	if t.ticks == nil {
-		return nil
-	}
-	return t.ticks.C
-}
-
-func (t *ticker) write(line string) {
-	t.wrote = true
-	fmt.Fprintf(t.w, "\r%s\x1b[K", line)
-}
-
-// end makes room for what comes next.
-func (t *ticker) end() {
-	if t.ticks != nil {
-		t.ticks.Stop()
-	}
-	if t.wrote {
-		fmt.Fprint(t.w, "\r\x1b[K")
-	}
 }

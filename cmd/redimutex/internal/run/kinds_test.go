@@ -4,7 +4,6 @@ package run
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,6 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 const lingering = "echo ready; sleep 1000"
@@ -85,38 +83,6 @@ func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 	assert.Equal(t, 143, p.Status(), "one is lost, all are lost")
 	assert.Contains(t, p.Notes(), "was lost")
 	assert.NotContains(t, s.Keys(), "a")
-}
-
-func TestSeveralKeysOverSeveralServers(t *testing.T) {
-	t.Parallel()
-	var flags []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all = append(all, s)
-		flags = append(flags, "-redis", s.URL())
-	}
-	p := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "a", "b", "--", "sh", "-c", lingering)...)
-	p.Says("ready")
-	status, _, stderr := clitest.Run(t, nil, append(append([]string{"run", "-n"}, flags...), "b", "--", "true")...)
-	assert.Equal(t, 1, status, stderr)
-	ended(t, p)
-	for _, s := range all {
-		assert.NotContains(t, s.Keys(), "a")
-		assert.NotContains(t, s.Keys(), "b")
-	}
-}
-
-// What -min-hold keeps is kept of all keys.
-func TestMinHoldKeepsAllKeys(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "1000", "a", "b", "--", "true")
-	assert.Equal(t, 0, status, stderr)
-	for _, key := range []string{"a", "b"} {
-		assert.Greater(t, s.Do("PTTL", key), int64(900*time.Second/time.Millisecond))
-		assert.NotEmpty(t, server.Owner(s.Get(key)))
-	}
 }
 
 func TestAKeyThatHasALockOfAnotherKindIsSaidToHaveOne(t *testing.T) {

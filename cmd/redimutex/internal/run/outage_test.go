@@ -22,22 +22,12 @@ import (
 // fullPipe returns the end of a pipe to which nothing can be written any more.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
-	var ends [2]int
-	require.NoError(t, syscall.Pipe(ends[:]))
-	require.NoError(t, syscall.SetNonblock(ends[1], true))
-	for chunk := make([]byte, 4096); ; {
-		if n, err := syscall.Write(ends[1], chunk); n <= 0 || err != nil {
-			break
-		}
-	}
-	for chunk := make([]byte, 1); ; {
-		if n, err := syscall.Write(ends[1], chunk); n <= 0 || err != nil {
-			break
-		}
-	}
-	require.NoError(t, syscall.SetNonblock(ends[1], false))
-	reader, writer := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
 	t.Cleanup(func() { reader.Close(); writer.Close() })
+	require.NoError(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = writer.Write(make([]byte, 1<<22))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	return writer
 }
 

@@ -197,16 +197,18 @@ func TestCommandHasOurStdinAndKnowsItsLock(t *testing.T) {
 func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "60", "job", "--", "false")
+	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "60", "job", "another", "--", "false")
 	require.Equal(t, 1, status, stderr)
-	ms, err := redis.Int64(s.Do("PTTL", "job"), nil)
-	require.NoError(t, err)
-	left := time.Duration(ms) * time.Millisecond
-	assert.Greater(t, left, 15*time.Second, "the TTL alone would be 10 s")
-	assert.LessOrEqual(t, left, time.Minute)
-	status, out, _ := clitest.Run(t, s, "run", "-n", "-E", "9", "job", "--", "echo", "ran")
-	assert.Equal(t, 9, status)
-	assert.Empty(t, out)
+	for _, key := range []string{"job", "another"} {
+		ms, err := redis.Int64(s.Do("PTTL", key), nil)
+		require.NoError(t, err)
+		left := time.Duration(ms) * time.Millisecond
+		assert.Greater(t, left, 15*time.Second, "the TTL alone would be 10 s")
+		assert.LessOrEqual(t, left, time.Minute)
+		status, out, _ := clitest.Run(t, s, "run", "-n", "-E", "9", key, "--", "echo", "ran")
+		assert.Equal(t, 9, status)
+		assert.Empty(t, out)
+	}
 }
 
 // Then no machine would run the job at all.

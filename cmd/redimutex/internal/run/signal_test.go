@@ -52,6 +52,8 @@ func TestSignalsReachTheWholeGroup(t *testing.T) {
 	p.Says("ready")
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status())
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), "we die of the signal of which the command has died")
+	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
 	for _, pid := range p.Printed() {
 		redistest.Wait(t, "the end of the process in the background", func() bool { return clitest.Gone(pid) })
 	}
@@ -211,15 +213,4 @@ func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 42, p.Status())
-}
-
-func TestWeDieOfTheSignalOfWhichTheCommandDied(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", endless)
-	p.Says("ready")
-	p.Signal(syscall.SIGTERM)
-	assert.Equal(t, 143, p.Status())
-	assert.Equal(t, syscall.SIGTERM, p.DiedOf())
-	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
 }

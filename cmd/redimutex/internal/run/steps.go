@@ -209,7 +209,7 @@ func (r *runner) abandon() {
 	var each sync.WaitGroup
 	for _, n := range r.servers {
 		for _, key := range r.keys {
-			each.Go(func() { n.Release(server.Mutex, key, token, r.minHold, r.queue) }) //nolint:errcheck // then it expires
+			each.Go(func() { n.Release(server.Mutex, key, token, r.minHold, r.queue) }) // or it expires
 		}
 	}
 	each.Wait()

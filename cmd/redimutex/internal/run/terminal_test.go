@@ -29,15 +29,6 @@ func TestCommandReadsFromTheTerminalAndTheShellGetsItBack(t *testing.T) {
 	assert.Equal(t, 7, y.Status())
 }
 
-func TestCtrlCReachesTheCommand(t *testing.T) {
-	t.Parallel()
-	y := clitest.SitDown(t, redistest.Start(t), "", `RUN sh -c 'trap "echo caught; exit 7" INT; echo ready; read x'; echo "status $?"`)
-	y.Says("ready")
-	y.Type(clitest.CtrlC)
-	y.Says("caught")
-	y.Says("status 7")
-}
-
 func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "", `RUN sh -c 'echo ready; read x; echo "got $x"' | cat; echo "status ${PIPESTATUS[0]}"`)

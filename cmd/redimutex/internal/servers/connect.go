@@ -32,9 +32,11 @@ func (s Set) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Dial opens a connection to the server, which the pool then keeps. It ends with ctx, also where a
+// Dial opens a connection to the server, which the pool then keeps. It ends with ctx, or after DialTimeout, also where a
 // server accepts connections and says nothing.
 func (n Node) Dial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
 	c, err := n.Get(ctx)
 	if err == nil {
 		err = c.Close()

@@ -58,7 +58,7 @@ func (r *Lock) Print(w io.Writer) {
 	if more := r.Waiting - len(r.Queue); more > 0 && len(r.Queue) > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
-	if looked := time.Duration(r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
+	if looked := time.Duration(*r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
 		fmt.Fprintf(w, "  no waiter in the queue has looked at the lock for %v: they hang or are dead\n", cli.Brief(looked))
 	}
 	if len(r.Servers) == 1 {

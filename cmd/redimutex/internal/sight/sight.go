@@ -53,11 +53,11 @@ type Waiter struct {
 type Lock struct {
 	Key string `json:"key"`
 	Sight
-	Agree   int      `json:"agree"`   // how many servers have the same holder, at most
-	Unsure  bool     `json:"unsure"`  // not held, unless those who did not answer say so
-	Holders []Holder `json:"holders"` // of a semaphore, or readers; the first of them
-	Queue   []Waiter `json:"queue"`
-	Looked  int64    `json:"queue_looked_ms"`
+	Agree   int      `json:"agree"`            // how many servers have the same holder, at most
+	Unsure  bool     `json:"unsure"`           // not held, unless those who did not answer say so
+	Holders []Holder `json:"holders,omitzero"` // of a semaphore, or readers; the first of them
+	Queue   []Waiter `json:"queue,omitzero"`
+	Looked  *int64   `json:"queue_looked_ms,omitzero"`
 	Servers []Server `json:"servers"`
 
 	Views []inspect.View `json:"-"` // with the tokens, which no other process gets to see
@@ -90,50 +90,48 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 			answers <- answer{i, views, err}
 		}()
 	}
-	all := make([]*Lock, len(keys))
-	for i, key := range keys {
-		all[i] = New(key, len(nodes))
-	}
+	views, failures := make([][]inspect.View, len(nodes)), make([]error, len(nodes))
 	errs := []error{redimutex.ErrUnavailable}
 	for range nodes {
 		a := <-answers
-		if a.err != nil {
+		if views[a.node], failures[a.node] = a.views, a.err; a.err != nil {
 			errs = append(errs, &redimutex.NodeError{Node: a.node, Err: a.err})
-		}
-		for i, r := range all {
-			v := inspect.View{Err: a.err}
-			if a.err == nil {
-				v = a.views[i]
-			}
-			r.Take(a.node, nodes[a.node], v)
 		}
 	}
 	if servers.TooMany(len(errs)-1, len(nodes)) {
 		return nil, errors.Join(errs...)
 	}
-	for _, r := range all {
-		r.Conclude()
+	return Join(nodes, keys, views, failures), nil
+}
+
+// Join makes one picture of each lock of what all servers have said of all of them, or why they have not.
+func Join(nodes servers.Set, keys []string, views [][]inspect.View, failures []error) []*Lock {
+	all := make([]*Lock, len(keys))
+	for k, key := range keys {
+		r := &Lock{Key: key, Servers: make([]Server, len(nodes)), Views: make([]inspect.View, len(nodes))}
+		for i, n := range nodes {
+			v := inspect.View{Err: failures[i]}
+			if v.Err == nil {
+				v = views[i][k]
+			}
+			r.take(i, n, v)
+		}
+		r.conclude()
+		all[k] = r
 	}
-	return all, nil
+	return all
 }
 
 // LookAt looks at locks on one server. It may take longer to connect than for the look itself.
 func LookAt(ctx context.Context, n servers.Node, s *server.Server, keys []string, waiters int) ([]inspect.View, error) {
-	dialling, cancel := context.WithTimeout(ctx, servers.DialTimeout)
-	defer cancel()
-	if err := n.Dial(dialling); err != nil {
+	if err := n.Dial(ctx); err != nil {
 		return nil, err
 	}
 	return inspect.Look(ctx, s, keys, waiters, servers.LookTimeout)
 }
 
-// New returns a Lock about which no server has said anything yet.
-func New(key string, nodes int) *Lock {
-	return &Lock{Key: key, Servers: make([]Server, nodes), Views: make([]inspect.View, nodes)}
-}
-
-// Take notes what one server says.
-func (r *Lock) Take(node int, n servers.Node, v inspect.View) {
+// take notes what one server says.
+func (r *Lock) take(node int, n servers.Node, v inspect.View) {
 	s := &r.Servers[node]
 	s.Address, s.Name = n.Address, n.Name
 	if v.Err != nil {
@@ -152,9 +150,9 @@ func (r *Lock) Failure() error {
 	return errors.Join(append([]error{redimutex.ErrUnavailable}, r.errs...)...)
 }
 
-// Conclude makes one picture of what all servers have said. The order of the queue is that of the
+// conclude makes one picture of what all servers have said. The order of the queue is that of the
 // server where it is longest.
-func (r *Lock) Conclude() {
+func (r *Lock) conclude() {
 	r.Sight = Majority(r.Views)
 	_, r.Agree = Prevailing(r.Views)
 	for i := range r.Servers {
@@ -169,7 +167,8 @@ func (r *Lock) Conclude() {
 			longest = v
 		}
 	}
-	r.Looked = inMillis(longest.Looked)
+	looked := inMillis(longest.Looked)
+	r.Looked = &looked
 	r.Queue = make([]Waiter, 0, len(longest.Queue))
 	for _, w := range longest.Queue {
 		s := Waiter{Owner: cli.Printable(w.Owner), Kind: name(w.Wants), Since: inMillis(w.Since)}

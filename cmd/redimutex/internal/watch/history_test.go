@@ -37,19 +37,27 @@ type past struct {
 
 func newPast() *past { return &past{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
 
+// joined is what the servers together say.
+func joined(views ...inspect.View) *sight.Lock {
+	var nodes servers.Set
+	var said [][]inspect.View
+	for i, v := range views {
+		nodes = append(nodes, servers.Node{Name: fmt.Sprintf("server-%d", i+1)})
+		said = append(said, []inspect.View{v})
+	}
+	return sight.Join(nodes, []string{"job"}, said, make([]error, len(views)))[0]
+}
+
 // look adds one, in which the servers say this. It returns what has happened, in short.
 func (p *past) look(views ...inspect.View) (short []string) {
 	p.now = p.now.Add(defaultInterval)
-	r := &sight.Lock{Key: "job", Servers: make([]sight.Server, len(views)), Views: make([]inspect.View, len(views))}
 	failed := 0
-	for i, v := range views {
+	for _, v := range views {
 		if v.Err != nil {
 			failed++
 		}
-		r.Take(i, servers.Node{Name: fmt.Sprintf("server-%d", i+1)}, v)
 	}
-	r.Conclude()
-	for _, e := range p.history.look(r, p.now, servers.TooMany(failed, len(views))) {
+	for _, e := range p.history.look(joined(views...), p.now, servers.TooMany(failed, len(views))) {
 		short = append(short, e.Kind+" "+e.From+">"+e.Owner)
 	}
 	return short
@@ -112,11 +120,7 @@ func TestWatchTellsOnceThatALockCannotBeRead(t *testing.T) {
 	p.look(inspect.View{}, inspect.View{}, inspect.View{})
 	wrong := inspect.View{Err: errors.New("WRONGTYPE")}
 	p.now = p.now.Add(time.Second)
-	r := &sight.Lock{Key: "job", Servers: make([]sight.Server, 3), Views: make([]inspect.View, 3)}
-	for i, v := range []inspect.View{wrong, wrong, {}} {
-		r.Take(i, servers.Node{Name: "s"}, v)
-	}
-	r.Conclude()
+	r := joined(wrong, wrong, inspect.View{})
 	news := p.history.look(r, p.now, false)
 	assert.Len(t, news, 1)
 	assert.Equal(t, "can't be read: WRONGTYPE", news[0].text)

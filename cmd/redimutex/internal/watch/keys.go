@@ -17,7 +17,7 @@ type keys struct {
 // listen begins to listen for q, where a picture is shown and stdin is the terminal.
 func (o *options) listen(t *cli.Terminal, s show) *keys {
 	k := &keys{quit: make(chan struct{})}
-	if _, picture := s.(*page); !picture || !cli.CanAnswer(t.In) {
+	if _, picture := s.(*page); !picture || !cli.IsTerminal(t.In) {
 		return k
 	}
 	k.in = t.In

@@ -118,8 +118,11 @@ func (p *poller) stale() time.Duration { return max(2*time.Second, 3*p.interval)
 
 func (p *poller) conclude(now time.Time) *survey {
 	s := &survey{at: now, down: make(map[string]string)}
-	errs := make([]error, len(p.sources))
+	views, errs := make([][]inspect.View, len(p.sources)), make([]error, len(p.sources))
 	for i, src := range p.sources {
+		for _, v := range src.views {
+			views[i] = append(views[i], aged(v, now.Sub(src.heard)))
+		}
 		if errs[i] = src.err; now.Sub(src.heard) > p.stale() {
 			errs[i] = servers.ErrSilent
 		}
@@ -128,18 +131,7 @@ func (p *poller) conclude(now time.Time) *survey {
 		}
 	}
 	s.gone = servers.TooMany(len(s.down), len(p.nodes))
-	for k, key := range p.keys {
-		r := sight.New(key, len(p.nodes))
-		for i, src := range p.sources {
-			v := inspect.View{Err: errs[i]}
-			if errs[i] == nil {
-				v = aged(src.views[k], now.Sub(src.heard))
-			}
-			r.Take(i, p.nodes[i], v)
-		}
-		r.Conclude()
-		s.locks = append(s.locks, r)
-	}
+	s.locks = sight.Join(p.nodes, p.keys, views, errs)
 	return s
 }
 
