@@ -176,3 +176,26 @@ func TestReadersOfAnEarlierPhaseDoNotCount(t *testing.T) {
 		assert.ErrorIs(t, lost.Release(t.Context()), redimutex.ErrLost)
 	})
 }
+
+// What a holder that died has left in a set counts for nothing, and is gone when the next one comes: else a lock that is
+// never free would collect what all dead holders have left.
+func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := process(t, s, nil)
+	permits := m.Client().Semaphore("s", 2)
+	for set, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+		"redimutex:readers:{k}": m.RAcquire, "s": permits.Acquire,
+	} {
+		first := start(t, acquire).get(t)
+		s.Do("ZADD", set, 1, "a token whose lease has ended")
+		second := start(t, acquire).get(t)
+		members, err := redis.Strings(s.Do("ZRANGE", set, 0, -1), nil)
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []string{first.Token(), second.Token()}, members)
+		release(t, first)
+		s.Do("ZADD", set, 1, "a token whose lease has ended")
+		release(t, second)
+		assert.False(t, s.Exists(set), "nor does it keep a set alive that none holds")
+	}
+}

@@ -124,6 +124,29 @@ func ping(e Env) (Locker, error) {
 	}}, err
 }
 
+// list is the least that a process sends to have the server wake another one: what the one pushes, the other has waited for.
+func list(e Env) (Locker, error) {
+	w, err := e.wired(e.Addrs[:1])
+	return limit{w, func(key string) Pair {
+		push := func(context.Context) error { _, err := w[0].Do("RPUSH", key, 1); return err }
+		return Pair{
+			func(ctx context.Context) error {
+				first, err := w[0].Do("SET", key+":first", 1, "NX")
+				if err == nil && first != nil {
+					err = push(ctx)
+				}
+				for got := any(nil); err == nil && got == nil; {
+					if err = ctx.Err(); err == nil {
+						got, err = w[0].Do("BLPOP", key, 1)
+					}
+				}
+				return err
+			},
+			push,
+		}
+	}}, err
+}
+
 // pipelines sends to all servers before it reads the first reply.
 func pipelines(e Env) (Locker, error) {
 	w, err := e.wired(e.Addrs)

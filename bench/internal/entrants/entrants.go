@@ -74,6 +74,7 @@ const (
 	Redislock    = "redislock"
 	Rueidislock  = "rueidislock"
 	Ping         = "PING"
+	List         = "BLPOP"
 	Sync         = "sync.RWMutex"
 )
 
@@ -117,6 +118,7 @@ var All = []Library{
 		return peer{l}, err
 	}},
 	{Ping, "no lock: a PING on one connection", ping},
+	{List, "no lock: `BLPOP` waits for the `RPUSH` of the other, the least that a hand-over takes", list},
 	{Sync, "no lock for several processes: what memory can do", func(Env) (Locker, error) { return new(local), nil }},
 }
 

@@ -10,7 +10,7 @@
 local shown = 320 -- bytes of a holder that a reply tells
 
 local function peek(key, n)
-  local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320')
+  local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320') -- Redis takes longer to write a number
   if type(value) == 'table' then
     if string.find(value.err, 'WRONGTYPE', 1, true) then
       return nil, value

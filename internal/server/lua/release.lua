@@ -18,7 +18,7 @@ local dropped, which = drop(token, ms, mark)
 if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-local crowded = dropped == 1 and which
+local crowded = dropped == 1 and which -- others are still in, so that no waiter can enter
 if queue and ms == '0' and (dropped == 1 and not crowded or mark ~= '') then
   serve('')
 elseif queue and not crowded then
