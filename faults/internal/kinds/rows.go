@@ -32,6 +32,11 @@ func Rows() []evidence.Row {
 			Must:  "no overlap, no permit too many, no falling fence; all work afterwards, and nothing is left without a TTL",
 			Short: 10 * time.Second, Long: 2 * time.Minute,
 		}, struck),
+		evidence.Played(evidence.Row{
+			ID: 32, Name: "queue", Fault: "the queue of a held lock is deleted, emptied, or led by what is no waiter",
+			Must:  "no waiter is left behind; no overlap",
+			Short: 6 * time.Second, Long: time.Minute,
+		}, spoilt),
 	}
 }
 
@@ -104,6 +109,7 @@ const (
 	ttl       = time.Second
 	processes = 6
 	patience  = time.Minute // for all kinds to work again
+	enough    = 20 * ttl    // for all waiters to get the lock
 )
 
 // A strike is what is done to the server, which is as it was when it returns.
