@@ -18,7 +18,7 @@ import (
 // A narrowPool is one whose pipelines take so long for each command before the first one arrives.
 type narrowPool struct {
 	*redistest.Between // which sends a command when its reply is wanted: the virtual connection holds no more than one
-	each *atomic.Int64
+	each               *atomic.Int64
 }
 
 func (p narrowPool) Get() redis.Conn { return &narrowConn{Conn: p.Between.Get(), each: p.each} }
