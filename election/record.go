@@ -177,10 +177,7 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 	for i, s := range e.servers {
 		asking.Go(func() {
 			a := answer{node: i}
-			a.err = s.Run(ctx, timeout, e.mutex.Key(), func(ses *server.Session) (err error) {
-				a.value, err = what(ses, e.mutex.Key())
-				return err
-			})
+			a.value, a.err = what(s.Session(ctx, timeout, e.mutex.Key()), e.mutex.Key())
 			answers <- a
 		})
 	}

@@ -2,7 +2,10 @@ package server
 
 import (
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Terms are what a lock asks of the servers. They are not changed.
@@ -69,4 +72,16 @@ func (l *Lock) mark() string {
 		return ""
 	}
 	return l.Waiter.Channel
+}
+
+// OwnerMark stands in a token between the UUID and the owner's label.
+const OwnerMark = " "
+
+// Owner returns the label in a token, or "" if it has none or is not one of ours.
+func Owner(token string) string {
+	id, label, ok := strings.Cut(token, OwnerMark)
+	if !ok || uuid.Validate(id) != nil {
+		return ""
+	}
+	return label
 }

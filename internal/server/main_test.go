@@ -124,11 +124,7 @@ func exists(t testing.TB, r *redistest.Server, key string) bool {
 
 // get reads a key as the command line would; nil if it is missing.
 func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
-	err = s.Run(context.Background(), timeout, key, func(ses *server.Session) error {
-		value, err = ses.Do("GET", key)
-		return err
-	})
-	return value, err
+	return s.Do(context.Background(), timeout, key, "GET", key)
 }
 
 // done demands that the server did as asked.

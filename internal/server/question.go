@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -40,4 +41,94 @@ func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
 		return 0, reply // a goroutine that was left behind may still write it
 	}
 	return permits, reply
+}
+
+// A Session is for commands of any kind, all of them together within one bound. Each step has a connection of its own.
+type Session struct {
+	server *Server
+	ctx    context.Context
+	lock   Lock
+	start  time.Time
+	err    error // why nothing more can be done
+}
+
+// Session begins a Session with the server that serves key. It ends when timeout or ctx does.
+func (s *Server) Session(ctx context.Context, timeout time.Duration, key string) *Session {
+	return &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now()}
+}
+
+// Do runs one command at the server that serves key, within timeout. It goes again to where the slot of the key has
+// moved to; an error of the server is an error.
+func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command string, args ...any) (any, error) {
+	return s.Session(ctx, timeout, key).Do(command, args...)
+}
+
+// Pinned reports whether the server is the node of a cluster that serves the keys of one slot. It connects, to find out.
+func (s *Session) Pinned() bool {
+	_, _ = s.Pipeline(nil)
+	return s.server.nodes.several()
+}
+
+// Do runs one command. An error of the server is an error.
+func (s *Session) Do(cmd string, args ...any) (any, error) {
+	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
+	if err != nil {
+		return nil, err
+	}
+	if refused, ok := replies[0].(error); ok {
+		return nil, refused
+	}
+	return replies[0], nil
+}
+
+// Pipeline runs commands in one round trip. Errors of the server stand in the replies; an error of the connection is
+// returned, and ends the Session.
+func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	var replies []any
+	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
+	reply := s.server.bounded(op, question(func(ses *session) (err error) {
+		replies, err = ses.all(cmds)
+		return err
+	}))
+	if reply.Verdict != Done {
+		s.err = reply.Err
+		return nil, s.err // a goroutine that was left behind may still write the replies
+	}
+	return replies, nil
+}
+
+// all runs commands. Errors of the server stand in the replies.
+func (ses *session) all(cmds [][]any) ([]any, error) {
+	replies := make([]any, len(cmds))
+	if !ses.pinned {
+		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }
+		return replies, ses.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
+	}
+	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
+		reply, err := ses.do(c[0].(string), c[1:]...)
+		if ses.follow(err) {
+			reply, err = ses.do(c[0].(string), c[1:]...)
+		}
+		var said redis.Error
+		switch {
+		case errors.As(err, &said):
+			reply = err
+		case err != nil:
+			return nil, err
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+// NobodyListens reports whether the server to which the pool leads now counts no one who listens on channel, so that it would
+// hand no lock over there. Where that can't be known it reports false: a cluster counts the listeners of one node.
+//
+// It asks as a hand-off does, by a message, which is empty: that needs no other permission.
+func (s *Server) NobodyListens(ctx context.Context, channel string, timeout time.Duration) bool {
+	heard, err := redis.Int(s.Do(ctx, timeout, channel, "PUBLISH", channel, ""))
+	return err == nil && heard == 0 && !s.nodes.several()
 }

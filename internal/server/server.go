@@ -2,7 +2,7 @@
 // clock, and cleans up after commands whose outcome it never heard.
 //
 // The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
-// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go, run.go (what is said), session.go (a
+// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go (what is said), session.go (a
 // connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
 // a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
 package server

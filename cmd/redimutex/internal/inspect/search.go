@@ -46,17 +46,11 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 // Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
 // fails, the Search stands where it stood.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
-	next := *f // Run may give up on the func, which then goes on with what no goroutine reads
-	var found []string
-	err = f.server.Run(ctx, timeout, f.pattern, func(ses *server.Session) (err error) {
-		found, err = next.step(ses)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	next := *f
+	if locks, err = next.step(f.server.Session(ctx, timeout, f.pattern)); err == nil {
+		*f = next
 	}
-	*f = next
-	return found, nil
+	return locks, err
 }
 
 func (f *Search) step(ses *server.Session) (locks []string, err error) {

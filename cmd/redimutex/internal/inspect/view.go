@@ -41,15 +41,11 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	all := make([]View, 0, len(keys))
 	for len(all) < len(keys) {
 		rest := keys[len(all):]
-		var views []View // Run may give up on f, which then writes what no goroutine reads
-		err := s.Run(ctx, time.Until(deadline), rest[0], func(ses *server.Session) (err error) {
-			some := rest
-			if ses.Pinned() {
-				some = rest[:1]
-			}
-			views, err = look(ses, some, waiters)
-			return err
-		})
+		ses := s.Session(ctx, time.Until(deadline), rest[0])
+		if ses.Pinned() {
+			rest = rest[:1]
+		}
+		views, err := look(ses, rest, waiters)
 		if err != nil {
 			return nil, err
 		}
