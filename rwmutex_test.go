@@ -422,3 +422,21 @@ func TestReadersKeepTheFenceCounter(t *testing.T) {
 	assert.Greater(t, s.PTTL(counter), 2*time.Minute)
 	m.RUnlock()
 }
+
+func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m, other := newRWMutex(t, s), newRWMutex(t, s)
+	other.RLock()
+	l, err := m.RAcquire(t.Context())
+	require.NoError(t, err)
+	for _, k := range s.Keys() {
+		if k != "k" {
+			s.Do("ZREM", k, l.Token())
+		}
+	}
+	var lost *redimutex.LostError
+	require.ErrorAs(t, l.Extend(t.Context(), time.Minute), &lost)
+	assert.Equal(t, redimutex.Deleted, lost.Reason)
+	other.RUnlock()
+}
