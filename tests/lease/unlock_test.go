@@ -164,3 +164,17 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 		}
 	})
 }
+
+// The lock of another holder is not touched by an Unlock that comes late, whatever script does it.
+func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for name, opts := range kinds {
+		m := newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithoutRenewal())...).Mutex(name)
+		m.Lock()
+		s.Do("SET", name, "another", "PX", "3600000")
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost, name)
+		assert.Equal(t, "another", s.Get(name), name)
+		assert.Greater(t, s.PTTL(name), 59*time.Minute, name)
+	}
+}
