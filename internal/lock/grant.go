@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,8 +120,19 @@ func (g *Grant) each(f func(*Hold)) {
 	}
 }
 
-// renew extends the grants that are due.
+// renewPart is how many leases are renewed together at most. A slow server answers so many within the node timeout;
+// a larger batch may be late as a whole, each time that it is repeated.
+const renewPart = 1000
+
+// renew extends the grants that are due, those that end first in front.
 func (e *Engine) renew(due []*keepalive.Lease) {
+	for part := range slices.Chunk(due, renewPart) {
+		e.renewTogether(part)
+	}
+}
+
+// renewTogether extends grants within one bound.
+func (e *Engine) renewTogether(due []*keepalive.Lease) {
 	batch := make([]*quorum.Extension, 0, len(due))
 	for _, l := range due {
 		ttl := l.TTL()

@@ -37,7 +37,7 @@ func TestWaitersInTheQueueLeaveTheConnectionsOfAPoolToOperations(t *testing.T) {
 		"itself":  func(p *redis.Pool) redimutex.Pool { return p },
 	} {
 		inner := s.Pool()
-		inner.MaxActive = 4
+		inner.MaxActive, inner.Wait = 4, true
 		var group sync.WaitGroup
 		for range 6 { // each its own Client, as in a process of its own
 			m := locktest.Client(t, []redimutex.Pool{wrap(inner)}, redimutex.WithQueue(), redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)

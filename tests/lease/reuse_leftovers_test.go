@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -127,7 +128,11 @@ func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*long), redimutex.WithNodeTimeout(time.Second))
 	var failed atomic.Int64
 	first := c.Mutex("k", redimutex.WithLeaseReuse(long))
-	next := c.Mutex("k", redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { failed.Add(1) }}))
+	next := c.Mutex("k", redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) {
+		if errors.Is(e.Err, redimutex.ErrLocked) {
+			failed.Add(1)
+		}
+	}}))
 	first.Lock()
 	locked := make(chan struct{})
 	go func() { next.Lock(); close(locked) }()

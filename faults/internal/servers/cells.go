@@ -164,9 +164,19 @@ func (x *cell) verdict(r *refusal) string {
 // met reports whether the operation has met the refusal in the server's words.
 func (x *cell) met(r *refusal) bool { return x.err != nil && r.words.MatchString(x.err.Error()) }
 
+// on returns what the server has under the key. A server that says BUSY while it runs a script of another is asked again.
+func (x *cell) on(s *site) string {
+	for end := time.Now().Add(forever); ; <-time.After(time.Millisecond) {
+		value, err := redis.String(s.do("GET", x.mutex.Key()))
+		if err == nil || errors.Is(err, redis.ErrNil) || time.Now().After(end) {
+			return value
+		}
+	}
+}
+
 // holding says whether the lease claims to be valid although the server does not know it.
 func (x *cell) holding(s *site) string {
-	on, _ := redis.String(s.do("GET", x.mutex.Key()))
+	on := x.on(s)
 	if l := x.mutex.Lease(); l != nil && l.Err() == nil && on != l.Token() {
 		return fmt.Sprintf("%s: a false hold: the server has %q", x, on)
 	}
@@ -179,7 +189,7 @@ func (x *cell) truth(s *site) string {
 	if problem := x.holding(s); problem != "" {
 		return problem
 	}
-	on, _ := redis.String(s.do("GET", x.mutex.Key()))
+	on := x.on(s)
 	if x.verb.name == "Unlock" && x.err == nil && x.feature != "reuse" && on == x.lease.Token() {
 		return fmt.Sprintf("%s: unlocked, and the server still has it", x)
 	}
@@ -216,7 +226,7 @@ func (x *cell) again(r *refusal, s *site) string {
 		return ""
 	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(err.Error()): // a late machine; it goes on in the background
 		for end := time.Now().Add(forever); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-			if on, _ := redis.String(s.do("GET", x.mutex.Key())); on != token {
+			if on := x.on(s); on != token {
 				return ""
 			}
 		}
