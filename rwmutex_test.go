@@ -395,3 +395,48 @@ func TestClientLocksKnowsReadersAndWriters(t *testing.T) {
 	assert.EqualValues(t, 2, m.Client().Stats().Acquired)
 	assert.EqualValues(t, 2, m.Client().Stats().Released)
 }
+
+func TestADowngradeTakesNothingBackOfAnExtension(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newRWMutex(t, s)
+	m.Lock()
+	l := m.Lease()
+	require.NoError(t, l.Extend(t.Context(), time.Hour))
+	require.NoError(t, l.Downgrade(t.Context()))
+	assert.Greater(t, s.PTTL("k"), time.Until(l.Until()))
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// As long as there are readers, the fence of the last writer is known.
+func TestReadersKeepTheFenceCounter(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m := newRWMutex(t, s, redimutex.WithFencing())
+	m.Lock()
+	m.Unlock()
+	require.Len(t, s.Keys(), 1)
+	counter := s.Keys()[0]
+	s.Do("PEXPIRE", counter, "60000")
+	m.RLock()
+	assert.Greater(t, s.PTTL(counter), 2*time.Minute)
+	m.RUnlock()
+}
+
+func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	m, other := newRWMutex(t, s), newRWMutex(t, s)
+	other.RLock()
+	l, err := m.RAcquire(t.Context())
+	require.NoError(t, err)
+	for _, k := range s.Keys() {
+		if k != "k" {
+			s.Do("ZREM", k, l.Token())
+		}
+	}
+	var lost *redimutex.LostError
+	require.ErrorAs(t, l.Extend(t.Context(), time.Minute), &lost)
+	assert.Equal(t, redimutex.Deleted, lost.Reason)
+	other.RUnlock()
+}

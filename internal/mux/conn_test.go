@@ -107,7 +107,7 @@ func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		p := share(t, w.pool(), 1)
-		late, other := get(t, p), get(t, p)
+		late, other, plain := get(t, p), get(t, p), get(t, p)
 		release := w.hold()
 		began := time.Now()
 		var group sync.WaitGroup
@@ -117,6 +117,10 @@ func TestAnOverdueReplyEndsTheConnection(t *testing.T) {
 			assert.NotErrorIs(t, err, conn.ErrTimeout, "so that it is sent again over another")
 			assert.Error(t, other.Err())
 			assert.Less(t, time.Since(began), nodeTimeout+50*time.Millisecond)
+		})
+		group.Go(func() {
+			_, err := plain.DoContext(until(time.Minute, "DEL", "k"), "SET", "k", "v")
+			assert.ErrorIs(t, err, conn.ErrTimeout, "so that it is not sent again, before its undo is executed")
 		})
 		_, err := within(late, nodeTimeout, "ECHO", "late")
 		assert.Equal(t, nodeTimeout, time.Since(began))

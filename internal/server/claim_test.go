@@ -283,3 +283,35 @@ func TestAReleaseThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
 	s.Close(time.Second)
 	assert.Equal(t, n, calls.Load())
 }
+
+// The release is executed before the try, and answered after it.
+func TestATryThatIsExecutedBehindItsReleaseIsReleasedAgain(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		warm := request("k")
+		done(t, acquire(s, warm))
+		done(t, release(s, warm))
+		var commands atomic.Int32
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			switch commands.Add(1) {
+			case 1:
+				time.Sleep(7 * time.Second)
+			case 2:
+				reply, err := run()
+				time.Sleep(2 * time.Second)
+				return reply, err
+			}
+			return run()
+		})
+		q := request("k")
+		c := q.claim(s)
+		answer := make(chan server.Reply, 1)
+		go func() { answer <- c.Try(context.Background(), server.Try{}) }()
+		time.Sleep(time.Second)
+		c.ReleaseLater(time.Time{}) // it overtakes the try after half of a node timeout
+		done(t, <-answer)
+		require.True(t, m.Exists("k"))
+		time.Sleep(2 * time.Second)
+		assert.False(t, m.Exists("k"), "a lock that has no owner")
+	})
+}

@@ -181,3 +181,21 @@ func TestThePermitOfAProcessThatDiedGoesToTheNextInLine(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Release(t.Context()))
 }
+
+func TestAShorterExtensionTakesNoTimeFromAPermitOrAReader(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	_, semaphore := newSemaphore(t, s, 2)
+	readers := locktest.Client(t, []redimutex.Pool{s.Pool()}).RWMutex("readers")
+	for _, get := range []func(context.Context) (*redimutex.Lease, error){semaphore.Acquire, readers.RAcquire} {
+		l, err := get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Extend(t.Context(), time.Hour))
+		set := slices.DeleteFunc(s.Keys(), func(k string) bool { return s.Do("TYPE", k) != "zset" })
+		require.Len(t, set, 1)
+		before := s.Do("ZSCORE", set[0], l.Token())
+		require.NoError(t, l.Extend(t.Context(), time.Minute))
+		assert.Equal(t, before, s.Do("ZSCORE", set[0], l.Token()))
+		require.NoError(t, l.Release(t.Context()))
+	}
+}

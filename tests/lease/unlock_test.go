@@ -63,12 +63,12 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	pool := redistest.NewBetween(s.Pool())
-	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
 	defer c.Close()
 	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	l := m.Lease()
-	require.NoError(t, l.Extend(t.Context(), time.Minute)) // the script is known now
+	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
 	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 		pool.Set(nil)
@@ -79,7 +79,7 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	extended := make(chan error, 1)
-	go func() { extended <- l.Extend(ctx, time.Minute) }()
+	go func() { extended <- l.Extend(ctx, time.Hour) }()
 	<-caught
 	cancel()
 	require.ErrorIs(t, <-extended, context.Canceled)
@@ -87,6 +87,23 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	close(release)
 	<-executed
 	redistest.Wait(t, "the lock has expired", func() bool { return len(s.Keys()) == 0 })
+}
+
+// The same where the pool keeps the deadline: nothing is under way any more in this process when the hold is unlocked.
+func TestAnExtensionThatReachesTheServerAfterUnlockDoesNotProlongTheMinimumHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := s.Proxy()
+	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
+	packet, ok := lateExtension(t, p, l, time.Hour)
+	require.True(t, ok)
+	require.NoError(t, m.UnlockContext(t.Context()))
+	packet.Release()
+	redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists("k") })
 }
 
 // kinds are the ways in which a hold ends at the servers.
@@ -146,4 +163,18 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 			assert.EqualValues(t, 1, s.Do("HLEN", "k"), "what is not ours is left alone")
 		}
 	})
+}
+
+// The lock of another holder is not touched by an Unlock that comes late, whatever script does it.
+func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	for name, opts := range kinds {
+		m := newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithoutRenewal())...).Mutex(name)
+		m.Lock()
+		s.Do("SET", name, "another", "PX", "3600000")
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost, name)
+		assert.Equal(t, "another", s.Get(name), name)
+		assert.Greater(t, s.PTTL(name), 59*time.Minute, name)
+	}
 }

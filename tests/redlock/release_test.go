@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -116,4 +117,31 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 			_ = m.UnlockContext(t.Context())
 		}
 	}
+}
+
+// A majority has released the lock without a server that owes an answer. That one gets the release when it answers again.
+func TestAServerThatWasPassedOverIsReleasedToo(t *testing.T) {
+	t.Parallel()
+	servers := locktest.Real(t, 3)
+	slow := redistest.NewBetween(servers[2].Pool())
+	client := patientClient(t, []redimutex.Pool{servers[0].Pool(), servers[1].Pool(), slow},
+		redimutex.WithTTL(time.Hour), redimutex.WithoutRenewal())
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
+	redistest.Wait(t, "the lock on all servers", func() bool { return servers[2].Exists("k") })
+	var asked, extended atomic.Int32
+	let := make(chan struct{})
+	slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		asked.Add(1)
+		<-let
+		return run()
+	})
+	redistest.Wait(t, "the slow server is passed over", func() bool {
+		require.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
+		return extended.Add(1) > asked.Load()+1
+	})
+	err := m.UnlockContext(t.Context())
+	close(let)
+	require.NoError(t, err)
+	redistest.Wait(t, "the lock is released everywhere", func() bool { return !servers[2].Exists("k") })
 }
