@@ -81,9 +81,13 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := varied(false)
-			if c.Renew = false; strings.HasPrefix(name, "stale") {
+			c.Renew = false
+			switch {
+			case strings.HasPrefix(name, "stale"):
 				c = foreign
 				c.Name, c.Seed, c.Want, c.Only, c.Weather.Long, c.Weather.Rob = "planted", 1, 8000, shared, .2, .2
+			case strings.HasPrefix(name, "an extension"): // a longer one has to come before it, and another holder behind it
+				c.Want *= 4
 			}
 			c.Plant = bug
 			r := run(t, c)
