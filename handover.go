@@ -15,6 +15,7 @@ import (
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -216,7 +217,7 @@ func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
 		x.token, x.taker = token, nil
 	}
 	l := newLease(&m.object)
-	var f *lock.Failure
+	var f *quorum.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
 	if f == nil {
 		return l, nil

@@ -141,7 +141,7 @@ func (o *object) pause(tries int) time.Duration {
 	switch {
 	case o.config.backoff != nil:
 		return max(o.config.backoff(tries), 0)
-	case o.client.engine.Several():
+	case len(o.client.pools) > 1:
 		// Waiters that split the votes would do so again if they kept step.
 		return jitter(o.config.poll)
 	}
@@ -149,29 +149,16 @@ func (o *object) pause(tries int) time.Duration {
 }
 
 // toError turns what the engine says of a call with ctx into the error that the caller gets.
-func (o *object) toError(ctx context.Context, f *lock.Failure) error {
-	switch f.Kind {
-	case lock.Servers:
-		return o.serversError(f.Servers)
-	case lock.Busy:
-		return o.lastFailure(f.Servers)
-	case lock.Ended:
-		if !f.Waited {
-			return endedBy(ctx, o.key, nil)
-		}
-		return endedBy(ctx, o.key, o.lastFailure(f.Servers))
-	case lock.Closed:
-	}
-	return fmt.Errorf("redimutex: %q: %w", o.key, ErrClosed)
-}
-
-// lastFailure is the error of what stands in the way: another goroutine of this process, or the last word of the
-// servers.
-func (o *object) lastFailure(f *quorum.Failure) error {
-	if f != nil {
+func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
+	switch {
+	case f.Kind == quorum.Closed:
+		return fmt.Errorf("redimutex: %q: %w", o.key, ErrClosed)
+	case f.Kind != quorum.Ended:
 		return o.serversError(f)
+	case f.Before == nil:
+		return endedBy(ctx, o.key, nil)
 	}
-	return &LockedError{Key: o.key}
+	return endedBy(ctx, o.key, o.serversError(f.Before))
 }
 
 // unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so;
@@ -201,7 +188,7 @@ func (o *object) serversError(f *quorum.Failure) error {
 		return &LostError{o.lostKey(f.Key), Deleted}
 	case quorum.Taken:
 		return &LostError{o.lostKey(f.Key), Taken}
-	case quorum.Unavailable, quorum.Refused:
+	case quorum.Unavailable, quorum.Refused, quorum.Ended, quorum.Closed:
 	}
 	e := &serversError{key: o.key, refused: f.Kind == quorum.Refused}
 	for _, n := range f.Nodes {

@@ -3,7 +3,6 @@ package redimutex
 import (
 	"context"
 
-	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -107,7 +106,7 @@ func (s *Semaphore) Permits() int { return s.permits }
 // cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says
 // so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
-	n, f := s.made().client.engine.InUse(ctx, &lock.Call{Key: s.key, Terms: &s.config.terms})
+	n, f := s.made().client.engine.InUse(ctx, s.key, &s.config.terms)
 	if f != nil {
 		return 0, s.toError(ctx, f)
 	}

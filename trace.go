@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
-	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -132,7 +131,7 @@ func (o *observer) Traced() bool { return o.of.traced() }
 
 func (o *observer) Waiting(ctx context.Context) { o.of.emit(onWaiting, Event{Context: ctx}) }
 
-func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *lock.Failure) {
+func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) {
 	o.of.emit(onAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
 }
 

@@ -23,8 +23,7 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int // asked the servers; in the queue that is a look
-	looks   int
+	tries   int           // that asked the servers
 	waits   int           // in line, that count as tries for MaxTries
 	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
 	turn    bool          // we have it
@@ -35,7 +34,7 @@ type acquisition struct {
 	ticket  *ticket       // our place in the server's queue; nil without one
 	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
 	granted bool
-	result  *Failure
+	result  *quorum.Failure
 }
 
 type state int8
@@ -52,7 +51,7 @@ const (
 func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	a := acquisition{Call: *c, engine: e, hold: h}
 	a.run(ctx)
-	r := Result{Key: a.key, Tries: a.tries + a.looks, Failure: a.result}
+	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
 	switch {
 	case a.result == nil:
 		r.Wait = max(h.Began().Sub(a.began), 0)
@@ -76,6 +75,46 @@ func (a *acquisition) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
+// has left, if that is of use.
+func (a *acquisition) line(ctx context.Context) state {
+	if ctx.Err() != nil {
+		return a.fail(&quorum.Failure{Kind: quorum.Ended})
+	}
+	if a.key = a.engine.ref(&a.Call); a.key == nil {
+		return a.fail(&quorum.Failure{Kind: quorum.Closed})
+	}
+	switch {
+	case a.key.fifo.TryAcquire():
+		a.began, a.fresh, a.turn = time.Now(), a.key.pause == 0, true
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
+		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
+		// overtake one that the servers have refused, and that waits.
+		a.began = time.Now()
+	case a.Once:
+		return a.fail(a.key.inTheWay())
+	default:
+		if a.turn = a.join(ctx); !a.turn {
+			return failed
+		}
+	}
+	if a.stopped(ctx) {
+		return failed
+	}
+	if a.key.adopt(a.Terms, a.hold) {
+		a.key.unref() // the grant has a reference of its own
+		a.granted = true
+		return held
+	}
+	if a.turn {
+		if g := a.key.takeGift(a.Terms); g != nil {
+			a.grant = g
+			return a.won(0)
+		}
+	}
+	return trying
 }
 
 // finish leaves what the acquisition does not need any more: its ticket, the votes of a lock that it did not get, and the
@@ -114,18 +153,12 @@ func (a *acquisition) drop(goesOn bool) {
 		}
 		g.votes.ReleaseLater(time.Time{})
 	}
-	if v := &a.grant.votes; a.turn && (!a.Terms.Kind.Shared || a.Terms.Kind.Shows) && !v.Any((*server.Claim).Unknown) {
-		// A server that is silent is not waited for; a release must not take the mark of the next one.
-		a.key.follow(v)
-	}
-	if goesOn && a.Terms.Kind.Shows && !a.Once {
-		a.seen = true
-	}
+	a.seen = a.seen || goesOn && a.Terms.Kind.Shows && !a.Once
 	a.grant, a.group = nil, nil
 }
 
 // fail ends the acquisition.
-func (a *acquisition) fail(f *Failure) state {
+func (a *acquisition) fail(f *quorum.Failure) state {
 	a.result = f
 	return failed
 }
@@ -134,54 +167,44 @@ func (a *acquisition) fail(f *Failure) state {
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
-		a.result = &Failure{Kind: Ended}
-		if a.key != nil {
-			a.result.Servers, a.result.Waited = a.key.inTheWay(), true
-		}
+		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.inTheWay()}
 	case a.engine.closed.Load():
-		a.result = &Failure{Kind: Closed}
+		a.result = &quorum.Failure{Kind: quorum.Closed}
 	}
 	return a.result != nil
 }
 
 // usedUp reports whether there is no further try.
 func (a *acquisition) usedUp() bool {
-	return a.Once || a.MaxTries > 0 && a.tries+a.looks+a.waits >= a.MaxTries
+	return a.Once || a.MaxTries > 0 && a.tries+a.waits >= a.MaxTries
 }
 
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
-	first := a.tries+a.looks == 0
-	if !a.Once && !a.fresh && first {
-		// Another waiter of this process may have tried just now.
-		if !a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1))) {
-			return failed
-		}
-	}
-	start := a.began
-	if !first || !a.Once && !a.fresh { // we have waited
-		start = time.Now()
+	var t server.Try
+	first := a.tries == 0
+	switch {
+	case first && (a.Once || a.fresh):
+		t.Start = a.began // it has not waited
+	case first && !a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1))): // another waiter of this process may have tried just now
+		return failed
 	}
 	a.prepare()
 	// Not where that costs the most and is of the least use: at the first try of a call for a single key that may wait.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
-		a.engine.others(ctx, l, a.key, start.Add(a.Terms.Timeout))
+		a.engine.others(l, a.key)
 	}
-	if a.ticket != nil && a.ticket.queued {
-		a.looks++
-	} else {
-		a.tries++
-	}
+	a.tries++
 	a.key.kind.Store(a.Terms.Kind)
+	a.describe(&t)
 	with := make([]*quorum.Votes, 0, 4)
 	for _, g := range a.group {
 		with = append(with, &g.votes)
 	}
-	f := a.grant.votes.Acquire(ctx, a.describe(start), &a.key.before, with)
-	if f == nil {
-		return a.won(0)
+	if f := a.grant.votes.Acquire(ctx, t, with); f != nil {
+		return a.notWon(ctx, f)
 	}
-	return a.notWon(ctx, f)
+	return a.won(0)
 }
 
 // prepare makes what the next try is about.
@@ -221,19 +244,16 @@ func (a *acquisition) want() *Grant {
 	return g
 }
 
-// describe describes the next try. One that does not wait for the turn starts with the call.
-func (a *acquisition) describe(start time.Time) server.Try {
-	t := server.Try{Plain: a.tries+a.looks == 1 && a.fresh && !a.Once && a.MaxTries != 1}
-	if a.Once || a.fresh {
-		t.Start = start
-	}
+// describe describes the next try.
+func (a *acquisition) describe(t *server.Try) {
 	if a.Once {
-		return t
+		return
 	}
+	t.Plain = a.tries == 1 && a.fresh && a.MaxTries != 1
 	if a.ticket == nil {
 		a.wait = a.Pause(a.tries)
 	} else {
-		a.ticket.present(&t)
+		a.ticket.present(t)
 	}
 	if a.Terms.Kind.Shows && !a.usedUp() {
 		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
@@ -241,13 +261,12 @@ func (a *acquisition) describe(start time.Time) server.Try {
 			t.Shows = maxLook + a.Terms.Timeout
 		}
 	}
-	return t
 }
 
 // won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
-		return a.fail(&Failure{Kind: Closed})
+		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
@@ -273,12 +292,11 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if !Over(ctx) || a.key.failure.Load() == nil {
 		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
 	}
-	failure := &Failure{Kind: Servers, Servers: f}
 	if a.stopped(ctx) {
-		failure = a.result
+		f = a.result
 	}
 	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
-		a.hold.Observer.Tried(ctx, a.tries+a.looks, time.Since(a.began), failure)
+		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
 	}
 	switch {
 	case a.result != nil:
@@ -286,7 +304,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case f.Kind == quorum.Lapsed:
 		return trying
 	case f.Kind == quorum.Refused, a.usedUp():
-		return a.fail(failure)
+		return a.fail(f)
 	case f.Kind == quorum.Unavailable:
 		a.hold.Observer.Unavailable(f)
 	}

@@ -25,9 +25,9 @@ type Call struct {
 // A Result is how a call went.
 type Result struct {
 	Key     *Key
-	Tries   int           // how often the servers were asked
-	Wait    time.Duration // since the call; 0 if it never began
-	Failure *Failure      // nil: the lock is held
+	Tries   int             // how often the servers were asked
+	Wait    time.Duration   // since the call; 0 if it never began
+	Failure *quorum.Failure // nil: the lock is held
 }
 
 // Terms are what one lock asks for. They are not changed, and are compared by value: calls with equal terms
@@ -57,23 +57,6 @@ func (t *Terms) handOff(rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 
-// A Kind says what a Failure means to the caller.
-type Kind int8
-
-const (
-	Servers Kind = iota // the servers have said no; Failure.Servers says how
-	Busy                // another caller of this process has the lock, or asks for it
-	Ended               // the caller's ctx has ended
-	Closed              // the Engine was closed
-)
-
-// A Failure is how a call ended without success.
-type Failure struct {
-	Kind    Kind
-	Servers *quorum.Failure // Busy, Ended: what stood in the way as far as it is known, or nil
-	Waited  bool            // Ended: the call had come in line for the lock
-}
-
 // Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
 // timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
 func Over(ctx context.Context) bool {
@@ -96,21 +79,3 @@ func Over(ctx context.Context) bool {
 
 // late is how late the timer of a ctx may be, on a machine that stands still now and then.
 const late = time.Second
-
-// InUse asks the server how many permits of a semaphore are in use.
-func (e *Engine) InUse(ctx context.Context, c *Call) (int, *Failure) {
-	if e.closed.Load() {
-		return 0, &Failure{Kind: Closed}
-	}
-	if ctx.Err() != nil {
-		return 0, &Failure{Kind: Ended}
-	}
-	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: &c.Terms.Terms, Key: c.Key})
-	switch {
-	case f == nil:
-		return n, nil
-	case Over(ctx):
-		return 0, &Failure{Kind: Ended, Servers: f, Waited: true}
-	}
-	return 0, &Failure{Kind: Servers, Servers: f}
-}

@@ -1,12 +1,13 @@
 // Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
 // nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
 //
-// The way down is turn.go (the turn in this process), acquire.go (one try after the other, with a wait between
-// them), ticket.go (the wait in the server's queue), grant.go (one lock on the servers, until it is released
-// or lost) and park.go (what a hold leaves for the next one of this process).
+// The way down is acquire.go (the turn in this process, then one try after the other), wait.go and ticket.go (the waits
+// between them), grant.go (one lock on the servers, until it is released or lost), hold.go (from Lock to Unlock) and
+// park.go (what a hold leaves for the next one of this process).
 package lock
 
 import (
+	"context"
 	"maps"
 	"math"
 	"slices"
@@ -38,6 +39,25 @@ type Engine struct {
 	closed atomic.Bool   // set under mu
 }
 
+// Counters count what happens to the locks of an Engine.
+type Counters struct {
+	Waiting                             atomic.Int64 // calls that wait just now, in line or between two tries
+	Renewed, NotRenewed                 atomic.Int64
+	LostExpired, LostDeleted, LostTaken atomic.Int64
+}
+
+func (c *Counters) lost(r keepalive.Reason) {
+	switch r {
+	case keepalive.Expired:
+		c.LostExpired.Add(1)
+	case keepalive.Deleted:
+		c.LostDeleted.Add(1)
+	case keepalive.Taken:
+		c.LostTaken.Add(1)
+	case keepalive.Alive, keepalive.Unlocked, keepalive.Closed:
+	}
+}
+
 // New returns the Engine over the servers behind pools. It does not connect.
 func New(pools []server.Pool) *Engine {
 	e := &Engine{
@@ -57,12 +77,6 @@ func New(pools []server.Pool) *Engine {
 	return e
 }
 
-// Several reports whether there is more than one server.
-func (e *Engine) Several() bool { return len(e.servers) > 1 }
-
-// Servers returns the servers.
-func (e *Engine) Servers() []*server.Server { return e.servers }
-
 // Held returns how many grants are alive.
 func (e *Engine) Held() int { return e.keeper.Len() }
 
@@ -74,7 +88,25 @@ func (e *Engine) Keys() int {
 }
 
 // Errors returns how many operations have failed on each server.
-func (e *Engine) Errors() []int64 { return e.quorum.Failures() }
+func (e *Engine) Errors() []int64 {
+	all := make([]int64, len(e.servers))
+	for i, s := range e.servers {
+		all[i] = s.Failed()
+	}
+	return all
+}
+
+// InUse asks the server how many permits of a semaphore are in use.
+func (e *Engine) InUse(ctx context.Context, key string, t *Terms) (int, *quorum.Failure) {
+	if ctx.Err() != nil {
+		return 0, &quorum.Failure{Kind: quorum.Ended}
+	}
+	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: &t.Terms, Key: key})
+	if f != nil && f.Kind != quorum.Closed && Over(ctx) {
+		f = &quorum.Failure{Kind: quorum.Ended, Before: f}
+	}
+	return n, f
+}
 
 // Close makes waiting and later calls fail, releases what is parked, ends the other grants, and stops what
 // runs in the background. It waits for that: for releases and renewals under way as long as their own
@@ -119,23 +151,4 @@ func (e *Engine) spawn(f func()) bool {
 		f()
 	}()
 	return true
-}
-
-// Counters count what happens to the locks of an Engine.
-type Counters struct {
-	Waiting                             atomic.Int64 // calls that wait just now, in line or between two tries
-	Renewed, NotRenewed                 atomic.Int64
-	LostExpired, LostDeleted, LostTaken atomic.Int64
-}
-
-func (c *Counters) lost(r keepalive.Reason) {
-	switch r {
-	case keepalive.Expired:
-		c.LostExpired.Add(1)
-	case keepalive.Deleted:
-		c.LostDeleted.Add(1)
-	case keepalive.Taken:
-		c.LostTaken.Add(1)
-	case keepalive.Alive, keepalive.Unlocked, keepalive.Closed:
-	}
 }

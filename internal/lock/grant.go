@@ -32,8 +32,8 @@ type Grant struct {
 	reuse   *reuse                 // nil: no hold may follow from the beginning
 
 	mu       sync.Mutex
-	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
-	released bool  // and there will be no more
+	holds    []*Hold // the present ones; a kind that is not shared has one at most
+	released bool    // and there will be no more
 }
 
 // want returns a grant that is to be asked for, with a new token.
@@ -47,9 +47,11 @@ func (k *Key) want(c *Call, w *server.Waiter) *Grant {
 // given. With turn it keeps the turn of the caller. It reports false if the Engine is closed.
 func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	k, t := g.key, g.terms
-	g.holds, h.grant = h, g
+	g.holds, h.grant = []*Hold{h}, g
 	g.turn.Store(turn)
-	g.mayPark(handOff)
+	if t.Reuse > 0 {
+		g.mayPark(handOff)
+	}
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
 		Began: g.votes.At, Until: g.votes.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,
 	}) {
@@ -77,15 +79,12 @@ func (g *Grant) Token() string { return g.votes.Lock().Token }
 // which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
 func (g *Grant) begin(h *Hold, now time.Time) bool {
 	g.mu.Lock()
-	if g.released || g.holds != nil && !g.terms.Kind.Shared {
+	if g.released || len(g.holds) > 0 && !g.terms.Kind.Shared {
 		g.mu.Unlock()
 		return false
 	}
-	h.grant, h.after, h.next = g, now.Sub(g.votes.At), g.holds
-	if g.holds != nil {
-		g.holds.prev = h
-	}
-	g.holds = h
+	h.grant, h.after = g, now.Sub(g.votes.At)
+	g.holds = append(g.holds, h)
 	g.mu.Unlock()
 	if g.lease.Ended() {
 		h.lose(g.lease.Reason())
@@ -95,25 +94,13 @@ func (g *Grant) begin(h *Hold, now time.Time) bool {
 
 // remove takes h out of the holds. The caller holds g.mu.
 func (g *Grant) remove(h *Hold) {
-	switch {
-	case h.prev != nil:
-		h.prev.next = h.next
-	case g.holds == h:
-		g.holds = h.next
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	}
-	h.next, h.prev = nil, nil
+	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
 }
 
 // each calls f with the present holds.
 func (g *Grant) each(f func(*Hold)) {
 	g.mu.Lock()
-	holds := make([]*Hold, 0, 4)
-	for h := g.holds; h != nil; h = h.next {
-		holds = append(holds, h)
-	}
+	holds := slices.Clone(g.holds)
 	g.mu.Unlock()
 	for _, h := range holds {
 		f(h)
@@ -124,53 +111,43 @@ func (g *Grant) each(f func(*Hold)) {
 // a larger batch may be late as a whole, each time that it is repeated.
 const renewPart = 1000
 
-// renew extends the grants that are due, those that end first in front.
+// renew extends the grants that are due, those that end first in front. Each part has a bound of its own.
 func (e *Engine) renew(due []*keepalive.Lease) {
 	for part := range slices.Chunk(due, renewPart) {
-		e.renewTogether(part)
-	}
-}
-
-// renewTogether extends grants within one bound.
-func (e *Engine) renewTogether(due []*keepalive.Lease) {
-	batch := make([]*quorum.Extension, 0, len(due))
-	for _, l := range due {
-		ttl := l.TTL()
-		g := l.Holder().(*Grant)
-		if l.Reason() != keepalive.Alive { // since it was handed out
-			l.Renewed(false)
-			continue
+		batch := make([]*quorum.Extension, 0, len(part))
+		for _, l := range part {
+			if l.Reason() != keepalive.Alive { // since it was handed out
+				l.Renewed(false)
+				continue
+			}
+			g, ttl := l.Holder().(*Grant), l.TTL()
+			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
+				g.extended(f, until, ttl)
+				l.Renewed(f == nil)
+			}})
 		}
-		batch = append(batch, &quorum.Extension{
-			Votes: &g.votes, TTL: ttl, Done: func(x quorum.Extended) { g.renewed(&x, ttl) },
-		})
+		e.quorum.Extend(context.Background(), batch)
 	}
-	e.quorum.Extend(context.Background(), batch)
 }
 
-// renewed records the outcome of a renewal.
-func (g *Grant) renewed(x *quorum.Extended, ttl time.Duration) {
-	defer g.lease.Renewed(x.Failure == nil)
-	if x.Failure == nil {
-		g.lease.Extended(x.Until, ttl)
+// extended records the outcome of an extension.
+func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) {
+	if f == nil {
+		g.lease.Extended(until, ttl)
 	}
-	if g.lease.Reason() == keepalive.Unlocked || g.lose(x.Failure) {
+	if g.lease.Reason() == keepalive.Unlocked || g.lose(f) {
 		return
 	}
-	g.count(x.Failure)
-	g.each(func(h *Hold) {
-		if h.Observer.Traced() && h.noticed() == keepalive.Alive {
-			h.Observer.Renewed(x.Failure)
-		}
-	})
-}
-
-func (g *Grant) count(f *quorum.Failure) {
 	if f == nil {
 		g.key.engine.Renewed.Add(1)
 	} else {
 		g.key.engine.NotRenewed.Add(1)
 	}
+	g.each(func(h *Hold) {
+		if h.Observer.Traced() && h.noticed() == keepalive.Alive {
+			h.Observer.Renewed(f)
+		}
+	})
 }
 
 // lost returns how the lock was lost that the servers say so of.

@@ -26,40 +26,33 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		h.lose(was)
 		return nil, was, nil
 	}
-	l := *g.votes.Lock()
-	terms := *l.Terms
-	terms.TTL = max(within, time.Until(g.keptUntil()))
-	// The guard would count from that. It is not needed: only a server that has the lock puts another token there.
-	terms.Fence, terms.Guard, l.Terms, l.Token = server.NoFence, false, &terms, token
-	given := &Given{from: &g.votes, to: new(quorum.Votes)}
-	g.key.engine.quorum.Claim(given.to, l)
-	f := given.Repeat(ctx)
+	to, f := g.votes.Give(withoutEnd(ctx), token, max(within, time.Until(g.keptUntil())))
 	if r := lost(f); r != keepalive.Alive {
 		g.votes.ReleaseLater(time.Time{})
-		given.to.ReleaseLater(time.Time{})
+		to.ReleaseLater(time.Time{})
 		h.lose(r)
 		return nil, r, nil
 	}
 	g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
 	h.finish(keepalive.Unlocked)
-	return given, keepalive.Unlocked, f
+	return &Given{&g.votes, to}, keepalive.Unlocked, f
 }
 
 // Repeat does it once more, where the outcome is unknown.
 func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
-	return g.from.Give(withoutEnd(ctx), g.to)
+	return g.from.GiveAgain(withoutEnd(ctx), g.to)
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
 // before has returned, whose outcome is unknown. It takes the turn if that is free. Otherwise a waiter of this process has
 // the turn, and finds the lock taken on the servers.
-func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *Failure) {
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
 	if ctx.Err() != nil {
-		return g, &Failure{Kind: Ended}
+		return g, &quorum.Failure{Kind: quorum.Ended}
 	}
 	k := e.ref(c)
 	if k == nil {
-		return g, &Failure{Kind: Closed}
+		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
 	if g == nil || g.votes.Any((*server.Claim).Spent) {
 		g = k.want(c, nil)
@@ -76,16 +69,15 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	}
 	k.unref()
 	if f == nil {
-		return g, &Failure{Kind: Closed}
+		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
-	failure := &Failure{Kind: Servers, Servers: f}
-	if lost(f) != keepalive.Alive {
-		return nil, failure
+	switch {
+	case lost(f) != keepalive.Alive:
+		return nil, f
+	case Over(ctx):
+		return g, &quorum.Failure{Kind: quorum.Ended}
 	}
-	if Over(ctx) {
-		failure.Kind = Ended
-	}
-	return g, failure
+	return g, f
 }
 
 // Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done: what follows finds the token in

@@ -15,10 +15,7 @@ type Hold struct {
 	Observer Observer
 	grant    *Grant
 	after    time.Duration // how long after the lock was won it began
-
-	// Guarded by the mu of the grant.
-	end        *end  // nil: it has not ended, and no caller has asked for its end
-	next, prev *Hold // of the grant
+	end      *end          // nil: it has not ended, and no caller has asked for its end; guarded by the mu of the grant
 }
 
 // An Observer is told what happens to a call, and to its Hold. Its methods are called on the goroutine to
@@ -26,8 +23,8 @@ type Hold struct {
 type Observer interface {
 	Traced() bool // whether Waiting, Tried and Renewed are of interest
 	Waiting(ctx context.Context)
-	Tried(ctx context.Context, tries int, wait time.Duration, f *Failure) // a try has failed
-	Unavailable(f *quorum.Failure)                                        // too few servers answered; it is repeated
+	Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) // a try has failed
+	Unavailable(f *quorum.Failure)                                               // too few servers answered; it is repeated
 	Renewed(f *quorum.Failure)
 	Lost(r keepalive.Reason)
 	LostIdle(r keepalive.Reason) // the lock was lost while it was kept for the next hold; this one had ended well
@@ -182,22 +179,14 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}
-	var outcome quorum.Extended
-	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{
-		{Votes: &g.votes, TTL: ttl, Done: func(o quorum.Extended) { outcome = o }},
-	})
-	f := outcome.Failure
-	if f == nil {
-		g.lease.Extended(outcome.Until, ttl)
-		g.lease.Ask(ttl)
-	}
-	if !g.lose(f) && h.noticed() == keepalive.Alive {
-		g.count(f)
-		if h.Observer.Traced() {
-			h.Observer.Renewed(f)
+	var failure *quorum.Failure
+	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
+		if failure = f; f == nil {
+			g.lease.Ask(ttl)
 		}
-	}
-	return h.Reason(), f
+		g.extended(f, until, ttl)
+	}}})
+	return h.Reason(), failure
 }
 
 // Release ends the hold now. It returns Unlocked, or how the hold had ended before; and the failure of the
@@ -241,7 +230,7 @@ func (g *Grant) last(h *Hold) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.remove(h)
-	if g.holds != nil || g.released {
+	if len(g.holds) > 0 || g.released {
 		return false
 	}
 	g.close()
@@ -250,9 +239,6 @@ func (g *Grant) last(h *Hold) bool {
 
 // leave gives up what a grant has in this process, after its release.
 func (g *Grant) leave() {
-	if !g.terms.Kind.Shared {
-		g.key.follow(&g.votes)
-	}
 	if g.turn.Swap(false) { // a Downgrade may do so at the same time
 		g.key.pass()
 	}

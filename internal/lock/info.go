@@ -41,24 +41,21 @@ func (e *Engine) Infos() []*Info {
 		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		g.mu.Lock()
-		info.Idle = info.Idle && g.holds == nil
-		info.Holds++ // an idle one is one
-		for h := g.holds; h != nil && h.next != nil; h = h.next {
-			info.Holds++
-		}
+		info.Idle = info.Idle && len(g.holds) == 0
+		info.Holds += max(len(g.holds), 1) // an idle one is one
 		g.mu.Unlock()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		of := lockOf{k, k.shared()}
+		of := lockOf{k, k.kind.Load().Shared}
 		info := found[of]
 		if info == nil {
 			info = &Info{Kind: k.kind.Load()}
 		}
 		taken, waiting := k.fifo.Taken(), k.fifo.Waiting()
 		info.Waiting = waiting
-		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.shared()) {
+		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.kind.Load().Shared) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}

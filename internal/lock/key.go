@@ -1,8 +1,8 @@
 package lock
 
 import (
-	"context"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,16 +22,17 @@ type line string
 const composed = "redimutex:"
 
 // lineOf returns the line of a lock.
-func lineOf(kind *server.Kind, keys ...string) line {
-	if len(keys) == 1 && !kind.Shared {
-		return line(keys[0])
+func lineOf(kind *server.Kind, key string, more ...string) line {
+	if len(more) == 0 && !kind.Shared {
+		return line(key)
 	}
 	name := []byte(composed)
 	if kind.Shared {
 		name = append(name, kind.Name...)
 	}
-	for _, k := range keys {
-		name = strconv.AppendQuote(name, k) // a key may have any bytes
+	name = strconv.AppendQuote(name, key) // a key may have any bytes
+	for _, k := range more {
+		name = strconv.AppendQuote(name, k)
 	}
 	return line(name)
 }
@@ -42,11 +43,8 @@ func (l line) keys() (keys []string) {
 	if !several {
 		return []string{rest}
 	}
-	for rest = rest[strings.IndexByte(rest, '"'):]; rest != ""; {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			break // lineOf has written it
-		}
+	rest = rest[strings.IndexByte(rest, '"'):]
+	for quoted, err := strconv.QuotedPrefix(rest); err == nil; quoted, err = strconv.QuotedPrefix(rest) {
 		k, _ := strconv.Unquote(quoted)
 		keys, rest = append(keys, k), rest[len(quoted):]
 	}
@@ -60,12 +58,11 @@ type Key struct {
 	kind   atomic.Pointer[server.Kind] // of the last try
 	fifo   fifo.Line
 	unseen atomic.Int32 // how many wait in line that show themselves to no other process: a Mutex among writers
+	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.
 	refused atomic.Bool
-	refs    atomic.Int32 // holds, waiters and what is parked or still released; from 0 it only rises under Engine.mu
 
-	grant   atomic.Pointer[Grant] // that this process has, until its release begins
-	before  quorum.Before
+	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	// These belong to the turn.
@@ -73,16 +70,16 @@ type Key struct {
 	gifts []*Grant      // what a try has won for others in line
 }
 
-// ref returns the Key of a line, for a caller who has to unref it; or nil if the Engine is closed. hint is
-// nil, or the Key that the caller had the last time.
+// ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
 func (e *Engine) ref(c *Call) *Key {
-	if c.Hint != nil && !e.closed.Load() && c.Hint.ref() {
-		return c.Hint
+	if k := c.Hint; k != nil && !e.closed.Load() {
+		for n := k.refs.Load(); n > 0; n = k.refs.Load() {
+			if k.refs.CompareAndSwap(n, n+1) {
+				return k
+			}
+		}
 	}
-	l := line(c.Key)
-	if len(c.More) > 0 || c.Terms.Kind.Shared {
-		l = lineOf(c.Terms.Kind, append([]string{c.Key}, c.More...)...)
-	}
+	l := lineOf(c.Terms.Kind, c.Key, c.More...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed.Load() {
@@ -98,19 +95,6 @@ func (e *Engine) ref(c *Call) *Key {
 	return k
 }
 
-// ref refers to a Key to which another caller does too.
-func (k *Key) ref() bool {
-	for {
-		n := k.refs.Load()
-		if n <= 0 {
-			return false
-		}
-		if k.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 // unref forgets the Key when it is not needed any more.
 func (k *Key) unref() {
 	if k.refs.Add(-1) > 0 {
@@ -124,33 +108,21 @@ func (k *Key) unref() {
 	}
 }
 
-// shared reports whether many of the line may have the lock at a time.
-func (k *Key) shared() bool { return k.kind.Load().Shared }
-
-// inTheWay returns what keeps others of this process from the lock, as far as it is known: the hold of one of them, or
-// what the servers have said to the last try.
+// inTheWay returns what keeps others of this process from the lock: the hold of one of them, or what the servers have said
+// to the last try.
 func (k *Key) inTheWay() *quorum.Failure {
 	if g := k.grant.Load(); g != nil {
 		return &quorum.Failure{Kind: quorum.Contended, Holder: g.Token()}
 	}
-	return k.failure.Load()
-}
-
-// follow keeps what is still being released for the next caller, who waits for it. The caller refers to the Key.
-func (k *Key) follow(v *quorum.Votes) {
-	if !v.Any(func(c *server.Claim) bool { return c.Away() != nil }) {
-		return
+	if f := k.failure.Load(); f != nil {
+		return f
 	}
-	n := v.Size()
-	k.refs.Add(int32(n))
-	for range n - k.before.Add(v, k.unref) {
-		k.unref()
-	}
+	return &quorum.Failure{Kind: quorum.Contended}
 }
 
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
-// It waits until that is done, until due at most.
-func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time.Time) {
+// The try waits for these releases.
+func (e *Engine) others(l *server.Lock, self *Key) {
 	var found []*Key
 	e.mu.Lock()
 	for _, name := range append([]string{l.Key}, l.More...) {
@@ -163,7 +135,6 @@ func (e *Engine) others(ctx context.Context, l *server.Lock, self *Key, due time
 	e.mu.Unlock()
 	for _, k := range found {
 		k.clear()
-		k.before.Wait(ctx, due)
 	}
 }
 
@@ -172,4 +143,37 @@ func (k *Key) clear() {
 	if g := k.grant.Load(); g != nil && g.reuse != nil {
 		g.expire()
 	}
+}
+
+// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
+func (k *Key) pass() {
+	for {
+		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
+			k.returnGifts()
+		}
+		left := len(k.gifts) > 0
+		// If gifts are left, those who waited for them have left just now.
+		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
+			return
+		}
+	}
+}
+
+// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
+func (k *Key) takeGift(t *Terms) *Grant {
+	for i, g := range k.gifts {
+		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
+			k.gifts = slices.Delete(k.gifts, i, i+1)
+			return g
+		}
+	}
+	return nil
+}
+
+// returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
+func (k *Key) returnGifts() {
+	for _, g := range k.gifts {
+		g.votes.ReleaseLater(time.Time{})
+	}
+	k.gifts = nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Parking lets the holds of one process follow each other in one grant, without asking the servers: lock
@@ -19,11 +20,7 @@ type reuse struct {
 
 // mayPark decides until when the grant may be given to further holds.
 func (g *Grant) mayPark(handOff time.Duration) {
-	t := g.terms
-	if t.Reuse == 0 {
-		return
-	}
-	g.reuse = &reuse{until: g.votes.At.Add(t.Reuse)}
+	g.reuse = &reuse{until: g.votes.At.Add(g.terms.Reuse)}
 	if end := g.votes.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
@@ -47,7 +44,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		return false
 	}
 	g.mu.Lock()
-	others := g.holds != h || h.next != nil
+	others := len(g.holds) > 1
 	// An Extend first has the grant be over, and then looks at the hold.
 	if h.reason() != keepalive.Alive || !others && (g.spent() || !g.inTime(now)) {
 		g.mu.Unlock()
@@ -81,7 +78,7 @@ func (g *Grant) expire() {
 // unpark releases the grant if it is parked: in the background, and the next try waits for that, within its own bound.
 func (g *Grant) unpark() {
 	g.mu.Lock()
-	if g.reuse == nil || g.holds != nil || g.released {
+	if g.reuse == nil || len(g.holds) > 0 || g.released {
 		g.mu.Unlock()
 		return
 	}
@@ -91,7 +88,7 @@ func (g *Grant) unpark() {
 	if ended != keepalive.Unlocked {
 		g.votes.ReleaseLater(time.Time{})
 	}
-	g.key.follow(&g.votes)
+	g.votes.Each((*server.Claim).InTheWay)
 	release := func() {
 		defer g.key.unref()
 		if ended == keepalive.Unlocked {

@@ -21,7 +21,7 @@ type untold struct{}
 
 func (untold) Traced() bool                                        { return false }
 func (untold) Waiting(context.Context)                             {}
-func (untold) Tried(context.Context, int, time.Duration, *Failure) {}
+func (untold) Tried(context.Context, int, time.Duration, *quorum.Failure) {}
 func (untold) Unavailable(*quorum.Failure)                         {}
 func (untold) Renewed(*quorum.Failure)                             {}
 func (untold) Lost(keepalive.Reason)                               {}

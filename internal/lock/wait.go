@@ -4,9 +4,69 @@ import (
 	"context"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 )
+
+// join waits in line, and reports whether the turn has come.
+func (a *acquisition) join(ctx context.Context) (granted bool) {
+	a.began = a.engine.made.Add(a.engine.now()) // the monotonic clock alone, in half of the time
+	k := a.key
+	if !a.Terms.Kind.Shows {
+		k.unseen.Add(1)
+		defer k.unseen.Add(-1)
+	}
+	w := k.fifo.Join()
+	a.engine.Waiting.Add(1)
+	defer func() {
+		a.engine.Waiting.Add(-1)
+		if !granted && w.Cancel() && k.kind.Load() == server.Reader && k.fifo.TryAcquire() {
+			k.pass() // w had the turn already, and perhaps a gift
+		}
+	}()
+	if a.hold.Observer.Traced() {
+		a.hold.Observer.Waiting(ctx)
+	}
+	if !a.await(ctx, w) {
+		return false
+	}
+	if w.Closed() {
+		a.result = &quorum.Failure{Kind: quorum.Closed}
+	}
+	return a.result == nil && !a.stopped(ctx) // cancellation wins ties
+}
+
+// await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found
+// the lock held.
+func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
+	var passed <-chan time.Time
+	var timer *time.Timer
+	switch {
+	case a.MaxTries > 0:
+		timer = time.NewTimer(a.Pause(1))
+		defer timer.Stop()
+		passed = timer.C
+	case ctx.Done() == nil: // a select among more channels takes twice as long
+		<-w.Granted()
+		return true
+	}
+	for {
+		select {
+		case <-w.Granted():
+			return true
+		case <-ctx.Done():
+			return !a.stopped(ctx)
+		case <-passed:
+			if a.waits++; a.usedUp() {
+				a.result = a.key.inTheWay()
+				return false
+			}
+			timer.Reset(a.Pause(a.waits + 1))
+		}
+	}
+}
 
 // sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
 // place that blocks while the caller has the turn, but for the try itself.
@@ -104,7 +164,7 @@ func (a *acquisition) accept(fence int64) state {
 		a.grouped() && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
-	a.looks++ // that was not the first
+	a.tries++ // that was not the first
 	a.grant.votes.Accept(left, fence)
 	return a.won(x.handOff)
 }

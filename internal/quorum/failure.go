@@ -9,30 +9,32 @@ import (
 )
 
 // Kind says what a Failure means to the caller.
-type Kind int
+type Kind int8
 
 const (
-	Contended   Kind = iota // another process holds the lock
+	Contended   Kind = iota // another holder has the lock
 	Unavailable             // too few servers answered; it may be better later
 	Refused                 // servers said no, and will again
 	Missing                 // the lock that was to be extended or released is gone
 	Taken                   // another process holds it
 	Lapsed                  // the ticket of the try is no longer queued; nothing was done
+	Ended                   // the caller's ctx has ended
+	Closed                  // the Client was closed
 )
 
-// A Failure is how an operation ended without success.
+// A Failure is how a call ended without success.
 type Failure struct {
 	Kind   Kind
 	Nodes  []NodeFailure // one for each server without a vote that counts
-	Holder string        // with Contended: the token of a holder
+	Holder string        // with Contended: the token of a holder; or "", if it is not known
 	Left   time.Duration // with Contended: what is left of its TTL
+	Key    string        // with Missing and Taken: which of the keys it was
+	Before *Failure      // with Ended: what stood in the way until then; nil: the call had not begun
 
 	// With Contended and a ticket:
 	Now  int64         // a server's clock in µs
-	Gap  time.Duration // since anybody looked at that server's queue before
+	Gap  time.Duration // since a waiter looked at that server's queue before
 	Sent time.Time     // just before the server was asked
-
-	Key string // with Missing and Taken: which of the keys it was
 }
 
 // A NodeFailure says why a server did not vote.
@@ -65,8 +67,6 @@ func (f *Failure) heard(r server.Reply) {
 }
 
 var (
-	// errClosed is the failure of a try that came after Close.
-	errClosed = errors.New("closed")
 	// errSlow is the failure of a majority that took so long that little of the lease was left.
 	errSlow = errors.New("granted too late: less than half of the lease was left")
 	// errGivenUp is the failure of a majority that came when the caller's time was over.
@@ -75,8 +75,15 @@ var (
 	errEnded = errors.New("the lock has ended meanwhile")
 	// errLateTry stands for a server that did not answer a try for this lock: it has no vote until the release.
 	errLateTry = errors.New("no answer to a try for this lock")
-	// errLateRelease stands for a server that has not answered the release of the hold before.
-	errLateRelease = errors.New("no answer to the release before")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.
 	errNoAnswer = errors.New("no answer yet")
 )
+
+// silentError is why a server was skipped.
+type silentError time.Duration
+
+func (e silentError) Error() string {
+	return fmt.Sprintf("no answer to an earlier command for %v", time.Duration(e).Round(time.Millisecond))
+}
+
+func (silentError) Timeout() bool { return true }

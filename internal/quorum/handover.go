@@ -9,12 +9,35 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Give puts the token of to in the place of that of v, for the process that is to take the lock over, after all that is under way
-// for v has ended; for that it takes half of the time at most. Nothing more is sent for v. It may be repeated, and finds
-// what it has done. The Failure is Missing or Taken when the lock was not ours any more.
-func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
+// quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.
+func (v *Votes) quiet(ctx context.Context, due time.Time) {
+	v.Each(func(c *server.Claim) { c.Quiet(ctx, due) })
+}
+
+// inPlace returns the lock of v with another token, for its servers to swap. It takes no fence, and the restart guard is
+// not needed: only a server that has the lock puts another token there.
+func (v *Votes) inPlace(token string, ttl time.Duration) server.Lock {
+	l := *v.Lock()
+	terms := *l.Terms
+	terms.TTL, terms.Fence, terms.Guard = ttl, server.NoFence, false
+	l.Terms, l.Token = &terms, token
+	return l
+}
+
+// Give puts token in the place of that of v, for ttl, for the process that is to take the lock over; after all that is
+// under way for v has ended, for which it takes half of the time at most. Nothing more is sent for v. It may be repeated
+// with the votes of token that it returns, and finds what it has done. The Failure is Missing or Taken when the lock was
+// not ours any more.
+func (v *Votes) Give(ctx context.Context, token string, ttl time.Duration) (*Votes, *Failure) {
+	to := new(Votes)
+	v.home.Claim(to, v.inPlace(token, ttl))
+	return to, v.GiveAgain(ctx, to)
+}
+
+// GiveAgain repeats Give, whose outcome is unknown.
+func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
 	v.quiet(ctx, time.Now().Add(v.Lock().Timeout/2))
-	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, nil, nil)
+	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, nil)
 }
 
 // Take puts the token of v in the place of another one. It may be repeated until the Votes are Spent: a repeat finds
@@ -22,7 +45,7 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 func (v *Votes) Take(ctx context.Context, old string) *Failure {
 	start := time.Now()
 	var oldEnds atomic.Int64
-	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil, nil)
+	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil)
 	if failure == nil || failure.Kind != Missing && failure.Kind != Taken {
 		return failure
 	}
@@ -54,28 +77,24 @@ func (v *Votes) Take(ctx context.Context, old string) *Failure {
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	v.quiet(context.Background(), due)
 	defer v.ReleaseLater(time.Time{})
-	l := *v.Lock()
-	terms := *l.Terms
-	terms.Fence, terms.Guard, l.Terms, l.Token = server.NoFence, false, &terms, old
+	ttl := v.Lock().TTL
 	if end := oldEnds.Load(); end != 0 { // else no server has told it
-		if terms.TTL = time.Until(time.Unix(0, end)); terms.TTL <= 0 {
+		if ttl = time.Until(time.Unix(0, end)); ttl <= 0 {
 			return
 		}
 	}
 	var back Votes
-	v.home.Claim(&back, l)
-	ctx, until := context.Background(), time.Now().Add(l.Timeout)
+	v.home.Claim(&back, v.inPlace(old, ttl))
+	ctx, until := context.Background(), time.Now().Add(v.Lock().Timeout)
 	var asking sync.WaitGroup
-	for i, n := range v.home.nodes { // not by a round, which passes over servers that seem to be silent
-		asking.Go(func() {
-			n.ask(ctx, func() server.Reply { return back.claim(i).Try(ctx, server.Try{Old: v.Lock().Token}) })
-		})
-	}
+	back.Each(func(c *server.Claim) { // not by a round, which passes over servers that seem to be silent
+		asking.Go(func() { c.Try(ctx, server.Try{Old: v.Lock().Token}) })
+	})
 	asking.Wait()
 	back.quiet(ctx, until) // a release that came before it would take the vote away
 }
 
 // Downgrade makes a reader of a writer. It may be repeated.
 func (v *Votes) Downgrade(ctx context.Context) *Failure {
-	return v.home.nodes[0].outcome(ctx, v.Lock(), v.first.Try(ctx, server.Try{Reads: true}))
+	return v.home.outcome(v.Lock(), v.first.Try(ctx, server.Try{Reads: true}))
 }

@@ -48,7 +48,6 @@ func start(t *testing.T, n int) *cluster {
 		all = append(all, server.New(front.Pool()))
 	}
 	c.Quorum = quorum.New(all)
-	require.Equal(t, n, c.Size())
 	t.Cleanup(func() {
 		for _, front := range c.fronts {
 			front.Release()
@@ -105,7 +104,7 @@ func (c *cluster) votesFor(l server.Lock) *quorum.Votes {
 // acquire tries once for new votes.
 func (c *cluster) acquire(ctx context.Context, l server.Lock) (*quorum.Votes, *quorum.Failure) {
 	v := c.votesFor(l)
-	return v, v.Acquire(ctx, server.Try{}, nil, nil)
+	return v, v.Acquire(ctx, server.Try{}, nil)
 }
 
 // take gets the lock, or fails the test.
@@ -117,12 +116,15 @@ func (c *cluster) take(t *testing.T, l server.Lock) *quorum.Votes {
 }
 
 // extend extends one lease.
-func (c *cluster) extend(t *testing.T, v *quorum.Votes) (out quorum.Extended) {
+func (c *cluster) extend(t *testing.T, v *quorum.Votes) (failure *quorum.Failure, until time.Time) {
 	t.Helper()
 	told := 0
-	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(x quorum.Extended) { out = x; told++ }}})
+	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, u time.Time) {
+		failure, until = f, u
+		told++
+	}}})
 	require.Equal(t, 1, told)
-	return out
+	return failure, until
 }
 
 func release(t *testing.T, v *quorum.Votes) *quorum.Failure {

@@ -14,7 +14,7 @@ import (
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	nodes           []*node
+	servers         []*server.Server
 	*underway.Count // each operation, and each goroutine of this package
 }
 
@@ -22,36 +22,25 @@ type Quorum struct {
 const MaxServers = 64
 
 // New returns the Quorum over servers.
-func New(servers []*server.Server) *Quorum {
-	q := &Quorum{nodes: make([]*node, len(servers)), Count: underway.New()}
-	for i, s := range servers {
-		q.nodes[i] = &node{Server: s}
-	}
-	return q
-}
-
-// Size is the number of servers.
-func (q *Quorum) Size() int { return len(q.nodes) }
-
-// Failures returns how many operations have failed on each server. Those that were cut short by
-// their caller's ctx do not count.
-func (q *Quorum) Failures() []int64 {
-	all := make([]int64, len(q.nodes))
-	for i, n := range q.nodes {
-		all[i] = n.failed.Load()
-	}
-	return all
-}
+func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers, Count: underway.New()} }
 
 // InUse asks the only server how many permits of a semaphore are in use.
 func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
 	q.Enter()
 	defer q.Leave()
 	if q.Closing() {
-		return 0, unavailable(len(q.nodes), errClosed)
+		return 0, &Failure{Kind: Closed}
 	}
-	permits, reply := q.nodes[0].InUse(ctx, l)
-	return permits, q.nodes[0].outcome(ctx, l, reply)
+	permits, reply := q.servers[0].InUse(ctx, l)
+	return permits, q.outcome(l, reply)
+}
+
+// outcome says what the reply of the only server comes to, about a lock that is held.
+func (q *Quorum) outcome(l *server.Lock, reply server.Reply) *Failure {
+	if reply.Verdict == server.Done {
+		return nil
+	}
+	return one(reply).outcome(l)
 }
 
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
@@ -70,27 +59,8 @@ func (q *Quorum) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	q.Wait(d / 2)
 	var closing sync.WaitGroup
-	for _, n := range q.nodes {
-		closing.Go(func() { n.Close(time.Until(end)) })
+	for _, s := range q.servers {
+		closing.Go(func() { s.Close(time.Until(end)) })
 	}
 	closing.Wait()
-}
-
-// ended reports whether ctx is over, also when its own timer has not fired yet.
-func ended(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	return ok && !time.Now().Before(deadline)
-}
-
-// detached is ctx without its end. With several servers the caller leaves when its ctx ends; what it
-// has asked goes on to the node timeout, so that no connection is broken by a caller that has what it
-// wanted from the others.
-func detached(ctx context.Context) context.Context {
-	if ctx.Done() == nil {
-		return ctx
-	}
-	return context.WithoutCancel(ctx)
 }

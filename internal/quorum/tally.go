@@ -9,13 +9,13 @@ import (
 // A tally counts the votes of the servers about one lock, as far as they are in. Here stands what a
 // majority is, and what follows from it.
 type tally struct {
-	replies []server.Reply
-	in      []bool // who has voted; guards the element of replies
-	need    int    // a majority: any two of them have a server in common
-
-	done, held, lapsed, missing, taken, failed, permanent int
-
-	out int // how many have not voted yet
+	replies   []server.Reply
+	in        []bool // who has voted
+	need      int    // a majority: any two of them have a server in common
+	out       int    // how many have not voted yet
+	said      [server.Lapsed + 1]int // how many, by verdict
+	permanent int                    // those that failed for good
+	told      bool                   // it counts no more
 }
 
 func newTally(n int) tally {
@@ -33,45 +33,32 @@ func one(reply server.Reply) *tally {
 func (t *tally) cast(i int, reply server.Reply) {
 	t.replies[i], t.in[i] = reply, true
 	t.out--
-	switch reply.Verdict {
-	case server.Done:
-		t.done++
-	case server.Held:
-		t.held++
-	case server.Lapsed:
-		t.lapsed++
-	case server.Missing:
-		t.missing++
-	case server.Taken:
-		t.taken++
-	case server.Failed:
-		t.failed++
-		if server.Permanent(reply.Err) {
-			t.permanent++
-		}
+	t.said[reply.Verdict]++
+	if reply.Verdict == server.Failed && server.Permanent(reply.Err) {
+		t.permanent++
 	}
 }
 
 // won reports whether a majority has done as asked.
-func (t *tally) won() bool { return t.done >= t.need }
+func (t *tally) won() bool { return t.said[server.Done] >= t.need }
 
 // decided reports whether a majority has done as asked; or no longer can, and it is known why: that
 // a server is down is known at once, and must not hide what the others are about to say.
 func (t *tally) decided() bool {
-	if t.won() || t.done+t.out >= t.need {
+	if t.won() || t.said[server.Done]+t.out >= t.need {
 		return t.won()
 	}
-	rest := len(t.replies) - t.need
-	if t.failed > rest { // whether for good has to be known too
+	rest, failed := len(t.replies)-t.need, t.said[server.Failed]
+	if failed > rest { // whether for good has to be known too
 		return t.permanent > rest || t.permanent+t.out <= rest
 	}
-	return t.failed+t.out <= rest
+	return failed+t.out <= rest
 }
 
 // stuck reports whether those that were asked can't decide any more without those that were
 // skipped: too many have failed, or all have answered and are not agreed.
 func (t *tally) stuck(skipped int) bool {
-	working := len(t.replies) - skipped - t.failed
+	working := len(t.replies) - skipped - t.said[server.Failed]
 	return !t.decided() && (working < t.need || t.out == skipped)
 }
 
@@ -92,13 +79,13 @@ func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 
 // outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.
 func (t *tally) outcome(l *server.Lock) *Failure {
-	n := len(t.replies)
+	n, gone := len(t.replies), t.said[server.Missing]+t.said[server.Taken]
 	switch {
 	case t.won():
 		return nil
-	case n-t.missing-t.taken >= t.need && n-t.permanent < t.need:
+	case n-gone >= t.need && n-t.permanent < t.need:
 		return t.failure(Refused)
-	case n-t.missing-t.taken >= t.need:
+	case n-gone >= t.need:
 		return t.failure(Unavailable)
 	}
 	f := &Failure{Kind: Missing, Key: l.Key}
@@ -117,17 +104,19 @@ func (t *tally) outcome(l *server.Lock) *Failure {
 	return f
 }
 
-// refusal is the outcome of a try that was not won.
+// refusal is the outcome of a try: nil if it was won.
 func (t *tally) refusal(l *server.Lock) *Failure {
-	n := len(t.replies)
+	n, lapsed := len(t.replies), t.said[server.Lapsed]
 	switch {
+	case t.won():
+		return nil
 	case n-t.permanent < t.need:
 		return t.failure(Refused)
-	case t.missing+t.taken > 0: // of a token whose place it was to take
+	case t.said[server.Missing]+t.said[server.Taken] > 0: // of a token whose place it was to take
 		return t.outcome(l)
-	case t.lapsed >= t.need:
+	case lapsed >= t.need:
 		return t.failure(Lapsed)
-	case n-t.failed-t.out < t.need && t.held+t.lapsed < t.need:
+	case n-t.said[server.Failed]-t.out < t.need && t.said[server.Held]+lapsed < t.need:
 		return t.failure(Unavailable)
 	}
 	return t.failure(Contended)

@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +22,12 @@ type Votes struct {
 // Claim makes v the Votes for a lock that is to be taken.
 func (q *Quorum) Claim(v *Votes, l server.Lock) {
 	v.home = q
-	if n := len(q.nodes); n > 1 {
+	if n := len(q.servers); n > 1 {
 		more := make([]server.Claim, n-1)
 		v.more = &more
 	}
-	for i, n := range q.nodes {
-		n.Claim(v.claim(i), l)
+	for i, s := range q.servers {
+		s.Claim(v.claim(i), l)
 	}
 }
 
@@ -41,34 +39,18 @@ func (v *Votes) claim(i int) *server.Claim {
 	return &(*v.more)[i-1]
 }
 
-// claims are those on all servers.
-func (v *Votes) claims(yield func(*server.Claim) bool) {
-	for i := range v.home.nodes {
-		if !yield(v.claim(i)) {
-			return
-		}
-	}
-}
-
 // Each calls f with each claim.
 func (v *Votes) Each(f func(*server.Claim)) {
-	for c := range v.claims {
-		f(c)
+	for i := range v.home.servers {
+		f(v.claim(i))
 	}
 }
 
 // Any reports whether f does so of a claim.
-func (v *Votes) Any(f func(*server.Claim) bool) bool {
-	for c := range v.claims {
-		if f(c) {
-			return true
-		}
-	}
-	return false
+func (v *Votes) Any(f func(*server.Claim) bool) (any bool) {
+	v.Each(func(c *server.Claim) { any = any || f(c) })
+	return any
 }
-
-// Size is the number of claims.
-func (v *Votes) Size() int { return len(v.home.nodes) }
 
 // Lock returns what the Votes are for.
 func (v *Votes) Lock() *server.Lock { return &v.first.Lock }
@@ -82,11 +64,110 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 	v.first.Entered()
 }
 
-// quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.
-func (v *Votes) quiet(ctx context.Context, due time.Time) {
-	for c := range v.claims {
-		c.Quiet(ctx, due)
+// Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter is decided, when ctx
+// ends, or when the time of t is over: all of it takes one node timeout and that of the replicas at most, the writing back
+// of the fence included.
+//
+// What a failed try leaves on several servers is released in the background, because waiters that split the votes must
+// give them back. On one server the try may be repeated until the Votes are Spent; the caller releases them.
+//
+// with are the votes of further tokens, which enter together with this one.
+func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failure {
+	q, l := v.home, v.Lock()
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // nothing would wait for what it leaves
+		return &Failure{Kind: Closed}
 	}
+	if t.Start.IsZero() {
+		t.Start = time.Now()
+	}
+	for _, w := range with {
+		t.With = append(t.With, &w.first)
+	}
+	if v.more == nil {
+		reply := v.first.Try(ctx, t)
+		if reply.Verdict != server.Done {
+			return one(reply).refusal(l)
+		}
+		v.Fence = reply.Fence
+		failure := v.complete(ctx, reply.Sent.Add(l.TTL-Drift(l.TTL)))
+		for _, w := range with {
+			w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
+		}
+		return failure
+	}
+	t.Plain = false // a vote that comes late must not count as one of a lock that nothing can end
+	r := q.newRound(ctx, 1, t.Start, l.Bound())
+	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
+	r.run(ctx)
+	failure := r.tallies[0].refusal(l)
+	if failure == nil {
+		var until time.Time
+		until, v.Fence = r.tallies[0].lease(l.TTL)
+		if l.Fence == server.NextFence {
+			failure = v.raise(ctx, r.began.Add(r.bound))
+		}
+		if failure == nil {
+			failure = v.complete(ctx, until)
+		}
+	}
+	if failure != nil && t.Old == "" {
+		v.ReleaseLater(time.Time{})
+	}
+	return failure
+}
+
+// complete is where the lock becomes the caller's, which is valid until then. It says when that was. It fails if it is
+// too late: cancellation wins ties, and at least half of the validity has to be left.
+func (v *Votes) complete(ctx context.Context, until time.Time) *Failure {
+	v.At = time.Now()
+	v.Valid = Left(until, v.At)
+	ttl, size := v.Lock().TTL, len(v.home.servers)
+	deadline, bounded := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil, bounded && !v.At.Before(deadline): // its timer may be late
+		return unavailable(size, errGivenUp)
+	case v.Valid < (ttl-Drift(ttl))/2:
+		return unavailable(size, errSlow)
+	}
+	return nil
+}
+
+// raise writes the fence of a lock back to a majority, so that the caller that is granted the lock next meets it on one
+// server at least. All are told, also where a majority stands there already: a server that had lost its counter counts as
+// well when another loses its own.
+func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
+	left := time.Until(due)
+	if left <= 0 {
+		return unavailable(len(v.home.servers), errSlow)
+	}
+	r := v.home.newRound(ctx, 1, time.Time{}, left)
+	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, left)) }
+	r.run(ctx)
+	return r.tallies[0].outcome(v.Lock())
+}
+
+// Release releases the lock on all servers, and returns when a majority has answered; with keep it is left to expire
+// then. What remains goes on in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The
+// Failure is Missing or Taken when the lock was not ours any more, Unavailable when too few servers answered.
+func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
+	q, l := v.home, v.Lock()
+	q.Enter()
+	defer q.Leave()
+	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try
+		ctx = context.WithoutCancel(ctx)
+	}
+	if v.more == nil {
+		return q.outcome(l, v.first.Release(ctx, start, keep))
+	}
+	r := q.newRound(ctx, 1, start, l.Timeout)
+	r.ask = func(i int) { r.report(i, 0, v.claim(i).Release(r.ctx, r.began, keep)) }
+	r.run(ctx)
+	if len(r.skipped) > 0 { // those that were released already do not mind
+		v.ReleaseLater(keep)
+	}
+	return r.tallies[0].outcome(l)
 }
 
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
@@ -94,82 +175,11 @@ func (v *Votes) quiet(ctx context.Context, due time.Time) {
 func (v *Votes) ReleaseLater(keep time.Time) {
 	var closed sync.WaitGroup
 	defer closed.Wait()
-	for c := range v.claims {
+	v.Each(func(c *server.Claim) {
 		if v.home.Closing() {
 			closed.Go(func() { c.ReleaseLater(keep) })
 		} else {
 			c.ReleaseLater(keep)
 		}
-	}
-}
-
-// Before are the claims of earlier holds of one process that may still stand in the way of the next one: the last on
-// each server that is not out of the way.
-type Before struct {
-	mu     sync.Mutex
-	claims map[int]*server.Claim // by server
-}
-
-// Add takes in votes that were released. It has then called for each claim that gets out of the way, and returns how many
-// are not yet.
-func (b *Before) Add(v *Votes, then func()) (left int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range v.home.nodes {
-		c := v.claim(i)
-		if !c.WhenAway(then) {
-			continue
-		}
-		if b.claims == nil {
-			b.claims = make(map[int]*server.Claim)
-		}
-		b.claims[i] = c
-		left++
-	}
-	return left
-}
-
-// gone returns what is closed when the claim on server i is gone; nil: none stands in the way.
-func (b *Before) gone(i int) <-chan struct{} {
-	if b == nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.claims[i]
-	if c == nil {
-		return nil
-	}
-	gone := c.Away()
-	if gone == nil {
-		delete(b.claims, i)
-	}
-	return gone
-}
-
-// Wait waits until nothing stands in the way on any server, until due at most, or until ctx ends.
-func (b *Before) Wait(ctx context.Context, due time.Time) {
-	b.mu.Lock()
-	servers := slices.Sorted(maps.Keys(b.claims)) // in order, as a simulation repeats it
-	b.mu.Unlock()
-	for _, i := range servers {
-		b.wait(ctx, i, due)
-	}
-}
-
-// wait waits until nothing stands in the way on server i, and reports whether that is so.
-func (b *Before) wait(ctx context.Context, i int, due time.Time) bool {
-	gone := b.gone(i)
-	if gone == nil {
-		return true
-	}
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-gone:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
+	})
 }

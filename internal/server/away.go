@@ -49,6 +49,9 @@ func (c *Claim) letGo(keep time.Time) bool {
 		return false
 	}
 	c.want = released
+	if c.tries == 0 && (c.unsettled == nil || c.open.IsZero()) && (c.there || c.running > 0) {
+		c.server.register(c)
+	}
 	if !keep.IsZero() {
 		c.more().keep = keep
 	}
@@ -148,7 +151,11 @@ func (c *Claim) forget() { c.leave(gone) }
 func (c *Claim) leave(to want) {
 	was := c.want
 	c.want = max(was, to)
-	if was >= away || c.unsettled == nil {
+	if was >= away {
+		return
+	}
+	c.server.unregister(c)
+	if c.unsettled == nil {
 		return
 	}
 	if c.gone != nil {

@@ -101,7 +101,9 @@ func (op *operation) free() {
 }
 
 // bounded runs op and returns within its bound.
-func (s *Server) bounded(op *operation, a action) Reply {
+func (s *Server) bounded(op *operation, a action) (r Reply) {
+	ctx, began := op.ctx.Context, s.asks()
+	defer func() { s.answersTo(ctx, began, &r) }()
 	op.action = a
 	if err := op.ctx.Err(); err != nil {
 		return op.unsent(err)

@@ -35,6 +35,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	demoted []func()
+	ans     answers
 }
 
 // New returns the Server behind pool. It does not connect.

@@ -29,6 +29,18 @@ type Try struct {
 // Try tries once to take the lock. It may be repeated until the token is Spent: a repeat that finds the token has the
 // lock.
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
+	if t.Old == "" && !t.Reads && c.server.before(c) != nil {
+		if t.Start.IsZero() {
+			t.Start = time.Now()
+		}
+		began := c.server.asks()
+		ok := c.waitBefore(ctx, t.Start.Add(c.Timeout))
+		r := Reply{Err: errLateRelease, Unasked: true}
+		c.server.answersTo(ctx, began, &r)
+		if !ok {
+			return r
+		}
+	}
 	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
 	op.claim, op.try = c, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
