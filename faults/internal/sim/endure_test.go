@@ -13,7 +13,7 @@ func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Fallen+healthy.Overlaps, healthy.First)
 	assert.GreaterOrEqual(t, healthy.Restarts, c.Want)
-	program := mutant(t, "../../../internal/quorum/extend.go", "x.regain(i, missing)", "_ = missing")
+	program := mutant(t, "../../../internal/quorum/extend.go", "r.regain(i, batch, missing)", "_ = missing")
 	r, err := Run(t.Context(), program, c, nil)
 	require.NoError(t, err)
 	assert.NotZero(t, r.Fallen)
@@ -27,7 +27,7 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	healthy := run(t, c)
 	assert.Zero(t, healthy.Prolonged+healthy.Revived, healthy.First)
 	t.Run("after a missed round", func(t *testing.T) {
-		program := mutant(t, "../../../internal/quorum/extend.go", "if !x.tallies[k].won() {", "if false {")
+		program := mutant(t, "../../../internal/quorum/extend.go", "if !r.tallies[k].won() || c.Unknown() {", "if c.Unknown() {")
 		r, err := Run(t.Context(), program, c, nil)
 		require.NoError(t, err)
 		assert.NotZero(t, r.Prolonged)
