@@ -32,8 +32,8 @@ type Grant struct {
 	reuse   *reuse                 // nil: no hold may follow from the beginning
 
 	mu       sync.Mutex
-	holds    []*Hold // the present ones; a kind that is not shared has one at most
-	released bool    // and there will be no more
+	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
+	released bool  // and there will be no more
 }
 
 // want returns a grant that is to be asked for, with a new token.
@@ -47,7 +47,7 @@ func (k *Key) want(c *Call, w *server.Waiter) *Grant {
 // given. With turn it keeps the turn of the caller. It reports false if the Engine is closed.
 func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	k, t := g.key, g.terms
-	g.holds, h.grant = []*Hold{h}, g
+	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
 		g.mayPark(handOff)
@@ -79,12 +79,12 @@ func (g *Grant) Token() string { return g.votes.Lock().Token }
 // which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
 func (g *Grant) begin(h *Hold, now time.Time) bool {
 	g.mu.Lock()
-	if g.released || len(g.holds) > 0 && !g.terms.Kind.Shared {
+	if g.released || g.holds != nil && !g.terms.Kind.Shared {
 		g.mu.Unlock()
 		return false
 	}
-	h.grant, h.after = g, now.Sub(g.votes.At)
-	g.holds = append(g.holds, h)
+	h.grant, h.after, h.next = g, now.Sub(g.votes.At), g.holds
+	g.holds = h
 	g.mu.Unlock()
 	if g.lease.Ended() {
 		h.lose(g.lease.Reason())
@@ -94,17 +94,22 @@ func (g *Grant) begin(h *Hold, now time.Time) bool {
 
 // remove takes h out of the holds. The caller holds g.mu.
 func (g *Grant) remove(h *Hold) {
-	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
+	for p := &g.holds; *p != nil; p = &(*p).next {
+		if *p == h {
+			*p, h.next = h.next, nil
+			return
+		}
+	}
 }
 
-// each calls f with the present holds.
-func (g *Grant) each(f func(*Hold)) {
+// present returns the holds.
+func (g *Grant) present() (holds []*Hold) {
 	g.mu.Lock()
-	holds := slices.Clone(g.holds)
-	g.mu.Unlock()
-	for _, h := range holds {
-		f(h)
+	defer g.mu.Unlock()
+	for h := g.holds; h != nil; h = h.next {
+		holds = append(holds, h)
 	}
+	return holds
 }
 
 // renewPart is how many leases are renewed together at most. A slow server answers so many within the node timeout;
@@ -143,11 +148,11 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 	} else {
 		g.key.engine.NotRenewed.Add(1)
 	}
-	g.each(func(h *Hold) {
+	for _, h := range g.present() {
 		if h.Observer.Traced() && h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(f)
 		}
-	})
+	}
 }
 
 // lost returns how the lock was lost that the servers say so of.
@@ -175,6 +180,8 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.votes.Each((*server.Claim).End)
-	g.each(func(h *Hold) { h.lose(r) })
+	for _, h := range g.present() {
+		h.lose(r)
+	}
 	g.unpark()
 }

@@ -15,7 +15,11 @@ type Hold struct {
 	Observer Observer
 	grant    *Grant
 	after    time.Duration // how long after the lock was won it began
-	end      *end          // nil: it has not ended, and no caller has asked for its end; guarded by the mu of the grant
+
+	// Guarded by the mu of the grant.
+	next     *Hold            // of the grant
+	ended    keepalive.Reason // Alive until the end has been noticed
+	audience *audience        // nil: no caller has asked for the end, or it is told
 }
 
 // An Observer is told what happens to a call, and to its Hold. Its methods are called on the goroutine to
@@ -30,18 +34,24 @@ type Observer interface {
 	LostIdle(r keepalive.Reason) // the lock was lost while it was kept for the next hold; this one had ended well
 }
 
-// An end is how a hold has ended, and what has to happen then.
-type end struct {
-	reason keepalive.Reason // Alive until the end has been noticed
-	done   chan struct{}    // made when it is asked for
-	after  map[*func()]struct{}
+// An audience is who wants to know that a hold has ended.
+type audience struct {
+	done  chan struct{}
+	after map[*func()]struct{}
 }
 
-var (
-	alreadyDone = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-	// unlocked is the end of all holds that Unlock has ended before they were asked for one.
-	unlocked = &end{reason: keepalive.Unlocked, done: alreadyDone}
-)
+func (a *audience) tell() {
+	if a == nil {
+		return
+	}
+	close(a.done)
+	for f := range a.after {
+		(*f)()
+	}
+}
+
+// over is the Done of holds that have ended before they were asked for it.
+var over = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // Token returns the value of the key during the hold.
 func (h *Hold) Token() string { return h.grant.Token() }
@@ -75,93 +85,66 @@ func (h *Hold) Reason() keepalive.Reason {
 func (h *Hold) noticed() keepalive.Reason {
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
-	return h.reason()
+	return h.ended
 }
 
-// reason is how the hold has ended. The caller holds the mu of the grant.
-func (h *Hold) reason() keepalive.Reason {
-	if h.end == nil {
-		return keepalive.Alive
+// asked returns who is told of the end, or nil if the hold has ended. The caller holds the mu of the grant.
+func (h *Hold) asked() *audience {
+	if h.ended == keepalive.Alive && h.audience == nil {
+		h.audience = &audience{done: make(chan struct{}), after: make(map[*func()]struct{})}
 	}
-	return h.end.reason
-}
-
-// asked returns what happens at the end. The caller holds the mu of the grant.
-func (h *Hold) asked() *end {
-	if h.end == nil {
-		h.end = new(end)
-	}
-	return h.end
+	return h.audience
 }
 
 // Done returns a channel that is closed when the hold has ended.
 func (h *Hold) Done() <-chan struct{} {
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
-	e := h.asked()
-	if e.done == nil {
-		e.done = make(chan struct{})
+	if a := h.asked(); a != nil {
+		return a.done
 	}
-	return e.done
+	return over
 }
 
 // AfterEnd calls f when the hold has ended, at once if it has, unless stop is called before.
 func (h *Hold) AfterEnd(f func()) (stop func()) {
 	mu := &h.grant.mu
 	mu.Lock()
-	e := h.asked()
-	over := e.reason != keepalive.Alive
-	if !over {
-		if e.after == nil {
-			e.after = make(map[*func()]struct{})
-		}
-		e.after[&f] = struct{}{}
+	a := h.asked()
+	if a != nil {
+		a.after[&f] = struct{}{}
 	}
 	mu.Unlock()
-	if over {
+	if a == nil {
 		f()
 	}
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		delete(e.after, &f)
+		if h.audience != nil { // else the end is being told
+			delete(a.after, &f)
+		}
 	}
 }
 
-// mark ends the hold, which has not ended, and returns what has to be called then. The caller holds the mu of the grant.
-func (h *Hold) mark(r keepalive.Reason) (after map[*func()]struct{}) {
-	if h.end == nil && r == keepalive.Unlocked {
-		h.end = unlocked
-		return nil
-	}
-	e := h.asked()
-	e.reason = r
-	if e.done == nil {
-		e.done = alreadyDone
-	} else {
-		close(e.done)
-	}
-	after, e.after = e.after, nil
-	return after
+// mark ends the hold, which has not ended, and returns who is to be told. The caller holds the mu of the grant.
+func (h *Hold) mark(r keepalive.Reason) *audience {
+	a := h.audience
+	h.ended, h.audience = r, nil
+	return a
 }
 
 // finish ends the hold, and reports whether it had not ended before.
 func (h *Hold) finish(r keepalive.Reason) bool {
 	h.grant.mu.Lock()
-	if h.reason() != keepalive.Alive {
+	if h.ended != keepalive.Alive {
 		h.grant.mu.Unlock()
 		return false
 	}
-	after := h.mark(r)
+	a := h.mark(r)
 	h.grant.mu.Unlock()
-	call(after)
+	a.tell()
 	return true
-}
-
-func call(after map[*func()]struct{}) {
-	for f := range after {
-		(*f)()
-	}
 }
 
 // lose ends a hold that was lost, and tells it if it had not ended before.
@@ -230,7 +213,7 @@ func (g *Grant) last(h *Hold) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.remove(h)
-	if len(g.holds) > 0 || g.released {
+	if g.holds != nil || g.released {
 		return false
 	}
 	g.close()

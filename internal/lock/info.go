@@ -40,10 +40,9 @@ func (e *Engine) Infos() []*Info {
 		}
 		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
-		g.mu.Lock()
-		info.Idle = info.Idle && len(g.holds) == 0
-		info.Holds += max(len(g.holds), 1) // an idle one is one
-		g.mu.Unlock()
+		holds := len(g.present())
+		info.Idle = info.Idle && holds == 0
+		info.Holds += max(holds, 1) // an idle one is one
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -44,13 +44,13 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		return false
 	}
 	g.mu.Lock()
-	others := len(g.holds) > 1
+	others := g.holds != h || h.next != nil
 	// An Extend first has the grant be over, and then looks at the hold.
-	if h.reason() != keepalive.Alive || !others && (g.spent() || !g.inTime(now)) {
+	if h.ended != keepalive.Alive || !others && (g.spent() || !g.inTime(now)) {
 		g.mu.Unlock()
 		return false
 	}
-	after := h.mark(keepalive.Unlocked)
+	told := h.mark(keepalive.Unlocked)
 	g.remove(h)
 	if !others {
 		g.reuse.last = h.Observer
@@ -59,11 +59,8 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		}
 	}
 	g.mu.Unlock()
-	call(after)
-	if others {
-		return true
-	}
-	if g.turn.Load() {
+	told.tell()
+	if !others && g.turn.Load() {
 		g.key.pass()
 	}
 	return true
@@ -78,7 +75,7 @@ func (g *Grant) expire() {
 // unpark releases the grant if it is parked: in the background, and the next try waits for that, within its own bound.
 func (g *Grant) unpark() {
 	g.mu.Lock()
-	if g.reuse == nil || len(g.holds) > 0 || g.released {
+	if g.reuse == nil || g.holds != nil || g.released {
 		g.mu.Unlock()
 		return
 	}

@@ -19,13 +19,13 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // untold is an Observer that nothing is told.
 type untold struct{}
 
-func (untold) Traced() bool                                        { return false }
-func (untold) Waiting(context.Context)                             {}
+func (untold) Traced() bool                                               { return false }
+func (untold) Waiting(context.Context)                                    {}
 func (untold) Tried(context.Context, int, time.Duration, *quorum.Failure) {}
-func (untold) Unavailable(*quorum.Failure)                         {}
-func (untold) Renewed(*quorum.Failure)                             {}
-func (untold) Lost(keepalive.Reason)                               {}
-func (untold) LostIdle(keepalive.Reason)                           {}
+func (untold) Unavailable(*quorum.Failure)                                {}
+func (untold) Renewed(*quorum.Failure)                                    {}
+func (untold) Lost(keepalive.Reason)                                      {}
+func (untold) LostIdle(keepalive.Reason)                                  {}
 
 // The monotonic clock stands still while a machine sleeps. No exported function can make a machine sleep, so these tests
 // look inside.

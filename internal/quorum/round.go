@@ -17,11 +17,11 @@ type round struct {
 	home  *Quorum
 	ctx   context.Context // of the operations; it does not end with the caller's, so that no connection is broken by that
 	began time.Time
-	bound time.Duration     // of each operation
-	ask   func(i int)       // asks server i, and reports
-	told  func(lock int)    // not nil: called when a lock is decided, or the round is over
-	votes chan vote         // what is reported
-	over  chan struct{}     // closed when the caller has left
+	bound time.Duration  // of each operation
+	ask   func(i int)    // asks server i, and reports
+	told  func(lock int) // not nil: called when a lock is decided, or the round is over
+	votes chan vote      // what is reported
+	over  chan struct{}  // closed when the caller has left
 
 	// These belong to the caller.
 	tallies []tally // one for each lock

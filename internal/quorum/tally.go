@@ -10,9 +10,9 @@ import (
 // majority is, and what follows from it.
 type tally struct {
 	replies   []server.Reply
-	in        []bool // who has voted
-	need      int    // a majority: any two of them have a server in common
-	out       int    // how many have not voted yet
+	in        []bool                 // who has voted
+	need      int                    // a majority: any two of them have a server in common
+	out       int                    // how many have not voted yet
 	said      [server.Lapsed + 1]int // how many, by verdict
 	permanent int                    // those that failed for good
 	told      bool                   // it counts no more
