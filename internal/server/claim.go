@@ -92,8 +92,10 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tries > 0 || c.unsettled != nil && !c.open.IsZero()
+	return c.unknown()
 }
+
+func (c *Claim) unknown() bool { return c.tries > 0 || c.unsettled != nil && !c.open.IsZero() }
 
 // Waited has the release take back what shows that this process waits, whatever comes of the tries: a mark may be there
 // from those before.

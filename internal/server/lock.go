@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,13 @@ type Lock struct {
 	More   []string // further keys: all are locked, or none
 	Token  string
 	Waiter *Waiter // nil: it does not wait in the queue, and does not show that it waits
+}
+
+// keys are all that it locks.
+func (l *Lock) keys(yield func(string) bool) {
+	if yield(l.Key) {
+		slices.Values(l.More)(yield)
+	}
 }
 
 // A Waiter is how a server knows one who waits.

@@ -34,6 +34,9 @@ type Reply struct {
 	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
 }
 
+// none reports whether there is no reply yet.
+func (r *Reply) none() bool { return r.Verdict == Failed && r.Err == nil }
+
 // answer reads the reply of a script of a lock, or the error in its place, to a command that was sent then. now is the
 // server's clock where the reply has it, negative where the command came too late.
 //

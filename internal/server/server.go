@@ -1,13 +1,15 @@
-// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
-// clock, and cleans up after commands whose outcome it never heard.
+// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what
+// a caller would do about them, learns the server's clock, and cleans up after commands whose outcome it never heard.
 //
-// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
-// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go (what is said), session.go (a
-// connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
-// a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
+// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), try.go,
+// release.go, extend.go, question.go (what is said), operation.go (who runs it, and when its caller gives up),
+// connection.go (a connection for it, from package conn), script.go and plain.go (what goes over that). claim.go knows what
+// may still be executed for a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of
+// locks.
 package server
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,20 +29,26 @@ type Server struct {
 
 	operations sync.Pool       // of *operation
 	running    *underway.Count // operations that have not ended, those whose caller has gone as well
+	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
+	failed     atomic.Int64
 
-	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
-	silences atomic.Int32 // how many they are
-	scripted atomic.Bool  // a script has worked, so that whatever is locked can be renewed
-	rtt      atomic.Int64
-
-	mu      sync.Mutex
-	demoted []func()
+	mu       sync.Mutex
+	demoted  []func()
+	rtt      time.Duration       // smoothed time of a script; 0: not known
+	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
+	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
+	pending  int                 // operations of locks without an answer yet
+	owes     time.Time           // how long the server has been owing an answer
+	typical  time.Duration       // smoothed time of an operation
 }
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), running: underway.New()}
+	s := &Server{
+		source: conn.Of(pool), running: underway.New(), released: make(map[string]*Claim), silent: make(map[string]struct{}),
+	}
 	s.nodes.server, s.nodes.single.runner.server = s, s
+	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	return s
 }
 
@@ -51,18 +59,8 @@ func (s *Server) Close(d time.Duration) {
 	s.nodes.close(end)
 }
 
-// RTT returns the smoothed round trip of a command; 0 if it is not known.
-func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
-
-// heard takes in the time of one round trip.
-func (s *Server) heard(d time.Duration) {
-	old := s.rtt.Load()
-	if old == 0 {
-		s.rtt.Store(int64(max(d, 1)))
-		return
-	}
-	s.rtt.Store(old + (int64(d)-old)/8) // one of two that come together may be lost
-}
+// Source is the way to the connections of the server.
+func (s *Server) Source() *conn.Source { return s.source }
 
 // OnDemotion has f called whenever a reply said that the server is read-only, so a replica now.
 func (s *Server) OnDemotion(f func()) {
@@ -82,5 +80,111 @@ func (s *Server) demotion() {
 	}
 }
 
-// Source is the way to the connections of the server.
-func (s *Server) Source() *conn.Source { return s.source }
+// Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
+// nor do releases in the background.
+func (s *Server) Failed() int64 { return s.failed.Load() }
+
+// count counts the reply if the operation has failed.
+func (s *Server) count(ctx context.Context, r *Reply) {
+	if r.Verdict != Failed || ctx.Err() != nil {
+		return
+	}
+	if d, ok := ctx.Deadline(); !ok || time.Now().Before(d) { // ctx may not have noticed yet
+		s.failed.Add(1)
+	}
+}
+
+// RTT returns the smoothed round trip of a script; 0 if it is not known.
+func (s *Server) RTT() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rtt
+}
+
+// minSilence is how long a server may be silent before that is suspicious, if answers take no time.
+const minSilence = 20 * time.Millisecond
+
+// Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already
+// waiting to see it recover; else 0. An operation that had no answer counts as one that waits for it, until another one
+// has an answer.
+func (s *Server) Silent(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := now.Sub(s.owes); s.pending > 0 && d > max(minSilence, 8*s.typical) {
+		return d
+	}
+	return 0
+}
+
+// waits notes that an operation waits for the server. The caller holds s.mu.
+func (s *Server) waits(now time.Time) {
+	if s.owes.IsZero() {
+		s.owes = now
+	}
+	s.pending++
+}
+
+// ask notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
+// leaves the next operation on the key to do so too.
+func (s *Server) ask(op *operation) (began time.Time) {
+	began = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !op.aside {
+		s.waits(began)
+	}
+	if len(s.silent) == 0 {
+		return began
+	}
+	for key := range op.keys {
+		if _, was := s.silent[key]; was {
+			op.fresh = true
+			if !op.aside || op.claims == nil {
+				delete(s.silent, key)
+			}
+		}
+	}
+	return began
+}
+
+// maxSilent bounds the memory that those keys cost which are never used again.
+const maxSilent = 4096
+
+// heard takes in what came of op. over: it does not run any more. silent: nothing was heard over a connection of the pool.
+func (s *Server) heard(op *operation, began time.Time, over, silent bool, r *Reply) {
+	now := time.Now()
+	if !op.aside && !op.many {
+		s.count(op.Context, r)
+	}
+	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
+	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
+	silent = silent && !op.ours && s.source.CanDial() && !s.source.Full()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if silent {
+		for key := range op.keys {
+			s.silent[key] = struct{}{}
+		}
+		if len(s.silent) > maxSilent {
+			clear(s.silent)
+		}
+	}
+	if over && op.rtt > 0 {
+		if s.rtt == 0 {
+			s.rtt = op.rtt
+		}
+		s.rtt += (op.rtt - s.rtt) / 8
+	}
+	if op.aside {
+		return
+	}
+	s.pending--
+	if TimedOut(r.Err) {
+		return // it goes on owing: the next operation is alone with the server
+	}
+	s.typical += (now.Sub(began) - s.typical) / 8
+	s.owes = now
+	if s.pending == 0 {
+		s.owes = time.Time{}
+	}
+}

@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
 )
@@ -26,13 +23,29 @@ type Try struct {
 	Reads   bool          // a writer becomes a reader; the claim is that of the reader
 }
 
-// Try tries once to take the lock. It may be repeated until the token is Spent: a repeat that finds the token has the
-// lock.
+var (
+	// errEnded is the failure of what was asked for a claim that has ended.
+	errEnded = errors.New("the lock has ended meanwhile")
+	// errBefore is that of a try that another claim was in the way of.
+	errBefore = errors.New("no answer to the release before")
+)
+
+// Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
+// repeated until the token is Spent: a repeat that finds the token has the lock.
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
-	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
-	op.claim, op.try = c, t
+	s := c.server
+	if t.Start.IsZero() {
+		t.Start = time.Now()
+	}
+	if t.Old == "" && !t.Reads && !s.await(ctx, &c.Lock, t.Start.Add(c.Timeout)) {
+		return Reply{Err: errBefore, Unasked: true}
+	}
+	op := s.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
+	op.about(c)
+	op.speak, op.took, op.timed, op.try = (*operation).speakTry, (*operation).tookTry, true, t
+	op.lay = layTry
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
-		c.server.scripted.Load() && c.server.source.Pipelines()
+		s.scripted.Load() && s.source.Pipelines()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()
@@ -41,91 +54,47 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	for _, other := range t.With {
 		other.begin(true, false, until)
 	}
-	return c.server.bounded(op, trying{})
+	return op.do()
 }
 
-// errEnded is the failure of what was asked for a claim that has ended.
-var errEnded = errors.New("the lock has ended meanwhile")
+func layTry(op *operation, _ int, due int64) (script, []any) {
+	switch l := &op.claims[0].Lock; {
+	case op.try.Old != "":
+		return op.args.swap(l, op.try.Old, due)
+	case op.try.Reads:
+		return op.args.downgrade(l, due, op.pinned)
+	default:
+		return op.args.acquire(l, &op.try, due, op.pinned)
+	}
+}
 
-type trying struct{}
-
-func (trying) ask(ses *session) Reply {
-	op := ses.op
-	ses.within(op.due)
-	reply := ses.acquire(op.plain && ses.redials == 0)
-	reply.Unknown = reply.Verdict == Failed && !refused(reply.Err)
-	reply.Twice = ses.redials > 0
-	if n := op.claim.Replicas; reply.Verdict == Done && n.N > 0 {
-		if err := ses.waitReplicas(n); err != nil {
-			return Reply{Err: err, Sent: reply.Sent, There: true, Twice: reply.Twice}
+// speakTry is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
+func (op *operation) speakTry() error {
+	if op.plain && op.redials == 0 {
+		err := op.trySet()
+		// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+		if r := &op.replies[0]; r.Verdict == Held || coded(err, "NOREPLICAS") || errors.Is(err, conn.ErrNoSend) {
+			*r = Reply{}
+		} else if err != nil || op.claims[0].Replicas.N == 0 {
+			return err
+		} else {
+			op.unconfirmed = append(op.unconfirmed[:0], 0)
+			return op.confirm()
 		}
 	}
-	return reply
+	return op.scripts()
 }
 
-func (trying) took(op *operation, r *Reply) {
-	op.claim.tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+// tookTry takes in what came of a try.
+func (op *operation) tookTry(_ int, r *Reply) {
+	r.Unknown = r.Verdict == Failed && !refused(r.Err)
+	r.Twice = op.redials > 0
+	op.claims[0].tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
 	for _, other := range op.try.With {
 		other.tried(r, op.due, false, false)
 	}
-	if r.Verdict != Failed && op.session.pinned {
+	if r.Verdict != Failed && op.pinned {
 		op.server.nodes.learn(op.key)
-	}
-}
-
-// acquire is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
-func (ses *session) acquire(plain bool) (reply Reply) {
-	if plain {
-		reply = ses.acquirePlain(&ses.op.claim.Lock)
-	}
-	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !plain || reply.Verdict == Held || coded(reply.Err, "NOREPLICAS") || errors.Is(reply.Err, conn.ErrNoSend) {
-		reply = ses.acquireScripted()
-	}
-	return reply
-}
-
-// acquireScripted is a try that carries its own deadline, for which we have to know the server's clock. It is repeated
-// if our idea of that was off, or if another node of the cluster has the lock now.
-func (ses *session) acquireScripted() Reply {
-	op := ses.op
-	for again := false; ; again = true {
-		clock := ses.clock(op.key)
-		due, known := clock.at(op.due)
-		if !known {
-			if err := ses.askTime(clock); err != nil {
-				return Reply{Err: untried{err}}
-			}
-			due, _ = clock.at(op.due)
-		}
-		if op.left() {
-			return Reply{Err: untried{errTimeout}}
-		}
-		raw, err := ses.acquireOnce(due)
-		if err != nil {
-			if !refused(err) {
-				clock.forget() // who answers next may be another server, after a failover, with another clock
-			}
-			if !again && ses.follow(err) {
-				continue
-			}
-			return Reply{Err: err, Sent: ses.sent}
-		}
-		op.server.scripted.Store(true)
-		reply, now := answer(raw, nil, ses.sent)
-		if reply.Verdict == Done && now == 0 {
-			return Reply{Err: errors.New("unexpected reply to a try"), Sent: ses.sent}
-		}
-		if now != 0 {
-			clock.learn(max(now, -now), ses.sent, ses.received)
-		}
-		if now < 0 && !again && time.Now().Before(op.due) {
-			continue
-		}
-		if reply.Verdict == Done && op.try.OldEnds != nil {
-			op.try.oldEnds(&reply)
-		}
-		return reply
 	}
 }
 
@@ -140,42 +109,4 @@ func (t *Try) oldEnds(r *Reply) {
 			return
 		}
 	}
-}
-
-func (ses *session) acquireOnce(due int64) (any, error) {
-	op := ses.op
-	l := &op.claim.Lock
-	switch {
-	case op.try.Old != "":
-		return ses.eval(op.args.swap(l, op.try.Old, due))
-	case op.try.Reads:
-		return ses.eval(op.args.downgrade(l, due, ses.pinned))
-	}
-	return ses.eval(op.args.acquire(l, &op.try, due, ses.pinned))
-}
-
-// errLate is what a command gets that the server executed only after its deadline, and so not at all.
-var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
-
-// untried is an error that came before the try was sent.
-type untried struct{ error }
-
-func (u untried) Unwrap() error { return u.error }
-
-// refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
-// server said no, and the scripts leave no lock behind then.
-func refused(err error) bool {
-	var e redis.Error
-	var u untried
-	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
-}
-
-// replicaError says that too few replicas have what was written.
-type replicaError struct {
-	got  int
-	want Replicas
-}
-
-func (e replicaError) Error() string {
-	return fmt.Sprintf("%d of the %d wanted replicas confirmed within %v", e.got, e.want.N, e.want.Timeout)
 }

@@ -1,0 +1,297 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file keeps
+// its bound: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
+//
+// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else another
+// goroutine does it. A caller whose time is over abandons that one, which then cleans up when it comes back.
+//
+// An operation is also the ctx of its commands: that of its caller, with a deadline. Done, Err and Value are those of the
+// caller's ctx, so that context.AfterFunc on it needs no goroutine; so Done is not closed at the deadline.
+type operation struct {
+	context.Context // the caller's
+	server          *Server
+	node            *node
+	due             time.Time // nothing may be executed on the server after this
+	end             time.Time // bound of the call; with replicas that is later
+	ours            bool      // the end is that of the caller's ctx
+	aside           bool      // it is no operation of a lock that a caller waits for
+
+	// What it is about. These don't change while it runs.
+	claims []*Claim // none: a question
+	speak  func(*operation) error
+	lay    func(op *operation, i int, due int64) (script, []any) // the script of a claim
+	took   func(op *operation, i int, r *Reply)                  // has the claim take in its reply, once; or nil
+	told   func(i int, r Reply)                                  // hears of each reply as soon as it is known; or nil
+	timed  bool                                                  // the scripts carry the deadline
+	try    Try
+	plain  bool // the first try is a plain SET
+
+	many bool // its reply says whether all had theirs
+
+	replies []Reply // of the claims; one of a question. The zero Reply: none yet
+	err     error   // what ended it before all had their replies
+
+	// Its connection, and what was said over it.
+	conn           redis.Conn
+	key            string    // that the connection is for
+	pinned         bool      // it is bound to the cluster node of the key
+	bad            bool      // its pool must not keep it
+	fresh          bool      // it was dialled for the operation
+	redials        int       // how often the operation went on over another one
+	deadline       time.Time // of the next command
+	undoes         bool      // what is interrupted now is a plain SET
+	shown          bool      // others may keep the operation as a ctx
+	sent, received time.Time // the last command, and its reply
+	rtt            time.Duration
+	round
+	args arguments
+
+	state atomic.Int32
+	done  chan struct{} // gets a message when the caller may read the replies
+	timer *time.Timer
+
+	oneClaim [1]*Claim
+	oneReply [1]Reply
+}
+
+// The states of an operation.
+const (
+	running   int32 = iota
+	finished        // the replies are there
+	abandoned       // the caller has gone
+)
+
+// begin makes an operation about l. extra is what its bound has more than the timeout of l.
+func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration) *operation {
+	op, _ := s.operations.Get().(*operation)
+	if op == nil {
+		op = &operation{server: s, done: make(chan struct{}, 1)}
+	}
+	if start.IsZero() {
+		start = time.Now()
+	}
+	op.Context = ctx
+	op.due = start.Add(l.Timeout)
+	op.end = op.due.Add(extra)
+	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
+		op.end, op.ours = d, true
+		if d.Before(op.due) {
+			op.due = d
+		}
+	}
+	op.key, op.node = l.Key, s.nodes.of(l.Key)
+	op.replies = op.oneReply[:]
+	s.running.Enter()
+	return op
+}
+
+// about makes op one about the claim that it began with.
+func (op *operation) about(c *Claim) {
+	op.oneClaim[0] = c
+	op.claims = op.oneClaim[:]
+}
+
+// keys are those that op is about.
+func (op *operation) keys(yield func(string) bool) {
+	if op.claims == nil {
+		yield(op.key)
+		return
+	}
+	for _, c := range op.claims {
+		if !yield(c.Key) {
+			return
+		}
+	}
+}
+
+// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
+// it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
+func (op *operation) free() {
+	s := op.server
+	if !op.left() && !op.shown && (op.Done() == nil || op.Err() == nil) {
+		*op = operation{server: s, args: op.args, done: op.done, timer: op.timer, round: round{todo: op.todo, again: op.again}}
+		s.operations.Put(op)
+	}
+	s.running.Leave()
+}
+
+// do runs op and returns its reply within its bound. That of several claims says whether all got theirs.
+func (op *operation) do() Reply {
+	s := op.server
+	began, reply := s.ask(op), Reply{}
+	fresh, over := op.fresh, true
+	switch err := op.Err(); {
+	case err != nil:
+		op.unsent(err)
+	case s.source.Punctual:
+		op.run()
+	default:
+		if over, err = op.apart(); !over {
+			reply.Err = err
+			s.nodes.clock(op.key).forget() // who answers next may be another server
+		}
+	}
+	if over {
+		reply = op.result()
+	}
+	silent := !fresh && TimedOut(reply.Err) // before the end of ctx takes the blame
+	op.blame(&reply)
+	s.heard(op, began, over, silent, &reply)
+	if over {
+		op.free()
+	}
+	return reply
+}
+
+func (op *operation) result() Reply {
+	switch {
+	case !op.many:
+		return op.replies[0]
+	case op.err != nil:
+		return Reply{Err: op.err}
+	}
+	return Reply{Verdict: Done}
+}
+
+// unsent ends an operation of which nothing was sent.
+func (op *operation) unsent(err error) {
+	op.err = err
+	op.settle()
+}
+
+// settle has the claims take in their replies; the error that ended the operation stands for those that are missing.
+func (op *operation) settle() {
+	for i := range op.replies {
+		r := &op.replies[i]
+		switch {
+		case !r.none():
+		case op.err != nil:
+			r.Err = op.err
+		case op.claims == nil:
+			r.Verdict = Done
+		default:
+			r.Err = errLate
+		}
+		if op.took != nil {
+			op.took(op, i, r)
+		}
+	}
+}
+
+// apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
+func (op *operation) apart() (over bool, why error) {
+	l, ctx := &op.node.limit, op.Context
+	if err := l.enter(ctx, op.end); err != nil {
+		op.unsent(err)
+		return true, nil
+	}
+	if op.timer == nil {
+		op.timer = time.NewTimer(time.Until(op.end))
+	} else {
+		op.timer.Reset(time.Until(op.end))
+	}
+	defer op.timer.Stop()
+	go func() {
+		op.run()
+		inTime := op.state.CompareAndSwap(running, finished)
+		l.leave(inTime)
+		if inTime {
+			op.done <- struct{}{}
+		} else {
+			op.free() // no caller waits
+		}
+	}()
+	late := false
+	select {
+	case <-op.done:
+		return true, nil
+	case <-op.timer.C:
+		late, why = true, errTimeout
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	if !op.state.CompareAndSwap(running, abandoned) {
+		<-op.done // it came back just then
+		return true, nil
+	}
+	if late {
+		l.overdue()
+	}
+	return false, why
+}
+
+// left reports whether the caller has gone, so that nothing more is to be sent that the server could execute.
+func (op *operation) left() bool { return op.state.Load() == abandoned }
+
+// run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
+// has broken. So what it sends may be executed twice.
+func (op *operation) run() {
+	op.err = op.connect()
+	if op.err == nil {
+		op.err = op.speak(op)
+		for op.severed(op.err) && op.redial() {
+			op.err = op.speak(op)
+		}
+	}
+	op.close()
+	op.settle()
+}
+
+// blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
+// came too late by all that we know of its clock did so in the last moments of ctx.
+func (op *operation) blame(r *Reply) {
+	if r.Verdict != Failed {
+		return
+	}
+	switch {
+	case op.ours && errors.Is(r.Err, errLate):
+		timer := time.NewTimer(time.Until(op.end))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-op.Done():
+		}
+	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):
+		return
+	}
+	if err := op.Err(); err != nil {
+		r.Err = err
+	} else if op.ours {
+		r.Err = context.DeadlineExceeded
+	}
+}
+
+// Deadline is that of the next command.
+func (op *operation) Deadline() (time.Time, bool) {
+	if op.conn == nil {
+		op.shown = true // to a pool, or to what it calls
+	}
+	return op.deadline, true
+}
+
+// Value answers punctual.Undo with the command that takes back a plain SET that is interrupted, and punctual.Caller, because
+// a connection watches its last ctx until it has another, and an operation is another caller's by then.
+func (op *operation) Value(key any) any {
+	switch key {
+	case any(punctual.Undo):
+		if !op.undoes {
+			return nil
+		}
+		return op.args.undo()
+	case punctual.Caller:
+		return op.Context
+	}
+	return op.Context.Value(key)
+}

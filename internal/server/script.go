@@ -1,0 +1,225 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A round is what becomes of the scripts of an operation over one connection.
+type round struct {
+	todo        []int // claims whose scripts are sent next
+	again       []int // those whose scripts have to be sent once more
+	elsewhere   []int // those that this connection can't serve, or not in one round trip with others
+	unconfirmed []int // those that wait for replicas
+}
+
+// scripts runs the script of each claim that has no reply yet. This is where all scripts of claims are sent: tries,
+// extensions and releases.
+func (op *operation) scripts() error {
+	op.round = round{todo: op.todo[:0], again: op.again[:0]}
+	for i := range op.replies {
+		if op.replies[i].none() {
+			op.todo = append(op.todo, i)
+		}
+	}
+	if err := op.runRound(); err != nil {
+		return err
+	}
+	for _, i := range op.elsewhere {
+		key := op.claims[i].Key
+		if op.pinned {
+			op.clock(key).forget() // it may be another node's
+		}
+		err := op.moveTo(key)
+		if err == nil {
+			op.todo = append(op.todo[:0], i)
+			err = op.runRound()
+		}
+		if err != nil {
+			op.tell(i, Reply{Err: err})
+		}
+	}
+	return nil
+}
+
+// runRound runs the scripts that are to do in one round trip. One that came too late by a clock that we had wrong is sent
+// once more; and so is one that goes alone, if another node of the cluster serves its key now.
+func (op *operation) runRound() error {
+	op.unconfirmed = op.unconfirmed[:0]
+	for first := true; len(op.todo) > 0; first = false {
+		if op.timed {
+			op.deadline = op.due
+			if err := op.learnClocks(); err != nil {
+				return untried{err}
+			}
+			if op.left() {
+				return untried{errTimeout}
+			}
+		}
+		op.again = op.again[:0]
+		if err := op.send(first); err != nil {
+			if op.timed && !refused(err) {
+				for _, i := range op.todo {
+					op.clock(op.claims[i].Key).forget() // who answers next may be another server, after a failover
+				}
+			}
+			return err
+		}
+		op.todo, op.again = op.again, op.todo
+	}
+	if len(op.unconfirmed) > 0 {
+		return op.confirm()
+	}
+	return nil
+}
+
+// learnClocks asks the server for its time, if that is not known. It is the only one that is asked: one node, one clock.
+func (op *operation) learnClocks() error {
+	var unknown []*clock
+	for _, i := range op.todo {
+		c := op.clock(op.claims[i].Key)
+		if _, known := c.at(op.due); !known {
+			unknown = append(unknown, c)
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	return op.askTime(unknown)
+}
+
+// script is that of claim i.
+func (op *operation) script(i int) (script, []any) {
+	var due int64
+	if op.timed {
+		due, _ = op.clock(op.claims[i].Key).at(op.due)
+	}
+	return op.lay(op, i, due)
+}
+
+// send sends what is to do. A script that is alone can be sent again where the server does not know it.
+func (op *operation) send(first bool) error {
+	if len(op.todo) == 1 {
+		raw, err := op.eval(op.script(op.todo[0]))
+		var said redis.Error
+		switch {
+		case errors.As(err, &said):
+			raw = err
+		case err != nil:
+			return err
+		}
+		op.take(op.todo[0], raw, first)
+		return nil
+	}
+	lay := func(n int) (string, []any) {
+		s, args := op.script(op.todo[n])
+		args[0] = s.hash
+		return "EVALSHA", args
+	}
+	return op.pipeline(len(op.todo), lay, func(n int, raw any) {
+		i := op.todo[n]
+		if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") {
+			op.elsewhere = append(op.elsewhere, i) // it goes alone
+			return
+		}
+		op.take(i, raw, first)
+	})
+}
+
+// take takes in one reply. first: the script may be sent once more.
+func (op *operation) take(i int, raw any, first bool) {
+	if err, ok := raw.(error); ok && first && op.follow(err) {
+		op.again = append(op.again, i)
+		return
+	}
+	reply, now := answer(raw, nil, op.sent)
+	if now != 0 {
+		op.clock(op.claims[i].Key).learn(max(now, -now), op.sent, op.received)
+	}
+	if now < 0 && first && op.received.Before(op.due) {
+		op.again = append(op.again, i)
+		return
+	}
+	try := op.timed && !op.many
+	switch {
+	case reply.Verdict != Done:
+	case try && now == 0:
+		reply = Reply{Err: errors.New("unexpected reply to a try"), Sent: op.sent}
+	case try && op.try.OldEnds != nil:
+		op.try.oldEnds(&reply)
+	}
+	if op.timed && reply.Verdict != Failed {
+		op.server.scripted.Store(true)
+	}
+	if op.timed && op.many {
+		op.took(op, i, &reply) // the claim of an extension does not wait for the others, nor for replicas
+	}
+	if op.timed && reply.Verdict == Done && op.claims[i].Replicas.N > 0 {
+		op.replies[i] = reply
+		op.unconfirmed = append(op.unconfirmed, i)
+		return
+	}
+	op.tell(i, reply)
+}
+
+// tell records the reply of claim i.
+func (op *operation) tell(i int, r Reply) {
+	op.replies[i] = r
+	if op.told != nil {
+		op.told(i, r)
+	}
+}
+
+// confirm waits until the replicas have what this connection wrote. A try whose connection breaks meanwhile is not
+// repeated: the lock is there.
+func (op *operation) confirm() error {
+	want := op.claims[0].Replicas
+	op.deadline = op.end
+	got, err := redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
+	if err == nil && got < want.N {
+		err = replicaError{got, want}
+	}
+	repeats := op.severed(err) && op.many
+	for _, i := range op.unconfirmed {
+		switch r := op.replies[i]; {
+		case repeats:
+			op.replies[i] = Reply{}
+		case err != nil:
+			op.tell(i, Reply{Err: err, Sent: r.Sent, There: true})
+		default:
+			op.tell(i, r)
+		}
+	}
+	if repeats {
+		return err
+	}
+	return nil
+}
+
+// errLate is what a command gets that the server executed only after its deadline, and so not at all.
+var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
+
+// untried is an error that came before the try was sent.
+type untried struct{ error }
+
+func (u untried) Unwrap() error { return u.error }
+
+// refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
+// server said no, and the scripts leave no lock behind then.
+func refused(err error) bool {
+	var e redis.Error
+	var u untried
+	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
+}
+
+// replicaError says that too few replicas have what was written.
+type replicaError struct {
+	got  int
+	want Replicas
+}
+
+func (e replicaError) Error() string {
+	return fmt.Sprintf("%d of the %d wanted replicas confirmed within %v", e.got, e.want.N, e.want.Timeout)
+}
