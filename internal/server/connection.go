@@ -122,18 +122,23 @@ func (op *operation) clock(key string) *clock { return op.server.nodes.clock(key
 // errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
 var errNoConnection = errors.New("no connection to the node that serves the key")
 
-// command runs one command within the deadline.
+// command runs one command within the deadline. Where it carries no deadline of its own, it goes again to where its slot
+// has moved to.
 func (op *operation) command(name string, args ...any) (reply any, err error) {
-	if op.conn == nil {
-		return nil, errNoConnection
+	for first := true; ; first = false {
+		if op.conn == nil {
+			return nil, errNoConnection
+		}
+		op.sent = time.Now()
+		reply, err = op.server.source.Do(op, op.conn, name, args...)
+		op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
+		if err == nil {
+			return reply, nil
+		}
+		if err = op.failed(err); op.timed || !first || !op.follow(err) {
+			return nil, err
+		}
 	}
-	op.sent = time.Now()
-	reply, err = op.server.source.Do(op, op.conn, name, args...)
-	op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
-	if err != nil {
-		return nil, op.failed(err)
-	}
-	return reply, nil
 }
 
 // failed looks at an error of a command.
@@ -185,19 +190,4 @@ func (op *operation) eval(s script, args []any) (any, error) {
 		op.rtt = op.received.Sub(op.sent)
 	}
 	return reply, err
-}
-
-// askTime learns the server's clock.
-func (op *operation) askTime(clocks []*clock) error {
-	v, err := redis.Int64s(op.command("TIME"))
-	if err != nil {
-		return err
-	}
-	if len(v) != 2 {
-		return errors.New("an unexpected reply to TIME")
-	}
-	for _, c := range clocks {
-		c.learn(v[0]*1e6+v[1], op.sent, op.received)
-	}
-	return nil
 }

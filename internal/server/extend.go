@@ -34,7 +34,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 		k := apart{s.nodes.of(e.Key), e.Replicas, e.Timeout}
 		g := found[k]
 		if g == nil {
-			g = &extending{server: s, ctx: ctx, report: report}
+			g = &extending{report: report}
 			found[k], groups = g, append(groups, g)
 		}
 		g.leases = append(g.leases, lease{Extension: e, place: i})
@@ -42,17 +42,15 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 	var others sync.WaitGroup
 	defer others.Wait()
 	for i := len(groups) - 1; i > 0; i-- {
-		others.Go(func() { groups[i].run(start) })
+		others.Go(func() { s.extend(ctx, start, groups[i]) })
 	}
 	if len(groups) > 0 {
-		groups[0].run(start)
+		s.extend(ctx, start, groups[0])
 	}
 }
 
 // extending is a group of leases that one operation extends.
 type extending struct {
-	server *Server
-	ctx    context.Context
 	leases []lease
 
 	mu     sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
@@ -67,16 +65,16 @@ type lease struct {
 	told     bool // guarded by extending.mu
 }
 
-func (g *extending) run(start time.Time) {
+func (s *Server) extend(ctx context.Context, start time.Time, g *extending) {
 	l := &g.leases[0].Lock
-	op := g.server.begin(g.ctx, l, start, l.Replicas.Timeout)
+	op := s.begin(ctx, l, start, l.Replicas.Timeout)
 	op.claims, op.replies = make([]*Claim, len(g.leases)), make([]Reply, len(g.leases))
 	for i := range g.leases {
 		op.claims[i] = g.leases[i].Claim
 	}
 	op.many, op.timed = true, true
-	op.lay = func(op *operation, i int, due int64) (script, []any) {
-		return op.args.extend(&g.leases[i].Extension, due)
+	op.lay = func(op *operation, i int) (script, []any) {
+		return op.args.extend(&g.leases[i].Extension, op.dueAt(i))
 	}
 	op.speak, op.took, op.told = (*operation).scripts, g.took, g.tell
 	reply := op.do()
@@ -99,7 +97,6 @@ func (g *extending) tell(i int, r Reply) {
 	defer g.mu.Unlock()
 	if l := &g.leases[i]; !l.told {
 		l.told = true
-		g.server.count(g.ctx, &r)
 		g.report(l.place, r)
 	}
 }

@@ -31,10 +31,10 @@ type operation struct {
 	// What it is about. These don't change while it runs.
 	claims []*Claim // none: a question
 	speak  func(*operation) error
-	lay    func(op *operation, i int, due int64) (script, []any) // the script of a claim
-	took   func(op *operation, i int, r *Reply)                  // has the claim take in its reply, once; or nil
-	told   func(i int, r Reply)                                  // hears of each reply as soon as it is known; or nil
-	timed  bool                                                  // the scripts carry the deadline
+	lay    func(op *operation, i int) (script, []any) // the script of a claim
+	took   func(op *operation, i int, r *Reply)       // has the claim take in its reply, once; or nil
+	told   func(i int, r Reply)                       // hears of each reply as soon as it is known; or nil
+	timed  bool                                       // the scripts carry the deadline
 	try    Try
 	plain  bool // the first try is a plain SET
 

@@ -14,54 +14,39 @@ const (
 	drain = 20 * time.Millisecond
 )
 
-// trySet is a try by SET NX PX. It takes less of the server than the script does, and knows less:
+// set is a try by SET NX PX. It takes less of the server than the script does, and knows less:
 // not who holds the lock, nor whether what is in its place is a lock at all.
 //
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
 // be it after a hang or when the network has healed, it executes the second next.
-func (op *operation) trySet() error {
+func (op *operation) set() (any, error) {
 	if op.left() {
-		return untried{errTimeout}
+		return nil, untried{errTimeout}
 	}
 	op.deadline = op.due
-	sent := time.Now()
-	raw, err := op.set(sent)
-	if err != nil {
-		if err = op.failed(err); op.follow(err) {
-			op.deadline = op.due
-			sent = time.Now()
-			if raw, err = op.set(sent); err != nil {
-				err = op.failed(err)
-			}
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case raw == nil:
-		op.replies[0] = Reply{Verdict: Held, Sent: sent}
-	default:
-		op.replies[0] = Reply{Verdict: Done, Sent: sent}
-	}
-	return nil
-}
-
-// set sends one SET and reads the reply.
-func (op *operation) set(now time.Time) (any, error) {
-	source, l := op.server.source, &op.claims[0].Lock
-	if source.Punctual {
+	if source := op.server.source; source.Punctual {
 		op.undoes = true
-		raw, err := source.Do(op, op.conn, "SET", op.args.plain(l)...)
+		raw, err := op.command("SET", op.args.plain(&op.claims[0].Lock)...)
 		op.undoes = false
 		return raw, err
 	}
-	left := op.due.Sub(now)
+	raw, err := op.setAndWatch()
+	if err != nil {
+		err = op.failed(err)
+	}
+	return raw, err
+}
+
+// setAndWatch is set over a connection that knows no ctx.
+func (op *operation) setAndWatch() (any, error) {
+	c, l := op.conn, &op.claims[0].Lock
+	op.sent = time.Now()
+	left := op.due.Sub(op.sent)
 	if left <= 0 {
 		return nil, untried{errTimeout}
 	}
-	c := op.conn
-	if err := source.Send(c, "SET", op.args.plain(l)...); err != nil {
+	if err := op.server.source.Send(c, "SET", op.args.plain(l)...); err != nil {
 		return nil, err
 	}
 	if err := c.Flush(); err != nil {

@@ -14,19 +14,10 @@ func (op *operation) question(ask func(op *operation) error) Reply {
 	return op.do()
 }
 
-// run runs a script that carries no deadline, at the node that serves the key.
-func (op *operation) run1(s script, args []any) (any, error) {
-	reply, err := op.eval(s, args)
-	if op.follow(err) {
-		return op.eval(s, args)
-	}
-	return reply, err
-}
-
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
 	return s.begin(ctx, l, time.Time{}, d-l.Timeout).question(func(op *operation) error {
-		_, err := op.run1(op.args.raise(l, fence))
+		_, err := op.eval(op.args.raise(l, fence))
 		return err
 	})
 }
@@ -35,7 +26,7 @@ func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duratio
 func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
 	var permits int
 	reply := s.begin(ctx, l, time.Time{}, 0).question(func(op *operation) (err error) {
-		permits, err = redis.Int(op.run1(op.args.inUse(l)))
+		permits, err = redis.Int(op.eval(op.args.inUse(l)))
 		return err
 	})
 	if reply.Verdict != Done {
@@ -110,9 +101,6 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 	}
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
-		if op.follow(err) {
-			reply, err = op.command(c[0].(string), c[1:]...)
-		}
 		var said redis.Error
 		switch {
 		case errors.As(err, &said):

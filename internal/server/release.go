@@ -42,7 +42,7 @@ func (op *operation) tookRelease(i int, r *Reply) {
 }
 
 // layRelease is the release of claim i. To send it twice does no harm, because tokens are never used again.
-func layRelease(op *operation, i int, _ int64) (script, []any) {
+func layRelease(op *operation, i int) (script, []any) {
 	return op.args.release(op.claims[i], op.pinned)
 }
 

@@ -44,59 +44,47 @@ func (r *Reply) none() bool { return r.Verdict == Failed && r.Err == nil }
 //	{holder, ms} and {…, now, gap}  another holds it
 //	{0, i}, {-1, i}                 lock i is gone, another holds it
 //	1, 0, -now                      done; the waiter was passed over; too late
-func answer(raw any, err error, sent time.Time) (r Reply, now int64) {
+func answer(raw any, sent time.Time) (r Reply, now int64) {
+	r = Reply{Sent: sent}
+	number := func(v any) int64 { n, _ := v.(int64); return n }
 	switch v := raw.(type) {
 	case error:
-		err = v
+		r.Err = v
 	case int64:
 		switch {
 		case v < 0:
-			r.Err, now = errLate, v
+			return Reply{Err: errLate, Sent: sent}, v
 		case v == 0:
 			r.Verdict = Lapsed
 		case v == 1:
 			r.Verdict = Done
 		}
 	case []any:
-		r = parse(v)
-		now = r.Now
-	}
-	if r.Verdict == Failed && r.Err == nil {
-		if r.Err = err; err == nil {
-			r.Err = fmt.Errorf("unexpected reply %T to a script", raw)
+		if len(v) < 2 {
+			break
 		}
-	}
-	r.Sent = sent
-	return r, now
-}
-
-// parse reads a reply of several values.
-func parse(v []any) (r Reply) {
-	if len(v) < 2 {
-		return r
-	}
-	second, _ := v[1].(int64)
-	switch first := v[0].(type) {
-	case int64:
-		switch {
-		case first > 0:
-			r = Reply{Verdict: Done, Fence: second, Now: first}
-			if len(v) == 3 {
-				left, _ := v[2].(int64)
-				r.Left = time.Duration(left) * time.Millisecond
+		switch first := v[0].(type) {
+		case []byte:
+			r.Verdict, r.Holder, r.Left = Held, string(first), time.Duration(number(v[1]))*time.Millisecond
+			if len(v) == 4 {
+				r.Now, r.Gap = number(v[2]), time.Duration(number(v[3]))*time.Microsecond
 			}
-			return r
-		case first == 0:
-			return Reply{Verdict: Missing, Which: int(second) - 1}
-		}
-		return Reply{Verdict: Taken, Which: int(second) - 1}
-	case []byte:
-		r = Reply{Verdict: Held, Holder: string(first), Left: time.Duration(second) * time.Millisecond}
-		if len(v) == 4 {
-			gap, _ := v[3].(int64)
-			r.Now, _ = v[2].(int64)
-			r.Gap = time.Duration(gap) * time.Microsecond
+		case int64:
+			switch {
+			case first > 0:
+				r.Verdict, r.Now, r.Fence = Done, first, number(v[1])
+				if len(v) == 3 {
+					r.Left = time.Duration(number(v[2])) * time.Millisecond
+				}
+			case first == 0:
+				r.Verdict, r.Which = Missing, int(number(v[1]))-1
+			default:
+				r.Verdict, r.Which = Taken, int(number(v[1]))-1
+			}
 		}
 	}
-	return r
+	if r.none() {
+		r.Err = fmt.Errorf("unexpected reply %T to a script", raw)
+	}
+	return r, r.Now
 }

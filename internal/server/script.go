@@ -60,10 +60,8 @@ func (op *operation) runRound() error {
 		}
 		op.again = op.again[:0]
 		if err := op.send(first); err != nil {
-			if op.timed && !refused(err) {
-				for _, i := range op.todo {
-					op.clock(op.claims[i].Key).forget() // who answers next may be another server, after a failover
-				}
+			for _, i := range op.todo {
+				op.clock(op.claims[i].Key).forget() // who answers next may be another server, after a failover
 			}
 			return err
 		}
@@ -87,34 +85,34 @@ func (op *operation) learnClocks() error {
 	if unknown == nil {
 		return nil
 	}
-	return op.askTime(unknown)
-}
-
-// script is that of claim i.
-func (op *operation) script(i int) (script, []any) {
-	var due int64
-	if op.timed {
-		due, _ = op.clock(op.claims[i].Key).at(op.due)
+	v, err := redis.Int64s(op.command("TIME"))
+	if err != nil {
+		return err
 	}
-	return op.lay(op, i, due)
+	if len(v) != 2 {
+		return errors.New("an unexpected reply to TIME")
+	}
+	for _, c := range unknown {
+		c.learn(v[0]*1e6+v[1], op.sent, op.received)
+	}
+	return nil
 }
 
 // send sends what is to do. A script that is alone can be sent again where the server does not know it.
 func (op *operation) send(first bool) error {
 	if len(op.todo) == 1 {
-		raw, err := op.eval(op.script(op.todo[0]))
+		raw, err := op.eval(op.lay(op, op.todo[0]))
 		var said redis.Error
-		switch {
-		case errors.As(err, &said):
-			raw = err
-		case err != nil:
+		if err != nil && !errors.As(err, &said) {
 			return err
+		} else if err != nil {
+			raw = err
 		}
 		op.take(op.todo[0], raw, first)
 		return nil
 	}
 	lay := func(n int) (string, []any) {
-		s, args := op.script(op.todo[n])
+		s, args := op.lay(op, op.todo[n])
 		args[0] = s.hash
 		return "EVALSHA", args
 	}
@@ -128,13 +126,19 @@ func (op *operation) send(first bool) error {
 	})
 }
 
+// dueAt is the deadline of claim i on the server's clock.
+func (op *operation) dueAt(i int) int64 {
+	due, _ := op.clock(op.claims[i].Key).at(op.due)
+	return due
+}
+
 // take takes in one reply. first: the script may be sent once more.
 func (op *operation) take(i int, raw any, first bool) {
-	if err, ok := raw.(error); ok && first && op.follow(err) {
+	if err, ok := raw.(error); ok && op.timed && first && op.follow(err) {
 		op.again = append(op.again, i)
 		return
 	}
-	reply, now := answer(raw, nil, op.sent)
+	reply, now := answer(raw, op.sent)
 	if now != 0 {
 		op.clock(op.claims[i].Key).learn(max(now, -now), op.sent, op.received)
 	}

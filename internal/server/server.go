@@ -9,7 +9,6 @@
 package server
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,16 +29,16 @@ type Server struct {
 	operations sync.Pool       // of *operation
 	running    *underway.Count // operations that have not ended, those whose caller has gone as well
 	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
-	failed     atomic.Int64
 
 	mu       sync.Mutex
 	demoted  []func()
 	rtt      time.Duration       // smoothed time of a script; 0: not known
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
-	pending  int                 // operations of locks without an answer yet
-	owes     time.Time           // how long the server has been owing an answer
-	typical  time.Duration       // smoothed time of an operation
+	failed   int64
+	pending  int           // operations of locks without an answer yet
+	owes     time.Time     // how long the server has been owing an answer
+	typical  time.Duration // smoothed time of an operation
 }
 
 // New returns the Server behind pool. It does not connect.
@@ -82,16 +81,10 @@ func (s *Server) demotion() {
 
 // Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
 // nor do releases in the background.
-func (s *Server) Failed() int64 { return s.failed.Load() }
-
-// count counts the reply if the operation has failed.
-func (s *Server) count(ctx context.Context, r *Reply) {
-	if r.Verdict != Failed || ctx.Err() != nil {
-		return
-	}
-	if d, ok := ctx.Deadline(); !ok || time.Now().Before(d) { // ctx may not have noticed yet
-		s.failed.Add(1)
-	}
+func (s *Server) Failed() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // RTT returns the smoothed round trip of a script; 0 if it is not known.
@@ -153,9 +146,6 @@ const maxSilent = 4096
 // heard takes in what came of op. over: it does not run any more. silent: nothing was heard over a connection of the pool.
 func (s *Server) heard(op *operation, began time.Time, over, silent bool, r *Reply) {
 	now := time.Now()
-	if !op.aside && !op.many {
-		s.count(op.Context, r)
-	}
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
 	silent = silent && !op.ours && s.source.CanDial() && !s.source.Full()
@@ -177,6 +167,13 @@ func (s *Server) heard(op *operation, began time.Time, over, silent bool, r *Rep
 	}
 	if op.aside {
 		return
+	}
+	if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || now.Before(d)) { // ctx may not have noticed yet
+		for i := range op.replies {
+			if !over || op.replies[i].Verdict == Failed {
+				s.failed++
+			}
+		}
 	}
 	s.pending--
 	if TimedOut(r.Err) {

@@ -57,7 +57,8 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	return op.do()
 }
 
-func layTry(op *operation, _ int, due int64) (script, []any) {
+func layTry(op *operation, i int) (script, []any) {
+	due := op.dueAt(i)
 	switch l := &op.claims[0].Lock; {
 	case op.try.Old != "":
 		return op.args.swap(l, op.try.Old, due)
@@ -70,19 +71,23 @@ func layTry(op *operation, _ int, due int64) (script, []any) {
 
 // speakTry is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
 func (op *operation) speakTry() error {
-	if op.plain && op.redials == 0 {
-		err := op.trySet()
-		// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-		if r := &op.replies[0]; r.Verdict == Held || coded(err, "NOREPLICAS") || errors.Is(err, conn.ErrNoSend) {
-			*r = Reply{}
-		} else if err != nil || op.claims[0].Replicas.N == 0 {
-			return err
-		} else {
-			op.unconfirmed = append(op.unconfirmed[:0], 0)
-			return op.confirm()
-		}
+	if !op.plain || op.redials > 0 {
+		return op.scripts()
 	}
-	return op.scripts()
+	raw, err := op.set()
+	switch {
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	case err == nil && raw == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):
+		return op.scripts()
+	case err != nil:
+		return err
+	}
+	op.replies[0] = Reply{Verdict: Done, Sent: op.sent}
+	if op.claims[0].Replicas.N > 0 {
+		op.unconfirmed = append(op.unconfirmed[:0], 0)
+		return op.confirm()
+	}
+	return nil
 }
 
 // tookTry takes in what came of a try.
