@@ -37,7 +37,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 			g = &extending{report: report}
 			found[k], groups = g, append(groups, g)
 		}
-		g.leases = append(g.leases, lease{Extension: e, place: i})
+		g.claims, g.leases = append(g.claims, e.Claim), append(g.leases, lease{Extension: e, place: i})
 	}
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -51,6 +51,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 
 // extending is a group of leases that one operation extends.
 type extending struct {
+	claims []*Claim
 	leases []lease
 
 	mu     sync.Mutex // held while report runs, so that nothing is reported after Extend has returned
@@ -66,12 +67,8 @@ type lease struct {
 }
 
 func (s *Server) extend(ctx context.Context, start time.Time, g *extending) {
-	l := &g.leases[0].Lock
-	op := s.begin(ctx, l, start, l.Replicas.Timeout)
-	op.claims, op.replies = make([]*Claim, len(g.leases)), make([]Reply, len(g.leases))
-	for i := range g.leases {
-		op.claims[i] = g.leases[i].Claim
-	}
+	l := &g.claims[0].Lock
+	op := s.begin(ctx, l, start, l.Replicas.Timeout, g.claims...)
 	op.many, op.timed = true, true
 	op.lay = func(op *operation, i int) (script, []any) {
 		return op.args.extend(&g.leases[i].Extension, op.dueAt(i))

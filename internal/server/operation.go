@@ -26,22 +26,22 @@ type operation struct {
 	due             time.Time // nothing may be executed on the server after this
 	end             time.Time // bound of the call; with replicas that is later
 	ours            bool      // the end is that of the caller's ctx
-	aside           bool      // it is no operation of a lock that a caller waits for
 
-	// What it is about. These don't change while it runs.
+	// What it is about, and how that is done. These don't change while it runs.
 	claims []*Claim // none: a question
-	speak  func(*operation) error
-	lay    func(op *operation, i int) (script, []any) // the script of a claim
-	took   func(op *operation, i int, r *Reply)       // has the claim take in its reply, once; or nil
-	told   func(i int, r Reply)                       // hears of each reply as soon as it is known; or nil
-	timed  bool                                       // the scripts carry the deadline
+	aside  bool     // it is no operation of a lock that a caller waits for
+	many   bool     // its reply says whether all claims got theirs
+	timed  bool     // the scripts carry the deadline
 	try    Try
-	plain  bool // the first try is a plain SET
-
-	many bool // its reply says whether all had theirs
+	plain  bool                                       // the first try is a plain SET
+	speak  func(*operation) error                     // says what there is to say; again, if the connection has broken
+	lay    func(op *operation, i int) (script, []any) // the script of a claim
+	took   func(op *operation, i int, r *Reply)       // has a claim take in its reply, once; or nil
+	told   func(i int, r Reply)                       // hears of each reply as soon as it is known; or nil
 
 	replies []Reply // of the claims; one of a question. The zero Reply: none yet
 	err     error   // what ended it before all had their replies
+	state   atomic.Int32
 
 	// Its connection, and what was said over it.
 	conn           redis.Conn
@@ -57,13 +57,6 @@ type operation struct {
 	rtt            time.Duration
 	round
 	args arguments
-
-	state atomic.Int32
-	done  chan struct{} // gets a message when the caller may read the replies
-	timer *time.Timer
-
-	oneClaim [1]*Claim
-	oneReply [1]Reply
 }
 
 // The states of an operation.
@@ -73,11 +66,11 @@ const (
 	abandoned       // the caller has gone
 )
 
-// begin makes an operation about l. extra is what its bound has more than the timeout of l.
-func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration) *operation {
+// begin makes an operation about l, and claims. extra is what its bound has more than the timeout of l.
+func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration, claims ...*Claim) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
-		op = &operation{server: s, done: make(chan struct{}, 1)}
+		op = &operation{server: s}
 	}
 	if start.IsZero() {
 		start = time.Now()
@@ -92,22 +85,32 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 		}
 	}
 	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	op.replies = op.oneReply[:]
+	op.claims = append(op.claims, claims...)
+	op.replies = append(op.replies, make([]Reply, max(len(claims), 1))...)
 	s.running.Enter()
 	return op
 }
 
-// about makes op one about the claim that it began with.
-func (op *operation) about(c *Claim) {
-	op.oneClaim[0] = c
-	op.claims = op.oneClaim[:]
+// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
+// it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
+func (op *operation) free() {
+	s := op.server
+	if !op.left() && !op.shown && (op.Done() == nil || op.Err() == nil) {
+		clear(op.claims)
+		clear(op.replies)
+		*op = operation{
+			server: s, args: op.args, claims: op.claims[:0], replies: op.replies[:0],
+			round: round{todo: op.todo, again: op.again},
+		}
+		s.operations.Put(op)
+	}
+	s.running.Leave()
 }
 
 // keys are those that op is about.
 func (op *operation) keys(yield func(string) bool) {
-	if op.claims == nil {
+	if len(op.claims) == 0 {
 		yield(op.key)
-		return
 	}
 	for _, c := range op.claims {
 		if !yield(c.Key) {
@@ -116,37 +119,31 @@ func (op *operation) keys(yield func(string) bool) {
 	}
 }
 
-// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
-// it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
-func (op *operation) free() {
+// do runs op and returns its reply within its bound.
+func (op *operation) do() (reply Reply) {
 	s := op.server
-	if !op.left() && !op.shown && (op.Done() == nil || op.Err() == nil) {
-		*op = operation{server: s, args: op.args, done: op.done, timer: op.timer, round: round{todo: op.todo, again: op.again}}
-		s.operations.Put(op)
-	}
-	s.running.Leave()
-}
-
-// do runs op and returns its reply within its bound. That of several claims says whether all got theirs.
-func (op *operation) do() Reply {
-	s := op.server
-	began, reply := s.ask(op), Reply{}
-	fresh, over := op.fresh, true
-	switch err := op.Err(); {
-	case err != nil:
-		op.unsent(err)
+	began := s.ask(op)
+	pooled, over := !op.fresh, true
+	switch {
+	case op.Err() != nil: // nothing is sent
+		op.err = op.Err()
+		op.settle()
 	case s.source.Punctual:
 		op.run()
 	default:
-		if over, err = op.apart(); !over {
-			reply.Err = err
-			s.nodes.clock(op.key).forget() // who answers next may be another server
-		}
+		over, reply.Err = op.apart()
 	}
-	if over {
-		reply = op.result()
+	switch {
+	case !over:
+		s.nodes.clock(op.key).forget() // who answers next may be another server
+	case !op.many:
+		reply = op.replies[0]
+	case op.err != nil:
+		reply.Err = op.err
+	default:
+		reply.Verdict = Done
 	}
-	silent := !fresh && TimedOut(reply.Err) // before the end of ctx takes the blame
+	silent := pooled && TimedOut(reply.Err) // before the end of ctx takes the blame
 	op.blame(&reply)
 	s.heard(op, began, over, silent, &reply)
 	if over {
@@ -155,75 +152,37 @@ func (op *operation) do() Reply {
 	return reply
 }
 
-func (op *operation) result() Reply {
-	switch {
-	case !op.many:
-		return op.replies[0]
-	case op.err != nil:
-		return Reply{Err: op.err}
-	}
-	return Reply{Verdict: Done}
-}
-
-// unsent ends an operation of which nothing was sent.
-func (op *operation) unsent(err error) {
-	op.err = err
-	op.settle()
-}
-
-// settle has the claims take in their replies; the error that ended the operation stands for those that are missing.
-func (op *operation) settle() {
-	for i := range op.replies {
-		r := &op.replies[i]
-		switch {
-		case !r.none():
-		case op.err != nil:
-			r.Err = op.err
-		case op.claims == nil:
-			r.Verdict = Done
-		default:
-			r.Err = errLate
-		}
-		if op.took != nil {
-			op.took(op, i, r)
-		}
-	}
-}
-
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
 	l, ctx := &op.node.limit, op.Context
-	if err := l.enter(ctx, op.end); err != nil {
-		op.unsent(err)
+	if op.err = l.enter(ctx, op.end); op.err != nil {
+		op.settle()
 		return true, nil
 	}
-	if op.timer == nil {
-		op.timer = time.NewTimer(time.Until(op.end))
-	} else {
-		op.timer.Reset(time.Until(op.end))
-	}
-	defer op.timer.Stop()
+	done := make(chan struct{})
 	go func() {
 		op.run()
 		inTime := op.state.CompareAndSwap(running, finished)
 		l.leave(inTime)
 		if inTime {
-			op.done <- struct{}{}
+			close(done)
 		} else {
 			op.free() // no caller waits
 		}
 	}()
+	timer := time.NewTimer(time.Until(op.end))
+	defer timer.Stop()
 	late := false
 	select {
-	case <-op.done:
+	case <-done:
 		return true, nil
-	case <-op.timer.C:
+	case <-timer.C:
 		late, why = true, errTimeout
 	case <-ctx.Done():
 		why = ctx.Err()
 	}
 	if !op.state.CompareAndSwap(running, abandoned) {
-		<-op.done // it came back just then
+		<-done // it came back just then
 		return true, nil
 	}
 	if late {
@@ -238,8 +197,7 @@ func (op *operation) left() bool { return op.state.Load() == abandoned }
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
 // has broken. So what it sends may be executed twice.
 func (op *operation) run() {
-	op.err = op.connect()
-	if op.err == nil {
+	if op.err = op.connect(); op.err == nil {
 		op.err = op.speak(op)
 		for op.severed(op.err) && op.redial() {
 			op.err = op.speak(op)
@@ -247,6 +205,23 @@ func (op *operation) run() {
 	}
 	op.close()
 	op.settle()
+}
+
+// settle has the claims take in their replies; the error that ended the operation stands for those that are missing.
+func (op *operation) settle() {
+	for i := range op.replies {
+		r := &op.replies[i]
+		switch {
+		case !r.none():
+		case op.err != nil:
+			r.Err = op.err
+		case len(op.claims) == 0:
+			r.Verdict = Done
+		}
+		if op.took != nil {
+			op.took(op, i, r)
+		}
+	}
 }
 
 // blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what

@@ -27,8 +27,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	if !goes {
 		return Reply{Verdict: Missing, Unasked: true}
 	}
-	op := c.server.begin(ctx, &c.Lock, start, 0)
-	op.about(c)
+	op := c.server.begin(ctx, &c.Lock, start, 0, c)
 	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
 	return op.do()
 }
@@ -48,14 +47,13 @@ func layRelease(op *operation, i int) (script, []any) {
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
 func (s *Server) releaseAll(claims []*Claim) bool {
-	l := claims[0].Lock
-	terms := *l.Terms
+	first := claims[0]
+	extra := time.Duration(0)
 	for _, c := range claims {
-		terms.Timeout = max(terms.Timeout, c.Timeout)
+		extra = max(extra, c.Timeout-first.Timeout)
 	}
-	l.Terms = &terms
-	op := s.begin(context.Background(), &l, time.Time{}, 0)
-	op.claims, op.replies, op.many, op.aside = claims, make([]Reply, len(claims)), true, true
+	op := s.begin(context.Background(), &first.Lock, time.Time{}, extra, claims...)
+	op.many, op.aside = true, true
 	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
 	return op.do().Verdict == Done
 }
