@@ -28,16 +28,16 @@ type operation struct {
 	ours            bool      // the end is that of the caller's ctx
 
 	// What it is about, and how that is done. These don't change while it runs.
-	claims []*Claim // none: a question
-	aside  bool     // it is no operation of a lock that a caller waits for
-	many   bool     // its reply says whether all claims got theirs
-	timed  bool     // the scripts carry the deadline
-	try    Try
-	plain  bool                                       // the first try is a plain SET
-	speak  func(*operation) error                     // says what there is to say; again, if the connection has broken
-	lay    func(op *operation, i int) (script, []any) // the script of a claim
-	took   func(op *operation, i int, r *Reply)       // has a claim take in its reply, once; or nil
-	told   func(i int, r Reply)                       // hears of each reply as soon as it is known; or nil
+	claims  []*Claim // none: a question
+	aside   bool     // it is no operation of a lock that a caller waits for
+	timed   bool     // the scripts carry the deadline
+	creates bool     // it is a try
+	try     Try
+	plain   bool                                       // the first try is a plain SET
+	speak   func(*operation) error                     // says what there is to say; again, if the connection has broken
+	lay     func(op *operation, i int) (script, []any) // the script of a claim
+	took    func(op *operation, i int, r *Reply)       // has a claim take in its reply, once, as soon as it is there; or nil
+	report  func(i int, r Reply)                       // gets the replies, when the operation is over for its caller; or nil
 
 	replies []Reply // of the claims; one of a question. The zero Reply: none yet
 	err     error   // what ended it before all had their replies
@@ -54,7 +54,6 @@ type operation struct {
 	undoes         bool      // what is interrupted now is a plain SET
 	shown          bool      // others may keep the operation as a ctx
 	sent, received time.Time // the last command, and its reply
-	rtt            time.Duration
 	round
 	args arguments
 }
@@ -119,43 +118,54 @@ func (op *operation) keys(yield func(string) bool) {
 	}
 }
 
-// do runs op and returns its reply within its bound.
-func (op *operation) do() (reply Reply) {
+// do runs op and returns its first reply within its bound.
+func (op *operation) do() (first Reply) {
 	s := op.server
 	began := s.ask(op)
 	pooled, over := !op.fresh, true
+	var why error
 	switch {
 	case op.Err() != nil: // nothing is sent
-		op.err = op.Err()
+		op.err = untried{op.Err()}
 		op.settle()
 	case s.source.Punctual:
 		op.run()
 	default:
-		over, reply.Err = op.apart()
+		over, why = op.apart()
 	}
-	switch {
-	case !over:
+	if !over {
 		s.nodes.clock(op.key).forget() // who answers next may be another server
-	case !op.many:
-		reply = op.replies[0]
-	case op.err != nil:
-		reply.Err = op.err
-	default:
-		reply.Verdict = Done
 	}
-	silent := pooled && TimedOut(reply.Err) // before the end of ctx takes the blame
-	op.blame(&reply)
-	s.heard(op, began, over, silent, &reply)
+	silent, failed := false, 0
+	for i := range op.replies {
+		r := Reply{Err: why}
+		if over {
+			r = op.replies[i]
+		}
+		silent = silent || TimedOut(r.Err) // before the end of ctx takes the blame
+		op.blame(&r)
+		if r.Verdict == Failed {
+			failed++
+		}
+		if i == 0 {
+			first = r
+		}
+		if op.report != nil {
+			op.report(i, r)
+		}
+	}
+	s.heard(op, began, silent, pooled, failed)
 	if over {
 		op.free()
 	}
-	return reply
+	return first
 }
 
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
 	l, ctx := &op.node.limit, op.Context
-	if op.err = l.enter(ctx, op.end); op.err != nil {
+	if err := l.enter(ctx, op.end); err != nil {
+		op.err = untried{err}
 		op.settle()
 		return true, nil
 	}
@@ -197,9 +207,10 @@ func (op *operation) left() bool { return op.state.Load() == abandoned }
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
 // has broken. So what it sends may be executed twice.
 func (op *operation) run() {
-	if op.err = op.connect(); op.err == nil {
-		op.err = op.speak(op)
-		for op.severed(op.err) && op.redial() {
+	if err := op.connect(); err != nil {
+		op.err = untried{err}
+	} else {
+		for again := true; again; again = op.severed(op.err) && op.redial() {
 			op.err = op.speak(op)
 		}
 	}
@@ -207,20 +218,24 @@ func (op *operation) run() {
 	op.settle()
 }
 
-// settle has the claims take in their replies; the error that ended the operation stands for those that are missing.
+// settle has the claims without a reply take in the error that ended the operation.
 func (op *operation) settle() {
 	for i := range op.replies {
-		r := &op.replies[i]
 		switch {
-		case !r.none():
+		case !op.replies[i].none():
 		case op.err != nil:
-			r.Err = op.err
+			op.tell(i, Reply{Err: op.err})
 		case len(op.claims) == 0:
-			r.Verdict = Done
+			op.replies[i].Verdict = Done
 		}
-		if op.took != nil {
-			op.took(op, i, r)
-		}
+	}
+}
+
+// tell records the reply of claim i.
+func (op *operation) tell(i int, r Reply) {
+	op.replies[i] = r
+	if op.took != nil {
+		op.took(op, i, &op.replies[i])
 	}
 }
 

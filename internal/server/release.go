@@ -35,7 +35,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 // tookRelease takes in what came of a release.
 func (op *operation) tookRelease(i int, r *Reply) {
 	op.claims[i].answered(r)
-	if !op.many && op.redials > 0 && (r.Verdict == Missing || r.Verdict == Taken) {
+	if op.redials > 0 && (r.Verdict == Missing || r.Verdict == Taken) {
 		r.Verdict = Done // the command over the connection that broke may have released it
 	}
 }
@@ -53,9 +53,11 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 		extra = max(extra, c.Timeout-first.Timeout)
 	}
 	op := s.begin(context.Background(), &first.Lock, time.Time{}, extra, claims...)
-	op.many, op.aside = true, true
+	op.aside = true
 	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
-	return op.do().Verdict == Done
+	reply := op.do()
+	code, _ := said(reply.Err)
+	return reply.Verdict != Failed || code != ""
 }
 
 // ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock

@@ -68,7 +68,7 @@ func (op *operation) runRound() error {
 		op.todo, op.again = op.again, op.todo
 	}
 	if len(op.unconfirmed) > 0 {
-		return op.confirm()
+		op.confirm()
 	}
 	return nil
 }
@@ -146,66 +146,39 @@ func (op *operation) take(i int, raw any, first bool) {
 		op.again = append(op.again, i)
 		return
 	}
-	try := op.timed && !op.many
-	switch {
-	case reply.Verdict != Done:
-	case try && now == 0:
+	if reply.Verdict == Done && now == 0 && op.creates {
 		reply = Reply{Err: errors.New("unexpected reply to a try"), Sent: op.sent}
-	case try && op.try.OldEnds != nil:
-		op.try.oldEnds(&reply)
-	}
-	if op.timed && reply.Verdict != Failed {
-		op.server.scripted.Store(true)
-	}
-	if op.timed && op.many {
-		op.took(op, i, &reply) // the claim of an extension does not wait for the others, nor for replicas
-	}
-	if op.timed && reply.Verdict == Done && op.claims[i].Replicas.N > 0 {
-		op.replies[i] = reply
-		op.unconfirmed = append(op.unconfirmed, i)
-		return
 	}
 	op.tell(i, reply)
-}
-
-// tell records the reply of claim i.
-func (op *operation) tell(i int, r Reply) {
-	op.replies[i] = r
-	if op.told != nil {
-		op.told(i, r)
+	switch {
+	case !op.timed || reply.Verdict == Failed:
+		return
+	case reply.Verdict == Done && op.claims[i].Replicas.N > 0:
+		op.unconfirmed = append(op.unconfirmed, i)
 	}
+	op.server.scripted.Store(true)
 }
 
-// confirm waits until the replicas have what this connection wrote. A try whose connection breaks meanwhile is not
-// repeated: the lock is there.
-func (op *operation) confirm() error {
+// confirm waits until the replicas have what this connection wrote.
+func (op *operation) confirm() {
 	want := op.claims[0].Replicas
 	op.deadline = op.end
 	got, err := redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
 	if err == nil && got < want.N {
 		err = replicaError{got, want}
 	}
-	repeats := op.severed(err) && op.many
-	for _, i := range op.unconfirmed {
-		switch r := op.replies[i]; {
-		case repeats:
-			op.replies[i] = Reply{}
-		case err != nil:
-			op.tell(i, Reply{Err: err, Sent: r.Sent, There: true})
-		default:
-			op.tell(i, r)
+	if err != nil {
+		for _, i := range op.unconfirmed {
+			r := &op.replies[i]
+			*r = Reply{Err: err, Sent: r.Sent, There: true, Twice: r.Twice}
 		}
 	}
-	if repeats {
-		return err
-	}
-	return nil
 }
 
 // errLate is what a command gets that the server executed only after its deadline, and so not at all.
 var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
 
-// untried is an error that came before the try was sent.
+// untried is an error that came before anything was sent that the server could execute.
 type untried struct{ error }
 
 func (u untried) Unwrap() error { return u.error }

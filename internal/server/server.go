@@ -28,11 +28,11 @@ type Server struct {
 
 	operations sync.Pool       // of *operation
 	running    *underway.Count // operations that have not ended, those whose caller has gone as well
+	rtt        atomic.Int64    // smoothed time of a script; 0: not known
 	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
 
 	mu       sync.Mutex
 	demoted  []func()
-	rtt      time.Duration       // smoothed time of a script; 0: not known
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
 	failed   int64
@@ -88,11 +88,7 @@ func (s *Server) Failed() int64 {
 }
 
 // RTT returns the smoothed round trip of a script; 0 if it is not known.
-func (s *Server) RTT() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rtt
-}
+func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
 
 // minSilence is how long a server may be silent before that is suspicious, if answers take no time.
 const minSilence = 20 * time.Millisecond
@@ -143,15 +139,15 @@ func (s *Server) ask(op *operation) (began time.Time) {
 // maxSilent bounds the memory that those keys cost which are never used again.
 const maxSilent = 4096
 
-// heard takes in what came of op. over: it does not run any more. silent: nothing was heard over a connection of the pool.
-func (s *Server) heard(op *operation, began time.Time, over, silent bool, r *Reply) {
+// heard takes in what came of op. silent: the server did not answer. pooled: that was over a connection of the pool.
+func (s *Server) heard(op *operation, began time.Time, silent, pooled bool, failed int) {
 	now := time.Now()
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	silent = silent && !op.ours && s.source.CanDial() && !s.source.Full()
+	pooled = pooled && silent && !op.ours && s.source.CanDial() && !s.source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if silent {
+	if pooled {
 		for key := range op.keys {
 			s.silent[key] = struct{}{}
 		}
@@ -159,24 +155,14 @@ func (s *Server) heard(op *operation, began time.Time, over, silent bool, r *Rep
 			clear(s.silent)
 		}
 	}
-	if over && op.rtt > 0 {
-		if s.rtt == 0 {
-			s.rtt = op.rtt
-		}
-		s.rtt += (op.rtt - s.rtt) / 8
-	}
 	if op.aside {
 		return
 	}
 	if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || now.Before(d)) { // ctx may not have noticed yet
-		for i := range op.replies {
-			if !over || op.replies[i].Verdict == Failed {
-				s.failed++
-			}
-		}
+		s.failed += int64(failed)
 	}
 	s.pending--
-	if TimedOut(r.Err) {
+	if silent {
 		return // it goes on owing: the next operation is alone with the server
 	}
 	s.typical += (now.Sub(began) - s.typical) / 8

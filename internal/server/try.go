@@ -41,7 +41,8 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 		return Reply{Err: errBefore, Unasked: true}
 	}
 	op := s.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout, c)
-	op.speak, op.lay, op.took, op.timed, op.try = (*operation).speakTry, layTry, (*operation).tookTry, true, t
+	op.speak, op.lay, op.took = (*operation).speakTry, layTry, (*operation).tookTry
+	op.timed, op.creates, op.try = true, true, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		s.scripted.Load() && s.source.Pipelines()
 	until := op.end.Add(c.TTL)
@@ -80,10 +81,10 @@ func (op *operation) speakTry() error {
 	case err != nil:
 		return err
 	}
-	op.replies[0] = Reply{Verdict: Done, Sent: op.sent}
+	op.tell(0, Reply{Verdict: Done, Sent: op.sent})
 	if op.claims[0].Replicas.N > 0 {
 		op.unconfirmed = append(op.unconfirmed[:0], 0)
-		return op.confirm()
+		op.confirm()
 	}
 	return nil
 }
@@ -95,6 +96,9 @@ func (op *operation) tookTry(_ int, r *Reply) {
 	op.claims[0].tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
 	for _, other := range op.try.With {
 		other.tried(r, op.due, false, false)
+	}
+	if r.Verdict == Done && op.try.OldEnds != nil {
+		op.try.oldEnds(r)
 	}
 	if r.Verdict != Failed && op.pinned {
 		op.server.nodes.learn(op.key)
