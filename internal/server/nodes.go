@@ -108,9 +108,8 @@ func (n *nodes) learn(key string) {
 	n.server.running.Enter() // Close waits for it
 	go func() {
 		defer n.server.running.Leave()
-		op := n.server.begin(context.Background(), &Lock{Key: key, Terms: &askTerms}, time.Time{}, 0)
-		op.aside = true
-		reply := op.question(func(op *operation) error {
+		l := &Lock{Key: key, Terms: &askTerms}
+		reply := n.server.question(context.Background(), l, time.Time{}, 0, func(op *operation) error {
 			answer, err := redis.Values(op.command("CLUSTER", "SLOTS"))
 			if err == nil {
 				n.take(answer)

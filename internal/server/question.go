@@ -8,15 +8,17 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// question asks what leaves nothing behind that would have to be released.
-func (op *operation) question(ask func(op *operation) error) Reply {
+// question asks what leaves nothing behind that would have to be released. extra is as in begin.
+func (s *Server) question(ctx context.Context, l *Lock, start time.Time, extra time.Duration, ask func(*operation) error) Reply {
+	op := s.begin(ctx, l, start, extra)
+	op.aside = l.Kind == nil // it is not about a lock
 	op.speak = ask
 	return op.do()
 }
 
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
-	return s.begin(ctx, l, time.Time{}, d-l.Timeout).question(func(op *operation) error {
+	return s.question(ctx, l, time.Time{}, d-l.Timeout, func(op *operation) error {
 		_, err := op.eval(op.args.raise(l, fence))
 		return err
 	})
@@ -25,7 +27,7 @@ func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duratio
 // InUse asks how many permits of a semaphore are in use. The number counts if the Verdict is Done.
 func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
 	var permits int
-	reply := s.begin(ctx, l, time.Time{}, 0).question(func(op *operation) (err error) {
+	reply := s.question(ctx, l, time.Time{}, 0, func(op *operation) (err error) {
 		permits, err = redis.Int(op.eval(op.args.inUse(l)))
 		return err
 	})
@@ -80,9 +82,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 		return nil, s.err
 	}
 	var replies []any
-	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
-	op.aside = true
-	reply := op.question(func(op *operation) error {
+	reply := s.server.question(s.ctx, &s.lock, s.start, 0, func(op *operation) error {
 		replies = make([]any, len(cmds))
 		return op.commands(cmds, replies)
 	})

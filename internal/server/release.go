@@ -20,7 +20,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		c.releasing = true
 		c.awaitStill(ctx, start.Add(c.Timeout/2))
 		if goes = c.there || c.running > 0; !goes {
-			c.forget()
+			c.leave(gone)
 		}
 	}
 	c.mu.Unlock()
@@ -103,20 +103,20 @@ func (c *Claim) settle() {
 	switch {
 	case c.want < released, c.want == gone:
 	case !c.there && c.running == 0:
-		c.forget()
+		c.leave(gone)
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
 		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
 	case !c.pursue(time.Now()):
-		c.forget()
+		c.leave(gone)
 	}
 }
 
 // pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
 // c.mu.
 func (c *Claim) pursue(at time.Time) bool {
-	until := c.until.time()
+	until := epoch.Add(c.until)
 	if c.unsettled != nil {
 		until = latest(until, c.keep)
 	}
@@ -154,7 +154,7 @@ func (c *Claim) answered(r *Reply) {
 		c.doubt, more = false, c.pursue(time.Now())
 	}
 	if !more {
-		c.forget()
+		c.leave(gone)
 	}
 }
 
@@ -179,11 +179,8 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 func (c *Claim) GiveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget()
+	c.leave(gone)
 }
-
-// forget makes the claim one that is gone. The caller holds c.mu.
-func (c *Claim) forget() { c.leave(gone) }
 
 // leave makes the claim one that is away, or gone, and tells those who wait for it that it is out of their way. The caller
 // holds c.mu.
