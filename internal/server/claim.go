@@ -194,7 +194,9 @@ func (c *Claim) end() {
 		close(u.still)
 		u.still = nil
 	}
-	c.settle()
+	if c.want >= released {
+		c.settle()
+	}
 }
 
 // more returns what is unsettled. The caller holds c.mu.

@@ -23,41 +23,36 @@ const maxRedials = 20
 // used for scripts: it would take the hash of a script for the key.
 type binder interface{ Bind(keys ...string) error }
 
-// connect makes a connection for the operation, or takes one out of the pool.
-func (op *operation) connect() error {
+// connect takes a connection out of the pool for the operation, or dials one. A pool that waits, or that we don't know, may
+// look for a Done that is closed at the deadline as well, or keep its ctx; so it gets another one, which ends with the
+// checkout.
+func (op *operation) connect() (err error) {
 	op.deadline = op.end
-	c, err := op.checkOut()
+	source := op.server.source
+	if p, ok := source.Pool.(*redis.Pool); ok && source.Punctual && (!p.Wait || p.MaxActive <= 0) && !op.fresh {
+		op.conn, err = source.Get(op)
+	} else {
+		ctx, cancel := context.WithDeadline(op.Context, op.end)
+		defer cancel()
+		from := source.Get
+		if op.fresh {
+			from = source.Dial
+		}
+		op.conn, err = from(ctx)
+	}
 	if err != nil {
+		op.conn = nil
 		return explain(err)
 	}
-	op.conn = c
-	b, pinned := c.(binder)
-	if !pinned {
-		return nil
-	}
-	op.pinned = true
-	op.server.nodes.cluster.Store(true)
-	if err := b.Bind(op.key); err != nil {
-		op.close()
-		return conn.Plain(err)
+	if b, ok := op.conn.(binder); ok {
+		op.pinned = true
+		op.server.nodes.cluster.Store(true)
+		if err := b.Bind(op.key); err != nil {
+			op.close()
+			return conn.Plain(err)
+		}
 	}
 	return nil
-}
-
-// checkOut takes a connection out of the pool, or dials one. A pool that waits, or that we don't know, may look for a Done
-// that is closed at the deadline as well, or keep its ctx; so it gets another one, which ends with the checkout.
-func (op *operation) checkOut() (redis.Conn, error) {
-	source := op.server.source
-	p, ok := source.Pool.(*redis.Pool)
-	if ok && source.Punctual && (!p.Wait || p.MaxActive <= 0) && !op.fresh {
-		return source.Get(op)
-	}
-	ctx, cancel := context.WithDeadline(op.Context, op.end)
-	defer cancel()
-	if op.fresh {
-		return source.Dial(ctx)
-	}
-	return source.Get(ctx)
 }
 
 // close gives the connection back.
@@ -72,16 +67,12 @@ func (op *operation) close() {
 	op.conn, op.bad = nil, false
 }
 
-// severed reports whether err is that the connection has broken, as one does that was broken already while its pool
-// kept it. Silence is something else.
-func (op *operation) severed(err error) bool {
-	return err != nil && !TimedOut(err) && op.conn != nil && op.conn.Err() != nil
-}
-
-// redial reports whether the operation goes on over another connection, within its bound. It does not if the one that has
-// broken was fresh, where the pool can dial.
-func (op *operation) redial() bool {
-	if op.fresh || op.redials == maxRedials || !time.Now().Before(op.end) {
+// redial reports whether the operation goes on over another connection, within its bound: if err is that the connection
+// has broken, as one does that was broken already while its pool kept it. Silence is something else. One that was fresh is
+// not replaced, where the pool can dial.
+func (op *operation) redial(err error) bool {
+	if TimedOut(err) || op.conn == nil || op.conn.Err() == nil ||
+		op.fresh || op.redials == maxRedials || !time.Now().Before(op.end) {
 		return false
 	}
 	op.redials++

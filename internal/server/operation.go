@@ -62,7 +62,7 @@ type operation struct {
 const (
 	running   int32 = iota
 	finished        // the replies are there
-	abandoned       // the caller has gone
+	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
 )
 
 // begin makes an operation about l, and claims. extra is what its bound has more than the timeout of l.
@@ -94,7 +94,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 // it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
 func (op *operation) free() {
 	s := op.server
-	if !op.left() && !op.shown && (op.Done() == nil || op.Err() == nil) {
+	if op.state.Load() != abandoned && !op.shown && (op.Done() == nil || op.Err() == nil) {
 		clear(op.claims)
 		clear(op.replies)
 		*op = operation{
@@ -142,10 +142,10 @@ func (op *operation) do() (first Reply) {
 		if over {
 			r = op.replies[i]
 		}
-		silent = silent || TimedOut(r.Err) // before the end of ctx takes the blame
-		op.blame(&r)
 		if r.Verdict == Failed {
 			failed++
+			silent = silent || TimedOut(r.Err)
+			op.blame(&r)
 		}
 		if i == 0 {
 			first = r
@@ -201,16 +201,13 @@ func (op *operation) apart() (over bool, why error) {
 	return false, why
 }
 
-// left reports whether the caller has gone, so that nothing more is to be sent that the server could execute.
-func (op *operation) left() bool { return op.state.Load() == abandoned }
-
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
 // has broken. So what it sends may be executed twice.
 func (op *operation) run() {
 	if err := op.connect(); err != nil {
 		op.err = untried{err}
 	} else {
-		for again := true; again; again = op.severed(op.err) && op.redial() {
+		for again := true; again; again = op.err != nil && op.redial(op.err) {
 			op.err = op.speak(op)
 		}
 	}
@@ -242,9 +239,6 @@ func (op *operation) tell(i int, r Reply) {
 // blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
 // came too late by all that we know of its clock did so in the last moments of ctx.
 func (op *operation) blame(r *Reply) {
-	if r.Verdict != Failed {
-		return
-	}
 	switch {
 	case op.ours && errors.Is(r.Err, errLate):
 		timer := time.NewTimer(time.Until(op.end))

@@ -18,7 +18,9 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	goes := c.letGo(keep)
 	if goes {
 		c.releasing = true
-		c.awaitStill(ctx, start.Add(c.Timeout/2))
+		if c.running > 0 {
+			c.awaitStill(ctx, start.Add(c.Timeout/2))
+		}
 		if goes = c.there || c.running > 0; !goes {
 			c.leave(gone)
 		}
@@ -92,7 +94,7 @@ func (c *Claim) letGo(keep time.Time) bool {
 		c.more().keep = keep
 	}
 	if !c.unknown() && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
-		c.server.keep(c)
+		c.server.stands(c, true)
 	}
 	return true
 }
@@ -101,7 +103,7 @@ func (c *Claim) letGo(keep time.Time) bool {
 // overtakes it. The caller holds c.mu.
 func (c *Claim) settle() {
 	switch {
-	case c.want < released, c.want == gone:
+	case c.want == gone:
 	case !c.there && c.running == 0:
 		c.leave(gone)
 	case c.releasing:
@@ -190,7 +192,7 @@ func (c *Claim) leave(to want) {
 	if was >= away {
 		return
 	}
-	c.server.drop(c)
+	c.server.stands(c, false)
 	if u := c.unsettled; u != nil {
 		if u.gone != nil {
 			close(u.gone)

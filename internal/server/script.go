@@ -54,7 +54,7 @@ func (op *operation) runRound() error {
 			if err := op.learnClocks(); err != nil {
 				return untried{err}
 			}
-			if op.left() {
+			if op.state.Load() == abandoned {
 				return untried{errTimeout}
 			}
 		}

@@ -176,21 +176,14 @@ func (s *Server) heard(op *operation, began time.Time, silent, pooled bool, fail
 // remembers the last such claim of each key, and a try waits for it: our own release never stands in our own way. Only what
 // is not settled is remembered.
 
-// keep has the next claims of the keys of c wait for c.
-func (s *Server) keep(c *Claim) {
+// stands has the next claims of the keys of c wait for c, or not any more.
+func (s *Server) stands(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range c.keys {
-		s.released[key] = c
-	}
-}
-
-// drop has no claim wait for c any more.
-func (s *Server) drop(c *Claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range c.keys {
-		if s.released[key] == c {
+		if inTheWay {
+			s.released[key] = c
+		} else if s.released[key] == c {
 			delete(s.released, key)
 		}
 	}

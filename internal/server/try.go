@@ -133,7 +133,7 @@ const (
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
 // be it after a hang or when the network has healed, it executes the second next.
 func (op *operation) set() (any, error) {
-	if op.left() {
+	if op.state.Load() == abandoned {
 		return nil, untried{errTimeout}
 	}
 	op.deadline = op.due
