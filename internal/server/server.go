@@ -212,8 +212,12 @@ func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	for ; c != nil; c = s.inTheWay(l) {
+		gone := c.Away()
+		if gone == nil { // just now
+			continue
+		}
 		select {
-		case <-c.Away():
+		case <-gone:
 		case <-timer.C:
 			return false
 		case <-ctx.Done():
