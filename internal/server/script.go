@@ -7,16 +7,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A round is what becomes of the scripts of an operation over one connection.
+// A round is what becomes of the scripts of an operation in one round trip.
 type round struct {
 	todo        []int // claims whose scripts are sent next
 	again       []int // those whose scripts have to be sent once more
-	elsewhere   []int // those that this connection can't serve, or not in one round trip with others
 	unconfirmed []int // those that wait for replicas
 }
 
 // scripts runs the script of each claim that has no reply yet. This is where all scripts of claims are sent: tries,
-// extensions and releases.
+// extensions and releases. What the first round trip could not settle goes alone, to where it has to.
 func (op *operation) scripts() error {
 	op.round = round{todo: op.todo[:0], again: op.again[:0]}
 	for i := range op.replies {
@@ -27,7 +26,10 @@ func (op *operation) scripts() error {
 	if err := op.runRound(); err != nil {
 		return err
 	}
-	for _, i := range op.elsewhere {
+	for i := range op.replies {
+		if !op.replies[i].none() {
+			continue
+		}
 		key := op.claims[i].Key
 		if op.pinned {
 			op.clock(key).forget() // it may be another node's
@@ -44,8 +46,8 @@ func (op *operation) scripts() error {
 	return nil
 }
 
-// runRound runs the scripts that are to do in one round trip. One that came too late by a clock that we had wrong is sent
-// once more; and so is one that goes alone, if another node of the cluster serves its key now.
+// runRound runs the scripts that are to do. One that came too late by a clock that we had wrong is sent once more; and so is
+// one that goes alone, if another node of the cluster serves its key now.
 func (op *operation) runRound() error {
 	op.unconfirmed = op.unconfirmed[:0]
 	for first := true; len(op.todo) > 0; first = false {
@@ -117,12 +119,9 @@ func (op *operation) send(first bool) error {
 		return "EVALSHA", args
 	}
 	return op.pipeline(len(op.todo), lay, func(n int, raw any) {
-		i := op.todo[n]
-		if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") {
-			op.elsewhere = append(op.elsewhere, i) // it goes alone
-			return
+		if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
+			op.take(op.todo[n], raw, first)
 		}
-		op.take(i, raw, first)
 	})
 }
 
