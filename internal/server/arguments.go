@@ -30,20 +30,20 @@ type arguments struct {
 // remember puts what most commands have into interfaces, unless it is what it was. A release has no TTL, and leaves that
 // of the next try in its place.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
-	if k, _ := a.key.(string); k != l.Key {
-		a.key = l.Key
-	}
-	if t, _ := a.token.(string); t != l.Token {
-		a.token = l.Token
-	}
-	if w, _ := a.want.(string); w != l.Want {
-		a.want = l.Want
-	}
-	if ms, _ := a.ttl.(int64); ttl > 0 && ms != ttl.Milliseconds() {
-		a.ttl = ttl.Milliseconds()
+	remember(&a.key, l.Key)
+	remember(&a.token, l.Token)
+	remember(&a.want, l.Want)
+	if ttl > 0 {
+		remember(&a.ttl, ttl.Milliseconds())
 	}
 	if a.list == nil {
 		a.list = make([]any, 0, 28)
+	}
+}
+
+func remember[T comparable](place *any, value T) {
+	if was, ok := (*place).(T); !ok || was != value {
+		*place = value
 	}
 }
 
@@ -55,7 +55,7 @@ func (a *arguments) plain(l *Lock) []any {
 
 // undoPlain puts the whole command that takes back what plain has laid out into list.
 func undoPlain(list []any, key, token any) []any {
-	return append(list[:0], "EVAL", Mutex.scripts().release[0].source, 1, key, token)
+	return append(list[:0], "EVAL", Mutex.scripts().release[false].source, 1, key, token)
 }
 
 // undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
@@ -93,15 +93,10 @@ func (a *arguments) head(l *Lock, ms any, due int64, fence any, mark, member str
 		list = append(list, guardKey)
 	}
 	list[1] = len(list) - 2
-	return append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag(cluster))
+	return append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag[cluster])
 }
 
-func flag(b bool) any {
-	if b {
-		return "1"
-	}
-	return "0"
-}
+var flag = map[bool]any{false: "0", true: "1"}
 
 // acquire is for acquire.lua.
 func (a *arguments) acquire(l *Lock, t *Try, due int64, cluster bool) (script, []any) {
@@ -114,26 +109,26 @@ func (a *arguments) acquire(l *Lock, t *Try, due int64, cluster bool) (script, [
 		member = l.member()
 	}
 	list := a.head(l, a.ttl, due, string(l.Fence), mark, member, cluster)
-	list = append(list, flag(l.Guard), max(t.Shows.Milliseconds(), 1))
+	list = append(list, flag[l.Guard], max(t.Shows.Milliseconds(), 1))
 	if l.Queue || len(t.With) > 0 {
-		list = append(list, t.Arrived, flag(t.Rejoins), waitersTTL)
+		list = append(list, t.Arrived, flag[t.Rejoins], waitersTTL)
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)
 	}
-	return l.Kind.scripts().acquire[queued(l.Queue)], list
+	return l.Kind.scripts().acquire[l.Queue], list
 }
 
 // swap is for swap.lua, which puts the token into the place of the old one.
 func (a *arguments) swap(l *Lock, old string, due int64) (script, []any) {
 	a.remember(l, l.TTL)
-	return swapScript, append(a.head(l, a.ttl, due, string(l.Fence), "", "", false), flag(l.Guard), old)
+	return swapScript, append(a.head(l, a.ttl, due, string(l.Fence), "", "", false), flag[l.Guard], old)
 }
 
 // downgrade is for downgrade.lua.
 func (a *arguments) downgrade(l *Lock, due int64, cluster bool) (script, []any) {
 	a.remember(l, l.TTL)
-	return l.Kind.scripts().downgrade[queued(l.Queue)], a.head(l, a.ttl, due, "0", "", "", cluster)
+	return l.Kind.scripts().downgrade[l.Queue], a.head(l, a.ttl, due, "0", "", "", cluster)
 }
 
 // extend is for extend.lua.
@@ -147,7 +142,7 @@ func (a *arguments) extend(e *Extension, due int64) (script, []any) {
 func (a *arguments) release(c *Claim, cluster bool) (script, []any) {
 	a.remember(&c.Lock, 0)
 	keep, mark, member := c.rest()
-	script, ms := c.Kind.scripts().release[queued(c.Queue)], any("0")
+	script, ms := c.Kind.scripts().release[c.Queue], any("0")
 	switch {
 	case keep > 0:
 		ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)

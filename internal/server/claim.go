@@ -27,7 +27,7 @@ type Claim struct {
 	server *Server
 
 	mu        sync.Mutex
-	until     moment // what the token may have expires then, at the latest
+	until     time.Duration // since epoch: when what the token may have has expired, at the latest
 	want      want
 	running   int16 // commands under way
 	tries     int16 // those of them that could create the lock
@@ -46,7 +46,6 @@ type unsettled struct {
 	keep      time.Time     // released: the lock is to expire then; zero: at once
 	still     chan struct{} // closed when no command is under way; nil if no caller waits for it
 	gone      chan struct{} // closed when the claim is away; nil if no caller waits for it
-	then      func()        // called then; or nil
 }
 
 type want int8
@@ -64,7 +63,7 @@ func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
 
 // Foreign returns the claim of a token that another process has taken.
 func (s *Server) Foreign(l Lock) *Claim {
-	return &Claim{Lock: l, server: s, there: true, until: momentOf(time.Now().Add(l.TTL))}
+	return &Claim{Lock: l, server: s, there: true, until: time.Since(epoch) + l.TTL}
 }
 
 // End has nothing more sent for the claim but its release.
@@ -92,15 +91,20 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tries > 0 || c.unsettled != nil && !c.open.IsZero()
+	return c.unknown()
 }
+
+func (c *Claim) unknown() bool { return c.tries > 0 || c.unsettled != nil && !c.open.IsZero() }
 
 // Waited has the release take back what shows that this process waits, whatever comes of the tries: a mark may be there
 // from those before.
-func (c *Claim) Waited() {
+func (c *Claim) Waited() { c.mayHave(true) }
+
+// mayHave notes that the token may have something on the server.
+func (c *Claim) mayHave(mark bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.there, c.waits = true, true
+	c.there, c.waits = true, mark
 	c.lasts(time.Now().Add(c.TTL))
 }
 
@@ -113,17 +117,12 @@ func (c *Claim) KeepMark() {
 
 // Entered notes that the waiter has been handed the lock. A lock of another kind on the key, which knows no marks, may
 // have done that: so the mark may still be there.
-func (c *Claim) Entered() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.there, c.waits = true, c.Kind.Shows
-	c.lasts(time.Now().Add(c.TTL))
-}
+func (c *Claim) Entered() { c.mayHave(c.Kind.Shows) }
 
 // lasts notes that the token may have something until then. The caller holds c.mu.
 func (c *Claim) lasts(until time.Time) {
-	if m := momentOf(until); c.until == 0 || m > c.until {
-		c.until = m
+	if u := until.Sub(epoch); c.until == 0 || u > c.until {
+		c.until = u
 	}
 }
 
@@ -194,7 +193,9 @@ func (c *Claim) end() {
 		close(u.still)
 		u.still = nil
 	}
-	c.settle()
+	if c.want >= released {
+		c.settle()
+	}
 }
 
 // more returns what is unsettled. The caller holds c.mu.
@@ -205,11 +206,7 @@ func (c *Claim) more() *unsettled {
 	return c.unsettled
 }
 
-// A moment is a time of this process's monotonic clock, in a third of the memory; 0: none.
-type moment time.Duration
-
-func momentOf(t time.Time) moment { return moment(t.Sub(epoch)) }
-func (m moment) time() time.Time  { return epoch.Add(time.Duration(m)) }
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b

@@ -1,8 +1,13 @@
 package server
 
 import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"embed"
+	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,13 +53,20 @@ type Lock struct {
 	Waiter *Waiter // nil: it does not wait in the queue, and does not show that it waits
 }
 
+// keys are all that it locks.
+func (l *Lock) keys(yield func(string) bool) {
+	if yield(l.Key) {
+		slices.Values(l.More)(yield)
+	}
+}
+
 // A Waiter is how a server knows one who waits.
 type Waiter struct {
 	Channel string        // where its process listens
 	HandOff time.Duration // how long a hand-off gives the lock to it
 }
 
-// fences is how many counters the scripts of the lock get.
+// fenced reports whether the scripts of the lock get fence counters.
 func (l *Lock) fenced() bool { return l.Fence != NoFence || l.Queue }
 
 // member is what stands for the token in the queue; queue.lua takes it apart.
@@ -84,4 +96,91 @@ func Owner(token string) string {
 		return ""
 	}
 	return label
+}
+
+// A Kind is what a lock is on a server: a file of lua/ that says who may enter, and how a token comes, stays and goes.
+// All else (deadlines, fences, the queue, hand-offs) is written once, for every kind.
+type Kind struct {
+	Name   string
+	Shared bool // many of one process may be in at a time
+
+	Want    string   // what a caller says that it wants, if that is always the same
+	keys    []string // the kinds of siblings that belong to the lock
+	Shows   bool     // waiters show themselves to the others
+	plain   bool     // SET NX PX takes it
+	scripts func() *scripts
+}
+
+// The kinds of locks.
+var (
+	Mutex     = &Kind{Name: "mutex", Want: "m", plain: true, scripts: load("simple", "mutex")}
+	Semaphore = &Kind{Name: "semaphore", Shared: true, scripts: load("", "set", "semaphore")}
+	Writer    = &Kind{Name: "writer", Want: "w", keys: phases, Shows: true, scripts: readersWriters}
+	Reader    = &Kind{Name: "reader", Shared: true, Want: "r", keys: phases, Shows: true, scripts: readersWriters}
+
+	phases         = []string{"readers", "writers", "waiting", "entitled"}
+	readersWriters = load("", "set", "rwmutex")
+)
+
+// Permits is what a caller of a semaphore wants.
+func Permits(n int) string { return strconv.Itoa(n) }
+
+// scripts are those of a kind. Those of two are by whether the lock has a queue.
+type scripts struct {
+	acquire, release, downgrade map[bool]script
+	extend, inUse               script
+}
+
+// load joins the scripts of a kind, which is some files, when they are needed. first stands in front of its release without
+// a queue.
+func load(first string, kind ...string) func() *scripts {
+	return sync.OnceValue(func() *scripts {
+		join := func(first string, rest ...string) script {
+			return newScript(slices.Concat([]string{first, "head", "holder"}, kind, rest)...)
+		}
+		s := &scripts{
+			acquire: make(map[bool]script), release: make(map[bool]script), downgrade: make(map[bool]script),
+			extend: join("", "demoted", "extend"), inUse: join("", "inuse"),
+		}
+		for queue, file := range map[bool]string{false: "", true: "queue"} {
+			s.acquire[queue] = join("", "demoted", "fence", "guard", file, "acquire")
+			s.release[queue] = join("", "demoted", "fence", file, "release")
+			s.downgrade[queue] = join("", "demoted", "fence", file, "downgrade")
+		}
+		s.release[false] = join(first, "demoted", "fence", "release")
+		return s
+	})
+}
+
+var (
+	swapScript  = newScript("head", "holder", "demoted", "fence", "guard", "swap")
+	raiseScript = newScript("raise")
+)
+
+//go:embed lua/*.lua
+var lua embed.FS
+
+// A script is a Lua script and the hash by which a server that has seen it knows it. Both are
+// kept as arguments, ready to be sent.
+type script struct{ hash, source any }
+
+// newScript joins files of lua/; "" is none. What is comment there is not sent.
+func newScript(files ...string) script {
+	var code strings.Builder
+	for _, name := range files {
+		if name == "" {
+			continue
+		}
+		text, err := lua.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimLeft(line, " "); line != "\n" && !strings.HasPrefix(line, "--") {
+				code.WriteString(line)
+			}
+		}
+	}
+	sum := sha1.Sum([]byte(code.String())) //nolint:gosec // see above
+	return script{hash: hex.EncodeToString(sum[:]), source: code.String()}
 }

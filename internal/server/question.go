@@ -8,35 +8,29 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A question is an action that leaves nothing behind that would have to be released.
-type question func(ses *session) error
-
-func (q question) ask(ses *session) Reply {
-	if err := q(ses); err != nil {
-		return Reply{Err: err, Sent: ses.sent}
-	}
-	return Reply{Verdict: Done, Sent: ses.sent}
+// question asks what leaves nothing behind that would have to be released. extra is as in begin.
+func (s *Server) question(ctx context.Context, l *Lock, start time.Time, extra time.Duration, ask func(*operation) error) Reply {
+	op := s.begin(ctx, l, start, extra)
+	op.aside = l.Kind == nil // it is not about a lock
+	op.speak = ask
+	return op.do()
 }
-
-func (question) took(*operation, *Reply) {}
 
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
-	op := s.begin(ctx, l, time.Time{}, d-l.Timeout)
-	return s.bounded(op, question(func(ses *session) error {
-		_, err := ses.run(op.args.raise(l, fence))
+	return s.question(ctx, l, time.Time{}, d-l.Timeout, func(op *operation) error {
+		_, err := op.eval(op.args.raise(l, fence))
 		return err
-	}))
+	})
 }
 
 // InUse asks how many permits of a semaphore are in use. The number counts if the Verdict is Done.
 func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
 	var permits int
-	op := s.begin(ctx, l, time.Time{}, 0)
-	reply := s.bounded(op, question(func(ses *session) (err error) {
-		permits, err = redis.Int(ses.run(op.args.inUse(l)))
+	reply := s.question(ctx, l, time.Time{}, 0, func(op *operation) (err error) {
+		permits, err = redis.Int(op.eval(op.args.inUse(l)))
 		return err
-	}))
+	})
 	if reply.Verdict != Done {
 		return 0, reply // a goroutine that was left behind may still write it
 	}
@@ -88,11 +82,10 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 		return nil, s.err
 	}
 	var replies []any
-	op := s.server.begin(s.ctx, &s.lock, s.start, 0)
-	reply := s.server.bounded(op, question(func(ses *session) (err error) {
-		replies, err = ses.all(cmds)
-		return err
-	}))
+	reply := s.server.question(s.ctx, &s.lock, s.start, 0, func(op *operation) error {
+		replies = make([]any, len(cmds))
+		return op.commands(cmds, replies)
+	})
 	if reply.Verdict != Done {
 		s.err = reply.Err
 		return nil, s.err // a goroutine that was left behind may still write the replies
@@ -100,28 +93,24 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	return replies, nil
 }
 
-// all runs commands. Errors of the server stand in the replies.
-func (ses *session) all(cmds [][]any) ([]any, error) {
-	replies := make([]any, len(cmds))
-	if !ses.pinned {
+// commands runs commands. Errors of the server stand in the replies.
+func (op *operation) commands(cmds [][]any, replies []any) error {
+	if !op.pinned {
 		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }
-		return replies, ses.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
+		return op.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
 	}
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
-		reply, err := ses.do(c[0].(string), c[1:]...)
-		if ses.follow(err) {
-			reply, err = ses.do(c[0].(string), c[1:]...)
-		}
+		reply, err := op.command(c[0].(string), c[1:]...)
 		var said redis.Error
 		switch {
 		case errors.As(err, &said):
 			reply = err
 		case err != nil:
-			return nil, err
+			return err
 		}
 		replies[i] = reply
 	}
-	return replies, nil
+	return nil
 }
 
 // NobodyListens reports whether the server to which the pool leads now counts no one who listens on channel, so that it would

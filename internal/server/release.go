@@ -5,85 +5,213 @@ import (
 	"time"
 )
 
+// This file is the end of a Claim: from the call that releases it until nothing of it is left.
+
 // Release releases the claim, and waits for the answer within its bound. With keep the lock is left to expire then. What
 // the server does not answer goes on in the background. Missing is also the answer where nothing was sent that could have
 // taken the lock.
+//
+// It first waits for the commands that are under way, because they would be answered behind it, until half of its time is
+// over.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
-	if !c.release(ctx, keep, start.Add(c.Timeout/2)) {
+	c.mu.Lock()
+	goes := c.letGo(keep)
+	if goes {
+		c.releasing = true
+		if c.running > 0 {
+			c.awaitStill(ctx, start.Add(c.Timeout/2))
+		}
+		if goes = c.there || c.running > 0; !goes {
+			c.leave(gone)
+		}
+	}
+	c.mu.Unlock()
+	if !goes {
 		return Reply{Verdict: Missing, Unasked: true}
 	}
-	op := c.server.begin(ctx, &c.Lock, start, 0)
-	op.claim = c
-	return c.server.bounded(op, releasing{})
+	op := c.server.begin(ctx, &c.Lock, start, 0, c)
+	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
+	return op.do()
 }
 
-type releasing struct{}
-
-func (releasing) ask(ses *session) Reply {
-	reply := ses.release(ses.op.claim)
-	if ses.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
-		reply.Verdict = Done // the command over the connection that broke may have released it
+// tookRelease takes in what came of a release.
+func (op *operation) tookRelease(i int, r *Reply) {
+	op.claims[i].answered(r)
+	if op.redials > 0 && (r.Verdict == Missing || r.Verdict == Taken) {
+		r.Verdict = Done // the command over the connection that broke may have released it
 	}
-	return reply
 }
 
-func (releasing) took(op *operation, r *Reply) { op.claim.answered(r) }
-
-// release sends one release. To do so twice does no harm, because tokens are never used again.
-func (ses *session) release(c *Claim) Reply {
-	raw, err := ses.run(ses.op.args.release(c, ses.pinned))
-	reply, _ := answer(raw, err, ses.sent)
-	return reply
+// layRelease is the release of claim i. To send it twice does no harm, because tokens are never used again.
+func layRelease(op *operation, i int) (script, []any) {
+	return op.args.release(op.claims[i], op.pinned)
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
 func (s *Server) releaseAll(claims []*Claim) bool {
-	l := claims[0].Lock
-	terms := *l.Terms
+	first := claims[0]
+	extra := time.Duration(0)
 	for _, c := range claims {
-		terms.Timeout = max(terms.Timeout, c.Timeout)
+		extra = max(extra, c.Timeout-first.Timeout)
 	}
-	l.Terms = &terms
-	op := s.begin(context.Background(), &l, time.Time{}, 0)
-	op.background = true
-	return s.bounded(op, &releasingAll{claims, make([]Reply, len(claims))}).Verdict == Done
+	op := s.begin(context.Background(), &first.Lock, time.Time{}, extra, claims...)
+	op.aside = true
+	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
+	reply := op.do()
+	code, _ := said(reply.Err)
+	return reply.Verdict != Failed || code != ""
 }
 
-type releasingAll struct {
-	claims  []*Claim
-	replies []Reply
+// ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
+// is left to expire then. After Close there is no background, and the release is tried once before this returns.
+func (c *Claim) ReleaseLater(keep time.Time) {
+	c.server.running.Enter() // what the runner gets now it has before Close has it end
+	defer c.server.running.Leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.letGo(keep) {
+		return
+	}
+	if !c.server.running.Closing() {
+		c.settle()
+		return
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	c.server.releaseAll([]*Claim{c})
 }
 
-func (a *releasingAll) keys(each func(string)) {
-	for _, c := range a.claims {
-		each(c.Key)
+// InTheWay has the next claims of its keys wait for the release of c, which is about to begin.
+func (c *Claim) InTheWay() { c.server.stands(c, true) }
+
+// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
+//
+// The next claim waits for one that excludes others, or of which a mark is to be taken back that may be the next one's by
+// then. It does not wait for a server that was silent.
+func (c *Claim) letGo(keep time.Time) bool {
+	if c.want >= released {
+		return false
+	}
+	c.want = released
+	if !keep.IsZero() {
+		c.more().keep = keep
+	}
+	if (c.there || c.running > 0) && !c.unknown() && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
+		c.server.stands(c, true)
+	}
+	return true
+}
+
+// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
+// overtakes it. The caller holds c.mu.
+func (c *Claim) settle() {
+	switch {
+	case c.want == gone:
+	case !c.there && c.running == 0:
+		c.leave(gone)
+	case c.releasing:
+		c.server.runner(c).hasten(c)
+	case c.running > 0:
+		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
+	case !c.pursue(time.Now()):
+		c.leave(gone)
 	}
 }
 
-func (a *releasingAll) ask(ses *session) Reply {
-	lay := func(i int) (script, []any) { return ses.op.args.release(a.claims[i], ses.pinned) }
-	err := ses.evalAll(len(a.claims), lay, func(i int, raw any) { a.replies[i], _ = answer(raw, nil, ses.sent) })
-	if err != nil {
-		return Reply{Err: err}
+// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
+// c.mu.
+func (c *Claim) pursue(at time.Time) bool {
+	until := epoch.Add(c.until)
+	if c.unsettled != nil {
+		until = latest(until, c.keep)
 	}
-	for i, c := range a.claims {
-		// What the first round trip could not settle goes to where it has to.
-		if elsewhere(a.replies[i].Err) {
-			if err := ses.moveTo(c.Key); err != nil {
-				a.replies[i] = Reply{Err: err}
-				continue
-			}
-			a.replies[i] = ses.release(c)
+	c.releasing = c.server.runner(c).add(c, at, until)
+	return c.releasing
+}
+
+// answered takes in the answer to a release. The runner goes on if there was none, or it was too early.
+func (c *Claim) answered(r *Reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := unsettled{}
+	if c.unsettled != nil {
+		u = *c.unsettled
+	}
+	kept := !u.keep.IsZero()
+	if kept { // an extension could raise the expiry again
+		u.open = latest(u.open, u.extending)
+	}
+	if r.Verdict != Failed {
+		c.leave(away)
+	}
+	more := false
+	switch {
+	case c.want == gone:
+		return
+	case c.tries > 0, c.running > 0 && kept: // overtaken; its end goes on with the release
+		c.releasing, more = false, true
+	case r.Verdict == Failed && !Permanent(r.Err):
+		more = c.pursue(time.Now().Add(minPause))
+	case r.Verdict == Failed:
+	case r.Sent.Before(u.open):
+		more = c.pursue(u.open)
+	case c.doubt && r.Verdict != Done:
+		c.doubt, more = false, c.pursue(time.Now())
+	}
+	if !more {
+		c.leave(gone)
+	}
+}
+
+// rest returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that are
+// to go with it.
+func (c *Claim) rest() (keep time.Duration, mark, member string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unsettled != nil && !c.keep.IsZero() {
+		keep = max(time.Until(c.keep), time.Millisecond)
+	}
+	if c.waits {
+		member = c.member()
+		if !c.shown {
+			mark = c.mark()
 		}
 	}
-	return Reply{Verdict: Done}
+	return keep, mark, member
 }
 
-func (a *releasingAll) took(_ *operation, r *Reply) {
-	for i, c := range a.claims {
-		if r.Verdict == Failed {
-			a.replies[i] = *r
-		}
-		c.answered(&a.replies[i])
+// GiveUp ends a claim whose release no process pursues any more.
+func (c *Claim) GiveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(gone)
+}
+
+// leave makes the claim one that is away, or gone, and tells those who wait for it that it is out of their way. The caller
+// holds c.mu.
+func (c *Claim) leave(to want) {
+	was := c.want
+	c.want = max(was, to)
+	if was >= away {
+		return
 	}
+	c.server.stands(c, false)
+	if u := c.unsettled; u != nil && u.gone != nil {
+		close(u.gone)
+	}
+}
+
+// Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
+// answered, or there is none to wait for.
+func (c *Claim) Away() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.want >= away {
+		return nil
+	}
+	u := c.more()
+	if u.gone == nil {
+		u.gone = make(chan struct{})
+	}
+	return u.gone
 }

@@ -23,7 +23,6 @@ type runner struct {
 type pursuit struct {
 	claim     *Claim
 	at, until time.Time
-	overtakes bool // a command of the claim is under way
 }
 
 const (
@@ -46,7 +45,7 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
 	}
-	w.pending = append(w.pending, pursuit{c, at, until, c.running > 0})
+	w.pending = append(w.pending, pursuit{c, at, until})
 	if w.over == nil {
 		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
 		go w.run()
@@ -55,13 +54,13 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 	return true
 }
 
-// hasten has a claim released now that was to wait for the end of a command.
+// hasten has a claim released now: what it waited for is over.
 func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.pending {
-		if p := &w.pending[i]; p.claim == c && p.overtakes {
-			p.at, p.overtakes = time.Now(), false
+		if p := &w.pending[i]; p.claim == c {
+			p.at = time.Now()
 			w.rouse()
 		}
 	}
@@ -78,11 +77,17 @@ func (w *runner) rouse() {
 func (w *runner) run() {
 	for {
 		batch, wait := w.due()
-		switch {
-		case batch != nil:
-			w.heard(w.server.releaseAll(batch))
+		if batch != nil {
+			answered := w.server.releaseAll(batch)
+			w.mu.Lock()
+			if w.pause = min(max(2*w.pause, minPause), maxPause); answered {
+				w.pause = 0
+			}
+			w.rests = time.Now().Add(w.pause)
+			w.mu.Unlock()
 			continue
-		case wait == 0:
+		}
+		if wait == 0 {
 			return
 		}
 		timer := time.NewTimer(wait)
@@ -92,18 +97,6 @@ func (w *runner) run() {
 		}
 		timer.Stop()
 	}
-}
-
-// heard notes whether the node has answered.
-func (w *runner) heard(answered bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if answered {
-		w.pause = 0
-		return
-	}
-	w.pause = min(max(2*w.pause, minPause), maxPause)
-	w.rests = time.Now().Add(w.pause)
 }
 
 // due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. After close

@@ -1,13 +1,14 @@
-// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what a caller would do about them, learns the server's
-// clock, and cleans up after commands whose outcome it never heard.
+// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what
+// a caller would do about them, learns the server's clock, and cleans up after commands whose outcome it never heard.
 //
-// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), bound.go (who
-// runs it, and when its caller gives up), try.go, plain.go, release.go, extend.go, question.go (what is said), session.go (a
-// connection for it, from package conn), fresh.go (when that is a new one). claim.go knows what may still be executed for
-// a token, and runner.go releases what no caller waits for. kind.go and lua/ are the kinds of locks.
+// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), try.go,
+// release.go, extend.go, question.go (what is said), operation.go (who runs it, and when its caller gives up),
+// connection.go (a connection for it, from package conn), script.go (what goes over that). claim.go knows what may still be
+// executed for a token, and runner.go releases what no caller waits for.
 package server
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,21 +28,26 @@ type Server struct {
 
 	operations sync.Pool       // of *operation
 	running    *underway.Count // operations that have not ended, those whose caller has gone as well
+	rtt        atomic.Int64    // smoothed time of a script; 0: not known
+	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
 
-	silent   sync.Map     // keys whose last operation had no answer over a connection of the pool
-	silences atomic.Int32 // how many they are
-	scripted atomic.Bool  // a script has worked, so that whatever is locked can be renewed
-	rtt      atomic.Int64
-
-	mu      sync.Mutex
-	demoted []func()
-	ans     answers
+	mu       sync.Mutex
+	demoted  []func()
+	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
+	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
+	failed   int64
+	pending  int           // operations of locks without an answer yet
+	owes     time.Time     // how long the server has been owing an answer
+	typical  time.Duration // smoothed time of an operation
 }
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), running: underway.New()}
+	s := &Server{
+		source: conn.Of(pool), running: underway.New(), released: make(map[string]*Claim), silent: make(map[string]struct{}),
+	}
 	s.nodes.server, s.nodes.single.runner.server = s, s
+	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	return s
 }
 
@@ -52,18 +58,8 @@ func (s *Server) Close(d time.Duration) {
 	s.nodes.close(end)
 }
 
-// RTT returns the smoothed round trip of a command; 0 if it is not known.
-func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
-
-// heard takes in the time of one round trip.
-func (s *Server) heard(d time.Duration) {
-	old := s.rtt.Load()
-	if old == 0 {
-		s.rtt.Store(int64(max(d, 1)))
-		return
-	}
-	s.rtt.Store(old + (int64(d)-old)/8) // one of two that come together may be lost
-}
+// Source is the way to the connections of the server.
+func (s *Server) Source() *conn.Source { return s.source }
 
 // OnDemotion has f called whenever a reply said that the server is read-only, so a replica now.
 func (s *Server) OnDemotion(f func()) {
@@ -83,5 +79,165 @@ func (s *Server) demotion() {
 	}
 }
 
-// Source is the way to the connections of the server.
-func (s *Server) Source() *conn.Source { return s.source }
+// Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
+// nor do releases in the background.
+func (s *Server) Failed() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// RTT returns the smoothed round trip of a script; 0 if it is not known.
+func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
+
+// MinSilence is how long a server may be silent before that is suspicious, if answers take no time.
+const MinSilence = 20 * time.Millisecond
+
+// Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already
+// waiting to see it recover; else 0. An operation that had no answer counts as one that waits for it, until another one
+// has an answer.
+func (s *Server) Silent(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := now.Sub(s.owes); s.pending > 0 && d > max(MinSilence, 8*s.typical) {
+		return d
+	}
+	return 0
+}
+
+// waits notes that an operation waits for the server. The caller holds s.mu.
+func (s *Server) waits(now time.Time) {
+	if s.owes.IsZero() {
+		s.owes = now
+	}
+	s.pending++
+}
+
+// ask notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
+// leaves the next operation on the key to do so too.
+func (s *Server) ask(op *operation) (began time.Time) {
+	began = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !op.aside {
+		s.waits(began)
+	}
+	if len(s.silent) == 0 {
+		return began
+	}
+	for key := range op.keys {
+		if _, was := s.silent[key]; was {
+			op.fresh = true
+			if !op.aside || len(op.claims) == 0 {
+				delete(s.silent, key)
+			}
+		}
+	}
+	return began
+}
+
+// maxSilent bounds the memory that those keys cost which are never used again.
+const maxSilent = 4096
+
+// heard takes in what came of op. silent: the server did not answer. pooled: that was over a connection of the pool.
+func (s *Server) heard(op *operation, began time.Time, silent, pooled bool, failed int) {
+	now := time.Now()
+	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
+	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
+	pooled = pooled && silent && !op.ours && s.source.CanDial() && !s.source.Full()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pooled {
+		for key := range op.keys {
+			s.silent[key] = struct{}{}
+		}
+		if len(s.silent) > maxSilent {
+			clear(s.silent)
+		}
+	}
+	if op.aside {
+		return
+	}
+	if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || now.Before(d)) { // ctx may not have noticed yet
+		s.failed += int64(failed)
+	}
+	s.pending--
+	if silent {
+		return // it goes on owing: the next operation is alone with the server
+	}
+	s.typical += (now.Sub(began) - s.typical) / 8
+	s.owes = now
+	if s.pending == 0 {
+		s.owes = time.Time{}
+	}
+}
+
+// A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
+// remembers the last such claim of each key, and a try waits for it: our own release never stands in our own way. Only what
+// is not settled is remembered.
+
+// stands has the next claims of the keys of c wait for c, or not any more.
+func (s *Server) stands(c *Claim, inTheWay bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range c.keys {
+		if inTheWay {
+			s.released[key] = c
+		} else if s.released[key] == c {
+			delete(s.released, key)
+		}
+	}
+}
+
+// Wait waits until no released claim of key is in the way of the next one, until due at most, or until ctx ends.
+func (s *Server) Wait(ctx context.Context, key string, due time.Time) {
+	s.await(ctx, &Lock{Key: key}, due)
+}
+
+// await is Wait for all keys of a lock, and reports whether none is in the way. One that waits counts as an operation that
+// waits for the server.
+func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
+	c := s.inTheWay(l)
+	if c == nil {
+		return true
+	}
+	s.mu.Lock()
+	s.waits(time.Now())
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pending--
+	}()
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	for ; c != nil; c = s.inTheWay(l) {
+		gone := c.Away()
+		if gone == nil { // just now
+			continue
+		}
+		select {
+		case <-gone:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// inTheWay returns a released claim of another that is in the way of a lock, or nil.
+func (s *Server) inTheWay(l *Lock) *Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.released) == 0 {
+		return nil
+	}
+	for key := range l.keys {
+		if c := s.released[key]; c != nil && &c.Lock != l {
+			return c
+		}
+	}
+	return nil
+}

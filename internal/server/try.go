@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
 )
@@ -26,25 +23,28 @@ type Try struct {
 	Reads   bool          // a writer becomes a reader; the claim is that of the reader
 }
 
-// Try tries once to take the lock. It may be repeated until the token is Spent: a repeat that finds the token has the
-// lock.
+var (
+	// errEnded is the failure of what was asked for a claim that has ended.
+	errEnded = errors.New("the lock has ended meanwhile")
+	// errBefore is that of a try that another claim was in the way of.
+	errBefore = errors.New("no answer to the release before")
+)
+
+// Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
+// repeated until the token is Spent: a repeat that finds the token has the lock.
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
-	if t.Old == "" && !t.Reads && c.server.before(c) != nil {
-		if t.Start.IsZero() {
-			t.Start = time.Now()
-		}
-		began := c.server.asks()
-		ok := c.waitBefore(ctx, t.Start.Add(c.Timeout))
-		r := Reply{Err: errLateRelease, Unasked: true}
-		c.server.answersTo(ctx, began, &r)
-		if !ok {
-			return r
-		}
+	s := c.server
+	if t.Start.IsZero() {
+		t.Start = time.Now()
 	}
-	op := c.server.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout)
-	op.claim, op.try = c, t
+	if t.Old == "" && !t.Reads && !s.await(ctx, &c.Lock, t.Start.Add(c.Timeout)) {
+		return Reply{Err: errBefore, Unasked: true}
+	}
+	op := s.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout, c)
+	op.speak, op.lay, op.took = (*operation).speakTry, layTry, (*operation).tookTry
+	op.timed, op.creates, op.try = true, true, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
-		c.server.scripted.Load() && c.server.source.Pipelines()
+		s.scripted.Load() && s.source.Pipelines()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()
@@ -53,91 +53,55 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	for _, other := range t.With {
 		other.begin(true, false, until)
 	}
-	return c.server.bounded(op, trying{})
+	return op.do()
 }
 
-// errEnded is the failure of what was asked for a claim that has ended.
-var errEnded = errors.New("the lock has ended meanwhile")
-
-type trying struct{}
-
-func (trying) ask(ses *session) Reply {
-	op := ses.op
-	ses.within(op.due)
-	reply := ses.acquire(op.plain && ses.redials == 0)
-	reply.Unknown = reply.Verdict == Failed && !refused(reply.Err)
-	reply.Twice = ses.redials > 0
-	if n := op.claim.Replicas; reply.Verdict == Done && n.N > 0 {
-		if err := ses.waitReplicas(n); err != nil {
-			return Reply{Err: err, Sent: reply.Sent, There: true, Twice: reply.Twice}
-		}
+func layTry(op *operation, i int) (script, []any) {
+	due := op.dueAt(i)
+	switch l := &op.claims[0].Lock; {
+	case op.try.Old != "":
+		return op.args.swap(l, op.try.Old, due)
+	case op.try.Reads:
+		return op.args.downgrade(l, due, op.pinned)
+	default:
+		return op.args.acquire(l, &op.try, due, op.pinned)
 	}
-	return reply
 }
 
-func (trying) took(op *operation, r *Reply) {
-	op.claim.tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+// speakTry is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
+func (op *operation) speakTry() error {
+	if !op.plain || op.redials > 0 {
+		return op.scripts()
+	}
+	raw, err := op.set()
+	switch {
+	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
+	case err == nil && raw == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):
+		return op.scripts()
+	case err != nil:
+		return err
+	}
+	op.tell(0, Reply{Verdict: Done, Sent: op.sent})
+	if op.claims[0].Replicas.N > 0 {
+		op.unconfirmed = append(op.unconfirmed[:0], 0)
+		op.confirm()
+	}
+	return nil
+}
+
+// tookTry takes in what came of a try.
+func (op *operation) tookTry(_ int, r *Reply) {
+	r.Unknown = r.Verdict == Failed && !refused(r.Err)
+	r.Twice = op.redials > 0
+	op.claims[0].tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
 	for _, other := range op.try.With {
 		other.tried(r, op.due, false, false)
 	}
-	if r.Verdict != Failed && op.session.pinned {
+	if r.Verdict == Done && op.try.OldEnds != nil {
+		op.try.oldEnds(r)
+	}
+	if r.Verdict != Failed && op.pinned {
 		op.server.nodes.learn(op.key)
-	}
-}
-
-// acquire is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
-func (ses *session) acquire(plain bool) (reply Reply) {
-	if plain {
-		reply = ses.acquirePlain(&ses.op.claim.Lock)
-	}
-	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	if !plain || reply.Verdict == Held || coded(reply.Err, "NOREPLICAS") || errors.Is(reply.Err, conn.ErrNoSend) {
-		reply = ses.acquireScripted()
-	}
-	return reply
-}
-
-// acquireScripted is a try that carries its own deadline, for which we have to know the server's clock. It is repeated
-// if our idea of that was off, or if another node of the cluster has the lock now.
-func (ses *session) acquireScripted() Reply {
-	op := ses.op
-	for again := false; ; again = true {
-		clock := ses.clock(op.key)
-		due, known := clock.at(op.due)
-		if !known {
-			if err := ses.askTime(clock); err != nil {
-				return Reply{Err: untried{err}}
-			}
-			due, _ = clock.at(op.due)
-		}
-		if op.left() {
-			return Reply{Err: untried{errTimeout}}
-		}
-		raw, err := ses.acquireOnce(due)
-		if err != nil {
-			if !refused(err) {
-				clock.forget() // who answers next may be another server, after a failover, with another clock
-			}
-			if !again && ses.follow(err) {
-				continue
-			}
-			return Reply{Err: err, Sent: ses.sent}
-		}
-		op.server.scripted.Store(true)
-		reply, now := answer(raw, nil, ses.sent)
-		if reply.Verdict == Done && now == 0 {
-			return Reply{Err: errors.New("unexpected reply to a try"), Sent: ses.sent}
-		}
-		if now != 0 {
-			clock.learn(max(now, -now), ses.sent, ses.received)
-		}
-		if now < 0 && !again && time.Now().Before(op.due) {
-			continue
-		}
-		if reply.Verdict == Done && op.try.OldEnds != nil {
-			op.try.oldEnds(&reply)
-		}
-		return reply
 	}
 }
 
@@ -154,40 +118,67 @@ func (t *Try) oldEnds(r *Reply) {
 	}
 }
 
-func (ses *session) acquireOnce(due int64) (any, error) {
-	op := ses.op
-	l := &op.claim.Lock
-	switch {
-	case op.try.Old != "":
-		return ses.eval(op.args.swap(l, op.try.Old, due))
-	case op.try.Reads:
-		return ses.eval(op.args.downgrade(l, due, ses.pinned))
+const (
+	// grace is how much longer we read than the deadline says: the connection has to be open when the
+	// timer for the undo fires, and a busy machine fires it late.
+	grace = 100 * time.Millisecond
+	// drain is how long to wait for a reply that should be there already.
+	drain = 20 * time.Millisecond
+)
+
+// set is a try by SET NX PX. It takes less of the server than the script does, and knows less:
+// not who holds the lock, nor whether what is in its place is a lock at all.
+//
+// SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
+// written behind the SET on the same connection. Whenever the server gets to executing the first,
+// be it after a hang or when the network has healed, it executes the second next.
+func (op *operation) set() (any, error) {
+	if op.state.Load() == abandoned {
+		return nil, untried{errTimeout}
 	}
-	return ses.eval(op.args.acquire(l, &op.try, due, ses.pinned))
+	op.deadline = op.due
+	if source := op.server.source; source.Punctual {
+		op.undoes = true
+		raw, err := op.command("SET", op.args.plain(&op.claims[0].Lock)...)
+		op.undoes = false
+		return raw, err
+	}
+	raw, err := op.setAndWatch()
+	if err != nil {
+		err = op.failed(err)
+	}
+	return raw, err
 }
 
-// errLate is what a command gets that the server executed only after its deadline, and so not at all.
-var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
-
-// untried is an error that came before the try was sent.
-type untried struct{ error }
-
-func (u untried) Unwrap() error { return u.error }
-
-// refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
-// server said no, and the scripts leave no lock behind then.
-func refused(err error) bool {
-	var e redis.Error
-	var u untried
-	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
-}
-
-// replicaError says that too few replicas have what was written.
-type replicaError struct {
-	got  int
-	want Replicas
-}
-
-func (e replicaError) Error() string {
-	return fmt.Sprintf("%d of the %d wanted replicas confirmed within %v", e.got, e.want.N, e.want.Timeout)
+// setAndWatch is set over a connection that knows no ctx.
+func (op *operation) setAndWatch() (any, error) {
+	c, l := op.conn, &op.claims[0].Lock
+	op.sent = time.Now()
+	left := op.due.Sub(op.sent)
+	if left <= 0 {
+		return nil, untried{errTimeout}
+	}
+	if err := op.server.source.Send(c, "SET", op.args.plain(l)...); err != nil {
+		return nil, err
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	written := make(chan struct{})
+	undo := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
+		defer close(written)
+		back := undoPlain(nil, l.Key, l.Token)
+		if c.Send(back[0].(string), back[1:]...) == nil {
+			_ = c.Flush() // if it fails, the release in the background is left
+		}
+	})
+	raw, err := conn.Receive(c, left+grace)
+	if undo.Stop() {
+		return raw, err
+	}
+	<-written
+	if err == nil { // the reply and the deadline came together; the connection still owes one
+		_, _ = conn.Receive(c, drain)
+	}
+	return nil, errTimeout
 }

@@ -24,7 +24,7 @@ func TestCheckerFindsNothingThatHealthyClaimsLeaveBehind(t *testing.T) {
 
 // What a claim must not do. Each is planted in a copy of the file.
 func TestCheckerFindsBugsInTheClaims(t *testing.T) {
-	const claim, away, acquire = "../../../internal/server/claim.go", "../../../internal/server/away.go", "../../../internal/quorum/votes.go"
+	const claim, away, acquire = "../../../internal/server/claim.go", "../../../internal/server/release.go", "../../../internal/quorum/votes.go"
 	one, queued, three := orphanages()[0], orphanages()[1], orphanages()[2]
 	queued.Want = 6000 // few tries come so late
 	fenced := Config{Servers: 3, Renew: true, Fencing: true, Weather: rough}

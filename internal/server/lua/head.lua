@@ -38,3 +38,6 @@ local now = time[1] * 1000000 + time[2]
 local function us(t)
   return string.format('%.0f', t)
 end
+
+-- Locks without a queue have none of what queue.lua has.
+local queue, head, leave, serve

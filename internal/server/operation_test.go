@@ -72,36 +72,6 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	}
 }
 
-// A caller may get its turn in the moment in which it gives up.
-func TestATurnThatCameTooLateIsNotLost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		p := &snare{Pool: pool}
-		s := open(t, p)
-		for range 20 {
-			stuck := p.shut()
-			var all sync.WaitGroup
-			call := func() {
-				q := request("k")
-				q.Timeout = time.Second
-				failed(t, acquire(s, q))
-			}
-			for range 16 {
-				all.Go(call)
-			}
-			time.Sleep(500 * time.Millisecond)
-			for range 16 {
-				all.Go(call) // they wait for a turn until the others are let go
-			}
-			time.AfterFunc(time.Second, func() { close(stuck) })
-			all.Wait()
-			time.Sleep(time.Minute)
-		}
-		done(t, acquire(s, request("k")))
-	})
-}
-
 // A reply that no caller waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()

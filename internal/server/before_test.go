@@ -1,0 +1,102 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// cut has every command fail until the next Set.
+func cut(b *redistest.Between) {
+	b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+}
+
+func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		both := request("a")
+		both.More = []string{"b"}
+		before := both.claim(s)
+		done(t, before.Try(t.Context(), server.Try{}))
+		cut(b)
+		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
+		for _, key := range []string{"a", "b"} {
+			q := request(key)
+			began := time.Now()
+			got := acquire(s, q)
+			failed(t, got)
+			assert.ErrorContains(t, got.Err, "no answer to the release before")
+			assert.True(t, got.Unasked)
+			assert.Equal(t, q.Timeout, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		s.Wait(ctx, "b", began.Add(time.Minute))
+		assert.Equal(t, time.Second, time.Since(began))
+		time.AfterFunc(5*time.Second, func() { b.Set(nil) })
+		done(t, acquire(s, request("a")))
+		s.Wait(t.Context(), "b", time.Now().Add(time.Minute))
+		done(t, acquire(s, request("b")))
+	})
+}
+
+func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		for name, q := range map[string]*hold{"many may have it": request("permits"), "its server was silent": request("silent")} {
+			c := q.claim(s)
+			if name == "many may have it" {
+				q.Kind, q.Want = server.Semaphore, server.Permits(2)
+				c = q.claim(s)
+				done(t, c.Try(t.Context(), server.Try{}))
+			} else {
+				swallow(b, "EVALSHA")
+				failed(t, c.Try(t.Context(), server.Try{}))
+			}
+			cut(b)
+			c.ReleaseLater(time.Time{})
+			time.Sleep(time.Millisecond)
+			b.Set(nil)
+			next := *q
+			next.Token += "next"
+			began := time.Now()
+			done(t, acquire(s, &next))
+			assert.Zero(t, time.Since(began), name)
+		}
+	})
+}
+
+func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("warm")))
+		assert.Zero(t, s.Silent(time.Now()))
+		answers := make(chan struct{})
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answers
+			return run()
+		})
+		late := request("k")
+		failed(t, acquire(s, late))
+		assert.EqualValues(t, 1, s.Failed())
+		assert.Zero(t, s.Silent(time.Now()), "no operation waits to see it recover")
+		ctx, cancel := context.WithCancel(t.Context())
+		go acquire(s, request("l"))
+		synctest.Wait()
+		assert.Equal(t, late.Timeout, s.Silent(time.Now()), "it has not answered the operation before")
+		cancel()
+		assert.Error(t, request("m").claim(s).Try(ctx, server.Try{}).Err)
+		close(answers)
+		synctest.Wait()
+		assert.EqualValues(t, 1, s.Failed(), "those do not count whose ctx has ended")
+		assert.Zero(t, s.Silent(time.Now()))
+	})
+}

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
+)
+
+// Connections that a pool keeps may have broken meanwhile, all of them after a restart of the server; or lead nowhere,
+// where a firewall has forgotten them. So an operation whose connection turns out to be broken goes on over a fresh one.
+// After a connection that was silent, for which the whole bound of the operation was waited, it is the next operation on
+// the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
+// but the next try or extension still has to: its caller waits, or its lease depends on it.
+
+// maxRedials is how many broken connections of a pool that can't dial an operation takes out of it.
+const maxRedials = 20
+
+// A binder is a connection to a cluster, which has to be told the key that it is for before it can be
+// used for scripts: it would take the hash of a script for the key.
+type binder interface{ Bind(keys ...string) error }
+
+// connect takes a connection out of the pool for the operation, or dials one. A pool that waits, or that we don't know, may
+// look for a Done that is closed at the deadline as well, or keep its ctx; so it gets another one, which ends with the
+// checkout.
+func (op *operation) connect() (err error) {
+	op.deadline = op.end
+	source := op.server.source
+	if p, ok := source.Pool.(*redis.Pool); ok && source.Punctual && (!p.Wait || p.MaxActive <= 0) && !op.fresh {
+		op.conn, err = source.Get(op)
+	} else {
+		ctx, cancel := context.WithDeadline(op.Context, op.end)
+		defer cancel()
+		from := source.Get
+		if op.fresh {
+			from = source.Dial
+		}
+		op.conn, err = from(ctx)
+	}
+	if err != nil {
+		op.conn = nil
+		return explain(err)
+	}
+	if b, ok := op.conn.(binder); ok {
+		op.pinned = true
+		op.server.nodes.cluster.Store(true)
+		if err := b.Bind(op.key); err != nil {
+			op.close()
+			return conn.Plain(err)
+		}
+	}
+	return nil
+}
+
+// close gives the connection back.
+func (op *operation) close() {
+	if op.conn == nil {
+		return
+	}
+	if op.bad {
+		conn.Discard(op.conn)
+	}
+	op.conn.Close()
+	op.conn, op.bad = nil, false
+}
+
+// redial reports whether the operation goes on over another connection, within its bound: if err is that the connection
+// has broken, as one does that was broken already while its pool kept it. Silence is something else. One that was fresh is
+// not replaced, where the pool can dial.
+func (op *operation) redial(err error) bool {
+	if TimedOut(err) || op.conn == nil || op.conn.Err() == nil ||
+		op.fresh || op.redials == maxRedials || !time.Now().Before(op.end) {
+		return false
+	}
+	op.redials++
+	op.close()
+	op.fresh = op.server.source.CanDial()
+	return op.connect() == nil
+}
+
+// moveTo goes to the node of another key.
+func (op *operation) moveTo(key string) error {
+	if !op.pinned || op.key == key && op.conn != nil {
+		return nil
+	}
+	op.close()
+	op.key = key
+	return op.connect()
+}
+
+// follow goes to the node of a cluster that serves the key now, and reports whether that was why err came. The node that
+// said so has refused the command, so it is safe to repeat it; and without that the first command of a process that
+// does not know the cluster yet would fail most of the time, for good where there is a single try.
+//
+// ASK, which is said while a slot is on its way to another node, is left to the next try: the
+// connection can't be told to go where it points.
+func (op *operation) follow(err error) bool {
+	if !op.pinned || !coded(err, "MOVED") {
+		return false
+	}
+	op.server.nodes.outdated()
+	op.clock(op.key).forget() // another node has another
+	op.close()                // the pool has heard it as well, and now knows the node
+	return op.connect() == nil
+}
+
+// clock returns what is known of the clock of the server that serves key.
+func (op *operation) clock(key string) *clock { return op.server.nodes.clock(key) }
+
+// errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
+var errNoConnection = errors.New("no connection to the node that serves the key")
+
+// command runs one command within the deadline. Where it carries no deadline of its own, it goes again to where its slot
+// has moved to.
+func (op *operation) command(name string, args ...any) (reply any, err error) {
+	for first := true; ; first = false {
+		if op.conn == nil {
+			return nil, errNoConnection
+		}
+		op.sent = time.Now()
+		reply, err = op.server.source.Do(op, op.conn, name, args...)
+		op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
+		if err == nil {
+			return reply, nil
+		}
+		if err = op.failed(err); op.timed || !first || !op.follow(err) {
+			return nil, err
+		}
+	}
+}
+
+// failed looks at an error of a command.
+func (op *operation) failed(err error) error {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return conn.Plain(err)
+	}
+	if readOnly(said) {
+		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
+		op.bad = true
+		op.clock(op.key).forget() // the next primary may have another
+		op.server.demotion()
+	}
+	return explain(err)
+}
+
+// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. got is
+// called with each reply; errors of the server stand in it. An error of the connection is returned. sent is before all of
+// them.
+func (op *operation) pipeline(n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+	if op.conn == nil {
+		return errNoConnection
+	}
+	op.sent = time.Now()
+	err := op.server.source.Batch(op, op.conn, n, lay, func(i int, reply any) {
+		op.received = time.Now()
+		if e, ok := reply.(error); ok {
+			reply = op.failed(e)
+		}
+		got(i, reply)
+	})
+	if err != nil {
+		return op.failed(err)
+	}
+	return nil
+}
+
+// eval runs a script. args is what follows it in the command: the number of keys, the keys, the arguments; its
+// first place is free, for the script itself.
+func (op *operation) eval(s script, args []any) (any, error) {
+	args[0] = s.hash
+	reply, err := op.command("EVALSHA", args...)
+	switch {
+	case coded(err, "NOSCRIPT"): // the server was restarted, or its script cache flushed
+		args[0] = s.source
+		return op.command("EVAL", args...)
+	case err == nil:
+		rtt := &op.server.rtt
+		old, took := rtt.Load(), int64(op.received.Sub(op.sent))
+		if old == 0 {
+			old = took
+		}
+		rtt.Store(old + (took-old)/8) // one of two that come together may be lost
+	}
+	return reply, err
+}

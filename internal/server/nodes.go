@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
+)
+
+// A node is what has to answer by itself: a server, or a primary of a cluster. One that hangs must not keep what concerns
+// another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
+// serves which slot, each slot is taken for a node.
+type node struct {
+	limit  limit
+	runner runner
+}
+
+// nodes are those of one Server.
+type nodes struct {
+	server  *Server
+	single  node
+	alone   clock       // of a server
+	cluster atomic.Bool // the pool has turned out to be one
+
+	mu      sync.Mutex
+	asked   time.Time // when the slots were asked for
+	asking  bool
+	refused bool // we may not ask
+	closed  bool
+	made    []*node // all that there ever were, but for the single one
+	byAddr  map[string]*node
+	bySlot  []*node
+	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
+}
+
+// How old may be what we know of the slots, and how long a node may take to tell.
+const (
+	slotsAge   = 10 * time.Second
+	askTimeout = time.Second
+)
+
+// askTerms are those of asking for the slots.
+var askTerms = Terms{Timeout: askTimeout}
+
+// several reports whether keys may be on different servers.
+func (n *nodes) several() bool { return n.server.source.Cluster || n.cluster.Load() }
+
+// of returns the node that serves key.
+func (n *nodes) of(key string) *node {
+	if !n.several() {
+		return &n.single
+	}
+	slot := Slot(key)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bySlot == nil { // most Servers are no cluster
+		n.bySlot = make([]*node, slots)
+	}
+	if n.bySlot[slot] == nil {
+		n.bySlot[slot] = n.fresh()
+	}
+	return n.bySlot[slot]
+}
+
+// clock returns the clock of the server that serves key.
+func (n *nodes) clock(key string) *clock {
+	if !n.several() {
+		return &n.alone
+	}
+	slot := Slot(key)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.clocks[slot] == nil {
+		n.clocks[slot] = new(clock)
+	}
+	return n.clocks[slot]
+}
+
+// fresh returns a new node. The caller holds n.mu.
+func (n *nodes) fresh() *node {
+	node := new(node)
+	node.runner.server, node.runner.closed = n.server, n.closed
+	n.made = append(n.made, node)
+	return node
+}
+
+// outdated notes that a slot was not where we thought.
+func (n *nodes) outdated() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked = time.Time{}
+}
+
+// learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
+// known or may have changed.
+func (n *nodes) learn(key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.server.running.Closing() || n.asking || n.refused || n.closed || time.Since(n.asked) < slotsAge {
+		return
+	}
+	n.asking = true
+	n.server.running.Enter() // Close waits for it
+	go func() {
+		defer n.server.running.Leave()
+		l := &Lock{Key: key, Terms: &askTerms}
+		reply := n.server.question(context.Background(), l, time.Time{}, 0, func(op *operation) error {
+			answer, err := redis.Values(op.command("CLUSTER", "SLOTS"))
+			if err == nil {
+				n.take(answer)
+			}
+			return err
+		})
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.asking, n.asked = false, time.Now()
+		n.refused = Permanent(reply.Err)
+	}()
+}
+
+// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas.
+func (n *nodes) take(answer []any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bySlot == nil {
+		n.bySlot = make([]*node, slots)
+	}
+	for _, raw := range answer {
+		row, _ := raw.([]any)
+		if len(row) < 3 {
+			continue
+		}
+		first, _ := row[0].(int64)
+		last, _ := row[1].(int64)
+		primary, _ := row[2].([]any)
+		if len(primary) < 2 || first < 0 || last >= slots {
+			continue
+		}
+		addr := fmt.Sprintf("%s:%d", primary[0], primary[1])
+		if n.byAddr[addr] == nil {
+			n.byAddr[addr] = n.fresh()
+		}
+		for slot := first; slot <= last; slot++ {
+			n.bySlot[slot] = n.byAddr[addr]
+		}
+	}
+}
+
+// close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
+func (n *nodes) close(end time.Time) {
+	n.mu.Lock()
+	n.closed = true
+	all := append([]*node{&n.single}, n.made...)
+	n.mu.Unlock()
+	var over []<-chan struct{}
+	for _, node := range all {
+		if o := node.runner.close(); o != nil {
+			over = append(over, o)
+		}
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for _, o := range over {
+		select {
+		case <-o:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// maxStuck is how many operations of one node may be stuck beyond their bound.
+const maxStuck = 16
+
+// A limit bounds how many operations a node that hangs can keep: each is a goroutine, and a connection or a dial, that
+// nothing can end. So many may run as have come back in time before; as with a TCP connection that number
+// grows while they do, and falls back when one does not.
+type limit struct {
+	mu      sync.Mutex
+	running int
+	more    int           // how many may run beyond maxStuck
+	freed   chan struct{} // closed when one more may run; nil if none waits
+}
+
+// enter waits until one more may run. It fails when the time is over.
+func (l *limit) enter(ctx context.Context, end time.Time) error {
+	freed := l.tryEnter()
+	if freed == nil {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for ; freed != nil; freed = l.tryEnter() {
+		select {
+		case <-freed:
+		case <-timer.C:
+			return conn.Plain(&stuckError{})
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// tryEnter returns nil if the caller may run; else what is closed when there may be room.
+func (l *limit) tryEnter() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running < maxStuck+l.more {
+		l.running++
+		return nil
+	}
+	if l.freed == nil {
+		l.freed = make(chan struct{})
+	}
+	return l.freed
+}
+
+// leave ends an operation that came back in time, or late.
+func (l *limit) leave(inTime bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if inTime && l.running == maxStuck+l.more {
+		l.more++
+	}
+	l.running--
+	if l.freed != nil {
+		close(l.freed)
+		l.freed = nil
+	}
+}
+
+// overdue notes that an operation which still runs is beyond its bound.
+func (l *limit) overdue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.more = 0
+}
+
+type stuckError struct{}
+
+func (*stuckError) Error() string { return "too many operations are stuck on this server" }
+func (*stuckError) Timeout() bool { return true }

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/punctual"
+)
+
+// An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file keeps
+// its bound: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
+//
+// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else another
+// goroutine does it. A caller whose time is over abandons that one, which then cleans up when it comes back.
+//
+// An operation is also the ctx of its commands: that of its caller, with a deadline. Done, Err and Value are those of the
+// caller's ctx, so that context.AfterFunc on it needs no goroutine; so Done is not closed at the deadline.
+type operation struct {
+	context.Context // the caller's
+	server          *Server
+	node            *node
+	due             time.Time // nothing may be executed on the server after this
+	end             time.Time // bound of the call; with replicas that is later
+	ours            bool      // the end is that of the caller's ctx
+
+	// What it is about, and how that is done. These don't change while it runs.
+	claims  []*Claim // none: a question
+	aside   bool     // it is no operation of a lock that a caller waits for
+	timed   bool     // the scripts carry the deadline
+	creates bool     // it is a try
+	try     Try
+	plain   bool                                       // the first try is a plain SET
+	speak   func(*operation) error                     // says what there is to say; again, if the connection has broken
+	lay     func(op *operation, i int) (script, []any) // the script of a claim
+	took    func(op *operation, i int, r *Reply)       // has a claim take in its reply, once, as soon as it is there; or nil
+	report  func(i int, r Reply)                       // gets the replies, when the operation is over for its caller; or nil
+
+	replies []Reply // of the claims; one of a question. The zero Reply: none yet
+	err     error   // what ended it before all had their replies
+	state   atomic.Int32
+
+	// Its connection, and what was said over it.
+	conn           redis.Conn
+	key            string    // that the connection is for
+	pinned         bool      // it is bound to the cluster node of the key
+	bad            bool      // its pool must not keep it
+	fresh          bool      // it was dialled for the operation
+	redials        int       // how often the operation went on over another one
+	deadline       time.Time // of the next command
+	undoes         bool      // what is interrupted now is a plain SET
+	shown          bool      // others may keep the operation as a ctx
+	sent, received time.Time // the last command, and its reply
+	round
+	args arguments
+}
+
+// The states of an operation.
+const (
+	running   int32 = iota
+	finished        // the replies are there
+	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
+)
+
+// begin makes an operation about l, and claims. extra is what its bound has more than the timeout of l.
+func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration, claims ...*Claim) *operation {
+	op, _ := s.operations.Get().(*operation)
+	if op == nil {
+		op = &operation{server: s}
+	}
+	if start.IsZero() {
+		start = time.Now()
+	}
+	op.Context = ctx
+	op.due = start.Add(l.Timeout)
+	op.end = op.due.Add(extra)
+	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
+		op.end, op.ours = d, true
+		if d.Before(op.due) {
+			op.due = d
+		}
+	}
+	op.key, op.node = l.Key, s.nodes.of(l.Key)
+	op.claims = append(op.claims, claims...)
+	op.replies = append(op.replies, make([]Reply, max(len(claims), 1))...)
+	s.running.Enter()
+	return op
+}
+
+// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
+// it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
+func (op *operation) free() {
+	s := op.server
+	if op.state.Load() != abandoned && !op.shown && (op.Done() == nil || op.Err() == nil) {
+		clear(op.claims)
+		clear(op.replies)
+		*op = operation{
+			server: s, args: op.args, claims: op.claims[:0], replies: op.replies[:0],
+			round: round{todo: op.todo, again: op.again},
+		}
+		s.operations.Put(op)
+	}
+	s.running.Leave()
+}
+
+// keys are those that op is about.
+func (op *operation) keys(yield func(string) bool) {
+	if len(op.claims) == 0 {
+		yield(op.key)
+	}
+	for _, c := range op.claims {
+		if !yield(c.Key) {
+			return
+		}
+	}
+}
+
+// do runs op and returns its first reply within its bound.
+func (op *operation) do() (first Reply) {
+	s := op.server
+	began := s.ask(op)
+	pooled, over := !op.fresh, true
+	var why error
+	switch {
+	case op.Err() != nil: // nothing is sent
+		op.err = untried{op.Err()}
+		op.settle()
+	case s.source.Punctual:
+		op.run()
+	default:
+		over, why = op.apart()
+	}
+	if !over {
+		s.nodes.clock(op.key).forget() // who answers next may be another server
+	}
+	silent, failed := false, 0
+	for i := range op.replies {
+		r := Reply{Err: why}
+		if over {
+			r = op.replies[i]
+		}
+		if r.Verdict == Failed {
+			failed++
+			silent = silent || TimedOut(r.Err)
+			op.blame(&r)
+		}
+		if i == 0 {
+			first = r
+		}
+		if op.report != nil {
+			op.report(i, r)
+		}
+	}
+	s.heard(op, began, silent, pooled, failed)
+	if over {
+		op.free()
+	}
+	return first
+}
+
+// apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
+func (op *operation) apart() (over bool, why error) {
+	l, ctx := &op.node.limit, op.Context
+	if err := l.enter(ctx, op.end); err != nil {
+		op.err = untried{err}
+		op.settle()
+		return true, nil
+	}
+	done := make(chan struct{})
+	go func() {
+		op.run()
+		inTime := op.state.CompareAndSwap(running, finished)
+		l.leave(inTime)
+		if inTime {
+			close(done)
+		} else {
+			op.free() // no caller waits
+		}
+	}()
+	timer := time.NewTimer(time.Until(op.end))
+	defer timer.Stop()
+	late := false
+	select {
+	case <-done:
+		return true, nil
+	case <-timer.C:
+		late, why = true, errTimeout
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	if !op.state.CompareAndSwap(running, abandoned) {
+		<-done // it came back just then
+		return true, nil
+	}
+	if late {
+		l.overdue()
+	}
+	return false, why
+}
+
+// run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
+// has broken. So what it sends may be executed twice.
+func (op *operation) run() {
+	if err := op.connect(); err != nil {
+		op.err = untried{err}
+	} else {
+		for again := true; again; again = op.err != nil && op.redial(op.err) {
+			op.err = op.speak(op)
+		}
+	}
+	op.close()
+	op.settle()
+}
+
+// settle has the claims without a reply take in the error that ended the operation.
+func (op *operation) settle() {
+	for i := range op.replies {
+		switch {
+		case !op.replies[i].none():
+		case op.err != nil:
+			op.tell(i, Reply{Err: op.err})
+		case len(op.claims) == 0:
+			op.replies[i].Verdict = Done
+		}
+	}
+}
+
+// tell records the reply of claim i.
+func (op *operation) tell(i int, r Reply) {
+	op.replies[i] = r
+	if op.took != nil {
+		op.took(op, i, &op.replies[i])
+	}
+}
+
+// blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
+// came too late by all that we know of its clock did so in the last moments of ctx.
+func (op *operation) blame(r *Reply) {
+	switch {
+	case op.ours && errors.Is(r.Err, errLate):
+		timer := time.NewTimer(time.Until(op.end))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-op.Done():
+		}
+	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):
+		return
+	}
+	if err := op.Err(); err != nil {
+		r.Err = err
+	} else if op.ours {
+		r.Err = context.DeadlineExceeded
+	}
+}
+
+// Deadline is that of the next command.
+func (op *operation) Deadline() (time.Time, bool) {
+	if op.conn == nil {
+		op.shown = true // to a pool, or to what it calls
+	}
+	return op.deadline, true
+}
+
+// Value answers punctual.Undo with the command that takes back a plain SET that is interrupted, and punctual.Caller, because
+// a connection watches its last ctx until it has another, and an operation is another caller's by then.
+func (op *operation) Value(key any) any {
+	switch key {
+	case any(punctual.Undo):
+		if !op.undoes {
+			return nil
+		}
+		return op.args.undo()
+	case punctual.Caller:
+		return op.Context
+	}
+	return op.Context.Value(key)
+}
