@@ -23,7 +23,7 @@ type Client struct {
 	shared    []*mux.Pool // WithMultiplexing, one for each server
 	observers observers
 	counters  counters
-	warned    throttle
+	warned    sync.Map // the keys of which a failure was logged within the last second
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them for Redlock,
@@ -41,23 +41,19 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 		servers[i] = p
 	}
 	c.config = c.configured(&defaultConfig, opts)
-	if c.config.conns > 0 {
-		c.multiplex(servers)
-	}
-	c.engine = lock.New(servers)
-	return c
-}
-
-// multiplex puts shared connections in the place of pools.
-func (c *Client) multiplex(pools []server.Pool) {
-	n := c.config.conns
-	for i, p := range pools {
+	for i, p := range servers {
+		n := c.config.conns
+		if n == 0 {
+			break
+		}
 		source := conn.Of(p)
 		must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
 		must(source.CanDial(), "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
 		shared := mux.New(source, n, c.config.terms.Timeout)
-		c.shared, pools[i] = append(c.shared, shared), shared
+		c.shared, servers[i] = append(c.shared, shared), shared
 	}
+	c.engine = lock.New(servers)
+	return c
 }
 
 // configured returns base changed by opts: for the Client itself, or for one of its locks.
@@ -124,32 +120,4 @@ func (c *Client) Close() error {
 	}
 	closing.Wait()
 	return nil
-}
-
-// A throttle limits what is logged for each key: to once a second at most, and once in two seconds at least.
-type throttle struct {
-	mu  sync.Mutex
-	now throttled
-	old throttled
-}
-
-type throttled struct {
-	since time.Time
-	keys  map[string]bool
-}
-
-func (t *throttle) pass(key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := time.Now(); now.Sub(t.now.since) > time.Second {
-		t.old, t.now = t.now, throttled{now, make(map[string]bool)}
-		if now.Sub(t.old.since) > 2*time.Second {
-			t.old = throttled{}
-		}
-	}
-	if t.now.keys[key] || t.old.keys[key] {
-		return false
-	}
-	t.now.keys[key] = true
-	return true
 }

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -102,7 +101,7 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	case within > maxTTL:
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
 	}
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	ctx = lasting(ctx)
 	if !l.claimed.CompareAndSwap(false, true) {
 		if g := l.handed.Load(); g != nil {
 			return g.repeat(ctx, l)
@@ -115,18 +114,13 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	now := time.Now()
-	done, r, f := l.hold.HandOver(ctx, token, within)
-	var err error
-	switch {
-	case r != keepalive.Unlocked:
-		err = l.reason(r)
-	case f != nil:
-		g.unknown = done
-		err = o.unsettled(ctx, ended, f)
-	}
-	l.ended(now, err)
-	if done == nil {
+	given, r, f := l.hold.HandOver(ctx, token, within)
+	err := l.ended(ctx, now, r, f)
+	if given == nil {
 		return Handover{}, err
+	}
+	if f != nil {
+		g.unknown = given
 	}
 	return g.to, err
 }
@@ -147,13 +141,12 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 	if g.unknown == nil {
 		return Handover{}, unlockedError(l.of.key, "HandOver")
 	}
-	ended := ctx.Err() != nil
 	f := g.unknown.Repeat(ctx)
 	if f == nil {
 		g.unknown = nil
 		return g.to, nil
 	}
-	err := l.of.unsettled(ctx, ended, f)
+	err := l.of.unsettled(ctx, f)
 	if errors.Is(err, ErrLost) {
 		g.unknown = nil
 		return Handover{}, err
@@ -201,29 +194,19 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	if m.Lease() != nil {
 		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
 	}
-	l, err := m.takeOver(ctx, (*h.secret).token)
-	if err != nil {
-		return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
-	}
-	m.acquired(ctx, l, lock.Result{Tries: 1})
-	return nil
-}
-
-// takeOver tries once to get the lock that has the token. The caller holds m.taking.mu.
-func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
-	x := &m.taking
+	token, x, l := (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
 		x.token, x.taker = token, nil
 	}
-	l := newLease(&m.object)
 	var f *lock.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
 	if f == nil {
-		return l, nil
+		m.acquired(ctx, l, lock.Result{Tries: 1})
+		return nil
 	}
 	err := m.toError(ctx, f)
 	if errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w; the Handover can't be used any more: its time is over, or it was used before", err)
 	}
-	return nil, err
+	return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
 }

@@ -107,13 +107,13 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	given := all[0].Get("k")
 	network := all[0].Network(0)
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
-	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(200*time.Millisecond))
+	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	warm := client.Mutex("other")
 	redistest.Wait(t, "the first server knows the scripts", func() bool {
 		warm.Lock()
 		defer warm.Unlock()
-		require.NoError(t, warm.TakeOver(t.Context(), handOverOf(t, warm)))
-		return all[0].Get("other") == warm.Lease().Token()
+		h, _ := warm.Lease().HandOver(t.Context(), time.Minute)
+		return warm.TakeOver(t.Context(), h) == nil && all[0].Get("other") == warm.Lease().Token()
 	})
 	for _, s := range all[1:] {
 		s.Do("SET", "k", "another", "PX", "600000")

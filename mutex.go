@@ -106,13 +106,9 @@ func (m *exclusive) Unlock() {
 // the last renewal. That is reported when the lock is released for good.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
-	l := m.hold.Load()
-	switch {
-	case l != nil && l.claim():
-		return l.release(ctx, ended)
-	case l != nil && l.excuse():
-		return nil
+	ctx = lasting(ctx)
+	if l := m.hold.Load(); l != nil {
+		return l.unlock(ctx, "Unlock")
 	}
 	return unlockedError(m.key, "Unlock")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -101,19 +102,18 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	defer func() {
 		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
 		if !told && l.claim() {
-			_ = l.release(context.Background(), false)
+			_ = l.release(context.Background())
 		}
 	}()
-	o.emit(onAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
+	o.emit(func(t *Trace) func(Event) { return t.Acquired },
+		Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
 	told = true
 }
 
 // failed counts and reports a call that has ended without the lock, and returns its error.
 func (o *object) failed(e Event) error {
 	o.client.counters.failed.Add(1)
-	if o.traced() {
-		o.emit(onGaveUp, e)
-	}
+	o.emit(func(t *Trace) func(Event) { return t.GaveUp }, e)
 	return e.Err
 }
 
@@ -150,35 +150,26 @@ func (o *object) pause(tries int) time.Duration {
 
 // toError turns what the engine says of a call with ctx into the error that the caller gets.
 func (o *object) toError(ctx context.Context, f *lock.Failure) error {
-	switch f.Kind {
-	case lock.Servers:
-		return o.serversError(f.Servers)
-	case lock.Busy:
-		return o.lastFailure(f.Servers)
-	case lock.Ended:
-		if !f.Waited {
-			return endedBy(ctx, o.key, nil)
-		}
-		return endedBy(ctx, o.key, o.lastFailure(f.Servers))
-	case lock.Closed:
+	if f.Kind == lock.Closed {
+		return fmt.Errorf("redimutex: %q: %w", o.key, ErrClosed)
 	}
-	return fmt.Errorf("redimutex: %q: %w", o.key, ErrClosed)
+	var why error = &LockedError{Key: o.key} // by another goroutine of this process
+	if f.Servers != nil {
+		why = o.serversError(f.Servers)
+	}
+	switch {
+	case f.Kind != lock.Ended:
+		return why
+	case !f.Waited:
+		return endedBy(ctx, o.key, nil)
+	}
+	return endedBy(ctx, o.key, why)
 }
 
-// lastFailure is the error of what stands in the way: another goroutine of this process, or the last word of the
-// servers.
-func (o *object) lastFailure(f *quorum.Failure) error {
-	if f != nil {
-		return o.serversError(f)
-	}
-	return &LockedError{Key: o.key}
-}
-
-// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so;
-// ended says that ctx had ended before.
-func (o *object) unsettled(ctx context.Context, ended bool, f *quorum.Failure) error {
+// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so.
+func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	err := o.serversError(f)
-	if !ended && lock.Over(ctx) && !errors.Is(err, ErrLost) {
+	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
 		return endedBy(ctx, o.key, err)
 	}
 	return err
@@ -194,6 +185,7 @@ func (o *object) lostKey(named string) string {
 
 // serversError turns what the servers say into the error that the caller gets.
 func (o *object) serversError(f *quorum.Failure) error {
+	what, errs := "refused", []error(nil)
 	switch f.Kind {
 	case quorum.Contended, quorum.Lapsed:
 		return &LockedError{Key: o.key, Owner: server.Owner(f.Holder), Left: f.Left}
@@ -201,11 +193,14 @@ func (o *object) serversError(f *quorum.Failure) error {
 		return &LostError{o.lostKey(f.Key), Deleted}
 	case quorum.Taken:
 		return &LostError{o.lostKey(f.Key), Taken}
-	case quorum.Unavailable, quorum.Refused:
+	case quorum.Unavailable:
+		what, errs = ErrUnavailable.Error(), []error{ErrUnavailable}
+	case quorum.Refused:
 	}
-	e := &serversError{key: o.key, refused: f.Kind == quorum.Refused}
-	for _, n := range f.Nodes {
-		e.nodes = append(e.nodes, &NodeError{n.Node, n.Err})
+	words := make([]string, len(f.Nodes))
+	for i, n := range f.Nodes {
+		err := &NodeError{n.Node, n.Err}
+		words[i], errs = err.Error(), append(errs, err)
 	}
-	return e
+	return &wordedError{fmt.Sprintf("redimutex: %q: %s: %s", o.key, what, strings.Join(words, "; ")), errs}
 }

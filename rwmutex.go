@@ -2,9 +2,12 @@ package redimutex
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -62,22 +65,17 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
 		"RWMutex(%q): this Client has %d servers, and readers are not counted by majority; make it by a Client of one server (WithReplicas guards against its loss)", key, len(c.pools))
-	m := new(RWMutex)
-	config := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
-	m.init(c, config, key)
-	m.readers.init(c, config.ofReaders(), key)
+	writer := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
+	reader := writer.of(server.Reader, server.Reader.Want)
+	reader.terms.MinHold = 0
+	if writer.terms.Fence != server.NoFence {
+		reader.terms.Fence = server.LastFence
+	}
+	m := &RWMutex{held: readHolds{live: make(map[*Lease]bool), lost: make(map[*Lease]bool), writers: make(map[*Lease]bool)}}
+	m.init(c, writer, key)
+	m.readers.init(c, reader, key)
 	m.reads, m.readers.reads = &m.held, &m.held
 	return m
-}
-
-// ofReaders returns c, which is that of writers, for their readers.
-func (c *config) ofReaders() *config {
-	changed := c.of(server.Reader, server.Reader.Want)
-	changed.terms.MinHold = 0
-	if c.terms.Fence != server.NoFence {
-		changed.terms.Fence = server.LastFence
-	}
-	return changed
 }
 
 // RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. To learn of a loss while you read, use
@@ -120,10 +118,10 @@ func (m *RWMutex) RUnlock() {
 // The other readers of m keep theirs.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	m.readers.mustBeMade()
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	ctx = lasting(ctx)
 	for l := m.held.take(); l != nil; l = m.held.take() {
 		if l.claim() { // else its Release was faster
-			return l.release(ctx, ended)
+			return l.release(ctx)
 		}
 	}
 	return unlockedError(m.key, "RUnlock")
@@ -161,3 +159,99 @@ type rlocker RWMutex
 
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
+
+// Downgrade makes the writer of an [RWMutex] a reader, in one step: no writer comes between, and the readers that
+// wait enter too. The lease goes on, with its Token and Fence. Then [RWMutex.Lease] is nil, and [RWMutex.RUnlock] or
+// [Lease.Release] ends the hold.
+//
+// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
+// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
+// process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what the first
+// call did. For any other Lease it is an error that changes nothing.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	o := l.of
+	switch o.config.terms.Kind {
+	case server.Writer:
+	case server.Reader:
+		return fmt.Errorf("redimutex: %q: Downgrade: this is the lease of a reader already; only a writer's can be downgraded", o.key)
+	default:
+		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
+	}
+	_ = ctx.Err() // a nil ctx panics before anything is changed
+	if errors.Is(l.Err(), ErrUnlocked) {
+		return unlockedError(o.key, "Downgrade")
+	}
+	if !l.reader.Swap(true) {
+		o.reads.downgraded(l)
+	}
+	r, f := l.hold.Downgrade(ctx)
+	if err := l.reason(r); err != nil || f == nil {
+		return err
+	}
+	return o.unsettled(ctx, f)
+}
+
+// reads reports whether l is that of a reader.
+func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }
+
+// readHolds are the holds of an RWMutex that RUnlock ends. It ends a lost one first, because that protects no reader
+// any more; and a downgraded one last, because its Release may be called as well.
+type readHolds struct {
+	mu                  sync.Mutex
+	live, lost, writers map[*Lease]bool
+}
+
+// add takes in what RLock has made, unless there is an error, which it returns.
+func (r *readHolds) add(l *Lease, err error) error {
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.hold.Reason() == keepalive.Alive {
+		r.live[l] = true
+	} else {
+		r.lost[l] = true
+	}
+	return nil
+}
+
+// downgraded takes in a writer that becomes a reader.
+func (r *readHolds) downgraded(l *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.of.hold.CompareAndSwap(l, nil)
+	if !l.claimed.Load() { // else nothing would take it out any more
+		r.writers[l] = true
+	}
+}
+
+// lose notes that a hold is lost.
+func (r *readHolds) lose(l *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.live[l] {
+		delete(r.live, l)
+		r.lost[l] = true
+	}
+}
+
+// claimed takes out a hold that was downgraded.
+func (r *readHolds) claimed(l *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.writers, l)
+}
+
+// take takes out the hold that is ended next, or returns nil.
+func (r *readHolds) take() *Lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, holds := range []map[*Lease]bool{r.lost, r.live, r.writers} {
+		for l := range holds {
+			delete(holds, l)
+			return l
+		}
+	}
+	return nil
+}
