@@ -30,14 +30,15 @@ type Client struct {
 // where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
 // Close does not close them.
 //
-// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense.
+// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense: see [Option].
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
 	c := &Client{pools: slices.Clone(pools)}
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
-		must(!isNil(p), "pool %d is nil", i)
+		v := reflect.ValueOf(p)
+		must(v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()), "pool %d is nil", i)
 		servers[i] = p
 	}
 	c.config = c.configured(&defaultConfig, opts)
@@ -56,39 +57,11 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	return c
 }
 
-// configured returns base changed by opts: for the Client itself, or for one of its locks.
-func (c *Client) configured(base *config, opts []Option) *config {
-	if len(opts) == 0 {
-		return base
-	}
-	changed := newConfig(base, opts)
-	must(c.config == nil || !changed.shares,
-		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
-	must(!changed.terms.Queue || len(c.pools) == 1,
-		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
-	if t := &changed.terms; t.Fence != server.NoFence {
-		t.Reuse = 0 // each hold has a fence of its own, from the servers
-	}
-	return changed
-}
-
-// closeTimeout bounds the closing of connections, which takes next to no time.
-const closeTimeout = 50 * time.Millisecond
-
-func isNil(p Pool) bool {
-	if p == nil {
-		return true
-	}
-	v := reflect.ValueOf(p)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 // Pools returns the pools that the Client was made with, for code that uses the same servers.
 func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 
 // Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the
-// same key are different objects that exclude each other, and their goroutines wait in one line. The key is used on
-// the server as it is.
+// same key are different objects that exclude each other. The key is used on the server as it is.
 //
 // It panics if an option makes no sense, or if the key is empty or begins with "redimutex:". Those keys belong to
 // this library.
@@ -116,7 +89,8 @@ func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
 	var closing sync.WaitGroup
 	for _, p := range c.shared {
-		closing.Go(func() { p.Close(min(c.config.terms.Timeout, closeTimeout)) })
+		// To close a connection takes next to no time.
+		closing.Go(func() { p.Close(min(c.config.terms.Timeout, 50*time.Millisecond)) })
 	}
 	closing.Wait()
 	return nil

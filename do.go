@@ -43,7 +43,7 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, once boo
 
 // run calls f with the context of the hold and releases it.
 func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	d := &doing{lease: l, users: newUsers(), outer: innermost(ctx)}
+	d := &doing{lease: l, users: &users{none: make(chan struct{})}, outer: innermost(ctx)}
 	held, stop := l.context(d.context(ctx))
 	defer func() {
 		unlock := l.unlock(context.WithoutCancel(ctx), "Do")
@@ -57,7 +57,10 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 			err = errors.Join(err, unlock)
 		}
 	}()
-	defer d.users.wait()
+	defer func() {
+		d.users.leave()
+		<-d.users.none
+	}()
 	return f(held)
 }
 
@@ -135,37 +138,24 @@ func (o *object) upgrades(outer *doing) bool {
 	return outer.lease.reads() && o.config.terms.Kind != server.Reader
 }
 
-// users are a Do and those that run inside its hold: it is released when the last one has left.
+// users are a Do and those that run inside its hold, which is released when the last one has left.
 type users struct {
-	count atomic.Int64
-	none  chan struct{} // closed when the last one has left; none enters after that
-}
-
-// newUsers returns users with the Do itself.
-func newUsers() *users {
-	u := &users{none: make(chan struct{})}
-	u.count.Store(1)
-	return u
+	inside atomic.Int64  // besides the Do itself; -1: all have left, and none enters any more
+	none   chan struct{} // closed when all have left
 }
 
 // enter reports whether a Do may run inside the hold; then it has to leave.
 func (u *users) enter() bool {
 	for {
-		n := u.count.Load()
-		if n == 0 || u.count.CompareAndSwap(n, n+1) {
-			return n > 0
+		n := u.inside.Load()
+		if n < 0 || u.inside.CompareAndSwap(n, n+1) {
+			return n >= 0
 		}
 	}
 }
 
 func (u *users) leave() {
-	if u.count.Add(-1) == 0 {
+	if u.inside.Add(-1) < 0 {
 		close(u.none)
 	}
-}
-
-// wait leaves, and waits until the others have.
-func (u *users) wait() {
-	u.leave()
-	<-u.none
 }

@@ -20,16 +20,15 @@ type object struct {
 	client *Client
 	config *config
 	key    string
-	more   []string                      // further keys of a MutexAll
-	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
-	hold   atomic.Pointer[Lease]         // the current one, or one that was handed over; nil where many may be held
-	reads  *readHolds                    // of an RWMutex
-	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
+	more   []string                 // further keys of a MutexAll
+	hold   atomic.Pointer[Lease]    // the current one, or one that was handed over; nil where many may be held
+	reads  *readHolds               // of an RWMutex
+	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
 
 // init makes o the object of key, and of more keys.
 func (o *object) init(c *Client, config *config, key string, more ...string) {
-	o.client, o.config, o.key, o.more, o.pace = c, config, key, more, o.pause
+	o.client, o.config, o.key, o.more = c, config, key, more
 }
 
 // Key returns the key on the server.
@@ -40,7 +39,12 @@ func (o *object) Client() *Client { return o.client }
 
 // Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
 // lock and has something to add.
-func (o *object) Logger() *slog.Logger { return o.config.log() }
+func (o *object) Logger() *slog.Logger {
+	if l := o.config.logger; l != nil {
+		return l
+	}
+	return slog.Default()
+}
 
 func (o *object) mustBeMade() {
 	must(o.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
@@ -60,7 +64,7 @@ func (o *object) acquire(ctx context.Context, once bool) (*Lease, error) {
 		return l, nil
 	}
 	r := engine.Lock(ctx, &lock.Call{
-		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.pace,
+		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
 	}, &l.hold)
 	if r.Failure != nil {
 		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})
@@ -134,18 +138,6 @@ func (o *object) unlocked(verb string, err error) {
 	default:
 		o.Logger().Warn("redimutex: "+verb, "key", o.key, "err", err)
 	}
-}
-
-// pause returns the wait after so many tries.
-func (o *object) pause(tries int) time.Duration {
-	switch {
-	case o.config.backoff != nil:
-		return max(o.config.backoff(tries), 0)
-	case o.client.engine.Several():
-		// Waiters that split the votes would do so again if they kept step.
-		return jitter(o.config.poll)
-	}
-	return o.config.poll
 }
 
 // toError turns what the engine says of a call with ctx into the error that the caller gets.
