@@ -35,6 +35,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
 	c := &Client{pools: slices.Clone(pools)}
+	c.observers.all.Store(new([]*Trace))
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		v := reflect.ValueOf(p)

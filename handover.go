@@ -18,7 +18,7 @@ import (
 )
 
 // A Handover is the right to go on with a lock that another process has held. [Lease.HandOver] returns it, and
-// [Mutex.TakeOver] uses it, once. It is for one key.
+// [Mutex.TakeOver] of the same key uses it, once.
 //
 // It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text
 // can take the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it.
@@ -71,14 +71,14 @@ func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHi
 // LogValue hides the Handover from log/slog.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
-// HandOver ends this hold, and returns a Handover. [Mutex.TakeOver] of the same key, in any process, goes on with it
-// within that time. Until then no other process gets the lock. If none takes it over, the lock is free when the time
-// is over. With [WithMinHold] it is not free before that has passed, and can be taken over until then.
+// HandOver ends this hold, and returns a [Handover]. [Mutex.TakeOver], in any process, goes on with it within that
+// time. Until then no other process gets the lock. If none takes it over, the lock is free when the time is over. With
+// [WithMinHold] it is not free before that has passed, and can be taken over until then.
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
-// Do returns the error of its f. One Unlock or Release that follows is accepted, so a deferred one does no harm.
-// But an Unlock that comes after another goroutine has locked the same Mutex ends that hold: there, defer Release.
-// Write nothing more that the lock protects.
+// Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
+// accepted, so a deferred one does no harm. But an Unlock that comes after another goroutine has locked the same Mutex
+// ends that hold: there, defer Release.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
@@ -87,8 +87,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
 //     and returns the same Handover.
 //
-// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years. The same is true
-// if the hold is that of a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
+// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
+// not that of a Mutex of one key.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
@@ -161,9 +161,9 @@ type takings struct {
 	taker *lock.Grant
 }
 
-// TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once.
-// m is then locked as by Lock, with a lease of its own options. With [WithFencing] its fence is higher than the
-// giver's, so a resource refuses late writes of the giver.
+// TakeOver tries once to lock m with a lock that [Lease.HandOver] has handed over. m is then locked as by Lock, with a
+// lease of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes
+// of the giver.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already;

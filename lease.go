@@ -156,9 +156,6 @@ func (l *Lease) claim() bool {
 		return false
 	}
 	l.of.hold.CompareAndSwap(l, nil)
-	if l.reader.Load() {
-		l.of.reads.claimed(l)
-	}
 	return true
 }
 

@@ -78,9 +78,7 @@ func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acqu
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs other errors of
 // [Mutex.UnlockContext].
-func (m *exclusive) Unlock() {
-	m.unlocked("Unlock", m.UnlockContext(context.Background()))
-}
+func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Background())) }
 
 // UnlockContext unlocks m. Whatever it returns, m is then unlocked in this process. Other processes can lock it once
 // the lease is over, at the latest.

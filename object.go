@@ -93,9 +93,7 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	}
 	n := &o.client.counters
 	n.acquired.Add(1)
-	if r.Wait > 0 {
-		n.waitTime.Add(int64(r.Wait))
-	}
+	n.waitTime.Add(int64(r.Wait))
 	if r.Tries > 1 {
 		n.contended.Add(1)
 	}

@@ -124,8 +124,6 @@ func must(ok bool, sentence string, args ...any) {
 	}
 }
 
-// Time.
-
 // WithTTL sets for how long the lock of a crashed holder stays locked. The default is 10 s, the least 10 ms. A holder
 // that lives renews its lease every third of the TTL.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
@@ -147,8 +145,6 @@ func WithMinHold(d time.Duration) Option {
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
-
-// Waiting.
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
 // less. With several servers each wait varies at random, by half up and down.
@@ -187,8 +183,6 @@ func WithMaxAttempts(n int) Option {
 // near, and a longer pause or stall ends the lease.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
-// Safety.
-
 // WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of every hold of the
 // key before, in any process. A resource that remembers the highest fence it has seen, and refuses lower ones, is
 // safe from a holder that was paused past its lease. Nothing else is. See
@@ -218,8 +212,6 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
-// Nesting.
-
 // WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and [Client], they run inside
 // its hold. The outermost releases when all that run inside have returned.
 //
@@ -227,8 +219,6 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 // Every other method that would wait with that ctx for the same key is an error at once, as without this option: see
 // [Mutex.Do].
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
-
-// Observing.
 
 // WithOwner appends label to the token of each hold, so an operator who looks at the key sees who has it. It has at
 // most 256 bytes and no control characters. It is not secret.
@@ -242,8 +232,6 @@ func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 // WithLogger sets where errors are logged that no return value can carry, such as a server that can't be reached
 // while Lock waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
-
-// For experts.
 
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the
 // last reply. The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is

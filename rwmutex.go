@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // An RWMutex is a [sync.RWMutex] that every process sharing a Redis agrees on: many readers have it at a time, or one
-// writer. Like a [Mutex] it is a lease. Each reader's hold has its own, which is renewed, and whose loss is reported.
+// writer. Each hold, of a writer or of a reader, is a lease as with a [Mutex].
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time
 // systems", 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another
@@ -38,25 +39,22 @@ import (
 // Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
 //
-// The methods without an R, such as Lock and Do, concern the writer. TryLock and its variants do not count as
-// waiting, so they delay no reader. Inside an [RWMutex.RDo] of the same key, with its ctx, they are an error at once.
-// After [Lease.Downgrade] there is no writer to unlock, and RUnlock ends the hold.
+// The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its
+// ctx, they are an error at once. TryLock, TryRLock and their variants do not count as waiting: they delay no holder of
+// the other side.
 type RWMutex struct {
 	exclusive // the writer
 	readers   object
 	held      readHolds
 }
 
-var _ sync.Locker = (*RWMutex)(nil)
-
-// NewRWMutex returns an RWMutex for key on one Redis server, with a [Client] of its own. It panics as [Client.RWMutex]
-// does. A program with many keys should share one Client.
+// NewRWMutex returns an RWMutex for key on one Redis server. It is short for
+// NewClient([]Pool{pool}, opts...).RWMutex(key), and panics for the same reasons.
 func NewRWMutex(pool Pool, key string, opts ...Option) *RWMutex {
 	return NewClient([]Pool{pool}, opts...).RWMutex(key)
 }
 
-// RWMutex returns an RWMutex for key, with the options of the Client and those given here. RWMutexes of one Client
-// with the same key exclude each other as those of different Clients do.
+// RWMutex returns an RWMutex for key, with the options of the Client and those given here.
 //
 // It panics as [Client.Mutex] does, and if the Client has several servers. Readers with a majority each would have to
 // meet every writer on a server that knows them, even after a server has lost its data. Use one server, with
@@ -89,14 +87,13 @@ func (m *RWMutex) RLock() {
 	}
 }
 
-// TryRLock tries once to lock m for reading, and reports whether it succeeded. It does not count as waiting, and
-// fails while a writer waits. It logs errors, unless the lock is taken.
+// TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It logs
+// errors, unless the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }
 
-// RLockContext locks m for reading, within timeout and as long as ctx lasts. Both, and the errors, are those of
-// [Mutex.LockContext].
+// RLockContext locks m for reading. The ctx, the timeout and the errors are those of [Mutex.LockContext].
 func (m *RWMutex) RLockContext(ctx context.Context, timeout time.Duration) error {
 	return m.held.add(m.readers.acquireWithin(ctx, timeout))
 }
@@ -106,12 +103,8 @@ func (m *RWMutex) TryRLockContext(ctx context.Context) error { return m.held.add
 
 // RUnlock ends one hold of RLock, TryRLock or one of their variants with a ctx; or that of a writer that was
 // downgraded. As with [sync.RWMutex] any goroutine may call it, once for each hold. A hold of RAcquire is ended by
-// its Lease.
-//
-// It panics if there is no such hold. It logs other errors of [RWMutex.RUnlockContext].
-func (m *RWMutex) RUnlock() {
-	m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background()))
-}
+// its Lease. RUnlock panics if there is no hold to end. It logs other errors of [RWMutex.RUnlockContext].
+func (m *RWMutex) RUnlock() { m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background())) }
 
 // RUnlockContext is RUnlock that returns the error: [ErrUnlocked] if there is no hold to end, and otherwise what
 // [Mutex.UnlockContext] returns. If a reader's lease was lost, the next call ends that hold and returns [ErrLost].
@@ -128,26 +121,20 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 }
 
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the
-// lease of this reader is lost.
-//
-// With [WithReentrancy] an RDo inside a Do or an RDo of the same key, with its ctx, runs inside that hold. Otherwise
-// it is an error at once, which matches [ErrLocked].
+// lease of this reader is lost. With [WithReentrancy] an RDo runs inside a Do as well as an RDo.
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, false)
 }
 
-// TryRDo tries once to lock m for reading. If it succeeds, it runs f and ends the hold, as [RWMutex.RDo] does.
-// Otherwise it returns the error of [RWMutex.TryRLockContext].
+// TryRDo is [RWMutex.RDo] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, true)
 }
 
-// RAcquire locks m for reading as RLockContext(ctx, 0) does, and returns the hold, which [Lease.Release] ends.
-func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, false)
-}
+// RAcquire is RLockContext(ctx, 0) that returns the hold, which [Lease.Release] ends, and RUnlock never.
+func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) { return m.readers.acquire(ctx, false) }
 
-// TryRAcquire tries once to lock m for reading, and returns the hold, which [Lease.Release] ends.
+// TryRAcquire is RAcquire that tries once. The errors are those of [Mutex.TryLockContext].
 func (m *RWMutex) TryRAcquire(ctx context.Context) (*Lease, error) {
 	return m.readers.acquire(ctx, true)
 }
@@ -216,14 +203,13 @@ func (r *readHolds) add(l *Lease, err error) error {
 	return nil
 }
 
-// downgraded takes in a writer that becomes a reader.
+// downgraded takes in a writer that becomes a reader, and drops those that their Release has ended.
 func (r *readHolds) downgraded(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.of.hold.CompareAndSwap(l, nil)
-	if !l.claimed.Load() { // else nothing would take it out any more
-		r.writers[l] = true
-	}
+	maps.DeleteFunc(r.writers, func(l *Lease, _ bool) bool { return l.claimed.Load() })
+	r.writers[l] = true
 }
 
 // lose notes that a hold is lost.
@@ -234,13 +220,6 @@ func (r *readHolds) lose(l *Lease) {
 		delete(r.live, l)
 		r.lost[l] = true
 	}
-}
-
-// claimed takes out a hold that was downgraded.
-func (r *readHolds) claimed(l *Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.writers, l)
 }
 
 // take takes out the hold that is ended next, or returns nil.

@@ -74,23 +74,16 @@ type observers struct {
 	all atomic.Pointer[[]*Trace]
 }
 
-func (o *observers) list() []*Trace {
-	if all := o.all.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
 func (o *observers) change(f func([]*Trace) []*Trace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := f(slices.Clone(o.list()))
+	all := f(slices.Clone(*o.all.Load()))
 	o.all.Store(&all)
 }
 
 // traced reports whether a Trace observes o. Where that happens often, it is asked before an Event is made.
 func (o *object) traced() bool {
-	return o.config.trace != nil || len(o.client.observers.list()) > 0
+	return o.config.trace != nil || len(*o.client.observers.all.Load()) > 0
 }
 
 // emit calls the function of every Trace of o that on selects.
@@ -113,7 +106,7 @@ func (o *object) emit(on func(*Trace) func(Event), e Event) {
 	if t := o.config.trace; t != nil {
 		call(t)
 	}
-	for _, t := range o.client.observers.list() {
+	for _, t := range *o.client.observers.all.Load() {
 		call(t)
 	}
 }

@@ -4,9 +4,7 @@ import "context"
 
 // TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors, unless another
 // holder has the lock.
-func (m *exclusive) TryLock() bool {
-	return m.tried("TryLock", m.TryLockContext(context.Background()))
-}
+func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
 // TryLockContext tries once to lock m. It waits neither for a holder nor for goroutines of this process that wait
 // already, and does not overtake those. It takes one node timeout at most. The errors are those of
