@@ -28,11 +28,6 @@ type Handover struct {
 
 type handover struct{ key, token string }
 
-func newHandover(key, token string) Handover {
-	h := &handover{key, token}
-	return Handover{&h}
-}
-
 const (
 	handoverMark   = "redimutex-handover-1."
 	handoverHidden = "redimutex.Handover(hidden)"
@@ -55,7 +50,8 @@ func (h *Handover) UnmarshalText(text []byte) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
 	if n := len(b) - 4; ok && err == nil && n >= 0 && crc32.ChecksumIEEE(b[:n]) == binary.BigEndian.Uint32(b[n:]) {
 		if token, key, ok := strings.Cut(string(b[:n]), "\x00"); ok && token != "" && key != "" {
-			*h = newHandover(key, token)
+			secret := &handover{key, token}
+			*h = Handover{&secret}
 			return nil
 		}
 	}
@@ -108,13 +104,13 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 		}
 		return Handover{}, unlockedError(o.key, "HandOver")
 	}
-	token := o.config.terms.Token()
-	g := &handed{to: newHandover(o.key, token)}
+	secret := &handover{o.key, o.config.terms.Token()}
+	g := &handed{to: Handover{&secret}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	now := time.Now()
-	given, r, f := l.hold.HandOver(ctx, token, within)
+	given, r, f := l.hold.HandOver(ctx, secret.token, within)
 	err := l.ended(ctx, now, r, f)
 	if given == nil {
 		return Handover{}, err

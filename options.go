@@ -243,15 +243,14 @@ func WithNodeTimeout(d time.Duration) Option { return func(c *config) { c.givenN
 // hold has its own [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the
 // lock is released.
 //
-// A few ms of d are enough. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there
-// are any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the
-// TTL even if no process held it. d has to be less than half the TTL. [WithFencing] turns reuse off, because the
-// server gives each hold its fence. A lock that was extended is not reused.
+// A few ms of d are enough, and it has to be less than half the TTL. Other processes wait up to d longer for the lock.
+// Combine it with [WithQueue] if there are any: a process that polls would have to ask between two times of d. After a
+// crash the lock stays locked for the TTL even if no process held it. [WithFencing] turns reuse off, because the server
+// gives each hold its fence. A lock that was extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
-// not report that the key was deleted or taken since the last renewal, a third of the TTL ago at most. It is reported
-// when the lock is released for good: by the Unlock that does so after d, or in the log and in [Stats] if that
-// happens in the background. A loss that was known before Unlock is reported as always.
+// not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released
+// for good: by the Unlock that does so after d, or in the log and in [Stats] if that happens in the background.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }

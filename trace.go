@@ -60,12 +60,8 @@ type Event struct {
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already
-	c.observers.change(func(all []*Trace) []*Trace { return append(all, &own) })
-	return func() {
-		c.observers.change(func(all []*Trace) []*Trace {
-			return slices.DeleteFunc(all, func(other *Trace) bool { return other == &own })
-		})
-	}
+	c.observers.change(&own, nil)
+	return func() { c.observers.change(nil, &own) }
 }
 
 // observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
@@ -74,10 +70,14 @@ type observers struct {
 	all atomic.Pointer[[]*Trace]
 }
 
-func (o *observers) change(f func([]*Trace) []*Trace) {
+// change adds a Trace, or removes one. Nil: none.
+func (o *observers) change(add, remove *Trace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := f(slices.Clone(*o.all.Load()))
+	all := slices.DeleteFunc(slices.Clone(*o.all.Load()), func(t *Trace) bool { return t == remove })
+	if add != nil {
+		all = append(all, add)
+	}
 	o.all.Store(&all)
 }
 
