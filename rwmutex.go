@@ -40,8 +40,8 @@ import (
 // [Client.RWMutex].
 //
 // The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its
-// ctx, they are an error at once. TryLock, TryRLock and their variants do not count as waiting: they delay no holder of
-// the other side.
+// ctx, they are an error at once. TryLock, TryRLock and their variants do not count as waiting, so they delay neither
+// side.
 type RWMutex struct {
 	exclusive // the writer
 	readers   object
