@@ -23,13 +23,13 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 	must(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
 	return func(attempt int) time.Duration {
 		d := first
-		for ; attempt > 1 && d < limit; attempt-- {
-			if d > limit/2 {
-				return limit
-			}
+		for ; attempt > 1 && d <= limit/2; attempt-- {
 			d *= 2
 		}
-		return min(d, limit)
+		if attempt > 1 {
+			return limit
+		}
+		return d
 	}
 }
 
@@ -44,9 +44,6 @@ func jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d
 	}
-	half := d / 2
-	if more := rand.N(d); more <= math.MaxInt64-half {
-		return half + more
-	}
-	return math.MaxInt64
+	half, more := d/2, rand.N(d)
+	return half + min(more, math.MaxInt64-half)
 }

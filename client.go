@@ -23,76 +23,46 @@ type Client struct {
 	shared    []*mux.Pool // WithMultiplexing, one for each server
 	observers observers
 	counters  counters
-	warned    throttle
+	warned    sync.Map // the keys of which a failure was logged within the last second
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them for Redlock,
 // where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
 // Close does not close them.
 //
-// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense.
+// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense: see [Option].
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
 	c := &Client{pools: slices.Clone(pools)}
+	c.observers.all.Store(new([]*Trace))
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
-		must(!isNil(p), "pool %d is nil", i)
+		v := reflect.ValueOf(p)
+		must(v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()), "pool %d is nil", i)
 		servers[i] = p
 	}
 	c.config = c.configured(&defaultConfig, opts)
-	if c.config.conns > 0 {
-		c.multiplex(servers)
-	}
-	c.engine = lock.New(servers)
-	return c
-}
-
-// multiplex puts shared connections in the place of pools.
-func (c *Client) multiplex(pools []server.Pool) {
-	n := c.config.conns
-	for i, p := range pools {
+	for i, p := range servers {
+		n := c.config.conns
+		if n == 0 {
+			break
+		}
 		source := conn.Of(p)
 		must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
 		must(source.CanDial(), "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
 		shared := mux.New(source, n, c.config.terms.Timeout)
-		c.shared, pools[i] = append(c.shared, shared), shared
+		c.shared, servers[i] = append(c.shared, shared), shared
 	}
-}
-
-// configured returns base changed by opts: for the Client itself, or for one of its locks.
-func (c *Client) configured(base *config, opts []Option) *config {
-	if len(opts) == 0 {
-		return base
-	}
-	changed := newConfig(base, opts)
-	must(c.config == nil || !changed.shares,
-		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
-	must(!changed.terms.Queue || len(c.pools) == 1,
-		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
-	if t := &changed.terms; t.Fence != server.NoFence {
-		t.Reuse = 0 // each hold has a fence of its own, from the servers
-	}
-	return changed
-}
-
-// closeTimeout bounds the closing of connections, which takes next to no time.
-const closeTimeout = 50 * time.Millisecond
-
-func isNil(p Pool) bool {
-	if p == nil {
-		return true
-	}
-	v := reflect.ValueOf(p)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	c.engine = lock.New(servers)
+	return c
 }
 
 // Pools returns the pools that the Client was made with, for code that uses the same servers.
 func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 
 // Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the
-// same key are different objects that exclude each other, and their goroutines wait in one line. The key is used on
-// the server as it is.
+// same key are different objects that exclude each other. The key is used on the server as it is.
 //
 // It panics if an option makes no sense, or if the key is empty or begins with "redimutex:". Those keys belong to
 // this library.
@@ -120,36 +90,9 @@ func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
 	var closing sync.WaitGroup
 	for _, p := range c.shared {
-		closing.Go(func() { p.Close(min(c.config.terms.Timeout, closeTimeout)) })
+		// To close a connection takes next to no time.
+		closing.Go(func() { p.Close(min(c.config.terms.Timeout, 50*time.Millisecond)) })
 	}
 	closing.Wait()
 	return nil
-}
-
-// A throttle limits what is logged for each key: to once a second at most, and once in two seconds at least.
-type throttle struct {
-	mu  sync.Mutex
-	now throttled
-	old throttled
-}
-
-type throttled struct {
-	since time.Time
-	keys  map[string]bool
-}
-
-func (t *throttle) pass(key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := time.Now(); now.Sub(t.now.since) > time.Second {
-		t.old, t.now = t.now, throttled{now, make(map[string]bool)}
-		if now.Sub(t.old.since) > 2*time.Second {
-			t.old = throttled{}
-		}
-	}
-	if t.now.keys[key] || t.old.keys[key] {
-		return false
-	}
-	t.now.keys[key] = true
-	return true
 }

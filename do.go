@@ -3,6 +3,10 @@ package redimutex
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Do locks m, runs f and unlocks m, also when f panics. The ctx of f ends when ctx does. It also ends when the lease
@@ -10,12 +14,12 @@ import (
 // hold.
 //
 // Do returns the error of LockContext(ctx, 0), or that of f. If the lease was lost before f returned, ErrLost is
-// joined to the error of f; with [WithLeaseReuse], only if the loss is known by then. If only the release failed,
-// that is logged, and the key expires.
+// joined to the error of f; see [WithLeaseReuse] for the exception. If only the release failed, that is logged, and
+// the key expires.
 //
 // A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy].
 // Otherwise it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of
-// every method that would wait with that ctx for the same key of the same Client. To wait in another goroutine, use
+// every method that would wait with that ctx for the same key of the same [Client]. To wait in another goroutine, use
 // another ctx.
 func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, false)
@@ -25,8 +29,8 @@ func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) e
 func (o *object) do(ctx context.Context, f func(context.Context) error, once bool) error {
 	o.mustBeMade()
 	if o.config.reentrant {
-		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.guests.enter() {
-			defer outer.guests.leave()
+		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.users.enter() {
+			defer outer.users.leave()
 			return outer.run(ctx, f)
 		}
 	}
@@ -39,26 +43,119 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, once boo
 
 // run calls f with the context of the hold and releases it.
 func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	o := l.of
-	d := &doing{lease: l, guests: newGuests(), outer: innermost(ctx)}
+	d := &doing{lease: l, users: &users{none: make(chan struct{})}, outer: innermost(ctx)}
 	held, stop := l.context(d.context(ctx))
 	defer func() {
-		var unlock error
-		if l.claim() { // else f has released it itself
-			unlock = l.release(context.WithoutCancel(ctx), false)
-		} else {
-			l.excuse()
-		}
+		unlock := l.unlock(context.WithoutCancel(ctx), "Do")
 		stop()
 		var lost, told *LostError
 		switch {
-		case unlock == nil:
+		case unlock == nil, errors.Is(unlock, ErrUnlocked): // f has released it itself
 		case !errors.As(unlock, &lost):
-			o.config.log().Warn("redimutex: Do", "key", o.key, "err", unlock)
+			l.of.Logger().Warn("redimutex: Do", "key", l.of.key, "err", unlock)
 		case !errors.As(err, &told) || *told != *lost: // else f has returned the cause of its ctx
 			err = errors.Join(err, unlock)
 		}
 	}()
-	defer d.guests.close()
+	defer func() {
+		d.users.leave()
+		<-d.users.none
+	}()
 	return f(held)
+}
+
+// A doing is a Do that runs. The ctx of its f leads to it: for calls of the same key inside f, and for [LeaseFrom].
+type doing struct {
+	lease *Lease
+	users *users
+	outer *doing // the Do around this one, of whatever key
+}
+
+// doingKey finds the innermost doing of a ctx.
+type doingKey struct{}
+
+// innermost returns the doing whose f got ctx, or nil.
+func innermost(ctx context.Context) *doing {
+	d, _ := ctx.Value(doingKey{}).(*doing)
+	return d
+}
+
+// context returns a ctx that leads to d.
+func (d *doing) context(parent context.Context) context.Context {
+	return context.WithValue(parent, doingKey{}, d)
+}
+
+// LeaseFrom returns the hold of the innermost Do, of any kind of lock, that ctx comes from; nil if there is none. A
+// Do that runs inside the hold of another one ([WithReentrancy]) has that hold. After the Do has returned, it is a
+// Lease that has ended.
+func LeaseFrom(ctx context.Context) *Lease {
+	if d := innermost(ctx); d != nil {
+		return d.lease
+	}
+	return nil
+}
+
+// run calls the f of a Do inside the hold of d.
+func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
+	if err := d.lease.Err(); err != nil { // ctx may have been detached from that
+		return err
+	}
+	if ctx.Err() != nil {
+		return endedBy(ctx, d.lease.of.key, nil)
+	}
+	if between := innermost(ctx); between != d { // a Do of another key
+		ctx = (&doing{lease: d.lease, users: d.users, outer: between}).context(ctx)
+	}
+	return f(ctx)
+}
+
+// around returns the Do of the same Client that has given ctx and still holds a key of o, or nil. The Dos of a Semaphore
+// have a permit each, and may nest.
+func (o *object) around(ctx context.Context) *doing {
+	permit := o.config.terms.Kind == server.Semaphore
+	for d := innermost(ctx); d != nil; d = d.outer {
+		of := d.lease.of
+		if of.client != o.client || d.lease.claimed.Load() || permit && of.config.terms.Kind == server.Semaphore {
+			continue
+		}
+		if of.has(o.key) || slices.ContainsFunc(o.more, of.has) {
+			return d
+		}
+	}
+	return nil
+}
+
+// has reports whether key is one of those of o.
+func (o *object) has(key string) bool { return o.key == key || slices.Contains(o.more, key) }
+
+// covers reports whether o has all keys of other, which can then run inside a hold of o.
+func (o *object) covers(other *object) bool {
+	return o.has(other.key) && !slices.ContainsFunc(other.more, func(k string) bool { return !o.has(k) })
+}
+
+// upgrades reports whether o would make a writer of the reader that outer is.
+func (o *object) upgrades(outer *doing) bool {
+	return outer.lease.reads() && o.config.terms.Kind != server.Reader
+}
+
+// users are a Do and those that run inside its hold, which is released when the last one has left.
+type users struct {
+	inside atomic.Int64  // besides the Do itself; -1: all have left, and none enters any more
+	none   chan struct{} // closed when all have left
+}
+
+// enter reports whether a Do may run inside the hold; then it has to leave.
+func (u *users) enter() bool {
+	for {
+		n := u.inside.Load()
+		if n < 0 || u.inside.CompareAndSwap(n, n+1) {
+			return n >= 0
+		}
+	}
+}
+
+func (u *users) leave() {
+	if u.inside.Add(-1) < 0 {
+		close(u.none)
+	}
 }

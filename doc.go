@@ -30,14 +30,12 @@
 // # Kinds
 //
 //   - [Mutex]: one holder. On one server, or on a majority of several.
-//   - [RWMutex]: many readers or one writer. A waiting reader sees at most one writer begin, a waiting writer sees at
-//     most one phase of readers. Each reader's hold is a lease. [Lease.Downgrade] makes a writer a reader.
-//   - [Semaphore]: at most as many holders as the limit that the call names. Each permit is a lease. Permits have no
-//     fence, because holders at the same time have no order.
-//   - [Client.MutexAll]: a Mutex of several keys, all or none, with one lease and one fence. The loss of one key is
-//     the loss of all.
+//   - [RWMutex]: many readers or one writer, and neither side starves. Each reader's hold is a lease.
+//     [Lease.Downgrade] makes a writer a reader.
+//   - [Semaphore]: at most as many holders as the limit that the call names. Each permit is a lease.
+//   - [Client.MutexAll]: a Mutex of several keys, all or none, with one lease and one fence.
 //   - [Lease.HandOver] and [Mutex.TakeOver]: another process goes on with the hold of a Mutex, and the lock is never
-//     free between. The [Handover] is a secret.
+//     free between.
 //
 // RWMutex and Semaphore need one server, because majorities can't count holders. A key is of one kind: a call for the
 // wrong kind is an error at once. RWMutex and Mutex exclude each other.
@@ -85,8 +83,7 @@
 // an error from a Lock method the lock is not held.
 //
 // [Mutex.Lock] has no error to return. It tries again, without end, after errors that pass, and panics at those that
-// stay. Those are a list (a password, a permission, a key of another type, a server without scripts). All others
-// pass.
+// stay.
 //
 // # Goroutines
 //
@@ -152,6 +149,4 @@
 //
 // Options of [NewClient] hold for all its locks. Those of [Client.Mutex] hold for that Mutex, and override the
 // Client's. [Client.Observe] reports what happens to all locks of a Client, and [Client.Stats] counts it.
-//
-// An option that makes no sense panics when the Client or Mutex is made, with a sentence that says what is allowed.
 package redimutex

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -102,68 +101,24 @@ func (e *NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node,
 // Unwrap returns Err.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// serversError is a failure of the servers. It matches each of its NodeErrors, and ErrUnavailable unless they refused
-// for good.
-type serversError struct {
-	key     string
-	refused bool
-	nodes   []*NodeError
+// A wordedError is a sentence that matches several errors.
+type wordedError struct {
+	words   string
+	matches []error
 }
 
-func (e *serversError) Error() string {
-	words := make([]string, len(e.nodes))
-	for i, n := range e.nodes {
-		words[i] = n.Error()
-	}
-	what := ErrUnavailable.Error()
-	if e.refused {
-		what = "refused"
-	}
-	return fmt.Sprintf("redimutex: %q: %s: %s", e.key, what, strings.Join(words, "; "))
-}
+func (e *wordedError) Error() string   { return e.words }
+func (e *wordedError) Unwrap() []error { return e.matches }
 
-func (e *serversError) Unwrap() []error {
-	errs := make([]error, 0, len(e.nodes)+1)
-	if !e.refused {
-		errs = append(errs, ErrUnavailable)
-	}
-	for _, n := range e.nodes {
-		errs = append(errs, n)
-	}
-	return errs
-}
-
-// endedError says why a wait ended without the lock: because the caller's ctx ended, and what stood in the way until
-// then, if that is known.
-type endedError struct {
-	key   string
-	cause error // of the ctx
-	ctx   error // its Err
-	why   error
-}
-
-// endedBy returns the error of a call that the end of ctx has ended. If ctx was cancelled, its cause is all that the
-// caller wants to know. If time ran out, the error also says what the time was not enough for.
+// endedBy returns the error of a call that the end of ctx has ended; why is what stood in the way until then, or nil. If
+// ctx was cancelled, its cause is all that the caller wants to know. If time ran out, the error also says what the time
+// was not enough for.
 func endedBy(ctx context.Context, key string, why error) error {
-	err := &endedError{key: key, cause: context.Cause(ctx), ctx: ctx.Err()}
-	if errors.Is(err.ctx, context.DeadlineExceeded) {
-		err.why = why
+	cause, err := context.Cause(ctx), ctx.Err()
+	if why != nil && errors.Is(err, context.DeadlineExceeded) {
+		return &wordedError{fmt.Sprintf("%v (%v)", why, cause), []error{why, cause, err}}
 	}
-	return err
-}
-
-func (e *endedError) Error() string {
-	if e.why != nil {
-		return fmt.Sprintf("%v (%v)", e.why, e.cause)
-	}
-	return fmt.Sprintf("redimutex: %q: %v", e.key, e.cause)
-}
-
-func (e *endedError) Unwrap() []error {
-	if e.why != nil {
-		return []error{e.why, e.cause, e.ctx}
-	}
-	return []error{e.cause, e.ctx}
+	return &wordedError{fmt.Sprintf("redimutex: %q: %v", key, cause), []error{cause, err}}
 }
 
 // unlockedError is the error of a verb that needed a hold.

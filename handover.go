@@ -13,14 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A Handover is the right to go on with a lock that another process has held. [Lease.HandOver] returns it, and
-// [Mutex.TakeOver] uses it, once. It is for one key.
+// [Mutex.TakeOver] of the same key uses it, once.
 //
 // It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text
 // can take the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it.
@@ -29,11 +28,6 @@ type Handover struct {
 }
 
 type handover struct{ key, token string }
-
-func newHandover(key, token string) Handover {
-	h := &handover{key, token}
-	return Handover{&h}
-}
 
 const (
 	handoverMark   = "redimutex-handover-1."
@@ -57,7 +51,8 @@ func (h *Handover) UnmarshalText(text []byte) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
 	if n := len(b) - 4; ok && err == nil && n >= 0 && crc32.ChecksumIEEE(b[:n]) == binary.BigEndian.Uint32(b[n:]) {
 		if token, key, ok := strings.Cut(string(b[:n]), "\x00"); ok && token != "" && key != "" {
-			*h = newHandover(key, token)
+			secret := &handover{key, token}
+			*h = Handover{&secret}
 			return nil
 		}
 	}
@@ -73,14 +68,14 @@ func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHi
 // LogValue hides the Handover from log/slog.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
-// HandOver ends this hold, and returns a Handover. [Mutex.TakeOver] of the same key, in any process, goes on with it
-// within that time. Until then no other process gets the lock. If none takes it over, the lock is free when the time
-// is over. With [WithMinHold] it is not free before that has passed, and can be taken over until then.
+// HandOver ends this hold, and returns a [Handover]. [Mutex.TakeOver], in any process, goes on with it within that
+// time. Until then no other process gets the lock. If none takes it over, the lock is free when the time is over. With
+// [WithMinHold] it is not free before that has passed, and can be taken over until then.
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
-// Do returns the error of its f. One Unlock or Release that follows is accepted, so a deferred one does no harm.
-// But an Unlock that comes after another goroutine has locked the same Mutex ends that hold: there, defer Release.
-// Write nothing more that the lock protects.
+// Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
+// accepted, so a deferred one does no harm. But an Unlock that comes after another goroutine has locked the same Mutex
+// ends that hold: there, defer Release.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
@@ -89,8 +84,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
 //     and returns the same Handover.
 //
-// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years. The same is true
-// if the hold is that of a [Semaphore], an RWMutex or a [Client.MutexAll], which can't be handed over.
+// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
+// not that of a Mutex of one key.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
@@ -103,31 +98,26 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	case within > maxTTL:
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
 	}
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	ctx = lasting(ctx)
 	if !l.claimed.CompareAndSwap(false, true) {
 		if g := l.handed.Load(); g != nil {
 			return g.repeat(ctx, l)
 		}
 		return Handover{}, unlockedError(o.key, "HandOver")
 	}
-	token := o.config.terms.Token()
-	g := &handed{to: newHandover(o.key, token)}
+	secret := &handover{o.key, o.config.terms.Token()}
+	g := &handed{to: Handover{&secret}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	now := time.Now()
-	done, r, f := l.hold.HandOver(ctx, token, within)
-	var err error
-	switch {
-	case r != keepalive.Unlocked:
-		err = l.reason(r)
-	case f != nil:
-		g.unknown = done
-		err = o.unsettled(ctx, ended, f)
-	}
-	l.ended(now, err)
-	if done == nil {
+	given, r, f := l.hold.HandOver(ctx, secret.token, within)
+	err := l.ended(ctx, now, r, f)
+	if given == nil {
 		return Handover{}, err
+	}
+	if f != nil {
+		g.unknown = given
 	}
 	return g.to, err
 }
@@ -148,13 +138,12 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 	if g.unknown == nil {
 		return Handover{}, unlockedError(l.of.key, "HandOver")
 	}
-	ended := ctx.Err() != nil
 	f := g.unknown.Repeat(ctx)
 	if f == nil {
 		g.unknown = nil
 		return g.to, nil
 	}
-	err := l.of.unsettled(ctx, ended, f)
+	err := l.of.unsettled(ctx, f)
 	if errors.Is(err, ErrLost) {
 		g.unknown = nil
 		return Handover{}, err
@@ -169,9 +158,9 @@ type takings struct {
 	taker *lock.Grant
 }
 
-// TakeOver locks m with a lock that [Lease.HandOver] has handed over, in this process or another one. It tries once.
-// m is then locked as by Lock, with a lease of its own options. With [WithFencing] its fence is higher than the
-// giver's, so a resource refuses late writes of the giver.
+// TakeOver tries once to lock m with a lock that [Lease.HandOver] has handed over. m is then locked as by Lock, with a
+// lease of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes
+// of the giver.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already;
@@ -202,29 +191,19 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	if m.Lease() != nil {
 		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
 	}
-	l, err := m.takeOver(ctx, (*h.secret).token)
-	if err != nil {
-		return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
-	}
-	m.acquired(ctx, l, lock.Result{Tries: 1})
-	return nil
-}
-
-// takeOver tries once to get the lock that has the token. The caller holds m.taking.mu.
-func (m *Mutex) takeOver(ctx context.Context, token string) (*Lease, error) {
-	x := &m.taking
+	token, x, l := (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
 		x.token, x.taker = token, nil
 	}
-	l := newLease(&m.object)
 	var f *quorum.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
 	if f == nil {
-		return l, nil
+		m.acquired(ctx, l, lock.Result{Tries: 1})
+		return nil
 	}
 	err := m.toError(ctx, f)
 	if errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w; the Handover can't be used any more: its time is over, or it was used before", err)
 	}
-	return nil, err
+	return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
 }

@@ -8,24 +8,21 @@ import (
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // A Lease is one hold of a lock, from Lock to Unlock or [Lease.Release]. The next hold of the Mutex is another Lease,
 // so code that keeps its Lease never mistakes another hold for its own.
 //
-// It is valid from the moment just before the lock was asked for. It lasts for one TTL less the drift that clocks may
-// have (1% and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end.
-//
-// Times are on this process's monotonic clock, which stands still while a machine sleeps. So the lease also counts as
-// over when its end has passed on the wall clock: a machine that was suspended wakes up without it. Setting the wall
-// clock forward may cost a lease. Setting it back changes nothing.
+// It is valid from the moment just before the lock was asked for, for one TTL less the drift that clocks may have (1%
+// and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end. The package documentation
+// says by which clocks it ends, and how soon a loss is reported.
 type Lease struct {
 	of      *object
 	hold    lock.Hold
-	reader  atomic.Bool // a writer that was downgraded
-	claimed atomic.Bool // by the one call that releases it, or hands it over
-
-	handed atomic.Pointer[handed] // what it was handed over as
+	reader  atomic.Bool            // a writer that was downgraded
+	claimed atomic.Bool            // by the one call that releases it, or hands it over
+	handed  atomic.Pointer[handed] // what it was handed over as
 }
 
 // newLease returns a Lease of o, to be filled in by the engine.
@@ -39,16 +36,16 @@ func newLease(o *object) *Lease {
 // the lock: treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 
-// Fence returns the fencing token of the hold: see [WithFencing]. It is 0 without that.
+// Fence returns the fencing token of the hold, 0 without [WithFencing].
 func (l *Lease) Fence() int64 { return l.hold.Fence() }
 
 // Until returns when the validity ends, unless the lease is renewed before. The time has a monotonic reading: setting
 // the wall clock does not disturb a comparison with [time.Now].
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 
-// Done returns a channel that is closed when the hold ends, by Unlock or by loss. If a server can report the loss, it
-// is closed at the next renewal, within a third of the TTL. Otherwise it is closed by the time the validity ends,
-// even if a renewal hangs. After a suspension of the machine it is closed within about a second.
+// Done returns a channel that is closed when the hold ends, by Unlock or by loss. A loss that the server can report
+// closes it within a third of the TTL, any other by the time the validity ends. After a suspension of the machine it
+// is closed within about a second.
 func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 
 // Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost]. It looks at the
@@ -118,34 +115,39 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return endedBy(ctx, o.key, nil)
 	}
 	r, f := l.hold.Extend(ctx, ttl)
-	if r != keepalive.Alive {
-		return l.reason(r)
+	if r == keepalive.Alive && f != nil {
+		return o.unsettled(ctx, f)
 	}
-	if f == nil {
-		return nil
-	}
-	return o.unsettled(ctx, false, f)
+	return l.reason(r)
 }
 
-// Release ends this hold and no other, as [Mutex.UnlockContext] does. Whatever it returns, the hold is then over in
-// this process, and ctx bounds the wait in the same way. A Lease that is kept after its end never ends the next hold.
+// Release ends this hold and no other. Otherwise it is [Mutex.UnlockContext], with its errors. The error matches
+// [ErrUnlocked] when the hold was ended before, by Release or by Unlock: of several calls at the same time one ends
+// the hold, and the others get this error.
 //
-// The error matches
-//   - [ErrUnlocked] when the hold was ended before, by Release or by Unlock. Of several calls at the same time one
-//     ends the hold, and the others get this error;
-//   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's.
-//     The next Lock of this process needs this Release all the same. With [WithLeaseReuse] see [Mutex.UnlockContext];
-//   - [ErrUnavailable] when too few servers answered: the lock is released in the background, or expires;
-//   - the cause of ctx, if that ended the wait.
-func (l *Lease) Release(ctx context.Context) error {
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
-	if l.claim() {
-		return l.release(ctx, ended)
+// A lease that was lost has to be released all the same, before the next Lock of this process.
+func (l *Lease) Release(ctx context.Context) error { return l.unlock(lasting(ctx), "Release") }
+
+// lasting returns ctx, or one that does not end if ctx has ended already: the release has a node timeout all the same.
+// A nil ctx panics here, before anything is changed.
+func lasting(ctx context.Context) context.Context {
+	if ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
 	}
-	if l.excuse() {
+	return ctx
+}
+
+// unlock ends the hold for a verb whose ctx is lasting, if no other call has ended it.
+func (l *Lease) unlock(ctx context.Context, verb string) error {
+	if l.claim() {
+		return l.release(ctx)
+	}
+	// After a hand-over one release is accepted.
+	if g := l.handed.Load(); g != nil && g.released.CompareAndSwap(false, true) {
+		l.of.hold.CompareAndSwap(l, nil)
 		return nil
 	}
-	return unlockedError(l.of.key, "Release")
+	return unlockedError(l.of.key, verb)
 }
 
 // claim reports whether the caller is the one that ends the hold; then it has to release it.
@@ -154,46 +156,29 @@ func (l *Lease) claim() bool {
 		return false
 	}
 	l.of.hold.CompareAndSwap(l, nil)
-	if l.reader.Load() {
-		l.of.reads.claimed(l)
-	}
-	return true
-}
-
-// excuse reports whether the hold was handed over, and this is the one release that is accepted after that.
-func (l *Lease) excuse() bool {
-	g := l.handed.Load()
-	if g == nil || !g.released.CompareAndSwap(false, true) {
-		return false
-	}
-	l.of.hold.CompareAndSwap(l, nil)
 	return true
 }
 
 // release ends the hold, which the caller has claimed. The lock is released on the servers unless it is parked for
-// the next hold. ended says that ctx had ended before.
-func (l *Lease) release(ctx context.Context, ended bool) error {
-	o := l.of
+// the next hold.
+func (l *Lease) release(ctx context.Context) error {
 	now := time.Now()
 	r, f := l.hold.Release(ctx, now)
-	var err error
+	return l.ended(ctx, now, r, f)
+}
+
+// ended counts and reports the end of the hold, and returns its error.
+func (l *Lease) ended(ctx context.Context, now time.Time, r keepalive.Reason, f *quorum.Failure) (err error) {
+	o, n := l.of, &l.of.client.counters
 	switch {
 	case r != keepalive.Unlocked:
 		err = l.reason(r)
 	case f != nil:
-		err = o.unsettled(ctx, ended, f)
+		err = o.unsettled(ctx, f)
 	}
-	l.ended(now, err)
-	return err
-}
-
-// ended counts and reports the end of the hold.
-func (l *Lease) ended(now time.Time, err error) {
-	o, n := l.of, &l.of.client.counters
 	held := now.Sub(l.hold.Began())
 	n.released.Add(1)
 	n.holdTime.Add(int64(held))
-	if o.traced() {
-		o.emit(onReleased, Event{Lease: l, Held: held, Err: err})
-	}
+	o.emit(func(t *Trace) func(Event) { return t.Released }, Event{Lease: l, Held: held, Err: err})
+	return err
 }

@@ -75,18 +75,9 @@ func TestUnlockBeforeTheShortestHoldLeavesTheKeyToExpire(t *testing.T) {
 		assert.ErrorIs(t, client.Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked, "not for this process either")
 		m.Lock()
 		assert.WithinDuration(t, began.Add(time.Minute), time.Now(), time.Second)
-		m.Unlock()
-	})
-}
-
-func TestUnlockAfterTheShortestHoldDeletesTheKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, pool := redistest.Virtual(t)
-		m := newMutex(t, pool, "k", redimutex.WithMinHold(time.Minute))
-		m.Lock()
 		time.Sleep(61 * time.Second)
 		require.NoError(t, m.UnlockContext(t.Context()))
-		assert.False(t, server.Exists("k"))
+		assert.False(t, server.Exists("k"), "after the shortest hold it is deleted")
 	})
 }
 

@@ -2,39 +2,33 @@ package redimutex
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
 // A Mutex is a [sync.Mutex] that every process sharing a Redis agrees on.
 //
-// Goroutines share it as they share a sync.Mutex. It must not be copied. Its zero value is of no use: make it by
-// [New], [NewRedlock] or [Client.Mutex]. Goroutines of one [Client] queue inside the process, first come, first
-// served, and only the first in line asks the servers. Any goroutine may unlock. In the terminology of the Go memory
-// model, the n'th call of Unlock of a key within a Client synchronizes before the m'th call of Lock, for n < m.
-// Between processes the servers decide the order.
+// Goroutines share it as they share a sync.Mutex, and any of them may unlock. It must not be copied. Its zero value is
+// of no use: make it by [New], [NewRedlock] or [Client.Mutex]. Goroutines of one [Client] wait in one line for each
+// key, first come, first served. In the terminology of the Go memory model, the n'th call of Unlock of a key within a
+// Client synchronizes before the m'th call of Lock, for n < m. Between processes the servers decide the order.
 //
 // Unlike a sync.Mutex it is a lease: it is locked for a time, which is renewed while the holder lives. A holder that
-// is paused for longer than that, or cut off from the servers, has lost the lock. It may not notice until it looks.
-// [Lease.Done] and the context of [Mutex.Do] report the loss as early as it can be known; see the package
-// documentation.
+// is paused for longer than that, or cut off from the servers, has lost the lock. [Lease.Done] and the context of
+// [Mutex.Do] report that as early as it can be known; see the package documentation.
 type Mutex struct {
 	exclusive
 	taking takings
 }
 
-var _ sync.Locker = (*Mutex)(nil)
-
-// New returns a Mutex for key on one Redis server, with a [Client] of its own. It is short for
-// NewClient([]Pool{pool}, opts...).Mutex(key), and panics for the same reasons. A program with many keys should share
-// one Client.
+// New returns a Mutex for key on one Redis server. It is short for NewClient([]Pool{pool}, opts...).Mutex(key), and
+// panics for the same reasons. A program with many keys should share one [Client].
 func New(pool Pool, key string, opts ...Option) *Mutex {
 	return NewClient([]Pool{pool}, opts...).Mutex(key)
 }
 
-// NewRedlock returns a Mutex for key on N independent Redis servers, with a [Client] of its own. A majority of the
-// servers has to agree (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). It panics as
-// [NewClient] and [Client.Mutex] do.
+// NewRedlock returns a Mutex for key on N independent Redis servers, of which a majority has to agree
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). It is short for
+// NewClient(pools, opts...).Mutex(key), and panics for the same reasons.
 func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 	return NewClient(pools, opts...).Mutex(key)
 }
@@ -46,9 +40,10 @@ type exclusive struct{ object }
 // as those of networks, and of servers that start, fail over, are busy or full. It logs them, at most once a second
 // for each key.
 //
-// A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help. That is when a server refuses for
-// good (NOAUTH, NOPERM, WRONGTYPE and the like, in its own words), when the Client is closed, and when
-// [WithMaxAttempts] is used up. Use LockContext where that is not what you want.
+// A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good, in
+// its own words, when the Client is closed, and when [WithMaxAttempts] is used up. Refusals for good are a list (a
+// password, a permission, a key of another type, a server without scripts). All other errors pass. Use LockContext
+// where a panic is not what you want.
 func (m *exclusive) Lock() {
 	if _, err := m.acquire(context.Background(), false); err != nil {
 		panic(err)
@@ -77,17 +72,13 @@ func (m *exclusive) LockContext(ctx context.Context, timeout time.Duration) erro
 	return err
 }
 
-// Acquire locks m as LockContext(ctx, 0) does, with its errors, and returns the hold. It is for code in which Lock
-// and Unlock are far from each other: [Lease.Release] ends this hold and no other.
-//
-// The hold is that of m as well: [Mutex.Lease] returns it, and [Mutex.Unlock] ends it.
+// Acquire is LockContext(ctx, 0) that returns the hold, for code in which Lock and Unlock are far from each other:
+// [Lease.Release] ends this hold and no other. [Mutex.Lease] returns it too, and [Mutex.Unlock] ends it.
 func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false) }
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs other errors of
 // [Mutex.UnlockContext].
-func (m *exclusive) Unlock() {
-	m.unlocked("Unlock", m.UnlockContext(context.Background()))
-}
+func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Background())) }
 
 // UnlockContext unlocks m. Whatever it returns, m is then unlocked in this process. Other processes can lock it once
 // the lease is over, at the latest.
@@ -102,17 +93,12 @@ func (m *exclusive) Unlock() {
 //   - [ErrUnavailable] when too few servers answered;
 //   - the cause of ctx, if that ended the wait.
 //
-// With [WithLeaseReuse] an Unlock that keeps the lock asks no server. It does not report that the key has gone since
-// the last renewal. That is reported when the lock is released for good.
+// With [WithLeaseReuse] an Unlock that keeps the lock asks no server, so it does not report that the key has gone.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
 	m.mustBeMade()
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
-	l := m.hold.Load()
-	switch {
-	case l != nil && l.claim():
-		return l.release(ctx, ended)
-	case l != nil && l.excuse():
-		return nil
+	ctx = lasting(ctx)
+	if l := m.hold.Load(); l != nil {
+		return l.unlock(ctx, "Unlock")
 	}
 	return unlockedError(m.key, "Unlock")
 }

@@ -6,24 +6,19 @@ import "slices"
 // exclude it, and it excludes them, in every process and for every client of the common protocol. It cannot deadlock
 // with another MutexAll: the order of the keys does not matter, and while it waits it holds none.
 //
-//	m := client.MutexAll([]string{"account:{eu}:1", "account:{eu}:2"})
-//
 // The keys have one token, one lease and one fence. The fence is above the counters of all keys, and is written to
 // each. The loss of one key is the loss of all: the hold ends, the [LostError] names the key, and Unlock releases the
-// others. With several servers a vote is one for all keys.
+// others. With several servers a vote is one for all keys. [Mutex.Key] is the first of [Mutex.Keys], and stands for all
+// in errors, in a [Trace] and in [Client.Locks].
 //
-// [Mutex.Keys] returns the keys sorted, each once. [Mutex.Key] is the first of them, and stands for all in errors, in
-// a [Trace] and in [Client.Locks].
-//
-// In a Redis Cluster the keys have to be in one slot: give them the same {tag}. Otherwise each try fails at once,
-// with an error that says so.
+// In a Redis Cluster the keys have to be in one slot: give them the same {tag}, as in "account:{eu}:1". Otherwise each
+// try fails at once, with an error that says so.
 //
 // It waits by polling ([WithPollInterval], [WithBackoff]), so queued waiters of single keys may starve it.
 // [WithQueue] and [WithLeaseReuse] of the Client do not concern it. If this process keeps one of the keys for reuse,
 // that lock is released first. It can't be handed over.
 //
-// It panics if there are no keys, if one is empty or begins with "redimutex:", if WithQueue or WithLeaseReuse is
-// given here, or if an option makes no sense.
+// It panics if there are no keys, if WithQueue or WithLeaseReuse is given here, and as [Client.Mutex] does.
 func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	must(len(keys) > 0, "MutexAll needs a key at least, and got none")
 	for _, k := range keys {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,16 +20,15 @@ type object struct {
 	client *Client
 	config *config
 	key    string
-	more   []string                      // further keys of a MutexAll
-	pace   func(tries int) time.Duration // the method pause, made once: each call would allocate it
-	hold   atomic.Pointer[Lease]         // the current one, or one that was handed over; nil where many may be held
-	reads  *readHolds                    // of an RWMutex
-	last   atomic.Pointer[lock.Key]      // of the last hold, which may have left something for the next
+	more   []string                 // further keys of a MutexAll
+	hold   atomic.Pointer[Lease]    // the current one, or one that was handed over; nil where many may be held
+	reads  *readHolds               // of an RWMutex
+	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
 
 // init makes o the object of key, and of more keys.
 func (o *object) init(c *Client, config *config, key string, more ...string) {
-	o.client, o.config, o.key, o.more, o.pace = c, config, key, more, o.pause
+	o.client, o.config, o.key, o.more = c, config, key, more
 }
 
 // Key returns the key on the server.
@@ -39,7 +39,12 @@ func (o *object) Client() *Client { return o.client }
 
 // Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
 // lock and has something to add.
-func (o *object) Logger() *slog.Logger { return o.config.log() }
+func (o *object) Logger() *slog.Logger {
+	if l := o.config.logger; l != nil {
+		return l
+	}
+	return slog.Default()
+}
 
 func (o *object) mustBeMade() {
 	must(o.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
@@ -59,7 +64,7 @@ func (o *object) acquire(ctx context.Context, once bool) (*Lease, error) {
 		return l, nil
 	}
 	r := engine.Lock(ctx, &lock.Call{
-		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.pace,
+		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
 	}, &l.hold)
 	if r.Failure != nil {
 		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})
@@ -88,9 +93,7 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	}
 	n := &o.client.counters
 	n.acquired.Add(1)
-	if r.Wait > 0 {
-		n.waitTime.Add(int64(r.Wait))
-	}
+	n.waitTime.Add(int64(r.Wait))
 	if r.Tries > 1 {
 		n.contended.Add(1)
 	}
@@ -101,19 +104,18 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	defer func() {
 		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
 		if !told && l.claim() {
-			_ = l.release(context.Background(), false)
+			_ = l.release(context.Background())
 		}
 	}()
-	o.emit(onAcquired, Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
+	o.emit(func(t *Trace) func(Event) { return t.Acquired },
+		Event{Context: ctx, Lease: l, Attempt: r.Tries, Wait: r.Wait, Until: l.Until()})
 	told = true
 }
 
 // failed counts and reports a call that has ended without the lock, and returns its error.
 func (o *object) failed(e Event) error {
 	o.client.counters.failed.Add(1)
-	if o.traced() {
-		o.emit(onGaveUp, e)
-	}
+	o.emit(func(t *Trace) func(Event) { return t.GaveUp }, e)
 	return e.Err
 }
 
@@ -136,18 +138,6 @@ func (o *object) unlocked(verb string, err error) {
 	}
 }
 
-// pause returns the wait after so many tries.
-func (o *object) pause(tries int) time.Duration {
-	switch {
-	case o.config.backoff != nil:
-		return max(o.config.backoff(tries), 0)
-	case len(o.client.pools) > 1:
-		// Waiters that split the votes would do so again if they kept step.
-		return jitter(o.config.poll)
-	}
-	return o.config.poll
-}
-
 // toError turns what the engine says of a call with ctx into the error that the caller gets.
 func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 	switch {
@@ -161,11 +151,10 @@ func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 	return endedBy(ctx, o.key, o.serversError(f.Before))
 }
 
-// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so;
-// ended says that ctx had ended before.
-func (o *object) unsettled(ctx context.Context, ended bool, f *quorum.Failure) error {
+// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so.
+func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	err := o.serversError(f)
-	if !ended && lock.Over(ctx) && !errors.Is(err, ErrLost) {
+	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
 		return endedBy(ctx, o.key, err)
 	}
 	return err
@@ -181,6 +170,7 @@ func (o *object) lostKey(named string) string {
 
 // serversError turns what the servers say into the error that the caller gets.
 func (o *object) serversError(f *quorum.Failure) error {
+	what, errs := "refused", []error(nil)
 	switch f.Kind {
 	case quorum.Contended, quorum.Lapsed:
 		return &LockedError{Key: o.key, Owner: server.Owner(f.Holder), Left: f.Left}
@@ -188,11 +178,14 @@ func (o *object) serversError(f *quorum.Failure) error {
 		return &LostError{o.lostKey(f.Key), Deleted}
 	case quorum.Taken:
 		return &LostError{o.lostKey(f.Key), Taken}
-	case quorum.Unavailable, quorum.Refused, quorum.Ended, quorum.Closed:
+	case quorum.Unavailable:
+		what, errs = ErrUnavailable.Error(), []error{ErrUnavailable}
+	case quorum.Refused, quorum.Ended, quorum.Closed:
 	}
-	e := &serversError{key: o.key, refused: f.Kind == quorum.Refused}
-	for _, n := range f.Nodes {
-		e.nodes = append(e.nodes, &NodeError{n.Node, n.Err})
+	words := make([]string, len(f.Nodes))
+	for i, n := range f.Nodes {
+		err := &NodeError{n.Node, n.Err}
+		words[i], errs = err.Error(), append(errs, err)
 	}
-	return e
+	return &wordedError{fmt.Sprintf("redimutex: %q: %s: %s", o.key, what, strings.Join(words, "; ")), errs}
 }

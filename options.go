@@ -12,16 +12,17 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An Option changes how the locks of a [Client], or a single one, behave. Options are checked when the Client or the
-// lock is made. An option that makes no sense is a programming error: it panics, with a sentence that names the value
-// and what is allowed.
+// An Option changes how the locks of a [Client], or a single one, behave. An option that makes no sense is a
+// programming error: it panics when the Client or the lock is made, with a sentence that names the value and what is
+// allowed.
 type Option func(*config)
 
 // config is what the options amount to. It is not changed after it was checked.
 type config struct {
 	terms       lock.Terms
 	poll        time.Duration
-	backoff     func(attempt int) time.Duration
+	backoff     func(attempt int) time.Duration // nil: poll
+	pause       func(attempt int) time.Duration // what follows from these
 	maxAttempts int
 	reentrant   bool
 	conns       int  // WithMultiplexing; 0: off
@@ -34,27 +35,47 @@ type config struct {
 }
 
 const (
-	defaultTTL  = 10 * time.Second
-	defaultPoll = 50 * time.Millisecond
-	minTTL      = 10 * time.Millisecond
-	maxTTL      = 100 * 365 * 24 * time.Hour
-	maxOwner    = 256
-
+	defaultPoll    = 50 * time.Millisecond
+	minTTL         = 10 * time.Millisecond
+	maxTTL         = 100 * 365 * 24 * time.Hour
+	maxOwner       = 256
 	maxNodeTimeout = 3 * time.Second // of the default
 )
 
-var defaultConfig = *newConfig(&config{terms: lock.Terms{Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: defaultTTL, Fence: server.NoFence}, Renew: true}}, nil)
+var defaultConfig = config{terms: lock.Terms{
+	Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: 10 * time.Second, Fence: server.NoFence}, Renew: true,
+}}
 
-// newConfig returns base changed by opts, or panics if that makes no sense.
-func newConfig(base *config, opts []Option) *config {
-	c := *base
-	c.shares = false
+// configured returns base changed by opts: for the Client itself, or for one of its locks.
+func (c *Client) configured(base *config, opts []Option) *config {
+	if len(opts) == 0 && c.config != nil {
+		return base
+	}
+	changed := *base
+	changed.shares = false
 	for _, o := range opts {
 		must(o != nil, "an Option is nil")
-		o(&c)
+		o(&changed)
 	}
-	c.check()
-	return &c
+	changed.check()
+	t := &changed.terms
+	must(c.config == nil || !changed.shares,
+		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
+	must(!t.Queue || len(c.pools) == 1,
+		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
+	if t.Fence != server.NoFence {
+		t.Reuse = 0 // each hold has a fence of its own, from the servers
+	}
+	poll, backoff := changed.poll, changed.backoff
+	switch {
+	case backoff != nil:
+		changed.pause = func(attempt int) time.Duration { return max(backoff(attempt), 0) }
+	case len(c.pools) > 1: // waiters that split the votes would do so again if they kept step
+		changed.pause = func(int) time.Duration { return jitter(poll) }
+	default:
+		changed.pause = func(int) time.Duration { return poll }
+	}
+	return &changed
 }
 
 func (c *config) check() {
@@ -96,21 +117,12 @@ func given(d *time.Duration, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-func (c *config) log() *slog.Logger {
-	if c.logger != nil {
-		return c.logger
-	}
-	return slog.Default()
-}
-
 // must panics with the sentence unless ok.
 func must(ok bool, sentence string, args ...any) {
 	if !ok {
 		panic("redimutex: " + fmt.Sprintf(sentence, args...))
 	}
 }
-
-// Time.
 
 // WithTTL sets for how long the lock of a crashed holder stays locked. The default is 10 s, the least 10 ms. A holder
 // that lives renews its lease every third of the TTL.
@@ -131,17 +143,12 @@ func WithMinHold(d time.Duration) Option {
 	return func(c *config) { c.terms.MinHold = d }
 }
 
-// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By default it is
-// renewed until Unlock.
+// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
-
-// Waiting.
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
 // less. With several servers each wait varies at random, by half up and down.
-func WithPollInterval(d time.Duration) Option {
-	return func(c *config) { c.givenPoll = &d }
-}
+func WithPollInterval(d time.Duration) Option { return func(c *config) { c.givenPoll = &d } }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1
 // for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The TTL does not limit the wait. A negative
@@ -163,9 +170,9 @@ func WithMaxAttempts(n int) Option {
 // key, however many of its goroutines wait. Clients that do not queue share the lock safely, and may overtake.
 //
 // It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps
-// one more connection to the server, outside the limit of the pool. So the Pool has to be a *redis.Pool, embed or
-// export one, or have a method Dial() (redis.Conn, error). If it has none of these, or if its user may
-// not subscribe, the waiter polls, and comes after those in the queue.
+// one more connection to the server, outside the limit of the [Pool]. If the Pool can't dial, and neither embeds nor
+// exports a *redis.Pool, the waiter polls, and comes after those in the queue. It does so too if its user may not
+// subscribe.
 //
 // A waiter also looks by itself, several times a second. So a lost message, or a holder that knows nothing of the
 // queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed. A waiter that
@@ -175,8 +182,6 @@ func WithMaxAttempts(n int) Option {
 // A hand-off gives a lease of that time only. The holder asks for its TTL after 10 ms; until then Lease.Until is
 // near, and a longer pause or stall ends the lease.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
-
-// Safety.
 
 // WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of every hold of the
 // key before, in any process. A resource that remembers the highest fence it has seen, and refuses lower ones, is
@@ -207,17 +212,13 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
-// Nesting.
-
 // WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and [Client], they run inside
 // its hold. The outermost releases when all that run inside have returned.
 //
 // The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
-// Without this option a nested Do is an error at once, which matches [ErrLocked]. Every other method that would wait
-// with that ctx for the same key is such an error with this option too.
+// Every other method that would wait with that ctx for the same key is an error at once, as without this option: see
+// [Mutex.Do].
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
-
-// Observing.
 
 // WithOwner appends label to the token of each hold, so an operator who looks at the key sees who has it. It has at
 // most 256 bytes and no control characters. It is not secret.
@@ -232,29 +233,24 @@ func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 // while Lock waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// For experts.
-
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the
 // last reply. The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is
 // half the TTL.
-func WithNodeTimeout(d time.Duration) Option {
-	return func(c *config) { c.givenNodeTimeout = &d }
-}
+func WithNodeTimeout(d time.Duration) Option { return func(c *config) { c.givenNodeTimeout = &d } }
 
 // WithLeaseReuse is for experts, for a lock that one process takes thousands of times a second. For up to d after the
 // lock was acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each
 // hold has its own [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the
 // lock is released.
 //
-// A few ms of d are enough. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there
-// are any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the
-// TTL even if no process held it. d has to be less than half the TTL. [WithFencing] turns reuse off, because the
-// server gives each hold its fence. A lock that was extended is not reused.
+// A few ms of d are enough, and it has to be less than half the TTL. Other processes wait up to d longer for the lock.
+// Combine it with [WithQueue] if there are any: a process that polls would have to ask between two times of d. After a
+// crash the lock stays locked for the TTL even if no process held it. [WithFencing] turns reuse off, because the server
+// gives each hold its fence. A lock that was extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
-// not report that the key was deleted or taken since the last renewal, a third of the TTL ago at most. It is reported
-// when the lock is released for good: by the Unlock that does so after d, or in the log and in [Stats] if that
-// happens in the background. A loss that was known before Unlock is reported as always.
+// not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released
+// for good: by the Unlock that does so after d, or in the log and in [Stats] if that happens in the background.
 func WithLeaseReuse(d time.Duration) Option {
 	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
 	return func(c *config) { c.terms.Reuse = d }
@@ -270,10 +266,9 @@ func WithLeaseReuse(d time.Duration) Option {
 // reply has not come within the node timeout of the Client, its connection ends, and the other commands on it go on
 // over another. Connections that have been silent for as long are replaced, too.
 //
-// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, and if the
-// pool can't dial: give the *redis.Pool itself, or a method Dial() (redis.Conn, error). It panics for a Redis
-// Cluster, whose servers differ by key. It also panics with [WithReplicas], whose WAIT would delay all other
-// commands.
+// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, if the
+// [Pool] can't dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose
+// WAIT would delay all other commands.
 func WithMultiplexing(conns int) Option {
 	must(conns > 0, "WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
 	return func(c *config) { c.conns, c.shares = conns, true }

@@ -15,13 +15,12 @@ import (
 // the Pool has GetContext(ctx), as *redis.Pool does, waiting for a connection ends with the node timeout. If a
 // connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
+// A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). That is how a broken connection is
+// replaced, outside the limit of the pool. Any other Pool hands a fresh one out when its broken ones are used up.
+//
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
-// with. If a connection turns out to be broken, the operation goes on over a fresh one. A *redis.Pool, or a Pool with
-// a method Dial() (redis.Conn, error), dials that outside its limit. Any other Pool hands one out when its broken
-// ones are used up. A panic of the Pool is an error of the operation.
+// with. A panic of the Pool is an error of the operation.
 type Pool interface{ Get() redis.Conn }
-
-var _ Pool = (*redis.Pool)(nil)
 
 const (
 	dialTimeout = 5 * time.Second // also for reading and writing, where no command has its own
@@ -45,25 +44,23 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redimutex: the Redis URL is not valid: %w", err)
 	}
-	return newPool(dialer(t.Network, t.Address, append(t.Options(), opts...)).Mask(t.Mask)), nil
+	return newPool(t.Network, t.Address, append(t.Options(), opts...), t.Mask), nil
 }
 
 // NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
 // redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
-	return newPool(dialer(network, address, opts))
+	return newPool(network, address, opts, func(err error) error { return err })
 }
 
-func dialer(network, address string, opts []redis.DialOption) *punctual.Dialer {
-	return punctual.NewDialer(network, address, append([]redis.DialOption{
+// newPool returns a pool in whose errors of dialling mask hides the password.
+func newPool(network, address string, opts []redis.DialOption, mask func(error) error) *redis.Pool {
+	d := punctual.NewDialer(network, address, append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout),
 		redis.DialTLSHandshakeTimeout(dialTimeout),
 		redis.DialReadTimeout(dialTimeout),
 		redis.DialWriteTimeout(dialTimeout),
-	}, opts...)...)
-}
-
-func newPool(d *punctual.Dialer) *redis.Pool {
+	}, opts...)...).Mask(mask)
 	return &redis.Pool{
 		MaxIdle:             maxIdle,
 		IdleTimeout:         idleTimeout,

@@ -2,14 +2,18 @@ package redimutex
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
 // An RWMutex is a [sync.RWMutex] that every process sharing a Redis agrees on: many readers have it at a time, or one
-// writer. Like a [Mutex] it is a lease. Each reader's hold has its own, which is renewed, and whose loss is reported.
+// writer. Each hold, of a writer or of a reader, is a lease as with a [Mutex].
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time
 // systems", 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another
@@ -35,25 +39,22 @@ import (
 // Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
 //
-// The methods without an R, such as Lock and Do, concern the writer. TryLock and its variants do not count as
-// waiting, so they delay no reader. Inside an [RWMutex.RDo] of the same key, with its ctx, they are an error at once.
-// After [Lease.Downgrade] there is no writer to unlock, and RUnlock ends the hold.
+// The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its
+// ctx, they are an error at once. TryLock, TryRLock and their variants do not count as waiting, so they delay neither
+// side.
 type RWMutex struct {
 	exclusive // the writer
 	readers   object
 	held      readHolds
 }
 
-var _ sync.Locker = (*RWMutex)(nil)
-
-// NewRWMutex returns an RWMutex for key on one Redis server, with a [Client] of its own. It panics as [Client.RWMutex]
-// does. A program with many keys should share one Client.
+// NewRWMutex returns an RWMutex for key on one Redis server. It is short for
+// NewClient([]Pool{pool}, opts...).RWMutex(key), and panics for the same reasons.
 func NewRWMutex(pool Pool, key string, opts ...Option) *RWMutex {
 	return NewClient([]Pool{pool}, opts...).RWMutex(key)
 }
 
-// RWMutex returns an RWMutex for key, with the options of the Client and those given here. RWMutexes of one Client
-// with the same key exclude each other as those of different Clients do.
+// RWMutex returns an RWMutex for key, with the options of the Client and those given here.
 //
 // It panics as [Client.Mutex] does, and if the Client has several servers. Readers with a majority each would have to
 // meet every writer on a server that knows them, even after a server has lost its data. Use one server, with
@@ -62,22 +63,17 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
 		"RWMutex(%q): this Client has %d servers, and readers are not counted by majority; make it by a Client of one server (WithReplicas guards against its loss)", key, len(c.pools))
-	m := new(RWMutex)
-	config := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
-	m.init(c, config, key)
-	m.readers.init(c, config.ofReaders(), key)
+	writer := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
+	reader := writer.of(server.Reader, server.Reader.Want)
+	reader.terms.MinHold = 0
+	if writer.terms.Fence != server.NoFence {
+		reader.terms.Fence = server.LastFence
+	}
+	m := &RWMutex{held: readHolds{live: make(map[*Lease]bool), lost: make(map[*Lease]bool), writers: make(map[*Lease]bool)}}
+	m.init(c, writer, key)
+	m.readers.init(c, reader, key)
 	m.reads, m.readers.reads = &m.held, &m.held
 	return m
-}
-
-// ofReaders returns c, which is that of writers, for their readers.
-func (c *config) ofReaders() *config {
-	changed := c.of(server.Reader, server.Reader.Want)
-	changed.terms.MinHold = 0
-	if c.terms.Fence != server.NoFence {
-		changed.terms.Fence = server.LastFence
-	}
-	return changed
 }
 
 // RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. To learn of a loss while you read, use
@@ -91,14 +87,13 @@ func (m *RWMutex) RLock() {
 	}
 }
 
-// TryRLock tries once to lock m for reading, and reports whether it succeeded. It does not count as waiting, and
-// fails while a writer waits. It logs errors, unless the lock is taken.
+// TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It logs
+// errors, unless the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }
 
-// RLockContext locks m for reading, within timeout and as long as ctx lasts. Both, and the errors, are those of
-// [Mutex.LockContext].
+// RLockContext locks m for reading. The ctx, the timeout and the errors are those of [Mutex.LockContext].
 func (m *RWMutex) RLockContext(ctx context.Context, timeout time.Duration) error {
 	return m.held.add(m.readers.acquireWithin(ctx, timeout))
 }
@@ -108,48 +103,38 @@ func (m *RWMutex) TryRLockContext(ctx context.Context) error { return m.held.add
 
 // RUnlock ends one hold of RLock, TryRLock or one of their variants with a ctx; or that of a writer that was
 // downgraded. As with [sync.RWMutex] any goroutine may call it, once for each hold. A hold of RAcquire is ended by
-// its Lease.
-//
-// It panics if there is no such hold. It logs other errors of [RWMutex.RUnlockContext].
-func (m *RWMutex) RUnlock() {
-	m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background()))
-}
+// its Lease. RUnlock panics if there is no hold to end. It logs other errors of [RWMutex.RUnlockContext].
+func (m *RWMutex) RUnlock() { m.readers.unlocked("RUnlock", m.RUnlockContext(context.Background())) }
 
 // RUnlockContext is RUnlock that returns the error: [ErrUnlocked] if there is no hold to end, and otherwise what
 // [Mutex.UnlockContext] returns. If a reader's lease was lost, the next call ends that hold and returns [ErrLost].
 // The other readers of m keep theirs.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	m.readers.mustBeMade()
-	ended := ctx.Err() != nil // a nil ctx panics before anything is changed
+	ctx = lasting(ctx)
 	for l := m.held.take(); l != nil; l = m.held.take() {
 		if l.claim() { // else its Release was faster
-			return l.release(ctx, ended)
+			return l.release(ctx)
 		}
 	}
 	return unlockedError(m.key, "RUnlock")
 }
 
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the
-// lease of this reader is lost.
-//
-// With [WithReentrancy] an RDo inside a Do or an RDo of the same key, with its ctx, runs inside that hold. Otherwise
-// it is an error at once, which matches [ErrLocked].
+// lease of this reader is lost. With [WithReentrancy] an RDo runs inside a Do as well as an RDo.
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, false)
 }
 
-// TryRDo tries once to lock m for reading. If it succeeds, it runs f and ends the hold, as [RWMutex.RDo] does.
-// Otherwise it returns the error of [RWMutex.TryRLockContext].
+// TryRDo is [RWMutex.RDo] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.readers.do(ctx, f, true)
 }
 
-// RAcquire locks m for reading as RLockContext(ctx, 0) does, and returns the hold, which [Lease.Release] ends.
-func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, false)
-}
+// RAcquire is RLockContext(ctx, 0) that returns the hold, which [Lease.Release] ends, and RUnlock never.
+func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) { return m.readers.acquire(ctx, false) }
 
-// TryRAcquire tries once to lock m for reading, and returns the hold, which [Lease.Release] ends.
+// TryRAcquire is RAcquire that tries once. The errors are those of [Mutex.TryLockContext].
 func (m *RWMutex) TryRAcquire(ctx context.Context) (*Lease, error) {
 	return m.readers.acquire(ctx, true)
 }
@@ -161,3 +146,91 @@ type rlocker RWMutex
 
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
+
+// Downgrade makes the writer of an [RWMutex] a reader, in one step: no writer comes between, and the readers that
+// wait enter too. The lease goes on, with its Token and Fence. Then [RWMutex.Lease] is nil, and [RWMutex.RUnlock] or
+// [Lease.Release] ends the hold.
+//
+// The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
+// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
+// process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what the first
+// call did. For any other Lease it is an error that changes nothing.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	o := l.of
+	switch o.config.terms.Kind {
+	case server.Writer:
+	case server.Reader:
+		return fmt.Errorf("redimutex: %q: Downgrade: this is the lease of a reader already; only a writer's can be downgraded", o.key)
+	default:
+		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
+	}
+	_ = ctx.Err() // a nil ctx panics before anything is changed
+	if errors.Is(l.Err(), ErrUnlocked) {
+		return unlockedError(o.key, "Downgrade")
+	}
+	if !l.reader.Swap(true) {
+		o.reads.downgraded(l)
+	}
+	r, f := l.hold.Downgrade(ctx)
+	if err := l.reason(r); err != nil || f == nil {
+		return err
+	}
+	return o.unsettled(ctx, f)
+}
+
+// reads reports whether l is that of a reader.
+func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }
+
+// readHolds are the holds of an RWMutex that RUnlock ends. It ends a lost one first, because that protects no reader
+// any more; and a downgraded one last, because its Release may be called as well.
+type readHolds struct {
+	mu                  sync.Mutex
+	live, lost, writers map[*Lease]bool
+}
+
+// add takes in what RLock has made, unless there is an error, which it returns.
+func (r *readHolds) add(l *Lease, err error) error {
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.hold.Reason() == keepalive.Alive {
+		r.live[l] = true
+	} else {
+		r.lost[l] = true
+	}
+	return nil
+}
+
+// downgraded takes in a writer that becomes a reader, and drops those that their Release has ended.
+func (r *readHolds) downgraded(l *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.of.hold.CompareAndSwap(l, nil)
+	maps.DeleteFunc(r.writers, func(l *Lease, _ bool) bool { return l.claimed.Load() })
+	r.writers[l] = true
+}
+
+// lose notes that a hold is lost.
+func (r *readHolds) lose(l *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.live[l] {
+		delete(r.live, l)
+		r.lost[l] = true
+	}
+}
+
+// take takes out the hold that is ended next, or returns nil.
+func (r *readHolds) take() *Lease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, holds := range []map[*Lease]bool{r.lost, r.live, r.writers} {
+		for l := range holds {
+			delete(holds, l)
+			return l
+		}
+	}
+	return nil
+}

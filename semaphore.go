@@ -7,9 +7,8 @@ import (
 )
 
 // A Semaphore lets a limited number of holders in at a time, over all processes that share a Redis. Each holder has
-// one permit, which is a lease of its own. It is renewed while the holder lives. [Lease.Done] and the context of
-// [Semaphore.Do] report its loss, and [Lease.Release] gives it back. The permit of a crashed holder comes back when
-// its TTL is over.
+// one permit, which is a lease of its own, as with a [Mutex]: it is renewed, its loss is reported, and that of a crashed
+// holder comes back when its TTL is over.
 //
 // Make it by [NewSemaphore] or [Client.Semaphore]; the zero value is of no use. It is safe for concurrent use, must
 // not be copied, and may have many holds at once.
@@ -21,16 +20,14 @@ import (
 // Without [WithQueue] waiters poll, and chance decides who is next. With it, permits are given in order of arrival,
 // one release wakes as many waiters as there is room for, and the first in line blocks those behind it.
 //
-// A key belongs to a Semaphore, or to a Mutex or RWMutex: a call for the wrong kind fails at once. A permit has no
-// [Lease.Fence], because holders at the same time have no order. It can't be handed over.
-//
-// It counts on the clock of the server. If that is set forward by a TTL, permits of live holders expire.
+// A permit has no [Lease.Fence], because holders at the same time have no order. It can't be handed over. A Semaphore
+// counts on the clock of the server: if that is set forward by a TTL, permits of live holders expire.
 type Semaphore struct {
 	object
 	permits int
 }
 
-// NewSemaphore returns a Semaphore for key on one Redis server, with a [Client] of its own. It is the short form of
+// NewSemaphore returns a Semaphore for key on one Redis server. It is short for
 // NewClient([]Pool{pool}, opts...).Semaphore(key, permits), and panics for the same reasons.
 func NewSemaphore(pool Pool, key string, permits int, opts ...Option) *Semaphore {
 	return NewClient([]Pool{pool}, opts...).Semaphore(key, permits)
@@ -43,9 +40,8 @@ func NewSemaphore(pool Pool, key string, permits int, opts ...Option) *Semaphore
 // and a limit of two: one holder has votes from servers 1 and 2, another from 2 and 3, a third from 1 and 3. Each has
 // a majority, and no server has counted more than two.
 //
-// It also panics if permits is less than 1, if the key is empty or begins with "redimutex:", or if an option makes no
-// sense. A Semaphore can't have [WithFencing], [WithLeaseReuse], [WithMinHold] or [WithReentrancy], neither here nor
-// from the Client.
+// It also panics if permits is less than 1, and as [Client.Mutex] does. A Semaphore can't have [WithFencing],
+// [WithLeaseReuse], [WithMinHold] or [WithReentrancy], neither here nor from the Client.
 func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	mustBeKey("a Semaphore", key)
 	must(permits > 0, "Semaphore(%q, %d): the number of permits has to be 1 at least", key, permits)
@@ -65,12 +61,9 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 // Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors
 // are those of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the
 // holders.
-func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
-	return s.made().acquire(ctx, false)
-}
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, false) }
 
-// TryAcquire tries once to get a permit. It waits neither for holders nor for goroutines of this process that wait
-// already, and does not overtake those. The errors are those of [Mutex.TryLockContext].
+// TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 	return s.made().acquire(ctx, true)
 }
@@ -84,8 +77,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) e
 	return s.made().do(ctx, f, false)
 }
 
-// TryDo tries once to get a permit. If it succeeds, it runs f and gives the permit back, as [Semaphore.Do] does.
-// Otherwise it returns the error of [Semaphore.TryAcquire].
+// TryDo is [Semaphore.Do] that tries once. It returns the error of [Semaphore.TryAcquire] if that fails.
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.made().do(ctx, f, true)
 }

@@ -59,13 +59,8 @@ type Event struct {
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already
-	t = &own
-	c.observers.change(func(all []*Trace) []*Trace { return append(all, t) })
-	return func() {
-		c.observers.change(func(all []*Trace) []*Trace {
-			return slices.DeleteFunc(all, func(other *Trace) bool { return other == t })
-		})
-	}
+	c.observers.change(&own, nil)
+	return func() { c.observers.change(nil, &own) }
 }
 
 // observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
@@ -74,27 +69,27 @@ type observers struct {
 	all atomic.Pointer[[]*Trace]
 }
 
-func (o *observers) list() []*Trace {
-	if all := o.all.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-func (o *observers) change(f func([]*Trace) []*Trace) {
+// change adds a Trace, or removes one. Nil: none.
+func (o *observers) change(add, remove *Trace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := f(slices.Clone(o.list()))
+	all := slices.DeleteFunc(slices.Clone(*o.all.Load()), func(t *Trace) bool { return t == remove })
+	if add != nil {
+		all = append(all, add)
+	}
 	o.all.Store(&all)
 }
 
 // traced reports whether a Trace observes o. Where that happens often, it is asked before an Event is made.
 func (o *object) traced() bool {
-	return o.config.trace != nil || len(o.client.observers.list()) > 0
+	return o.config.trace != nil || len(*o.client.observers.all.Load()) > 0
 }
 
 // emit calls the function of every Trace of o that on selects.
 func (o *object) emit(on func(*Trace) func(Event), e Event) {
+	if !o.traced() {
+		return
+	}
 	e.Key, e.Kind, e.Owner = o.key, o.config.terms.Kind.Name, o.config.terms.Owner
 	if l := e.Lease; l != nil {
 		e.Fence = l.Fence()
@@ -102,42 +97,39 @@ func (o *object) emit(on func(*Trace) func(Event), e Event) {
 			e.Kind = server.Reader.Name
 		}
 	}
+	call := func(t *Trace) {
+		if f := on(t); f != nil {
+			f(e)
+		}
+	}
 	if t := o.config.trace; t != nil {
-		t.emit(on, e)
+		call(t)
 	}
-	for _, t := range o.client.observers.list() {
-		t.emit(on, e)
-	}
-}
-
-func (t *Trace) emit(on func(*Trace) func(Event), e Event) {
-	if f := on(t); f != nil {
-		f(e)
+	for _, t := range *o.client.observers.all.Load() {
+		call(t)
 	}
 }
-
-func onWaiting(t *Trace) func(Event)  { return t.Waiting }
-func onAttempt(t *Trace) func(Event)  { return t.Attempt }
-func onAcquired(t *Trace) func(Event) { return t.Acquired }
-func onGaveUp(t *Trace) func(Event)   { return t.GaveUp }
-func onRenewed(t *Trace) func(Event)  { return t.Renewed }
-func onReleased(t *Trace) func(Event) { return t.Released }
-func onLost(t *Trace) func(Event)     { return t.Lost }
 
 // An observer passes what the engine reports of a call and its hold on to the Traces.
 type observer Lease
 
 func (o *observer) Traced() bool { return o.of.traced() }
 
-func (o *observer) Waiting(ctx context.Context) { o.of.emit(onWaiting, Event{Context: ctx}) }
-
-func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) {
-	o.of.emit(onAttempt, Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
+func (o *observer) Waiting(ctx context.Context) {
+	o.of.emit(func(t *Trace) func(Event) { return t.Waiting }, Event{Context: ctx})
 }
 
+func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) {
+	o.of.emit(func(t *Trace) func(Event) { return t.Attempt },
+		Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
+}
+
+// Unavailable logs why a call goes on waiting, once a second for each key at most.
 func (o *observer) Unavailable(f *quorum.Failure) {
-	if l := o.of; l.client.warned.pass(l.key) {
-		l.config.log().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
+	l, warned := o.of, &o.of.client.warned
+	if _, found := warned.LoadOrStore(l.key, nil); !found {
+		time.AfterFunc(time.Second, func() { warned.Delete(l.key) })
+		l.Logger().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
 	}
 }
 
@@ -146,22 +138,19 @@ func (o *observer) Renewed(f *quorum.Failure) {
 	if f != nil {
 		e.Err = o.of.serversError(f)
 	}
-	o.of.emit(onRenewed, e)
+	o.of.emit(func(t *Trace) func(Event) { return t.Renewed }, e)
 }
 
 func (o *observer) Lost(r keepalive.Reason) {
-	if o.of.reads != nil {
-		o.of.reads.lose((*Lease)(o))
-	}
-	if !o.of.traced() {
-		return
-	}
 	l := (*Lease)(o)
-	o.of.emit(onLost, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
+	if reads := l.of.reads; reads != nil {
+		reads.lose(l)
+	}
+	l.of.emit(func(t *Trace) func(Event) { return t.Lost }, Event{Lease: l, Held: time.Since(l.hold.Began()), Err: l.reason(r)})
 }
 
 func (o *observer) LostIdle(r keepalive.Reason) {
 	l := (*Lease)(o)
-	l.of.config.log().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
+	l.of.Logger().Warn("redimutex: a lock that was kept for the next hold is lost, perhaps since before the last Unlock",
 		"key", l.of.key, "err", l.reason(r))
 }

@@ -194,22 +194,8 @@ func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
 func TestTraceTellsWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		type told struct {
-			what  string
-			event redimutex.Event
-		}
-		var mu sync.Mutex // the functions are called on several goroutines
-		var events []told
-		tell := func(what string) func(redimutex.Event) {
-			return func(e redimutex.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				events = append(events, told{what, e})
-			}
-		}
-		m := newMutex(t, pool, "k", redimutex.WithOwner("me"), redimutex.WithTTL(9*time.Second), redimutex.WithTrace(&redimutex.Trace{
-			Attempt: tell("attempt"), Acquired: tell("acquired"), Renewed: tell("renewed"), Released: tell("released"), Lost: tell("lost"),
-		}))
+		var d diary
+		m := newMutex(t, pool, "k", redimutex.WithOwner("me"), redimutex.WithTTL(9*time.Second), redimutex.WithTrace(d.trace()))
 		require.NoError(t, server.Set("k", "foreign"))
 		server.SetTTL("k", 40*time.Millisecond)
 		m.Lock()
@@ -220,25 +206,20 @@ func TestTraceTellsWhatHappens(t *testing.T) {
 		synctest.Wait()
 		assert.Error(t, m.UnlockContext(t.Context()))
 
-		mu.Lock()
-		defer mu.Unlock()
-		var names []string
+		steps, events := d.take()
+		require.Equal(t, []string{"attempt k", "acquired k", "renewed k", "lost k", "released k"}, steps, "one loss is told once")
 		for _, e := range events {
-			names = append(names, e.what)
-			assert.Equal(t, "k", e.event.Key)
-			assert.Equal(t, "me", e.event.Owner)
+			assert.Equal(t, "me", e.Owner)
 		}
-		require.Equal(t, []string{"attempt", "acquired", "renewed", "lost", "released"}, names, "one loss is told once")
-		assert.ErrorIs(t, events[0].event.Err, redimutex.ErrLocked)
-		assert.Equal(t, 1, events[0].event.Attempt)
-		assert.Equal(t, 2, events[1].event.Attempt)
-		assert.GreaterOrEqual(t, events[1].event.Wait, 50*time.Millisecond)
-		assert.Equal(t, "renewed", names[2])
-		assert.NoError(t, events[2].event.Err)
-		assert.True(t, events[2].event.Until.After(events[1].event.Until))
-		assert.InDelta(t, 3*time.Second, events[2].event.Held, float64(200*time.Millisecond))
+		assert.ErrorIs(t, events[0].Err, redimutex.ErrLocked)
+		assert.Equal(t, 1, events[0].Attempt)
+		assert.Equal(t, 2, events[1].Attempt)
+		assert.GreaterOrEqual(t, events[1].Wait, 50*time.Millisecond)
+		assert.NoError(t, events[2].Err)
+		assert.True(t, events[2].Until.After(events[1].Until))
+		assert.InDelta(t, 3*time.Second, events[2].Held, float64(200*time.Millisecond))
 		for _, e := range events[3:] {
-			assert.ErrorIs(t, e.event.Err, redimutex.ErrLost)
+			assert.ErrorIs(t, e.Err, redimutex.ErrLost)
 		}
 	})
 }

@@ -4,12 +4,11 @@ import "context"
 
 // TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors, unless another
 // holder has the lock.
-func (m *exclusive) TryLock() bool {
-	return m.tried("TryLock", m.TryLockContext(context.Background()))
-}
+func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
-// TryLockContext tries once to lock m. It does not wait for another holder, nor for a goroutine of this process that
-// waits already. The try takes one node timeout at most. The errors are those of [Mutex.LockContext].
+// TryLockContext tries once to lock m. It waits neither for a holder nor for goroutines of this process that wait
+// already, and does not overtake those. It takes one node timeout at most. The errors are those of
+// [Mutex.LockContext].
 //
 // It may find a free lock held at the moment when another goroutine of this process gives up waiting. So it may with
 // several servers when others try at the same moment: if they split the votes, none has a majority.
@@ -18,13 +17,10 @@ func (m *exclusive) TryLockContext(ctx context.Context) error {
 	return err
 }
 
-// TryAcquire tries once to lock m, as [Mutex.TryLockContext] does, with its errors, and returns the hold.
-func (m *exclusive) TryAcquire(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, true)
-}
+// TryAcquire is [Mutex.TryLockContext] that returns the hold.
+func (m *exclusive) TryAcquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true) }
 
-// TryDo tries once to lock m. If it succeeds, it runs f and unlocks m, as [Mutex.Do] does. Otherwise it returns the
-// error of [Mutex.TryLockContext].
+// TryDo is [Mutex.Do] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
 func (m *exclusive) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, true)
 }
