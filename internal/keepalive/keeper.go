@@ -17,11 +17,11 @@ type Keeper struct {
 	mu      sync.Mutex
 	leases  leases // by next
 	timer   *time.Timer
-	armed   time.Time // when the timer fires; zero: it is not set
+	armed   time.Time // when the timer fires; zero: it is not set, or has fired
 	looked  time.Time // the wall clock is compared to what it was then
 	beat    time.Time // when it is compared next, at the latest
 	closed  bool
-	running sync.WaitGroup // the timer that is set, its goroutine, and renewals
+	running sync.WaitGroup // ticks and renewals
 }
 
 const (
@@ -29,9 +29,9 @@ const (
 	heartbeat = time.Second
 	// jump is by how much the wall clock has to run ahead to be looked into.
 	jump = 20 * time.Millisecond
-	// early is how much before its time a lease may be renewed, together with others. With short leases
-	// it is less.
-	early = 10 * time.Millisecond
+	// together is the time in which all leases that become due are renewed together, at its beginning. With short
+	// leases it is less.
+	together = 10 * time.Millisecond
 	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond
@@ -59,7 +59,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	case t.Renew:
 		l.last = never
 	}
-	l.until, l.ttl, l.span, l.index = t.Until, t.TTL, t.TTL, -1
+	l.ttl, l.span, l.index = t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
 		l.span, l.handOff = t.HandOff, true
 		l.retry = k.at(t.Began.Add(min(Patience, t.HandOff/20)))
@@ -67,14 +67,14 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		l.reason = Closed
+		l.reason.Store(int32(Closed))
 		return false
 	}
 	now := time.Now()
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
 		k.looked, k.beat = now, now.Add(heartbeat)
 	}
-	l.until = nearer(l.until, now)
+	l.until = nearer(t.Until, now)
 	l.schedule()
 	return true
 }
@@ -98,10 +98,9 @@ func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
 	alive := slices.Clone(k.leases)
-	if !k.armed.IsZero() && k.timer.Stop() {
-		k.running.Done()
+	if k.timer != nil {
+		k.timer.Stop() // a tick that begins all the same finds it closed
 	}
-	k.armed = time.Time{}
 	k.mu.Unlock()
 	for _, l := range alive {
 		l.Lose(Closed)
@@ -109,32 +108,20 @@ func (k *Keeper) Close() {
 	k.running.Wait()
 }
 
-// fix puts l where it belongs in the heap, and sets the timer. The caller holds k.mu.
-func (k *Keeper) fix(l *Lease) {
-	if l.index < 0 {
-		heap.Push(&k.leases, l)
-	} else {
-		heap.Fix(&k.leases, int(l.index))
-	}
-	k.arm()
-}
-
-// remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting the timer for every
-// lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
-func (k *Keeper) remove(l *Lease) {
-	if l.index < 0 {
-		return
-	}
+// remove ends l, which is alive, and forgets it. The timer stays as it is: waking up for nothing once costs less than setting
+// the timer for every lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
+func (k *Keeper) remove(l *Lease, r Reason) {
+	l.reason.Store(int32(r))
 	heap.Remove(&k.leases, int(l.index))
-	if l.handOff && !k.armed.IsZero() && k.timer.Stop() {
-		k.running.Done()
+	if l.handOff {
+		k.timer.Stop()
 		k.armed = time.Time{}
 		k.arm()
 	}
 }
 
-// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. The
-// caller holds k.mu.
+// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. One that fires just now may
+// fire twice, which does no harm. The caller holds k.mu.
 func (k *Keeper) arm() {
 	if k.closed || len(k.leases) == 0 {
 		return
@@ -143,29 +130,26 @@ func (k *Keeper) arm() {
 	if k.beat.Before(next) {
 		next = k.beat
 	}
-	if !k.armed.IsZero() {
-		if !next.Before(k.armed) {
-			return
-		}
-		if !k.timer.Stop() {
-			return // it is firing just now, and will set itself again
-		}
-		k.running.Done()
+	if !k.armed.IsZero() && !next.Before(k.armed) {
+		return
 	}
 	k.armed = next
-	k.running.Add(1)
-	wait := max(time.Until(next), 0)
 	if k.timer == nil {
-		k.timer = time.AfterFunc(wait, k.tick)
+		k.timer = time.AfterFunc(time.Until(next), k.tick)
 	} else {
-		k.timer.Reset(wait)
+		k.timer.Reset(time.Until(next))
 	}
 }
 
 // tick tells losses and hands out renewals.
 func (k *Keeper) tick() {
-	defer k.running.Done()
 	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return
+	}
+	k.running.Add(1)
+	defer k.running.Done()
 	now := time.Now()
 	k.beat = now.Add(heartbeat)
 	if k.ranAhead(now) {
@@ -175,12 +159,8 @@ func (k *Keeper) tick() {
 		}
 	}
 	lost, due := k.collect(now)
-	if len(due) > 0 && !k.closed {
-		k.running.Add(1)
-		go func() {
-			defer k.running.Done()
-			k.renew(due)
-		}()
+	if len(due) > 0 {
+		k.running.Go(func() { k.renew(due) })
 	}
 	k.armed = time.Time{} // not before: what is scheduled meanwhile needs no timer of its own
 	k.arm()
@@ -204,18 +184,16 @@ func (k *Keeper) ranAhead(now time.Time) bool {
 func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		switch {
-		case !now.Before(l.until.Add(-margin(l.pace()))), l.over(now):
-			l.end(Expired)
+		if l.loss <= k.at(now) || l.over(now) {
+			k.remove(l, Expired)
 			lost = append(lost, l)
-			continue
-		case l.due && l.next <= k.at(now.Add(l.early())):
+		} else if l.next <= k.at(now) {
 			l.renewing = true
-			due = append(due, l)
 			l.schedule()
-			continue
+			due = append(due, l)
+		} else {
+			break
 		}
-		break
 	}
 	slices.SortFunc(due, func(a, b *Lease) int { return a.until.Compare(b.until) })
 	return lost, due
