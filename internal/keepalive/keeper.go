@@ -18,8 +18,7 @@ type Keeper struct {
 	leases  leases // by next
 	timer   *time.Timer
 	armed   time.Time // when the timer fires; zero: it is not set, or has fired
-	looked  time.Time // the wall clock is compared to what it was then
-	beat    time.Time // when it is compared next, at the latest
+	beat    time.Time // when the wall clock is compared next
 	closed  bool
 	running sync.WaitGroup // ticks and renewals
 }
@@ -27,7 +26,7 @@ type Keeper struct {
 const (
 	// heartbeat is how often the wall clock is compared to the monotonic one while there are leases.
 	heartbeat = time.Second
-	// jump is by how much the wall clock has to run ahead to be looked into.
+	// jump is by how much the wall clock has to run ahead to bring an end nearer. Less may be how the clocks are read.
 	jump = 20 * time.Millisecond
 	// together is the time in which all leases that become due are renewed together, at its beginning. With short
 	// leases it is less.
@@ -46,18 +45,16 @@ func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began:
 // of which a lease has several.
 type instant time.Duration
 
-const never instant = math.MaxInt64
-
 func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
 	l.keeper, l.holder = k, t.Holder
-	switch {
-	case t.Renew && t.MaxHold > 0:
-		l.last = k.at(t.Began.Add(t.MaxHold))
-	case t.Renew:
-		l.last = never
+	if t.Renew {
+		l.last = math.MaxInt64
+		if t.MaxHold > 0 {
+			l.last = k.at(t.Began.Add(t.MaxHold))
+		}
 	}
 	l.ttl, l.span, l.index = t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
@@ -72,7 +69,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	}
 	now := time.Now()
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
-		k.looked, k.beat = now, now.Add(heartbeat)
+		k.beat = now.Add(heartbeat)
 	}
 	l.until = nearer(t.Until, now)
 	l.schedule()
@@ -112,7 +109,7 @@ func (k *Keeper) Close() {
 // the timer for every lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease, r Reason) {
 	l.reason.Store(int32(r))
-	heap.Remove(&k.leases, int(l.index))
+	heap.Remove(&k.leases, l.index)
 	if l.handOff {
 		k.timer.Stop()
 		k.armed = time.Time{}
@@ -151,11 +148,13 @@ func (k *Keeper) tick() {
 	k.running.Add(1)
 	defer k.running.Done()
 	now := time.Now()
-	k.beat = now.Add(heartbeat)
-	if k.ranAhead(now) {
+	if !now.Before(k.beat) {
+		k.beat = now.Add(heartbeat)
 		for _, l := range slices.Clone(k.leases) {
-			l.until = nearer(l.until, now)
-			l.schedule()
+			if until := nearer(l.until, now); l.until.Sub(until) > jump {
+				l.until = until
+				l.schedule()
+			}
 		}
 	}
 	lost, due := k.collect(now)
@@ -170,24 +169,15 @@ func (k *Keeper) tick() {
 	}
 }
 
-// ranAhead reports whether the wall clock has run ahead of the monotonic one, as it does in a machine that
-// sleeps. Small steps add up.
-func (k *Keeper) ranAhead(now time.Time) bool {
-	ahead := now.Round(0).Sub(k.looked.Round(0)) - now.Sub(k.looked)
-	if ahead < 0 || ahead > jump {
-		k.looked = now
-	}
-	return ahead > jump
-}
-
 // collect takes out what is over, and what is to be renewed now. The caller holds k.mu.
 func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
+	at := k.at(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		if l.loss <= k.at(now) || l.over(now) {
+		if l.loss <= at || l.over(now) {
 			k.remove(l, Expired)
 			lost = append(lost, l)
-		} else if l.next <= k.at(now) {
+		} else if l.next <= at {
 			l.renewing = true
 			l.schedule()
 			due = append(due, l)
@@ -205,20 +195,19 @@ func (h leases) Len() int           { return len(h) }
 func (h leases) Less(i, j int) bool { return h[i].next < h[j].next }
 func (h leases) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = int32(i), int32(j)
+	h[i].index, h[j].index = i, j
 }
 
 func (h *leases) Push(x any) {
 	l := x.(*Lease)
-	l.index = int32(len(*h))
+	l.index = len(*h)
 	*h = append(*h, l)
 }
 
 func (h *leases) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	l.index = -1
-	*h = old[:len(old)-1]
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	return l
 }

@@ -36,10 +36,10 @@ type Lease struct {
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
-	retry    instant       // no renewal before then, because the last one brought nothing
+	retry    instant       // no renewal before then
 	loss     instant       // when the loss is told
 	next     instant       // when the keeper has to look at the lease: then, or before, to renew it
-	index    int32         // place in the keeper's heap, -1 outside
+	index    int           // place in the keeper's heap, -1 before it is there
 	reason   atomic.Int32  // a Reason
 	handOff  bool          // it was given a hand-off lease, and has still to ask for its TTL
 	renewing bool          // from due until Renewed
@@ -109,10 +109,8 @@ func (l *Lease) over(now time.Time) bool {
 	if now.Before(until) {
 		return false
 	}
-	if until.Before(l.until) { // only the wall clock says so. It may be set back, which must revive nothing
-		l.until = until
-		l.schedule()
-	}
+	l.until = until // perhaps only the wall clock says so; it may be set back, which must revive nothing
+	l.schedule()
 	return true
 }
 
@@ -167,18 +165,14 @@ func (l *Lease) Ask(ttl time.Duration) {
 	}
 }
 
-// Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated after a
-// pause. So is one after which the next would be due already: it would make a busy loop.
-func (l *Lease) Renewed(ok bool) {
+// Renewed says that the renewal is over that the keeper had asked for. The next one waits for a moment, whatever has come
+// of this one: it is due at once if this has failed, or took so long that it brought little.
+func (l *Lease) Renewed(bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	if l.Ended() {
-		return
-	}
-	l.schedule()
-	if now := l.keeper.at(time.Now()); !ok || l.next <= now {
-		l.retry = now + instant(min(max(min(l.span, l.ttl)/20, 5*time.Millisecond), 500*time.Millisecond))
+	l.retry = l.keeper.at(time.Now()) + instant(min(max(min(l.span, l.ttl)/20, 5*time.Millisecond), 500*time.Millisecond))
+	if !l.Ended() {
 		l.schedule()
 	}
 }
@@ -203,7 +197,7 @@ func (l *Lease) schedule() {
 	if l.index < 0 {
 		heap.Push(&k.leases, l)
 	} else {
-		heap.Fix(&k.leases, int(l.index))
+		heap.Fix(&k.leases, l.index)
 	}
 	k.arm()
 }

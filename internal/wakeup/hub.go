@@ -5,6 +5,7 @@ package wakeup
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,9 +31,9 @@ type Hub struct {
 	waiters map[string]*Waiter // by name
 	left    time.Time          // when the last of them did
 	done    chan struct{}      // closed when the goroutine that listens has ended; nil: there is none
-	known   chan struct{}      // closed when its first try to connect has succeeded or failed; nil: it has
-	up      bool               // it is subscribed
-	drops   uint64
+	known   chan struct{}      // closed when its first try to connect has succeeded or failed, as it has if this is nil
+	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
+	drops   atomic.Uint64
 }
 
 // A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
@@ -82,19 +83,11 @@ func (w *Waiter) Leave() {
 }
 
 // Listening reports whether the Hub hears the server.
-func (h *Hub) Listening() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.up
-}
+func (h *Hub) Listening() bool { return h.up.Load() }
 
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
 // lapsed while it stands still was called, and its waiter let the hand-off lapse.
-func (h *Hub) Drops() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.drops
-}
+func (h *Hub) Drops() uint64 { return h.drops.Load() }
 
 // Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
 func (h *Hub) Listen(ctx context.Context) bool {
@@ -117,14 +110,11 @@ func (h *Hub) Close(d time.Duration) {
 	clear(h.waiters)
 	done := h.done
 	h.mu.Unlock()
-	if done == nil {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if done != nil {
+		select {
+		case <-done:
+		case <-time.After(d):
+		}
 	}
 }
 
@@ -137,12 +127,11 @@ func (h *Hub) turn(up bool) bool {
 		close(h.known)
 		h.known = nil
 	}
-	if up == h.up {
+	if h.up.Swap(up) == up {
 		return false
 	}
-	h.up = up
 	if !up {
-		h.drops++
+		h.drops.Add(1)
 	}
 	for _, w := range h.waiters {
 		w.tell(Wake{})

@@ -15,14 +15,6 @@ import (
 
 // The listener is the goroutine of a Hub that has a subscriber connection to the server. It connects again and again when
 // that breaks, until no process has waited for a while.
-//
-//	down ─ start ─→ dialling ─ subscribed ─→ up
-//	  ↑                │                     │
-//	  ├ failed, stop ──┘                     │
-//	  └ broken, demoted, stop ───────────────┘
-//
-// What is down because it failed or broke is dialled again after a while, and stays down until it
-// is up: no caller waits for it.
 
 const (
 	dialTimeout  = 5 * time.Second
@@ -44,11 +36,9 @@ func (h *Hub) run() {
 		if h.rest() {
 			return
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-h.closing.Done():
-			timer.Stop()
 		}
 	}
 }
@@ -149,10 +139,10 @@ func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 			return
 		}
 		h.mu.Lock()
-		wanted, up := h.wanted(), h.up
+		wanted := h.wanted()
 		h.mu.Unlock()
 		if !wanted || c.Send("PING") != nil || c.Flush() != nil ||
-			up && h.server.NobodyListens(ctx, h.channel, pingInterval) {
+			h.Listening() && h.server.NobodyListens(ctx, h.channel, pingInterval) {
 			return
 		}
 	}
