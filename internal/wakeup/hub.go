@@ -97,6 +97,7 @@ func (h *Hub) Listen(ctx context.Context) bool {
 	if known != nil {
 		select {
 		case <-known:
+		case <-h.closing.Done():
 		case <-ctx.Done():
 		}
 	}

@@ -28,7 +28,7 @@ const (
 
 // run is the goroutine. There is one at a time: two that listen would hear each message twice.
 func (h *Hub) run() {
-	for wait := minRedial; ; wait = min(2*wait, maxRedial) {
+	for wait := minRedial; h.closing.Err() == nil; wait = min(2*wait, maxRedial) {
 		h.listen()
 		if h.turn(false) {
 			wait = minRedial
@@ -41,9 +41,10 @@ func (h *Hub) run() {
 		case <-h.closing.Done():
 		}
 	}
+	h.rest()
 }
 
-// rest gives the goroutine up if the Hub is not wanted.
+// rest gives the goroutine up, unless the Hub is wanted.
 func (h *Hub) rest() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
