@@ -29,9 +29,9 @@ type Hub struct {
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
-	left    time.Time          // when the last of them did
+	left    time.Time          // when a waiter last left
 	done    chan struct{}      // closed when the goroutine that listens has ended; nil: there is none
-	known   chan struct{}      // closed when its first try to connect has succeeded or failed, as it has if this is nil
+	known   chan struct{}      // closed when it is known whether the first dial succeeds; nil: it is known
 	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
 	drops   atomic.Uint64
 }
