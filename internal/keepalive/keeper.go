@@ -28,9 +28,8 @@ const (
 	heartbeat = time.Second
 	// jump is by how much the wall clock has to run ahead to bring an end nearer. Less may be how the clocks are read.
 	jump = 20 * time.Millisecond
-	// together is the time in which all leases that become due are renewed together, at its beginning. With short
-	// leases it is less.
-	together = 10 * time.Millisecond
+	// early is how much before its time a lease may be renewed, together with others. With short leases it is less.
+	early = 10 * time.Millisecond
 	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond
@@ -174,10 +173,14 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	at := k.at(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
+		soon := at
+		if !l.handOff { // else it waits to see whether it is needed at all
+			soon += instant(min(early, l.pace()/20))
+		}
 		if l.loss <= at || l.over(now) {
 			k.remove(l, Expired)
 			lost = append(lost, l)
-		} else if l.next <= at {
+		} else if l.next < l.loss && l.next <= soon {
 			l.renewing = true
 			l.schedule()
 			due = append(due, l)

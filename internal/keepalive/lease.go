@@ -171,24 +171,27 @@ func (l *Lease) Renewed(bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	l.retry = l.keeper.at(time.Now()) + instant(min(max(min(l.span, l.ttl)/20, 5*time.Millisecond), 500*time.Millisecond))
+	l.retry = l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 5*time.Millisecond), 500*time.Millisecond))
 	if !l.Ended() {
 		l.schedule()
 	}
 }
 
+// pace is the TTL that decides when renewals and the end of l are due: that of the present validity, or what renewals ask
+// for, if that is less. The caller holds keeper.mu.
+func (l *Lease) pace() time.Duration { return min(l.span, l.ttl) }
+
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) schedule() {
 	k, until := l.keeper, l.keeper.at(l.until)
-	pace := min(l.span, l.ttl)
+	pace := l.pace()
 	// The loss is told some time before the end, so that the timers of a busy machine do not make it late.
 	l.loss = until - instant(min(max(pace/100, time.Millisecond), 50*time.Millisecond))
 	l.next = l.loss
-	renewal := l.retry // after a hand-off: it waits to see whether it is needed at all
+	renewal := l.retry
 	if !l.handOff {
 		renewal = until - instant(pace*2/3) // for less than what is left it would bring nothing
-		renewal -= renewal % instant(min(max(pace/20, 1), together))
 		renewal = max(renewal, l.retry)
 	}
 	if !l.renewing && (l.handOff || renewal < l.last) {
