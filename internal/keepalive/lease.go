@@ -171,7 +171,7 @@ func (l *Lease) Renewed(bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	l.retry = l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 5*time.Millisecond), 500*time.Millisecond))
+	l.retry = l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond))
 	if !l.Ended() {
 		l.schedule()
 	}
@@ -190,9 +190,8 @@ func (l *Lease) schedule() {
 	l.loss = until - instant(min(max(pace/100, time.Millisecond), 50*time.Millisecond))
 	l.next = l.loss
 	renewal := l.retry
-	if !l.handOff {
-		renewal = until - instant(pace*2/3) // for less than what is left it would bring nothing
-		renewal = max(renewal, l.retry)
+	if !l.handOff { // for less than what is left it would bring nothing
+		renewal = max(renewal, until-instant(pace*2/3))
 	}
 	if !l.renewing && (l.handOff || renewal < l.last) {
 		l.next = min(renewal, l.loss)
