@@ -64,15 +64,26 @@ func loading(value string, d time.Duration, runs *atomic.Int64) func(context.Con
 	}
 }
 
+// value returns a loader that takes no time.
+func value(v string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return v, nil }
+}
+
 func unwanted(context.Context) (string, error) { return "", errors.New("this loader must not run") }
+
+// fetches asserts that k has that value for a caller.
+func fetches(t *testing.T, cache *cacheaside.Cache, want string, load func(context.Context) (string, error)) {
+	t.Helper()
+	v, err := cacheaside.Fetch(t.Context(), cache, "k", load)
+	assert.NoError(t, err)
+	assert.Equal(t, want, v)
+}
 
 func TestAHitAsksNeitherTheLockNorTheLoader(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		require.NoError(t, w.server.Set("k", `"cached"`))
 		client := w.client()
-		v, err := cacheaside.Fetch(t.Context(), cacheaside.New(client, w.store()), "k", unwanted)
-		require.NoError(t, err)
-		assert.Equal(t, "cached", v)
+		fetches(t, cacheaside.New(client, w.store()), "cached", unwanted)
 		assert.Zero(t, client.Stats().Acquired)
 	})
 }
@@ -101,9 +112,7 @@ func TestWaitersStopWaitingOnAHitAlthoughTheLockIsHeld(t *testing.T) {
 		defer foreign.Unlock()
 		time.AfterFunc(250*time.Millisecond, func() { w.server.Set("k", `"from elsewhere"`) })
 		began := time.Now()
-		v, err := cacheaside.Fetch(t.Context(), w.cache(), "k", unwanted)
-		require.NoError(t, err)
-		assert.Equal(t, "from elsewhere", v)
+		fetches(t, w.cache(), "from elsewhere", unwanted)
 		assert.Equal(t, 300*time.Millisecond, time.Since(began), "the third look is the first after the value came")
 	})
 }
@@ -112,9 +121,7 @@ func TestTheWinnerLooksAgainBeforeItLoads(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		// The value comes between the look and the lock.
 		client := w.client(redimutex.WithTrace(&redimutex.Trace{Acquired: func(redimutex.Event) { w.server.Set("k", `"just in time"`) }}))
-		v, err := cacheaside.Fetch(t.Context(), cacheaside.New(client, w.store()), "k", unwanted)
-		require.NoError(t, err)
-		assert.Equal(t, "just in time", v)
+		fetches(t, cacheaside.New(client, w.store()), "just in time", unwanted)
 	})
 }
 
@@ -127,9 +134,7 @@ func TestCallersOfOneProcessShareTheirLooks(t *testing.T) {
 		cache := cacheaside.New(w.client(), store)
 		var team sync.WaitGroup
 		fetch := func() {
-			v, err := cacheaside.Fetch(t.Context(), cache, "k", unwanted)
-			assert.NoError(t, err)
-			assert.Equal(t, "v", v)
+			fetches(t, cache, "v", unwanted)
 		}
 		team.Go(fetch)
 		synctest.Wait()
@@ -180,9 +185,7 @@ func TestALoaderThatPanicsGivesTheLockAndTheLeadBack(t *testing.T) {
 		assert.PanicsWithValue(t, "oh", func() {
 			cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { panic("oh") }) //nolint:errcheck // it panics
 		})
-		v, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
-		require.NoError(t, err)
-		assert.Equal(t, "v", v)
+		fetches(t, cache, "v", value("v"))
 	})
 }
 
@@ -194,9 +197,7 @@ func TestALoaderMayTakeLongerThanTheLockLives(t *testing.T) {
 			cache := cacheaside.New(w.client(redimutex.WithTTL(time.Second)), w.store())
 			for range 5 {
 				team.Go(func() {
-					v, err := cacheaside.Fetch(t.Context(), cache, "k", loading("slow", 4*time.Second, &runs))
-					assert.NoError(t, err)
-					assert.Equal(t, "slow", v)
+					fetches(t, cache, "slow", loading("slow", 4*time.Second, &runs))
 				})
 			}
 		}
@@ -271,9 +272,7 @@ func TestTheEndOfTheContextEndsTheWaitOfThatCallerAlone(t *testing.T) {
 			assert.ErrorIs(t, err, enough)
 		})
 		team.Go(func() { // stays
-			v, err := cacheaside.Fetch(t.Context(), cache, "k", loading("v", time.Second, &runs))
-			assert.NoError(t, err)
-			assert.Equal(t, "v", v)
+			fetches(t, cache, "v", loading("v", time.Second, &runs))
 		})
 		time.AfterFunc(300*time.Millisecond, func() { cancel(enough) })
 		team.Wait()

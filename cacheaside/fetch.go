@@ -71,18 +71,14 @@ func (f *fetch) fly(ctx context.Context) error {
 // wait waits for the end of the flight, or to lead it.
 func (f *fetch) wait(ctx context.Context, flight *flight) error {
 	for {
-		timer := time.NewTimer(f.cache.interval)
 		select {
 		case <-flight.landed:
-			timer.Stop()
 			return f.arrive(flight)
 		case <-flight.lead:
-			timer.Stop()
 			return f.lead(ctx, flight)
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(f.cache.interval):
 			if f.tries++; f.tries >= f.cache.maxTries {
 				return f.giveUp(flight)
 			}
@@ -135,10 +131,8 @@ func (f *fetch) lead(ctx context.Context, flight *flight) error {
 
 // pause waits for one interval and looks in the cache.
 func (f *fetch) pause(ctx context.Context) ([]byte, error) {
-	timer := time.NewTimer(f.cache.interval)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(f.cache.interval):
 		return f.look(ctx)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

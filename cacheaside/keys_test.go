@@ -1,7 +1,6 @@
 package cacheaside_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,8 +25,7 @@ func TestAValueNeverOverwritesALock(t *testing.T) {
 			_, err := cacheaside.Fetch(t.Context(), w.cache(opts...), key, unwanted)
 			require.ErrorContains(t, err, "is that of a lock", key)
 		}
-		v, err := cacheaside.Fetch(t.Context(), w.cache(naming(func(key string) string { return "lock:" + key })...), "door:lock",
-			func(context.Context) (string, error) { return "v", nil })
+		v, err := cacheaside.Fetch(t.Context(), w.cache(naming(func(key string) string { return "lock:" + key })...), "door:lock", value("v"))
 		require.NoError(t, err, "no lock has that name")
 		assert.Equal(t, "v", v)
 	})

@@ -22,13 +22,11 @@ func TestAFetchInsideADoOfItsLockRunsInsideThatHold(t *testing.T) {
 		var team sync.WaitGroup
 		err := client.Mutex("k:lock").Do(t.Context(), func(ctx context.Context) error {
 			team.Go(func() { // leads the others of its process, and waits for the lock
-				v, err := cacheaside.Fetch(t.Context(), cache, "k", unwanted)
-				assert.NoError(t, err)
-				assert.Equal(t, "v", v)
+				fetches(t, cache, "v", unwanted)
 			})
 			synctest.Wait()
 			began := time.Now()
-			v, err := cacheaside.Fetch(ctx, cache, "k", func(context.Context) (string, error) { return "v", nil })
+			v, err := cacheaside.Fetch(ctx, cache, "k", value("v"))
 			assert.Equal(t, "v", v)
 			assert.Zero(t, time.Since(began), "it waited for a goroutine that waits for its lock")
 			return err
@@ -44,7 +42,7 @@ func TestAFetchInsideADoFindsACachedValueWithoutTheLock(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		client := w.client()
 		cache := cacheaside.New(client, w.store())
-		_, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
+		_, err := cacheaside.Fetch(t.Context(), cache, "k", value("v"))
 		require.NoError(t, err)
 		for _, key := range []string{"another", "k:lock"} {
 			require.NoError(t, client.Mutex(key).Do(t.Context(), func(ctx context.Context) error {
@@ -63,7 +61,7 @@ func TestALoaderMayFetchAnotherValueUnderTheSameLock(t *testing.T) {
 		cache := cacheaside.New(w.client(redimutex.WithReentrancy()), w.store(),
 			cacheaside.WithLockKey(func(string) string { return "all" }))
 		v, err := cacheaside.Fetch(t.Context(), cache, "outer", func(ctx context.Context) (string, error) {
-			inner, err := cacheaside.Fetch(ctx, cache, "inner", func(context.Context) (string, error) { return "v", nil })
+			inner, err := cacheaside.Fetch(ctx, cache, "inner", value("v"))
 			return "the " + inner, err
 		})
 		require.NoError(t, err)

@@ -39,9 +39,7 @@ func TestACallerThatWaitsForAValueOfAnotherShapeLoadsItsOwn(t *testing.T) {
 		var runs atomic.Int64
 		var team sync.WaitGroup
 		team.Go(func() {
-			v, err := cacheaside.Fetch(t.Context(), cache, "k", loading("text", 250*time.Millisecond, &runs))
-			assert.NoError(t, err)
-			assert.Equal(t, "text", v)
+			fetches(t, cache, "text", loading("text", 250*time.Millisecond, &runs))
 		})
 		synctest.Wait()
 		for range 10 {
@@ -94,9 +92,7 @@ func TestAValueThatCannotBeCachedIsReturnedAndLogged(t *testing.T) {
 		var log bytes.Buffer
 		cache := cacheaside.New(w.client(), &failing{w.store(), nil, errors.New("out of memory")},
 			cacheaside.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		v, err := cacheaside.Fetch(t.Context(), cache, "k", func(context.Context) (string, error) { return "v", nil })
-		require.NoError(t, err)
-		assert.Equal(t, "v", v)
+		fetches(t, cache, "v", value("v"))
 		assert.Contains(t, log.String(), "out of memory")
 	})
 }

@@ -17,9 +17,9 @@ const remembered = 200
 // matters before an operator looks. So trouble is kept apart.
 type journal struct {
 	mu      sync.Mutex
-	number  int // of the last event: the clock may be too coarse to tell which was first
-	all     ring
-	trouble ring
+	number  int // of the last event
+	all     recent
+	trouble recent
 }
 
 // An entry is an event, or several of the same kind in a row for a key. It keeps neither the Lease nor
@@ -88,11 +88,10 @@ func (j *journal) add(e entry) {
 // last returns the events and those that are trouble, the newest in front.
 func (j *journal) last() (all, trouble []entry) {
 	j.mu.Lock()
-	all, trouble = slices.Clone(j.all.entries), slices.Clone(j.trouble.entries)
+	all, trouble = slices.Clone(j.all), slices.Clone(j.trouble)
 	j.mu.Unlock()
-	newest := func(a, b entry) int { return b.number - a.number }
-	slices.SortFunc(all, newest)
-	slices.SortFunc(trouble, newest)
+	slices.Reverse(all)
+	slices.Reverse(trouble)
 	return all, trouble
 }
 
@@ -120,40 +119,33 @@ func (e *entry) isTrouble() bool {
 	return false
 }
 
-// A ring keeps the last entries, in no order.
-type ring struct {
-	entries []entry
-	next    int // the oldest place, when all are taken
+// Recent entries are the last, the newest behind.
+type recent []entry
+
+func (r *recent) add(e entry) {
+	if i := r.repeated(&e); i >= 0 {
+		e.times += (*r)[i].times
+		*r = slices.Delete(*r, i, i+1)
+	} else if len(*r) == remembered {
+		(*r)[0] = entry{} // its place is free only when append needs another array
+		*r = (*r)[1:]
+	}
+	*r = append(*r, e)
 }
 
-func (r *ring) add(e entry) {
-	if before := r.repeated(&e); before != nil {
-		e.times += before.times
-		*before = e
-		return
-	}
-	if len(r.entries) < remembered {
-		r.entries = append(r.entries, e)
-		return
-	}
-	r.entries[r.next] = e
-	r.next = (r.next + 1) % remembered
-}
-
-// repeated returns the last entry of the key, if e says the same again. Waiters who poll, and leases that are
-// renewed, would else drive everything out.
-func (r *ring) repeated(e *entry) *entry {
+// repeated returns where the last entry of the key is, if e says the same again; else -1. Waiters who poll, and leases
+// that are renewed, would else drive everything out.
+func (r recent) repeated(e *entry) int {
 	if e.what != tryFailed && e.what != renewed && e.what != renewalFailed {
-		return nil
+		return -1
 	}
-	var last *entry
-	for i := range r.entries {
-		if old := &r.entries[i]; old.key == e.key && (last == nil || old.number > last.number) {
-			last = old
+	for i := len(r) - 1; i >= 0; i-- {
+		if r[i].key == e.key {
+			if r[i].what == e.what {
+				return i
+			}
+			return -1
 		}
 	}
-	if last == nil || last.what != e.what {
-		return nil
-	}
-	return last
+	return -1
 }

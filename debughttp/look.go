@@ -1,7 +1,6 @@
 package debughttp
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,12 +113,11 @@ func (q *query) first(all []*lock) ([]*lock, int) {
 	n := min(len(all), q.Limit)
 	for _, l := range all[:n] {
 		l.named = name(l.Key, l.Owner, l.Fence)
-		if all := l.info.Keys; len(all) > 0 {
-			for _, key := range all {
-				n := name(key, "", 0)
-				l.Keys = append(l.Keys, n.Key)
-			}
-			l.Shown = shorten(printable(strings.Join(all, ", ")), maxShown)
+		for _, key := range l.info.Keys {
+			l.Keys = append(l.Keys, name(key, "", 0).Key)
+		}
+		if len(l.Keys) > 0 {
+			l.Shown = shorten(printable(strings.Join(l.info.Keys, ", ")), maxShown)
 		}
 	}
 	return all[:n], len(all) - n
@@ -187,7 +185,8 @@ func (h *happening) words(e *entry) string {
 		}
 	}
 	add(e.times > 1, "%d times", e.times)
-	add(e.tries > 0, "%s", cmp.Or(map[int]string{1: "1 try"}[e.tries], fmt.Sprintf("%d tries", e.tries)))
+	add(e.tries == 1, "1 try")
+	add(e.tries > 1, "%d tries", e.tries)
 	add(e.wait > 0, "waited %s", brief(e.wait))
 	add(e.held > 0, "held %s", brief(e.held))
 	add(h.Fence > 0, "fence %d", h.Fence)

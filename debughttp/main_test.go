@@ -73,6 +73,8 @@ type (
 
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
+	// A crowded machine is not a broken server.
+	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(2 * time.Second)}, opts...)
 	c := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

@@ -19,9 +19,8 @@ const (
 // printable returns s as it is if that shows all there is to see, and else as a Go string. What it
 // returns for two different strings is different.
 func printable(s string) string {
-	switch {
-	case !utf8.ValidString(s), strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }),
-		strings.HasPrefix(s, `"`), strings.TrimSpace(s) != s:
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) ||
+		strings.HasPrefix(s, `"`) || strings.TrimSpace(s) != s {
 		return strconv.Quote(s)
 	}
 	return s

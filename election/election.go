@@ -84,7 +84,8 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 		if lease == nil { // WithReentrancy: the hold is that of an outer Do
 			return fmt.Errorf("election: the ctx of Run is that of a Do that holds %q already; use another ctx", e.mutex.Key())
 		}
-		l = newLead(held, lease)
+		l = &lead{lease: lease}
+		l.Context, l.cancel = context.WithCancelCause(held)
 		own = e.serve(l, f)
 		return nil
 	})

@@ -14,13 +14,6 @@ type lead struct {
 	lease  *redimutex.Lease
 }
 
-// newLead returns a lead that ends with ctx, which is that of the hold.
-func newLead(ctx context.Context, lease *redimutex.Lease) *lead {
-	l := &lead{lease: lease}
-	l.Context, l.cancel = context.WithCancelCause(ctx)
-	return l
-}
-
 // Err looks at the clock before it answers.
 func (l *lead) Err() error {
 	l.look()

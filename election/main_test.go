@@ -124,7 +124,6 @@ func leader(t testing.TB, e *election.Election) election.Leader {
 type watch struct {
 	mu   sync.Mutex
 	told []election.Leader
-	when []time.Time
 }
 
 func observe(t testing.TB, pools []redimutex.Pool) *watch {
@@ -135,7 +134,7 @@ func observe(t testing.TB, pools []redimutex.Pool) *watch {
 	watching.Go(func() {
 		for l := range e.Observe(ctx) {
 			w.mu.Lock()
-			w.told, w.when = append(w.told, l), append(w.when, time.Now())
+			w.told = append(w.told, l)
 			w.mu.Unlock()
 		}
 	})
@@ -146,12 +145,12 @@ func observe(t testing.TB, pools []redimutex.Pool) *watch {
 	return w
 }
 
-// last returns what was told last, and when.
-func (w *watch) last() (election.Leader, time.Time) {
+// last returns what was told last. Before that its term is -1.
+func (w *watch) last() election.Leader {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.told) == 0 {
-		return election.Leader{Term: -1}, time.Time{}
+		return election.Leader{Term: -1}
 	}
-	return w.told[len(w.told)-1], w.when[len(w.when)-1]
+	return w.told[len(w.told)-1]
 }

@@ -32,10 +32,10 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 		return record{}, context.Cause(ctx)
 	}
 	b := e.ask(ctx, timeout, read, false)
-	switch {
-	case b.decided():
-		return parse(b.prevailing()), nil
-	case lock.Over(ctx):
+	if answer, decided := b.result(); decided {
+		return parse(answer), nil
+	}
+	if lock.Over(ctx) {
 		return record{}, context.Cause(ctx)
 	}
 	return record{}, b.failure(e.mutex.Key())

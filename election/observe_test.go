@@ -105,16 +105,15 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	t.Parallel()
 	_, pools := several(t, 3)
 	w := observe(t, pools())
-	redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+	redistest.Wait(t, "no one leads", func() bool { return w.last() == election.Leader{} })
 	for _, name := range []string{"a", "b", "a"} {
 		c := join(t, pools(), name, redimutex.WithTTL(time.Second))
 		lead := c.leads(t, 1)
 		redistest.Wait(t, name+" is told", func() bool {
-			l, _ := w.last()
-			return l == election.Leader{Owner: name, Term: lead.number}
+			return w.last() == election.Leader{Owner: name, Term: lead.number}
 		})
 		c.stop(nil)
-		redistest.Wait(t, "no one leads", func() bool { l, _ := w.last(); return l == election.Leader{} })
+		redistest.Wait(t, "no one leads", func() bool { return w.last() == election.Leader{} })
 	}
 }
 
@@ -127,7 +126,7 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
 	told := func(name string) {
 		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool {
-			l, _ := w.last()
+			l := w.last()
 			return l.Owner == name && l.Term >= 0
 		})
 	}
@@ -150,7 +149,7 @@ func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 			w := observe(t, one(s))
 			a := join(t, one(s), "a", redimutex.WithTTL(ttl))
 			old := a.leads(t, 1).number
-			redistest.Wait(t, "a is told", func() bool { l, _ := w.last(); return l.Term == old })
+			redistest.Wait(t, "a is told", func() bool { return w.last().Term == old })
 			over, late := redistest.Overrun(ttl, func() {
 				switch how {
 				case "resigned":
@@ -163,11 +162,11 @@ func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 					s.Pause()
 					defer s.Resume()
 				}
-				redistest.Wait(t, "another leader, or none, is told", func() bool { l, _ := w.last(); return l.Term != old })
+				redistest.Wait(t, "another leader, or none, is told", func() bool { return w.last().Term != old })
 			})
 			assert.LessOrEqual(t, over, 2*late, "the machine was late by %v", late)
-			if l, _ := w.last(); how == "taken by a foreign client" || how == "unreachable" {
-				assert.Zero(t, l, "a foreign holder has no term")
+			if how == "taken by a foreign client" || how == "unreachable" {
+				assert.Zero(t, w.last(), "a foreign holder has no term")
 			}
 		})
 	}

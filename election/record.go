@@ -74,10 +74,8 @@ func (e *Election) repeat(l *lead, r record) {
 
 // pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -120,28 +118,19 @@ type ballot struct {
 	failed  []error
 }
 
-// decided reports whether a majority gives one answer, or none but the empty one can get a majority any more.
-func (b *ballot) decided() bool {
+// result returns the answer of a majority, or the empty one if no other can get a majority any more. Otherwise nothing is
+// decided.
+func (b *ballot) result() (answer string, decided bool) {
 	most := 0
 	for answer, n := range b.votes {
 		if n >= b.need {
-			return true
+			return answer, true
 		}
 		if answer != "" {
 			most = max(most, n)
 		}
 	}
-	return most+b.out+len(b.failed) < b.need
-}
-
-// prevailing returns the answer of a majority; empty if there is none.
-func (b *ballot) prevailing() string {
-	for answer, n := range b.votes {
-		if n >= b.need {
-			return answer
-		}
-	}
-	return ""
+	return "", most+b.out+len(b.failed) < b.need
 }
 
 // failure says why nothing was decided.
@@ -197,11 +186,9 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 		case <-grace:
 			return b
 		}
-		if grace == nil && !patient && b.decided() {
+		if _, decided := b.result(); decided && grace == nil && !patient {
 			// An answer that is on its way would take its connection with it.
-			timer := time.NewTimer(time.Since(began) + 10*time.Millisecond)
-			defer timer.Stop()
-			grace = timer.C
+			grace = time.After(time.Since(began) + 10*time.Millisecond)
 		}
 	}
 	return b

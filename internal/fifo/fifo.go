@@ -3,6 +3,7 @@
 package fifo
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -13,10 +14,9 @@ import (
 type Line struct {
 	state atomic.Int32
 
-	mu          sync.Mutex
-	waiting     int32
-	closed      bool
-	first, last *Waiter // in order of arrival
+	mu      sync.Mutex
+	waiters []*Waiter // in order of arrival
+	closed  bool
 }
 
 // The states of a Line. Without mu, it changes between free and taken only; so in a crowd no caller
@@ -29,11 +29,9 @@ const (
 
 // A Waiter has a place in a Line, until Release or Cancel.
 type Waiter struct {
-	line       *Line
-	granted    chan struct{} // closed when the wait is over
-	given      bool          // the turn has come
-	closed     bool          // and it never will
-	next, prev *Waiter
+	line    *Line
+	granted chan struct{} // closed when the wait is over
+	closed  bool          // it is over because the Line was closed
 }
 
 // TryAcquire takes the turn if it is free.
@@ -44,25 +42,16 @@ func (q *Line) Join() *Waiter {
 	w := &Waiter{line: q, granted: make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	switch {
+	case q.closed:
 		w.closed = true
 		close(w.granted)
-		return w
+	case q.state.Swap(crowded) == free:
+		q.state.Store(taken) // by us: until now no other could take or release it
+		close(w.granted)
+	default:
+		q.waiters = append(q.waiters, w)
 	}
-	for !q.state.CompareAndSwap(taken, crowded) && q.state.Load() != crowded {
-		if q.TryAcquire() {
-			w.give()
-			return w
-		}
-	}
-	w.prev = q.last
-	if q.last == nil {
-		q.first = w
-	} else {
-		q.last.next = w
-	}
-	q.last = w
-	q.waiting++
 	return w
 }
 
@@ -73,7 +62,7 @@ func (q *Line) Waiting() int {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int(q.waiting)
+	return len(q.waiters)
 }
 
 // Taken reports whether a goroutine has the turn.
@@ -92,13 +81,12 @@ func (w *Waiter) Cancel() (freed bool) {
 	q := w.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case w.given:
-		return !q.pass()
-	case !w.closed:
-		q.unlink(w)
+	if i := slices.Index(q.waiters, w); i >= 0 {
+		q.waiters = slices.Delete(q.waiters, i, i+1)
+		q.calm()
+		return false
 	}
-	return false
+	return !w.closed && !q.pass()
 }
 
 // Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
@@ -116,44 +104,30 @@ func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for w := q.first; w != nil; w = q.first {
-		q.unlink(w)
+	for _, w := range q.waiters {
 		w.closed = true
 		close(w.granted)
 	}
+	q.waiters = nil
+	q.calm()
 }
 
 // pass gives the turn on. The caller had it, and holds mu.
 func (q *Line) pass() bool {
-	w := q.first
-	if w == nil {
+	if len(q.waiters) == 0 {
 		q.state.Store(free)
 		return false
 	}
-	q.unlink(w)
-	w.give()
+	close(q.waiters[0].granted)
+	q.waiters[0] = nil
+	q.waiters = q.waiters[1:]
+	q.calm()
 	return true
 }
 
-func (w *Waiter) give() {
-	w.given = true
-	close(w.granted)
-}
-
-func (q *Line) unlink(w *Waiter) {
-	if w.prev == nil {
-		q.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.next, w.prev = nil, nil
-	q.waiting--
-	if q.first == nil {
-		q.state.Store(taken)
+// calm ends the crowd if no caller waits any more. The caller holds mu.
+func (q *Line) calm() {
+	if len(q.waiters) == 0 {
+		q.state.CompareAndSwap(crowded, taken)
 	}
 }

@@ -168,25 +168,10 @@ func TestAWallClockThatIsSetBackChangesNothing(t *testing.T) {
 	defer k.Close()
 	l, h := start(t, k, hourly)
 	k.Slept(-long)
-	assert.False(t, k.RanAhead())
 	assert.WithinDuration(t, h.terms.Until, l.Until(), 50*time.Millisecond)
 	later, _ := start(t, k, hourly)
 	k.Slept(long / 3) // ahead of what it was set back to, and behind what it was at first
 	endsAt(t, later, initial(later).Add(-long/3))
 	assert.WithinDuration(t, h.terms.Until, l.Until(), 50*time.Millisecond)
 	assert.Zero(t, h.times.Load())
-}
-
-func TestSmallStepsOfTheWallClockAddUp(t *testing.T) {
-	k := keepalive.New(never(t)) // without a lease there is no heartbeat but the test's own
-	k.RanAhead()
-	for range 3 {
-		k.Slept(15 * time.Millisecond)
-		assert.False(t, k.RanAhead())
-		k.Slept(15 * time.Millisecond)
-		assert.True(t, k.RanAhead())
-		assert.False(t, k.RanAhead())
-		k.Slept(-long)
-		assert.False(t, k.RanAhead())
-	}
 }

@@ -10,20 +10,9 @@ import (
 func (k *Keeper) Slept(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looked = redistest.Earlier(k.looked, d)
 	for _, l := range k.leases {
 		l.until = redistest.Earlier(l.until, d)
 	}
-}
-
-// RanAhead is what a heartbeat asks.
-func (k *Keeper) RanAhead() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.looked.IsZero() {
-		k.looked = time.Now()
-	}
-	return k.ranAhead(time.Now())
 }
 
 // Wakes returns when the timer fires; zero: it is not set.

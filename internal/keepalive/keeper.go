@@ -17,20 +17,18 @@ type Keeper struct {
 	mu      sync.Mutex
 	leases  leases // by next
 	timer   *time.Timer
-	armed   time.Time // when the timer fires; zero: it is not set
-	looked  time.Time // the wall clock is compared to what it was then
-	beat    time.Time // when it is compared next, at the latest
+	armed   time.Time // when the timer fires; zero: it is not set, or has fired
+	beat    time.Time // when the wall clock is compared next
 	closed  bool
-	running sync.WaitGroup // the timer that is set, its goroutine, and renewals
+	running sync.WaitGroup // ticks and renewals
 }
 
 const (
 	// heartbeat is how often the wall clock is compared to the monotonic one while there are leases.
 	heartbeat = time.Second
-	// jump is by how much the wall clock has to run ahead to be looked into.
+	// jump is by how much the wall clock has to run ahead to bring an end nearer. Less may be how the clocks are read.
 	jump = 20 * time.Millisecond
-	// early is how much before its time a lease may be renewed, together with others. With short leases
-	// it is less.
+	// early is how much before its time a lease may be renewed, together with others. With short leases it is less.
 	early = 10 * time.Millisecond
 	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
@@ -46,20 +44,18 @@ func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began:
 // of which a lease has several.
 type instant time.Duration
 
-const never instant = math.MaxInt64
-
 func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
 	l.keeper, l.holder = k, t.Holder
-	switch {
-	case t.Renew && t.MaxHold > 0:
-		l.last = k.at(t.Began.Add(t.MaxHold))
-	case t.Renew:
-		l.last = never
+	if t.Renew {
+		l.last = math.MaxInt64
+		if t.MaxHold > 0 {
+			l.last = k.at(t.Began.Add(t.MaxHold))
+		}
 	}
-	l.until, l.ttl, l.span, l.index = t.Until, t.TTL, t.TTL, -1
+	l.ttl, l.span, l.index = t.TTL, t.TTL, -1
 	if t.HandOff > 0 {
 		l.span, l.handOff = t.HandOff, true
 		l.retry = k.at(t.Began.Add(min(Patience, t.HandOff/20)))
@@ -67,14 +63,14 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		l.reason = Closed
+		l.reason.Store(int32(Closed))
 		return false
 	}
 	now := time.Now()
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
-		k.looked, k.beat = now, now.Add(heartbeat)
+		k.beat = now.Add(heartbeat)
 	}
-	l.until = nearer(l.until, now)
+	l.until = nearer(t.Until, now)
 	l.schedule()
 	return true
 }
@@ -98,10 +94,9 @@ func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
 	alive := slices.Clone(k.leases)
-	if !k.armed.IsZero() && k.timer.Stop() {
-		k.running.Done()
+	if k.timer != nil {
+		k.timer.Stop() // a tick that begins all the same finds it closed
 	}
-	k.armed = time.Time{}
 	k.mu.Unlock()
 	for _, l := range alive {
 		l.Lose(Closed)
@@ -109,32 +104,20 @@ func (k *Keeper) Close() {
 	k.running.Wait()
 }
 
-// fix puts l where it belongs in the heap, and sets the timer. The caller holds k.mu.
-func (k *Keeper) fix(l *Lease) {
-	if l.index < 0 {
-		heap.Push(&k.leases, l)
-	} else {
-		heap.Fix(&k.leases, int(l.index))
-	}
-	k.arm()
-}
-
-// remove forgets l. The timer stays as it is: waking up for nothing once costs less than setting the timer for every
-// lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
-func (k *Keeper) remove(l *Lease) {
-	if l.index < 0 {
-		return
-	}
-	heap.Remove(&k.leases, int(l.index))
-	if l.handOff && !k.armed.IsZero() && k.timer.Stop() {
-		k.running.Done()
+// remove ends l, which is alive, and forgets it. The timer stays as it is: waking up for nothing once costs less than setting
+// the timer for every lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
+func (k *Keeper) remove(l *Lease, r Reason) {
+	l.reason.Store(int32(r))
+	heap.Remove(&k.leases, l.index)
+	if l.handOff {
+		k.timer.Stop()
 		k.armed = time.Time{}
 		k.arm()
 	}
 }
 
-// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. The
-// caller holds k.mu.
+// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. One that fires just now may
+// fire twice, which does no harm. The caller holds k.mu.
 func (k *Keeper) arm() {
 	if k.closed || len(k.leases) == 0 {
 		return
@@ -143,44 +126,39 @@ func (k *Keeper) arm() {
 	if k.beat.Before(next) {
 		next = k.beat
 	}
-	if !k.armed.IsZero() {
-		if !next.Before(k.armed) {
-			return
-		}
-		if !k.timer.Stop() {
-			return // it is firing just now, and will set itself again
-		}
-		k.running.Done()
+	if !k.armed.IsZero() && !next.Before(k.armed) {
+		return
 	}
 	k.armed = next
-	k.running.Add(1)
-	wait := max(time.Until(next), 0)
 	if k.timer == nil {
-		k.timer = time.AfterFunc(wait, k.tick)
+		k.timer = time.AfterFunc(time.Until(next), k.tick)
 	} else {
-		k.timer.Reset(wait)
+		k.timer.Reset(time.Until(next))
 	}
 }
 
 // tick tells losses and hands out renewals.
 func (k *Keeper) tick() {
-	defer k.running.Done()
 	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return
+	}
+	k.running.Add(1)
+	defer k.running.Done()
 	now := time.Now()
-	k.beat = now.Add(heartbeat)
-	if k.ranAhead(now) {
+	if !now.Before(k.beat) {
+		k.beat = now.Add(heartbeat)
 		for _, l := range slices.Clone(k.leases) {
-			l.until = nearer(l.until, now)
-			l.schedule()
+			if until := nearer(l.until, now); l.until.Sub(until) > jump {
+				l.until = until
+				l.schedule()
+			}
 		}
 	}
 	lost, due := k.collect(now)
-	if len(due) > 0 && !k.closed {
-		k.running.Add(1)
-		go func() {
-			defer k.running.Done()
-			k.renew(due)
-		}()
+	if len(due) > 0 {
+		k.running.Go(func() { k.renew(due) })
 	}
 	k.armed = time.Time{} // not before: what is scheduled meanwhile needs no timer of its own
 	k.arm()
@@ -190,32 +168,25 @@ func (k *Keeper) tick() {
 	}
 }
 
-// ranAhead reports whether the wall clock has run ahead of the monotonic one, as it does in a machine that
-// sleeps. Small steps add up.
-func (k *Keeper) ranAhead(now time.Time) bool {
-	ahead := now.Round(0).Sub(k.looked.Round(0)) - now.Sub(k.looked)
-	if ahead < 0 || ahead > jump {
-		k.looked = now
-	}
-	return ahead > jump
-}
-
 // collect takes out what is over, and what is to be renewed now. The caller holds k.mu.
 func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
+	at := k.at(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		switch {
-		case !now.Before(l.until.Add(-margin(l.pace()))), l.over(now):
-			l.end(Expired)
-			lost = append(lost, l)
-			continue
-		case l.due && l.next <= k.at(now.Add(l.early())):
-			l.renewing = true
-			due = append(due, l)
-			l.schedule()
-			continue
+		soon := at
+		if !l.handOff { // else it waits to see whether it is needed at all
+			soon += instant(min(early, l.pace()/20))
 		}
-		break
+		if l.loss <= at || l.over(now) {
+			k.remove(l, Expired)
+			lost = append(lost, l)
+		} else if l.next < l.loss && l.next <= soon {
+			l.renewing = true
+			l.schedule()
+			due = append(due, l)
+		} else {
+			break
+		}
 	}
 	slices.SortFunc(due, func(a, b *Lease) int { return a.until.Compare(b.until) })
 	return lost, due
@@ -227,20 +198,19 @@ func (h leases) Len() int           { return len(h) }
 func (h leases) Less(i, j int) bool { return h[i].next < h[j].next }
 func (h leases) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = int32(i), int32(j)
+	h[i].index, h[j].index = i, j
 }
 
 func (h *leases) Push(x any) {
 	l := x.(*Lease)
-	l.index = int32(len(*h))
+	l.index = len(*h)
 	*h = append(*h, l)
 }
 
 func (h *leases) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	l.index = -1
-	*h = old[:len(old)-1]
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	return l
 }

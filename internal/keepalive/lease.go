@@ -3,6 +3,7 @@
 package keepalive
 
 import (
+	"container/heap"
 	"sync/atomic"
 	"time"
 )
@@ -29,20 +30,19 @@ const (
 type Lease struct {
 	keeper *Keeper
 	holder Holder
-	last   instant     // no renewal is due then or later
-	ended  atomic.Bool // the reason is not Alive any more; for those that must not wait for keeper.mu
+	last   instant // no renewal is due then or later
 
-	// All below is protected by keeper.mu.
+	// All below is protected by keeper.mu; reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	span     time.Duration // the TTL that until belongs to
-	retry    instant       // no renewal before then, because the last one brought nothing
-	next     instant       // when the keeper has to look at the lease
-	index    int32         // place in the keeper's heap, -1 outside
-	reason   Reason
-	handOff  bool // it was given a hand-off lease, and has still to ask for its TTL
-	renewing bool // from due until Renewed
-	due      bool // to renew it; else to tell the loss
+	retry    instant       // no renewal before then
+	loss     instant       // when the loss is told
+	next     instant       // when the keeper has to look at the lease: then, or before, to renew it
+	index    int           // place in the keeper's heap, -1 before it is there
+	reason   atomic.Int32  // a Reason
+	handOff  bool          // it was given a hand-off lease, and has still to ask for its TTL
+	renewing bool          // from due until Renewed
 }
 
 // Terms say how a lease lives.
@@ -82,14 +82,15 @@ func (l *Lease) Holder() Holder { return l.holder }
 func (l *Lease) Reason() Reason {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
-	if l.reason == Alive && l.over(time.Now()) {
-		return Expired
+	if r := Reason(l.reason.Load()); r != Alive || !l.over(time.Now()) {
+		return r
 	}
-	return l.reason
+	return Expired
 }
 
-// Ended reports whether a process has noticed that the lease has ended. Where its Reason was told, it has.
-func (l *Lease) Ended() bool { return l.ended.Load() }
+// Ended reports whether the end of the lease has been noticed, as it has before the Holder is told. It does not wait for
+// keeper.mu.
+func (l *Lease) Ended() bool { return Reason(l.reason.Load()) != Alive }
 
 // nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
 // still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
@@ -108,53 +109,34 @@ func (l *Lease) over(now time.Time) bool {
 	if now.Before(until) {
 		return false
 	}
-	if until.Before(l.until) { // only the wall clock says so. It may be set back, which must revive nothing
-		l.until = until
-		l.schedule()
-	}
+	l.until = until // perhaps only the wall clock says so; it may be set back, which must revive nothing
+	l.schedule()
 	return true
 }
 
 // End ends the lease because its holder unlocks, now. It returns Unlocked, or how the lease had ended before; an
 // expiry that no timer has noticed yet counts.
-func (l *Lease) End(now time.Time) Reason {
-	l.keeper.mu.Lock()
-	was := l.reason
-	late := was == Alive && l.over(now)
-	switch {
-	case late:
-		was = Expired
-		l.end(Expired)
-	case was == Alive:
-		was = Unlocked
-		l.end(Unlocked)
-	}
-	l.keeper.mu.Unlock()
-	if late {
-		l.holder.Lost(Expired)
-	}
-	return was
-}
+func (l *Lease) End(now time.Time) Reason { return l.end(Unlocked, now) }
 
-// Lose ends the lease for a reason that the servers gave.
-func (l *Lease) Lose(r Reason) {
+// Lose ends the lease for a reason that the servers gave. An expiry that no timer has noticed yet comes first.
+func (l *Lease) Lose(r Reason) { l.end(r, time.Now()) }
+
+// end ends the lease, unless it has ended, and returns the reason of its end.
+func (l *Lease) end(r Reason, now time.Time) Reason {
 	l.keeper.mu.Lock()
-	first := l.end(r)
+	if was := Reason(l.reason.Load()); was != Alive {
+		l.keeper.mu.Unlock()
+		return was
+	}
+	if l.over(now) {
+		r = Expired
+	}
+	l.keeper.remove(l, r)
 	l.keeper.mu.Unlock()
-	if first {
+	if r != Unlocked {
 		l.holder.Lost(r)
 	}
-}
-
-// end reports whether it is the first end. The caller holds keeper.mu.
-func (l *Lease) end(r Reason) bool {
-	if l.reason != Alive {
-		return false
-	}
-	l.reason = r
-	l.ended.Store(true)
-	l.keeper.remove(l)
-	return true
+	return r
 }
 
 // Extended moves the end of the validity, after the servers have confirmed an extension to ttl. It never brings the end
@@ -163,7 +145,7 @@ func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
-	if l.reason != Alive || l.over(now) {
+	if l.Ended() || l.over(now) {
 		return
 	}
 	l.handOff = false
@@ -178,64 +160,46 @@ func (l *Lease) Ask(ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.ttl = ttl
-	if l.reason == Alive {
+	if !l.Ended() {
 		l.schedule()
 	}
 }
 
-// Renewed says that the renewal is over that the keeper had asked for. One that failed is repeated after a
-// pause. So is one after which the next would be due already: it would make a busy loop.
-func (l *Lease) Renewed(ok bool) {
+// Renewed says that the renewal is over that the keeper had asked for. The next one waits for a moment, whatever has come
+// of this one: it is due at once if this has failed, or took so long that it brought little.
+func (l *Lease) Renewed(bool) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	if l.reason != Alive {
-		return
+	l.retry = l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond))
+	if !l.Ended() {
+		l.schedule()
 	}
-	now := time.Now()
-	if at, _ := l.renewAt(); !ok || at <= l.keeper.at(now) {
-		l.retry = l.keeper.at(now.Add(min(max(l.pace()/20, 5*time.Millisecond), 500*time.Millisecond)))
-	}
-	l.schedule()
 }
 
 // pace is the TTL that decides when renewals and the end of l are due: that of the present validity, or what renewals ask
 // for, if that is less. The caller holds keeper.mu.
 func (l *Lease) pace() time.Duration { return min(l.span, l.ttl) }
 
-// margin is how long before the end of the validity the loss is told, so that the timers of a busy
-// machine do not make it late.
-func margin(span time.Duration) time.Duration {
-	return min(max(span/100, time.Millisecond), 50*time.Millisecond)
-}
-
-// renewAt returns when the next renewal is due, which may be never.
-func (l *Lease) renewAt() (at instant, ok bool) {
-	switch {
-	case l.renewing:
-		return 0, false
-	case l.handOff:
-		return l.retry, true
-	}
-	at = l.keeper.at(l.until.Add(-l.pace() * 2 / 3)) // for less than what is left it would bring nothing
-	at = max(at, l.retry)
-	return at, at < l.last
-}
-
-// early is how much before its time l may be renewed, together with others.
-func (l *Lease) early() time.Duration {
-	if l.handOff {
-		return 0 // it waits to see whether it is needed at all
-	}
-	return min(early, l.pace()/20)
-}
-
 // schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) schedule() {
-	l.next, l.due = l.keeper.at(l.until.Add(-margin(l.pace()))), false
-	if at, ok := l.renewAt(); ok && at < l.next {
-		l.next, l.due = at, true
+	k, until := l.keeper, l.keeper.at(l.until)
+	pace := l.pace()
+	// The loss is told some time before the end, so that the timers of a busy machine do not make it late.
+	l.loss = until - instant(min(max(pace/100, time.Millisecond), 50*time.Millisecond))
+	l.next = l.loss
+	renewal := l.retry
+	if !l.handOff { // for less than what is left it would bring nothing
+		renewal = max(renewal, until-instant(pace*2/3))
 	}
-	l.keeper.fix(l)
+	if !l.renewing && (l.handOff || renewal < l.last) {
+		l.next = min(renewal, l.loss)
+	}
+	if l.index < 0 {
+		heap.Push(&k.leases, l)
+	} else {
+		heap.Fix(&k.leases, l.index)
+	}
+	k.arm()
 }

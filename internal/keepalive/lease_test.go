@@ -215,3 +215,23 @@ func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
 		k.Close()
 	})
 }
+
+// The pause after a renewal that failed leaves time for another, also in the shortest lease.
+func TestTheShortestLeaseSurvivesARenewalThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renewals atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			time.Sleep(time.Millisecond)
+			if renewals.Add(1)%2 == 1 {
+				fail(due)
+			} else {
+				succeed(due)
+			}
+		})
+		l, _ := start(t, k, lasting(10*time.Millisecond))
+		time.Sleep(time.Second)
+		assert.Equal(t, keepalive.Alive, l.Reason())
+		assert.Greater(t, renewals.Load(), int64(100))
+		k.Close()
+	})
+}

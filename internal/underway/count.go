@@ -39,12 +39,11 @@ func (c *Count) Closing() bool { return c.closing.Load() }
 // Wait waits until nothing is under way, d at most. Several may wait.
 func (c *Count) Wait(d time.Duration) {
 	c.closing.Store(true)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	timeout := time.After(d)
 	for c.n.Load() > 0 {
 		select {
 		case <-c.idle:
-		case <-timer.C:
+		case <-timeout:
 			return
 		}
 	}

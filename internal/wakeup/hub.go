@@ -4,9 +4,8 @@ package wakeup
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,57 +22,51 @@ type Wake struct {
 // A Hub passes the messages of the server on to the waiters of one Client. It listens while one of them
 // waits, and a little longer, over one connection.
 type Hub struct {
-	channel  string
-	listener *listener
+	channel string
+	server  *server.Server
+	closing context.Context
+	cancel  context.CancelFunc // ends closing
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
-	idle    *time.Timer        // ends the listening when no process has waited for a while
-	changed chan struct{}      // closed when the listener is in another state
-	drops   uint64
-	closed  bool
+	left    time.Time          // when a waiter last left
+	done    chan struct{}      // closed when the goroutine that listens has ended; nil: there is none
+	known   chan struct{}      // closed when it is known whether the first dial succeeds; nil: it is known
+	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
+	drops   atomic.Uint64
 }
 
-// A Waiter is told when it is its turn. The channel holds one message: a newer one replaces it.
+// A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
 type Waiter struct {
 	hub  *Hub
 	name string
 	wake chan Wake
 }
 
-// linger is how long the Hub listens after the last waiter has left: locks that are fought over have
-// waiters again and again.
-const linger = 5 * time.Second
-
 // NewHub returns a Hub for the server. It does not connect.
 func NewHub(s *server.Server) *Hub {
-	h := &Hub{
-		channel: "redimutex:" + uuid.NewString(),
-		waiters: make(map[string]*Waiter),
-		changed: make(chan struct{}),
-	}
-	h.listener = &listener{hub: h, server: s, state: down}
-	s.OnDemotion(h.listener.demoted)
+	h := &Hub{channel: "redimutex:" + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
+	h.closing, h.cancel = context.WithCancel(context.Background())
 	return h
 }
 
 // Channel is where the Hub listens.
 func (h *Hub) Channel() string { return h.channel }
 
-// Join makes the Hub pass on messages for the ticket of that name. It starts listening.
+// Join makes the Hub pass on messages for the ticket of that name. It starts listening. Where the pool can't, the waiter
+// has to poll.
 func (h *Hub) Join(name string) *Waiter {
 	w := &Waiter{hub: h, name: name, wake: make(chan Wake, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.closing.Err() != nil {
 		return w
 	}
 	h.waiters[name] = w
-	if h.idle != nil {
-		h.idle.Stop()
-		h.idle = nil
+	if h.done == nil && h.server.Source().CanListen() {
+		h.done, h.known = make(chan struct{}), make(chan struct{})
+		go h.run()
 	}
-	h.listener.start()
 	return w
 }
 
@@ -86,107 +79,77 @@ func (w *Waiter) Leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.waiters, w.name)
-	if len(h.waiters) == 0 && !h.closed && h.idle == nil {
-		h.idle = time.AfterFunc(linger, h.rest)
-	}
-}
-
-// rest stops the listening if still no caller waits.
-func (h *Hub) rest() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.idle = nil
-	if len(h.waiters) == 0 {
-		h.listener.stop()
-	}
+	h.left = time.Now()
 }
 
 // Listening reports whether the Hub hears the server.
-func (h *Hub) Listening() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.listener.state == up
-}
+func (h *Hub) Listening() bool { return h.up.Load() }
 
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
 // lapsed while it stands still was called, and its waiter let the hand-off lapse.
-func (h *Hub) Drops() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.drops
-}
+func (h *Hub) Drops() uint64 { return h.drops.Load() }
 
 // Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
 func (h *Hub) Listen(ctx context.Context) bool {
-	for {
-		h.mu.Lock()
-		state, changed := h.listener.state, h.changed
-		h.mu.Unlock()
-		if state != dialling {
-			return state == up
-		}
+	h.mu.Lock()
+	known := h.known
+	h.mu.Unlock()
+	if known != nil {
 		select {
-		case <-changed:
+		case <-known:
+		case <-h.closing.Done():
 		case <-ctx.Done():
-			return false
 		}
 	}
+	return h.Listening()
 }
 
 // Close ends the listening, and waits for that, d at most. Waiters get no more messages.
 func (h *Hub) Close(d time.Duration) {
 	h.mu.Lock()
-	h.closed = true
-	if h.idle != nil {
-		h.idle.Stop()
-		h.idle = nil
-	}
-	h.listener.stop()
-	done := h.listener.done
+	h.cancel()
+	clear(h.waiters)
+	done := h.done
 	h.mu.Unlock()
-	if done == nil {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
-
-// deliver passes on the message "fence name".
-func (h *Hub) deliver(message string) {
-	word, name, _ := strings.Cut(message, " ")
-	fence, err := strconv.ParseInt(word, 10, 64)
-	if err != nil {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w := h.waiters[name]; w != nil {
-		w.put(Wake{Fence: fence, Granted: true})
-	}
-}
-
-// alarm makes every waiter look again: messages may have been lost. The caller holds h.mu.
-func (h *Hub) alarm() {
-	if h.closed {
-		return
-	}
-	for _, w := range h.waiters {
+	if done != nil {
 		select {
-		case w.wake <- Wake{}:
-		default: // it has a message already
+		case <-done:
+		case <-time.After(d):
 		}
 	}
 }
 
-// put leaves the message for the waiter, in place of an older one. The caller holds hub.mu.
-func (w *Waiter) put(m Wake) {
+// turn notes whether the Hub hears the server, and reports whether that is new. If so, waiters look again: messages may
+// have been lost.
+func (h *Hub) turn(up bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known != nil {
+		close(h.known)
+		h.known = nil
+	}
+	if h.up.Swap(up) == up {
+		return false
+	}
+	if !up {
+		h.drops.Add(1)
+	}
+	for _, w := range h.waiters {
+		w.tell(Wake{})
+	}
+	return true
+}
+
+// tell leaves a message for the waiter. The caller holds hub.mu.
+func (w *Waiter) tell(m Wake) {
+	if m.Granted {
+		select {
+		case <-w.wake: // an older message
+		default:
+		}
+	}
 	select {
-	case <-w.wake:
+	case w.wake <- m:
 	default:
 	}
-	w.wake <- m
 }
