@@ -53,18 +53,14 @@ func (a *arguments) plain(l *Lock) []any {
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
-// undoPlain puts the whole command that takes back what plain has laid out into list.
-func undoPlain(list []any, key, token any) []any {
-	return append(list[:0], "EVAL", Mutex.scripts().release[false].source, 1, key, token)
-}
-
-// undo is undoPlain as the value of a ctx, for what plain has laid out last. It lasts until the next one.
+// undo is the whole command that takes back what plain has laid out last. It lasts until the next one.
 func (a *arguments) undo() any {
-	if list, ok := a.back.([]any); ok {
-		undoPlain(list, a.key, a.token) // in its place
-	} else {
-		a.back = undoPlain(nil, a.key, a.token)
+	list, _ := a.back.([]any)
+	if list == nil {
+		list = make([]any, 5)
+		a.back = list
 	}
+	list[0], list[1], list[2], list[3], list[4] = "EVAL", Mutex.scripts().release[false].source, 1, a.key, a.token
 	return a.back
 }
 

@@ -106,7 +106,7 @@ func TestALateWinIsGivenBack(t *testing.T) {
 			time.Sleep(q.Timeout)
 			synctest.Wait()
 			assert.True(t, taken.Load(), "plain %v: nothing was tried", plain)
-			assert.False(t, m.Exists("k"), "plain %v: a lock that nobody owns", plain)
+			assert.False(t, m.Exists("k"), "plain %v: a lock that has no owner", plain)
 		})
 	}
 }

@@ -69,7 +69,7 @@ func TestTheLivingLookAsOftenAsThereAreLiving(t *testing.T) {
 	holder := queued("k")
 	done(t, acquire(s, holder))
 	first, second := waiting("k", "1", "x"), waiting("k", "2", "x")
-	assert.Zero(t, wait(t, s, first).Gap, "nobody has looked before")
+	assert.Zero(t, wait(t, s, first).Gap, "no waiter has looked before")
 	began := time.Now()
 	time.Sleep(30 * time.Millisecond)
 	got := wait(t, s, second)

@@ -37,7 +37,7 @@ type Reply struct {
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it
-	Gap     time.Duration // with Held, in the queue: since anybody looked at it before; 0: no waiter has
+	Gap     time.Duration // with Held, in the queue: since a waiter looked at it before; 0: none has
 }
 
 // none reports whether there is no reply yet.
@@ -157,11 +157,7 @@ func readOnly(err error) bool {
 		strings.Contains(text, "WAIT cannot be used with replica instances")
 }
 
-// noScript and moved report whether err says that a script has to be sent again: as a whole, or to another node.
-func noScript(err error) bool { return coded(err, "NOSCRIPT") }
-
-func moved(err error) bool { return coded(err, "MOVED") }
-
+// coded reports whether err is what a server said with that code.
 func coded(err error, code string) bool {
 	if err == nil {
 		return false

@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
+func TestPermanentIsWhatWaitingCannotFix(t *testing.T) {
 	t.Parallel()
 	const returned = "@user_script: 36: " // by the script itself
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
@@ -58,7 +58,7 @@ func TestPermanentIsWhatWaitingCannotMend(t *testing.T) {
 		wrapped + "-READONLY You can't write against a read only replica.",
 		returned + "-READONLY You can't write against a read only replica.",
 		returned + "-OOM command not allowed when used memory > 'maxmemory'.",
-		returned + "something that nobody knows",
+		returned + "something unknown",
 		wrapped + "-OOM command not allowed when used memory > 'maxmemory'.",
 		wrapped + "OOM command not allowed when used memory > 'maxmemory'.",
 		wrapped + "-MISCONF Redis is configured to save RDB snapshots, but it is currently not able to",

@@ -152,13 +152,13 @@ func (op *operation) set() (any, error) {
 
 // setAndWatch is set over a connection that knows no ctx.
 func (op *operation) setAndWatch() (any, error) {
-	c, l := op.conn, &op.claims[0].Lock
+	c := op.conn
 	op.sent = time.Now()
 	left := op.due.Sub(op.sent)
 	if left <= 0 {
 		return nil, untried{errTimeout}
 	}
-	if err := op.server.source.Send(c, "SET", op.args.plain(l)...); err != nil {
+	if err := op.server.source.Send(c, "SET", op.args.plain(&op.claims[0].Lock)...); err != nil {
 		return nil, err
 	}
 	if err := c.Flush(); err != nil {
@@ -167,7 +167,7 @@ func (op *operation) setAndWatch() (any, error) {
 	written := make(chan struct{})
 	undo := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
 		defer close(written)
-		back := undoPlain(nil, l.Key, l.Token)
+		back := op.args.undo().([]any)
 		if c.Send(back[0].(string), back[1:]...) == nil {
 			_ = c.Flush() // if it fails, the release in the background is left
 		}

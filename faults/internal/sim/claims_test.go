@@ -27,13 +27,15 @@ func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 	const claim, away, acquire = "../../../internal/server/claim.go", "../../../internal/server/release.go", "../../../internal/quorum/votes.go"
 	one, queued, three := orphanages()[0], orphanages()[1], orphanages()[2]
 	queued.Want = 6000 // few tries come so late
+	undone := delayed(Config{Servers: 1, Renew: true})
+	undone.Want = 8000 // and few undos
 	fenced := Config{Servers: 3, Renew: true, Fencing: true, Weather: rough}
 	for name, bug := range map[string]struct {
 		file, from, to string
 		at             Config
 	}{
 		"gone by an answer that came too early":    {away, "case r.Sent.Before(u.open):", "case false:", queued},
-		"a try that is repeated after its undo":    {claim, "return c.doubt || c.want != wanted", "return c.want != wanted", delayed(Config{Servers: 1, Renew: true})},
+		"a try that is repeated after its undo":    {claim, "return c.doubt || c.want != wanted", "return c.want != wanted", undone},
 		"a release that is not repeated":           {away, "more = c.pursue(time.Now().Add(minPause))", "", one},
 		"a try without an answer has done nothing": {claim, "c.there = c.there || unanswered || r.There", "c.there = c.there || r.There", one},
 		"a release that a try overtook":            {away, "case c.tries > 0, c.running > 0 && kept:", "case false:", three},
