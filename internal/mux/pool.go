@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +38,7 @@ type Pool struct {
 	slots   []slot
 	turn    int // of the slots, to spread the load
 	closed  bool
-	changed chan struct{} // closed when a dial has ended; nil: no caller waits for that
+	changed chan struct{} // closed when a dial has ended, and replaced
 }
 
 // A slot is the place of one shared connection.
@@ -58,15 +57,14 @@ const (
 	maxRedial = 500 * time.Millisecond
 )
 
-var errClosed = errors.New("the Client is closed, and its connections with it")
-
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
-		slots: make([]slot, n),
+		slots: make([]slot, n), changed: make(chan struct{}),
 	}
+	p.calls.New = newCall
 	p.silent.Store(new(time.Time))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -88,7 +86,13 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		case l != nil:
 			return l, nil
 		case errors.Is(err, errClosed):
-			return p.alone(ctx)
+			c, err := p.source.Dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			l = newLink(p, c, func(f func()) { go f() })
+			l.alone = true
+			return l, nil
 		case err != nil:
 			return nil, err
 		}
@@ -98,17 +102,6 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
 		}
 	}
-}
-
-// alone returns a connection that ends with the use of it.
-func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
-	c, err := p.source.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := newLink(p, c, func(f func()) { go f() })
-	l.alone = true
-	return l, nil
 }
 
 // pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
@@ -124,7 +117,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
 		if s.link != nil {
-			if s.link.spent() == nil {
+			if s.link.open() {
 				return s.link, nil, nil
 			}
 			s.link = nil
@@ -135,13 +128,10 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 			failure = s.failure // any of them: they are about the same server
 		}
 	}
-	if !dialling {
-		return nil, nil, failure
+	if dialling {
+		return nil, p.changed, nil
 	}
-	if p.changed == nil {
-		p.changed = make(chan struct{})
-	}
-	return nil, p.changed, nil
+	return nil, nil, failure
 }
 
 // redial has s connected by a goroutine of its own, because dialling may take longer than those who
@@ -162,10 +152,8 @@ func (p *Pool) dial(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling, s.failure = false, err
-	if p.changed != nil {
-		close(p.changed)
-		p.changed = nil
-	}
+	close(p.changed)
+	p.changed = make(chan struct{})
 	switch {
 	case err != nil:
 		s.wait = min(max(2*s.wait, minRedial), maxRedial)
@@ -183,22 +171,19 @@ func (p *Pool) Close(d time.Duration) {
 	p.mu.Lock()
 	p.closed = true
 	p.cancel()
-	slots := slices.Clone(p.slots)
-	p.mu.Unlock()
-	for _, s := range slots {
+	for _, s := range p.slots {
 		if s.link != nil {
 			s.link.end(errClosed)
 		}
 	}
+	p.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
 		p.links.Wait()
 		close(ended)
 	}()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
