@@ -1,6 +1,7 @@
 package punctual_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -266,4 +267,23 @@ func TestACancellationBetweenOperationsDoesNoHarm(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled, "while one is under way")
 		assert.LessOrEqual(t, time.Since(began), time.Second+grace)
 	})
+}
+
+func TestOnlyWhatAServerQuotesOfALoginIsMasked(t *testing.T) {
+	for said, want := range map[string]string{
+		"ERR max number of clients reached":                                    "",
+		"ERR unknown command 'AUTH'":                                           "",
+		"NOPERM no permissions to run the 'client|setname' command":            "",
+		"DENIED send the command 'CONFIG SET protected-mode no' over loopback": "",
+		"ERR unknown command 'AUTH secret'":                                    "ERR unknown command '***'",
+		"ERR unknown command `AUTH`, with args beginning with: `secret`, ":     "ERR unknown command `AUTH`",
+		`ERR what is "secret"?`:                                                `ERR what is "***"?`,
+		`ERR what are 'AUTH' and 'a secret that's "quoted" itself'?`:           `ERR what are '***'?`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := (&peer{says: "-" + said}).dialer().DialContext(t.Context())
+			assert.Equal(t, redis.Error(cmp.Or(want, said)), err)
+			synctest.Wait()
+		})
+	}
 }

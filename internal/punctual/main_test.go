@@ -2,6 +2,7 @@ package punctual_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 type peer struct {
 	silentAt string        // the name of a command, "TLS" for the handshake, "" for never
 	late     time.Duration // before each reply
+	says     string        // in reply to all; "": OK
 	secure   *tls.Config   // not nil: it speaks TLS
 
 	mu    sync.Mutex
@@ -96,7 +98,7 @@ func (p *peer) serve(raw net.Conn) {
 		if p.late > 0 {
 			time.Sleep(p.late)
 		}
-		if _, err := io.WriteString(c, "+OK\r\n"); err != nil {
+		if _, err := io.WriteString(c, cmp.Or(p.says, "+OK")+"\r\n"); err != nil {
 			break
 		}
 	}
