@@ -4,6 +4,7 @@
 package mux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Pool struct {
 	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
-	ctx    context.Context // ends the dialling
+	ctx    context.Context // ends with Close, and the dialling with it
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
 
@@ -36,8 +37,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	slots   []slot
-	turn    int // of the slots, to spread the load
-	closed  bool
+	turn    int           // of the slots, to spread the load
 	changed chan struct{} // closed when a dial has ended, and replaced
 }
 
@@ -76,31 +76,32 @@ func (p *Pool) Punctual() {}
 // Shares is where the shared connections come from.
 func (p *Pool) Shares() *conn.Source { return p.source }
 
-// GetContext returns a connection that is used as if it belonged to the caller alone. It waits only
-// while none of the shared connections is up; while none can be had, the reason is returned at once,
-// and the next dial is tried a little later. After Close each caller gets one of its own.
+// GetContext returns a connection that is used as if it belonged to the caller alone. It waits only while none of the
+// shared connections is up and one is being dialled. While none can be had, the reason is returned at once, and the next
+// dial is tried a little later. After Close each caller gets a connection of its own.
 func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	for {
 		l, changed, err := p.pick()
 		switch {
 		case l != nil:
 			return l, nil
-		case errors.Is(err, errClosed):
-			c, err := p.source.Dial(ctx)
-			if err != nil {
-				return nil, err
+		case changed != nil:
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("still connecting: %w", ctx.Err())
 			}
-			l = newLink(p, c, func(f func()) { go f() })
-			l.alone = true
-			return l, nil
-		case err != nil:
+		case !errors.Is(err, errClosed):
 			return nil, err
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
+		c, err := p.source.Dial(ctx)
+		if err != nil {
+			return nil, err
 		}
+		l = newLink(p, c, func(f func()) { go f() })
+		l.alone = true
+		return l, nil
 	}
 }
 
@@ -109,42 +110,31 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.ctx.Err() != nil {
 		return nil, nil, errClosed
 	}
-	dialling := false
 	for range p.slots {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
-		if s.link != nil {
-			if s.link.open() {
-				return s.link, nil, nil
-			}
-			s.link = nil
+		if s.link != nil && s.link.open() {
+			return s.link, nil, nil
 		}
-		p.redial(s)
-		dialling = dialling || s.dialling
-		if s.failure != nil {
-			failure = s.failure // any of them: they are about the same server
+		s.link = nil
+		// A dial that has failed is not repeated before its time. After a connection that has broken at once, the next dial
+		// waits for it.
+		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
+			s.dialling = true
+			time.AfterFunc(wait, func() { p.dial(s) })
 		}
+		if s.dialling {
+			changed = p.changed
+		}
+		failure = cmp.Or(s.failure, failure) // any of them: they are about the same server
 	}
-	if dialling {
-		return nil, p.changed, nil
-	}
-	return nil, nil, failure
+	return nil, changed, failure
 }
 
-// redial has s connected by a goroutine of its own, because dialling may take longer than those who
-// need it can wait. A dial that has failed is not repeated before its time; after a connection that has broken at once the
-// next dial waits for it. The caller holds p.mu.
-func (p *Pool) redial(s *slot) {
-	wait := time.Until(s.retry)
-	if !s.dialling && (s.failure == nil || wait <= 0) {
-		s.dialling = true
-		time.AfterFunc(wait, func() { p.dial(s) })
-	}
-}
-
+// dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
 func (p *Pool) dial(s *slot) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
 	defer cancel()
@@ -157,7 +147,7 @@ func (p *Pool) dial(s *slot) {
 	switch {
 	case err != nil:
 		s.wait = min(max(2*s.wait, minRedial), maxRedial)
-	case p.closed:
+	case p.ctx.Err() != nil:
 		go c.Close()
 	default:
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
@@ -169,7 +159,6 @@ func (p *Pool) dial(s *slot) {
 // Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.
 func (p *Pool) Close(d time.Duration) {
 	p.mu.Lock()
-	p.closed = true
 	p.cancel()
 	for _, s := range p.slots {
 		if s.link != nil {

@@ -34,18 +34,18 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 		err  error
 	}
 	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
+	caught := func() (c redis.Conn, err error) {
+		defer Caught(&err)
+		return dial(ctx)
+	}
 	go func() {
-		var o outcome
-		func() {
-			defer Caught(&o.err)
-			o.conn, o.err = dial(ctx)
-		}()
+		c, err := caught()
 		select {
-		case done <- o:
+		case done <- outcome{c, err}:
 		case <-ctx.Done():
 			b.hung.Add(-1)
-			if o.err == nil {
-				o.conn.Close()
+			if err == nil {
+				c.Close()
 			}
 		}
 	}()
