@@ -66,6 +66,24 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 	})
 }
 
+// The reply comes in the very moment of the deadline.
+func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{late: time.Second}
+			c := dial(t, p.dialer())
+			ctx := context.WithValue(until{t.Context(), time.Now().Add(p.late)}, punctual.Undo, []any{"UNDO"})
+			_, err := c.DoContext(ctx, "SET", "k", "v")
+			synctest.Wait()
+			if err == nil {
+				assert.NotContains(t, p.commands(), "UNDO")
+			}
+			c.Close()
+			time.Sleep(time.Minute) // the peer comes to its end
+		})
+	}
+}
+
 // Contexts are cancelled in the moment in which the reply arrives. What comes next on the connection, if it is
 // as good as before, is not hit.
 func TestAnInterruptionNeverHitsALaterCommand(t *testing.T) {
