@@ -44,23 +44,18 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redimutex: the Redis URL is not valid: %w", err)
 	}
-	return newPool(t.Network, t.Address, append(t.Options(), opts...), t.Mask), nil
+	return NewPoolAt(t.Network, t.Address, append(t.Options(), opts...)...), nil
 }
 
 // NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
 // redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
-	return newPool(network, address, opts, func(err error) error { return err })
-}
-
-// newPool returns a pool in whose errors of dialling mask hides the password.
-func newPool(network, address string, opts []redis.DialOption, mask func(error) error) *redis.Pool {
 	d := punctual.NewDialer(network, address, append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout),
 		redis.DialTLSHandshakeTimeout(dialTimeout),
 		redis.DialReadTimeout(dialTimeout),
 		redis.DialWriteTimeout(dialTimeout),
-	}, opts...)...).Mask(mask)
+	}, opts...)...)
 	return &redis.Pool{
 		MaxIdle:             maxIdle,
 		IdleTimeout:         idleTimeout,

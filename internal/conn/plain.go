@@ -39,20 +39,15 @@ func Mask(err error) error {
 	if err == nil {
 		return nil
 	}
+	shown := mask(err.Error())
 	var u *url.Error
-	if errors.As(err, &u) {
-		return Masked("the URL of the pool can't be used: "+u.Op+" failed", hidden{err})
-	}
-	text := err.Error()
-	shown := mask(text)
-	var said redis.Error
 	switch {
-	case shown == text:
+	case errors.As(err, &u):
+		shown = "the URL of the pool can't be used: " + u.Op + " failed"
+	case shown == err.Error():
 		return err
-	case errors.As(err, &said):
-		return Masked(shown, redis.Error(mask(string(said))))
 	}
-	return Masked(shown, hidden{err})
+	return Masked(shown, err)
 }
 
 // mask cuts off what a server quotes, and hides who logs in, and how, in every URL of text. A password may contain anything,
@@ -67,7 +62,8 @@ func mask(text string) string {
 	return scheme + "://***" + rest[end:]
 }
 
-// Masked returns an error with other words than its cause.
+// Masked returns an error with other words than its cause. The cause is hidden, because it may tell a password: errors.Is
+// finds it, errors.As finds the words of a server, masked, and whether time ran out.
 func Masked(text string, cause error) error { return maskedError{text, cause} }
 
 type maskedError struct {
@@ -75,15 +71,20 @@ type maskedError struct {
 	cause error
 }
 
-func (e maskedError) Error() string { return e.text }
-func (e maskedError) Unwrap() error { return e.cause }
+func (e maskedError) Error() string        { return e.text }
+func (e maskedError) GoString() string     { return e.text }
+func (e maskedError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// hidden is what an error is, without what it says.
-type hidden struct{ err error }
+func (e maskedError) As(target any) bool {
+	said, ok := target.(*redis.Error)
+	if ok = ok && errors.As(e.cause, said); ok {
+		*said = redis.Error(mask(string(*said)))
+	}
+	return ok
+}
 
-func (hidden) Error() string          { return "hidden, because it may tell a password" }
-func (h hidden) Is(target error) bool { return errors.Is(h.err, target) }
-func (h hidden) Timeout() bool {
+// Timeout is how the net package says it.
+func (e maskedError) Timeout() bool {
 	var timeout interface{ Timeout() bool }
-	return errors.As(h.err, &timeout) && timeout.Timeout()
+	return errors.As(e.cause, &timeout) && timeout.Timeout()
 }

@@ -41,48 +41,36 @@ type dialling func(context.Context) (redis.Conn, error)
 // Of returns the Source that pool is. It does not connect.
 func Of(pool Pool) *Source {
 	s := &Source{Pool: pool}
+	_, s.Punctual = pool.(interface{ Punctual() })
 	switch p := pool.(type) {
 	case *redis.Pool:
-		if p != nil {
-			s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
-		}
-	case interface {
-		EachNode(bool, func(string, redis.Conn) error) error
-		Dial() (redis.Conn, error)
-	}: // *redisc.Cluster
-		s.Cluster, s.dial = true, withoutContext(p.Dial)
+		s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
 	case interface{ Dial() (redis.Conn, error) }:
-		s.dial = withoutContext(p.Dial)
+		_, s.Cluster = pool.(interface { // *redisc.Cluster
+			EachNode(bool, func(string, redis.Conn) error) error
+		})
+		s.dial = func(context.Context) (redis.Conn, error) { return p.Dial() }
 	}
-	if _, ok := pool.(interface{ Punctual() }); ok {
-		s.Punctual = true
-	}
-	switch p, shares := pool.(interface{ Shares() *Source }); {
-	case shares: // multiplexed; a subscription has to have a connection of its own
+	s.listen = s.dial
+	if p, shares := pool.(interface{ Shares() *Source }); shares { // multiplexed; a subscription has a connection of its own
 		s.listen = p.Shares().Listen
-	case s.dial != nil:
-		s.listen = s.dial
-	default:
+	} else if s.dial == nil {
 		s.listen = dialOf(inside(pool))
 	}
 	return s
 }
 
-func withoutContext(dial func() (redis.Conn, error)) dialling {
-	return func(context.Context) (redis.Conn, error) { return dial() }
-}
-
 // dialOf returns how p dials; nil if it can't.
 func dialOf(p *redis.Pool) dialling {
-	if p == nil || p.DialContext == nil && p.Dial == nil {
+	switch {
+	case p == nil:
 		return nil
+	case p.DialContext != nil:
+		return p.DialContext
+	case p.Dial != nil:
+		return func(context.Context) (redis.Conn, error) { return p.Dial() }
 	}
-	return func(ctx context.Context) (redis.Conn, error) {
-		if p.DialContext != nil {
-			return p.DialContext(ctx)
-		}
-		return p.Dial()
-	}
+	return nil
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
@@ -124,4 +112,36 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
-var errNoDial = errors.New("the pool does not tell how to dial a connection")
+// Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
+//
+// A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
+// it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
+func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
+	defer func() { err = Plain(err) }()
+	defer punctual.Caught(&err)
+	if p, ok := s.Pool.(interface {
+		GetContext(context.Context) (redis.Conn, error)
+	}); ok {
+		return p.GetContext(ctx)
+	}
+	c = s.Pool.Get()
+	if err = c.Err(); err != nil {
+		c.Close()
+	}
+	return c, err
+}
+
+// Dial makes a connection that does not count against the limit of the pool. It returns when ctx ends, at the latest, and
+// leaves a dial behind that does not.
+func (s *Source) Dial(ctx context.Context) (redis.Conn, error) { return s.bounded(ctx, s.dial) }
+
+// Listen is Dial for a subscription.
+func (s *Source) Listen(ctx context.Context) (redis.Conn, error) { return s.bounded(ctx, s.listen) }
+
+func (s *Source) bounded(ctx context.Context, dial dialling) (redis.Conn, error) {
+	if dial == nil {
+		return nil, errors.New("the pool does not tell how to dial a connection")
+	}
+	c, err := s.behind.Dial(ctx, dial)
+	return c, Plain(err)
+}

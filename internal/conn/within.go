@@ -17,15 +17,13 @@ var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 // ErrNoSend is what a pipeline gets over a connection that knows Do alone, as redisc's RetryConn. Nothing was sent.
 var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
 
-type contextual interface {
-	DoContext(ctx context.Context, command string, args ...any) (any, error)
-}
-
 // Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
 // every way.
 func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
 	if s.Punctual {
-		if c, ok := c.(contextual); ok {
+		if c, ok := c.(interface {
+			DoContext(ctx context.Context, command string, args ...any) (any, error)
+		}); ok {
 			return c.DoContext(ctx, command, args...)
 		}
 	}
@@ -101,18 +99,18 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	if err == nil {
 		err = c.Flush()
 	}
-	alone := errors.Is(err, ErrNoSend)
-	if err != nil && !alone {
+	next := func(int) (any, error) { return Receive(c, max(remaining(ctx), time.Microsecond)) }
+	switch {
+	case errors.Is(err, ErrNoSend):
+		next = func(i int) (any, error) {
+			command, args := lay(i)
+			return s.Do(ctx, c, command, args...)
+		}
+	case err != nil:
 		return err
 	}
 	for i := range n {
-		var reply any
-		if alone {
-			command, args := lay(i)
-			reply, err = s.Do(ctx, c, command, args...)
-		} else {
-			reply, err = Receive(c, max(remaining(ctx), time.Microsecond))
-		}
+		reply, err := next(i)
 		var said redis.Error
 		switch {
 		case errors.As(err, &said):

@@ -1,87 +1,113 @@
 package mux
 
 import (
+	"context"
+	"errors"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/punctual"
 )
 
-// A batch is commands with their arguments, which are strings and numbers.
-type batch struct {
-	commands []command
-	args     []any // of all commands
-}
-
-type command struct {
-	name string
-	args int // how many
-}
-
-// add copies args: a caller that gives up may use them for something else while they are still to be written.
-func (b *batch) add(name string, args ...any) error {
-	b.commands = append(b.commands, command{name, len(args)})
-	b.args = append(b.args, args...)
-	return nil
-}
-
-func (b *batch) send(send func(name string, args ...any) error) error {
-	args := b.args
-	for _, c := range b.commands {
-		if err := send(c.name, args[:c.args]...); err != nil {
-			return err
-		}
-		args = args[c.args:]
-	}
-	return nil
-}
-
-func (b *batch) reset() {
-	clear(b.args)
-	b.commands, b.args = b.commands[:0], b.args[:0]
-}
-
-// A call is commands on their way to the server and back. It belongs to its caller, but for the time that its link has it.
+// A call is a command, or a batch of them, on its way to the server and back. It belongs to its caller, except between
+// enqueue and the message on done, or leave: there it is protected by link.mu.
 type call struct {
-	batch
-	undo     []any // a command to write behind them if they are late; it belongs to the caller
-	link     *link
-	began    time.Time
-	deadline time.Time
-
-	// Protected by link.mu while the link has it.
+	began   time.Time
+	overdue time.Time // when the link is taken for dead without its replies
+	at      int       // the place of its first command in link.out, as long as that is not written
+	owed    int       // replies that are to come
 	replies []any
-	over    bool // the caller was told
+	undo    []any // a command to write behind it if it is late; it belongs to the caller
 
-	done  chan error  // tells the caller: nil with the last reply, or why there is none
-	timer *time.Timer // fires at the deadline
+	done  chan error // gets nil with the last reply, or why there is none; nil: no caller waits
+	timer *time.Timer
 }
 
-// tell ends a call, unless that has happened. The caller of tell holds link.mu.
+func newCall() any { return &call{done: make(chan error, 1), timer: time.NewTimer(time.Hour)} }
+
 func (c *call) tell(err error) {
-	if !c.over {
-		c.over = true
+	if c.done != nil {
 		c.done <- err
 	}
 }
 
-// newCall returns a call without commands.
-func (p *Pool) newCall() *call {
-	if c, _ := p.calls.Get().(*call); c != nil {
-		return c
+// DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
+// [punctual.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
+// server gets to executing the first, it executes the second next. If the command is still waiting to be written, it never
+// is. Without a command it is for a [punctual.Batch], in whose replies errors of the server stand.
+func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	c := &call{done: make(chan error, 1)}
-	c.timer = time.AfterFunc(time.Hour, func() { c.link.abandon(c, conn.ErrTimeout) })
+	deadline, _ := ctx.Deadline()
+	c := l.pool.calls.Get().(*call)
+	c.began = time.Now()
+	c.overdue = c.began.Add(max(l.pool.bound, deadline.Sub(c.began)) + patience) // the caller may have less time than the server
+	c.undo, _ = ctx.Value(punctual.Undo).([]any)
+	c.timer.Reset(deadline.Sub(c.began))
+	if err = l.enqueue(ctx, c, name, args); err == nil {
+		err = l.await(ctx, c)
+	}
+	switch {
+	case err != nil:
+	case name == "":
+		reply, c.replies = c.replies, nil
+	default:
+		reply = c.replies[0]
+		if refused, ok := reply.(redis.Error); ok {
+			reply, err = nil, refused
+		}
+	}
 	c.timer.Stop()
-	return c
+	clear(c.replies)
+	c.replies, c.undo = c.replies[:0], nil
+	l.pool.calls.Put(c)
+	return reply, err
 }
 
-// free is for a call that is not used any more, and has its replies.
-func (p *Pool) free(c *call) {
-	if !c.timer.Stop() {
-		return // it is just looking at the call
+// await waits for the outcome of c until ctx or its deadline ends.
+func (l *link) await(ctx context.Context, c *call) error {
+	late := conn.ErrTimeout
+	select {
+	case err := <-c.done:
+		return err
+	case <-c.timer.C:
+	case <-ctx.Done():
+		late = ctx.Err()
 	}
-	c.reset()
-	clear(c.replies)
-	c.replies, c.undo, c.over = c.replies[:0], nil, false
-	p.calls.Put(c)
+	if l.leave(c) {
+		return late
+	}
+	return <-c.done // it came in that moment
 }
+
+// Err returns why the connection can't be used any more, or nil.
+func (l *link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Close gives the connection back.
+func (l *link) Close() error {
+	if l.alone {
+		l.end(errClosed)
+	}
+	return nil
+}
+
+// Discard has the shared connection dialled anew, because it leads to a server that has become a replica.
+func (l *link) Discard() {
+	if time.Since(l.born) > minLife {
+		l.end(errDemoted)
+	}
+}
+
+// These are not supported: what is sent has to have a deadline.
+
+func (*link) Do(string, ...any) (any, error) { return nil, errors.ErrUnsupported }
+func (*link) Send(string, ...any) error      { return errors.ErrUnsupported }
+func (*link) Flush() error                   { return errors.ErrUnsupported }
+func (*link) Receive() (any, error)          { return nil, errors.ErrUnsupported }

@@ -12,10 +12,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/punctual"
 )
 
-// A link is one shared connection, from the dial to the end. One goroutine writes to it and one
-// reads; nothing that they do waits for a caller.
+// A link is one shared connection, from the dial to the end. One goroutine writes to it and one reads; nothing that they do
+// waits for a caller.
 //
 //	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
@@ -27,13 +28,13 @@ type link struct {
 	close func() // closes conn, which ends the goroutines
 
 	mu      sync.Mutex
-	work    sync.Cond // for the writer: something is queued, or the link has ended
+	work    sync.Cond // for the writer: something is to be written, or the link has ended
 	err     error     // not nil: it has ended, and takes nothing more in
-	retired error     // not nil: why it ends when nothing is under way
+	retired bool      // it takes nothing more in, and ends when nothing is under way
 	alive   time.Time // when the last command was sent that was answered; before the first, when it was dialled
-	queue   []*call   // to be written
-	flying  []*call   // written, or about to be; the oldest first
-	landed  int       // how many of flying are answered
+	calls   []*call   // what is under way, the oldest first
+	written int       // how many of calls are written, or about to be
+	out     batch     // the commands of the others
 }
 
 const (
@@ -51,9 +52,10 @@ const (
 )
 
 var (
-	errAged    = errors.New("it was as old as its pool lets connections be")
-	errDoubted = errors.New("another one was silent")
+	errClosed  = errors.New("the Client is closed, and its connections with it")
+	errRetired = errors.New("it was too old, or another one was silent")
 	errSilent  = errors.New("the server does not answer")
+	errDemoted = errors.New("the server has become a replica")
 )
 
 // newLink starts a link, whose goroutines run runs.
@@ -66,70 +68,62 @@ func newLink(p *Pool, c redis.Conn, run func(func())) *link {
 	return l
 }
 
-// do has c written, and waits for its outcome until ctx or the deadline of c ends.
-func (l *link) do(ctx context.Context, c *call) error {
-	c.link, c.began = l, time.Now()
-	l.mu.Lock()
-	if l.err != nil {
-		defer l.mu.Unlock()
-		return l.err
-	}
-	l.queue = append(l.queue, c)
-	l.work.Signal()
-	l.mu.Unlock()
-	c.timer.Reset(c.deadline.Sub(c.began))
-	if ctx.Done() != nil { // a select takes longer
-		select {
-		case err := <-c.done:
-			return err
-		case <-ctx.Done():
-			l.abandon(c, ctx.Err())
-		}
-	}
-	return <-c.done
-}
-
-// abandon ends c without a reply. What is not written yet never is. Else its undo is written behind it, and the link ends
-// if the reply is overdue.
-func (l *link) abandon(c *call, err error) {
+// enqueue has a command written, or the batch of ctx. The arguments are copied: the caller may use them for something else
+// when it has left.
+func (l *link) enqueue(ctx context.Context, c *call, name string, args []any) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.over {
-		return
+	if l.err != nil {
+		return l.err
 	}
-	if i := slices.Index(l.queue, c); i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
+	c.at = len(l.out.commands)
+	if name != "" {
+		err = l.out.add(name, args...)
 	} else {
-		l.undo(c)
-		l.expect(c)
+		err = punctual.SendBatch(ctx, l.out.add)
 	}
-	c.tell(err)
+	switch c.owed = len(l.out.commands) - c.at; {
+	case err != nil:
+		l.out.drop(c)
+	case c.owed == 0:
+		c.tell(nil)
+	default:
+		l.calls = append(l.calls, c)
+		l.work.Signal()
+	}
+	return err
 }
 
-// undo queues what takes c back. The caller holds l.mu.
-func (l *link) undo(c *call) {
-	if c.undo == nil {
-		return
+// leave takes c back, and reports false if it has an outcome already. What is not written yet never is. Else the undo of c
+// is written behind it, and the link ends if the reply is overdue.
+func (l *link) leave(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.calls, c)
+	switch {
+	case i < 0:
+		return false
+	case i >= l.written:
+		l.out.drop(c)
+		l.calls = slices.Delete(l.calls, i, i+1)
+		return true
 	}
-	undo := &call{over: true, began: time.Now()}
-	undo.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
-	c.undo = nil                                // which belongs to a caller that goes on
-	l.queue = append(l.queue, undo)
-	l.work.Signal()
-}
-
-// expect has the link end if c, which no caller waits for any more, is not answered within the node timeout: the caller may
-// have had less time.
-func (l *link) expect(c *call) {
-	time.AfterFunc(max(time.Until(c.began.Add(l.pool.bound)), time.Until(c.deadline))+patience, func() {
+	late := &call{began: c.began, owed: c.owed}
+	l.calls[i] = late
+	if c.undo != nil {
+		l.calls = append(l.calls, &call{began: time.Now(), at: len(l.out.commands), owed: 1})
+		l.out.undo(c)
+		l.work.Signal()
+	}
+	time.AfterFunc(time.Until(c.overdue), func() {
 		l.mu.Lock()
-		overdue := slices.Contains(l.flying[l.landed:], c)
-		l.mu.Unlock()
-		if overdue {
-			l.pool.silent.Store(&c.began)
-			l.end(errSilent)
+		defer l.mu.Unlock()
+		if slices.Contains(l.calls, late) {
+			l.pool.silent.Store(&late.began)
+			l.fail(errSilent)
 		}
 	})
+	return true
 }
 
 // write writes what is queued. In the end it closes the connection, when the last undos are written.
@@ -137,47 +131,34 @@ func (l *link) write() {
 	defer l.close()
 	var b batch
 	for l.launch(&b) {
-		err := b.send(l.conn.Send)
-		if err == nil {
-			err = l.conn.Flush()
-		}
-		if err != nil {
+		if err := b.send(l.conn); err != nil {
 			l.end(err)
 			return
 		}
 	}
 }
 
-// launch waits until something is queued and moves it to the flight, before anything of it is written: the reply may be
-// there before the writer is back. It reports false when the link has ended.
+// launch waits until something is queued, and puts it into b. It counts as written from now on: the reply may be there
+// before the writer is back. launch reports false when the link has ended.
 func (l *link) launch(b *batch) bool {
-	b.reset()
+	clear(b.args)
+	b.commands, b.args = b.commands[:0], b.args[:0]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.queue) == 0 && l.err == nil {
+	for len(l.out.commands) == 0 && l.err == nil {
 		l.work.Wait()
 	}
-	l.gather()
-	for _, c := range l.queue {
-		b.commands = append(b.commands, c.commands...)
-		b.args = append(b.args, c.args...)
-	}
-	l.flying = append(slices.Delete(l.flying, 0, l.landed), l.queue...)
-	l.landed = 0
-	clear(l.queue)
-	l.queue = l.queue[:0]
-	return len(b.commands) > 0 || l.err == nil // all may have been abandoned while we gathered
-}
-
-// gather lets others run as long as they have something to send as well. Sending is what costs, far more
-// than this does, and one packet serves them all. The caller holds l.mu.
-func (l *link) gather() {
-	for n := -1; n < len(l.queue) && len(l.queue) < enough; {
-		n = len(l.queue)
+	// Others run as long as they have something to send as well. Sending is what costs, far more than this does, and one
+	// packet serves them all.
+	for n := -1; n < len(l.out.commands) && len(l.out.commands) < enough; {
+		n = len(l.out.commands)
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
 	}
+	*b, l.out = l.out, *b
+	l.written = len(l.calls)
+	return len(b.commands) > 0
 }
 
 // read hands the replies out.
@@ -200,85 +181,113 @@ func (l *link) read() {
 	}
 }
 
-// land gives a reply to the oldest call of the flight. It returns why the link has to end now, or nil.
+// land gives a reply to the oldest call. It returns why the link has to end now, or nil.
 func (l *link) land(reply any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.landed == len(l.flying) { // a server that has too many clients says so, and hangs up
+	if l.written == 0 { // a server that has too many clients says so, and hangs up
 		return fmt.Errorf("unexpected reply: %v", reply)
 	}
-	c := l.flying[l.landed]
-	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
+	c := l.calls[0]
+	c.replies = append(c.replies, reply)
+	if c.owed--; c.owed > 0 {
 		return nil
 	}
-	l.flying[l.landed] = nil
-	l.landed++
+	l.calls = slices.Delete(l.calls, 0, 1)
+	l.written--
 	l.alive = c.began
 	c.tell(nil)
-	if l.idle() {
-		return l.retired
+	if l.retired && len(l.calls) == 0 {
+		return errRetired
 	}
 	return nil
 }
 
-// idle reports whether nothing is under way. The caller holds l.mu.
-func (l *link) idle() bool { return l.landed == len(l.flying) && len(l.queue) == 0 }
-
-// spent returns why the link is to be used for nothing new, or nil. One that is as old as its pool lets it be, or is in
-// doubt, ends when what is under way is answered.
-func (l *link) spent() (why error) {
+// open reports whether the link may be used for something new. One that is as old as its pool lets it be, or has answered
+// nothing that was sent after the last command that another one did not answer, ends when what is under way is answered.
+func (l *link) open() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch d := l.pool.source.Lifetime; {
-	case l.err != nil:
-		return l.err
-	case d > 0 && time.Since(l.born) >= d:
-		why = errAged
-	case l.alive.Before(*l.pool.silent.Load()):
-		why = errDoubted
-	default:
-		return nil
+	d := l.pool.source.Lifetime
+	l.retired = l.retired || d > 0 && time.Since(l.born) >= d || l.alive.Before(*l.pool.silent.Load())
+	if l.retired && len(l.calls) == 0 {
+		l.fail(errRetired)
 	}
-	l.retired = why
-	if l.idle() {
-		go l.end(why)
-	}
-	return why
+	return l.err == nil && !l.retired
 }
 
-// end ends the link. What is under way gets the error: whether the server has executed it is not known. Where the server
-// is silent, the undo of each command that has one is written behind it first.
+// end ends the link.
 func (l *link) end(err error) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail(err)
+}
+
+// fail is end for a caller that holds l.mu. What is under way gets the error: whether the server has executed it is not
+// known. Where the server is silent, the undo of each command that has one is written behind it first.
+func (l *link) fail(err error) {
 	if l.err != nil {
-		l.mu.Unlock()
 		return
 	}
 	if l.err = err; err != errClosed { //nolint:errorlint // the very value
 		l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
 	}
-	silent := err == errSilent //nolint:errorlint // same
-	flying, unsent := l.flying[l.landed:], l.queue
-	l.flying, l.landed, l.queue = nil, 0, nil
-	for _, c := range unsent {
-		if c.over && silent { // it is an undo
-			l.queue = append(l.queue, c)
-		}
-		c.tell(l.err)
+	farewell := time.Duration(0)
+	if err == errSilent { //nolint:errorlint // same
+		farewell = maxFarewell
 	}
-	for _, c := range flying {
+	for i, c := range l.calls {
 		told := l.err
-		if silent && c.undo != nil {
-			l.undo(c)
+		switch {
+		case i < l.written && c.undo != nil && farewell > 0:
+			l.out.undo(c)
 			told = conn.ErrTimeout // so that it is not sent again over another connection, behind its undo
+		case i >= l.written && (c.done != nil || farewell == 0):
+			l.out.drop(c) // else it is an undo
 		}
 		c.tell(told)
 	}
+	l.calls, l.written = nil, 0
 	l.work.Signal()
-	l.mu.Unlock()
-	farewell := time.Duration(0)
-	if silent {
-		farewell = maxFarewell
-	}
 	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
+}
+
+// A batch is commands with their arguments, which are strings and numbers.
+type batch struct {
+	commands []command
+	args     []any // of all commands
+}
+
+type command struct {
+	name string // "": dropped
+	args int    // how many
+}
+
+func (b *batch) add(name string, args ...any) error {
+	b.commands = append(b.commands, command{name, len(args)})
+	b.args = append(b.args, args...)
+	return nil
+}
+
+// undo adds what takes c back.
+func (b *batch) undo(c *call) { b.add(c.undo[0].(string), c.undo[1:]...) } //nolint:errcheck // never fails
+
+// drop takes the commands of c out, which are not written yet.
+func (b *batch) drop(c *call) {
+	for i := range c.owed {
+		b.commands[c.at+i].name = ""
+	}
+}
+
+func (b *batch) send(c redis.Conn) error {
+	args := b.args
+	for _, command := range b.commands {
+		if command.name != "" {
+			if err := c.Send(command.name, args[:command.args]...); err != nil {
+				return err
+			}
+		}
+		args = args[command.args:]
+	}
+	return c.Flush()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -139,21 +138,11 @@ type end struct {
 	wire  *wire
 	close sync.Once
 	gone  chan struct{} // closed by Close
-
-	mu       sync.Mutex
-	deadline time.Time
 }
 
 func (e *end) Close() error {
 	e.close.Do(func() { close(e.gone) })
 	return e.Conn.Close()
-}
-
-func (e *end) SetReadDeadline(t time.Time) error {
-	e.mu.Lock()
-	e.deadline = t
-	e.mu.Unlock()
-	return e.Conn.SetReadDeadline(t)
 }
 
 func (e *end) Read(p []byte) (int, error) {
@@ -164,19 +153,10 @@ func (e *end) Read(p []byte) (int, error) {
 	if held == nil || err != nil {
 		return n, err
 	}
-	e.mu.Lock()
-	deadline := e.deadline
-	e.mu.Unlock()
-	var late <-chan time.Time
-	if !deadline.IsZero() {
-		late = time.After(time.Until(deadline))
-	}
 	select {
 	case <-held:
 		return n, nil
 	case <-e.gone:
 		return 0, net.ErrClosed
-	case <-late:
-		return 0, os.ErrDeadlineExceeded
 	}
 }

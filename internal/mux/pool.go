@@ -4,10 +4,10 @@
 package mux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +27,7 @@ type Pool struct {
 	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
-	ctx    context.Context // ends the dialling
+	ctx    context.Context // ends with Close, and the dialling with it
 	cancel context.CancelFunc
 	links  sync.WaitGroup // the goroutines of all links
 
@@ -37,9 +37,8 @@ type Pool struct {
 
 	mu      sync.Mutex
 	slots   []slot
-	turn    int // of the slots, to spread the load
-	closed  bool
-	changed chan struct{} // closed when a dial has ended; nil: no caller waits for that
+	turn    int           // of the slots, to spread the load
+	changed chan struct{} // closed when a dial has ended, and replaced
 }
 
 // A slot is the place of one shared connection.
@@ -58,15 +57,14 @@ const (
 	maxRedial = 500 * time.Millisecond
 )
 
-var errClosed = errors.New("the Client is closed, and its connections with it")
-
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
-		slots: make([]slot, n),
+		slots: make([]slot, n), changed: make(chan struct{}),
 	}
+	p.calls.New = newCall
 	p.silent.Store(new(time.Time))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -78,37 +76,33 @@ func (p *Pool) Punctual() {}
 // Shares is where the shared connections come from.
 func (p *Pool) Shares() *conn.Source { return p.source }
 
-// GetContext returns a connection that is used as if it belonged to the caller alone. It waits only
-// while none of the shared connections is up; while none can be had, the reason is returned at once,
-// and the next dial is tried a little later. After Close each caller gets one of its own.
+// GetContext returns a connection that is used as if it belonged to the caller alone. It waits only while none of the
+// shared connections is up and one is being dialled. While none can be had, the reason is returned at once, and the next
+// dial is tried a little later. After Close each caller gets a connection of its own.
 func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	for {
 		l, changed, err := p.pick()
 		switch {
 		case l != nil:
 			return l, nil
-		case errors.Is(err, errClosed):
-			return p.alone(ctx)
-		case err != nil:
+		case changed != nil:
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("still connecting: %w", ctx.Err())
+			}
+		case !errors.Is(err, errClosed):
 			return nil, err
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("still connecting: %w", ctx.Err())
+		c, err := p.source.Dial(ctx)
+		if err != nil {
+			return nil, err
 		}
+		l = newLink(p, c, func(f func()) { go f() })
+		l.alone = true
+		return l, nil
 	}
-}
-
-// alone returns a connection that ends with the use of it.
-func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
-	c, err := p.source.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := newLink(p, c, func(f func()) { go f() })
-	l.alone = true
-	return l, nil
 }
 
 // pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
@@ -116,45 +110,31 @@ func (p *Pool) alone(ctx context.Context) (redis.Conn, error) {
 func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.ctx.Err() != nil {
 		return nil, nil, errClosed
 	}
-	dialling := false
 	for range p.slots {
 		p.turn = (p.turn + 1) % len(p.slots)
 		s := &p.slots[p.turn]
-		if s.link != nil {
-			if s.link.spent() == nil {
-				return s.link, nil, nil
-			}
-			s.link = nil
+		if s.link != nil && s.link.open() {
+			return s.link, nil, nil
 		}
-		p.redial(s)
-		dialling = dialling || s.dialling
-		if s.failure != nil {
-			failure = s.failure // any of them: they are about the same server
+		s.link = nil
+		// A dial that has failed is not repeated before its time. After a connection that has broken at once, the next dial
+		// waits for it.
+		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
+			s.dialling = true
+			time.AfterFunc(wait, func() { p.dial(s) })
 		}
+		if s.dialling {
+			changed = p.changed
+		}
+		failure = cmp.Or(s.failure, failure) // any of them: they are about the same server
 	}
-	if !dialling {
-		return nil, nil, failure
-	}
-	if p.changed == nil {
-		p.changed = make(chan struct{})
-	}
-	return nil, p.changed, nil
+	return nil, changed, failure
 }
 
-// redial has s connected by a goroutine of its own, because dialling may take longer than those who
-// need it can wait. A dial that has failed is not repeated before its time; after a connection that has broken at once the
-// next dial waits for it. The caller holds p.mu.
-func (p *Pool) redial(s *slot) {
-	wait := time.Until(s.retry)
-	if !s.dialling && (s.failure == nil || wait <= 0) {
-		s.dialling = true
-		time.AfterFunc(wait, func() { p.dial(s) })
-	}
-}
-
+// dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
 func (p *Pool) dial(s *slot) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
 	defer cancel()
@@ -162,14 +142,12 @@ func (p *Pool) dial(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling, s.failure = false, err
-	if p.changed != nil {
-		close(p.changed)
-		p.changed = nil
-	}
+	close(p.changed)
+	p.changed = make(chan struct{})
 	switch {
 	case err != nil:
 		s.wait = min(max(2*s.wait, minRedial), maxRedial)
-	case p.closed:
+	case p.ctx.Err() != nil:
 		go c.Close()
 	default:
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
@@ -181,24 +159,20 @@ func (p *Pool) dial(s *slot) {
 // Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.
 func (p *Pool) Close(d time.Duration) {
 	p.mu.Lock()
-	p.closed = true
 	p.cancel()
-	slots := slices.Clone(p.slots)
-	p.mu.Unlock()
-	for _, s := range slots {
+	for _, s := range p.slots {
 		if s.link != nil {
 			s.link.end(errClosed)
 		}
 	}
+	p.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
 		p.links.Wait()
 		close(ended)
 	}()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -17,14 +16,6 @@ type Behind struct{ hung atomic.Int32 }
 const maxHung = 16
 
 var errHung = errors.New("too many dials hang already")
-
-// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
-// panic would end the process.
-func Caught(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("the pool panicked: %v", r)
-	}
-}
 
 // Dial returns what dial does, or the error of ctx when that ends. A connection that is made later is closed.
 func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
@@ -42,31 +33,35 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 		conn redis.Conn
 		err  error
 	}
-	done := make(chan outcome, 1)
+	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
+	caught := func() (c redis.Conn, err error) {
+		defer Caught(&err)
+		return dial(ctx)
+	}
 	go func() {
-		var o outcome
-		defer func() { done <- o }()
-		defer Caught(&o.err)
-		o.conn, o.err = dial(ctx)
+		c, err := caught()
+		select {
+		case done <- outcome{c, err}:
+		case <-ctx.Done():
+			b.hung.Add(-1)
+			if err == nil {
+				c.Close()
+			}
+		}
 	}()
 	select {
 	case o := <-done:
 		return o.conn, o.err
 	case <-ctx.Done():
+		b.hung.Add(1)
+		return nil, ctx.Err()
 	}
-	timer := time.NewTimer(maxGrace) // a dial that is interrupted needs a moment to end
-	defer timer.Stop()
-	select {
-	case o := <-done:
-		return o.conn, o.err
-	case <-timer.C:
+}
+
+// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
+// panic would end the process.
+func Caught(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the pool panicked: %v", r)
 	}
-	b.hung.Add(1)
-	go func() {
-		if o := <-done; o.err == nil {
-			o.conn.Close()
-		}
-		b.hung.Add(-1)
-	}()
-	return nil, ctx.Err()
 }

@@ -1,32 +1,42 @@
 package punctual
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net"
+	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and
-// with no other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an
-// operation that was cut short has broken it for good: Err reports that, and a redis.Pool closes it.
+// A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and with no
+// other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an operation that was
+// cut short has broken it for good: Err reports that, and a redis.Pool closes it.
 //
-// Operations without a ctx are those of redigo, with the timeouts that the connection was dialled with.
+// An operation is cut short by closing the network below it. A timer does that, or the ctx itself. Operations without a ctx
+// are those of redigo, with the timeouts that the connection was dialled with.
 type Conn struct {
 	redis.ConnWithTimeout
-	socket *socket
+	network io.Closer // below redigo, and below TLS, whose goodbye may take as long as the peer likes
 
-	ctx  context.Context // of the DoContext under way; nil: none
-	sent atomic.Bool     // since the last DoContext: replies may be still to come
+	sent atomic.Bool // since the last DoContext: replies may be still to come
+
+	mu     sync.Mutex
+	cut    error           // not nil: it has ended, and why
+	ctx    context.Context // of the operation under way; nil: none
+	due    time.Time       // its deadline; zero: none
+	flying bool            // its command is written, and nothing else is being written
+	undone bool            // its Undo, too
+	timer  *time.Timer     // looks at the operation when it is due
+
+	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until one has
+	// another ctx, and does nothing between them.
+	watched <-chan struct{} // the Done of the ctx
+	unwatch func() bool     // ends the registration
 }
-
-var (
-	_ redis.ConnWithTimeout = (*Conn)(nil)
-	_ redis.ConnWithContext = (*Conn)(nil)
-)
 
 type key int
 
@@ -48,6 +58,10 @@ const (
 // Sends calls send for each command, and returns its first error.
 type Sends = func(send func(command string, args ...any) error) error
 
+// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the goodbye of TLS. No
+// caller waits for room: they are small, and only a peer that takes nothing has none left.
+const maxGrace = 5 * time.Millisecond
+
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
 // DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
@@ -55,26 +69,49 @@ var errCut = errors.New("the connection was given up: an operation on it was cut
 // reading that the connection was dialled with; one that has ended before anything was sent leaves the
 // connection as it was.
 //
-// A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply.
-func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	return c.within(ctx, (*Conn).do, command, args)
-}
-
-func (c *Conn) do(ctx context.Context, bounded bool, command string, args []any) (reply any, err error) {
-	c.ctx = ctx
+// A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply, unless
+// that was undone.
+func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
+	bounded, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if command == "" {
 		err = SendBatch(ctx, c.ConnWithTimeout.Send)
 	}
 	switch {
 	case err != nil:
+	case command != "" && !c.sent.Load(): // else other replies come first
+		reply, err = c.undoable(bounded, command, args)
 	case bounded:
 		reply, err = c.DoWithTimeout(0, command, args...)
 	default:
 		reply, err = c.Do(command, args...)
 	}
 	c.sent.Store(false)
-	c.ctx = nil
-	return reply, err
+	return c.finish(reply, err)
+}
+
+// undoable is Do in steps: as soon as the command is written another goroutine may write behind it.
+func (c *Conn) undoable(bounded bool, command string, args []any) (any, error) {
+	err := c.ConnWithTimeout.Send(command, args...)
+	if err == nil {
+		err = c.Flush()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.flying = true
+	c.mu.Unlock()
+	return c.receive(bounded)
+}
+
+func (c *Conn) receive(bounded bool) (any, error) {
+	if bounded {
+		return c.ReceiveWithTimeout(0)
+	}
+	return c.Receive()
 }
 
 // SendBatch sends the Batch of ctx, if it has one.
@@ -87,70 +124,98 @@ func SendBatch(ctx context.Context, send func(command string, args ...any) error
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	return c.within(ctx, (*Conn).receive, "", nil)
-}
-
-func (c *Conn) receive(_ context.Context, bounded bool, _ string, _ []any) (any, error) {
-	if bounded {
-		return c.ReceiveWithTimeout(0)
-	}
-	return c.Receive()
-}
-
-// An operation on a connection is bounded if it has no other deadline than that of ctx.
-type operation func(c *Conn, ctx context.Context, bounded bool, command string, args []any) (any, error)
-
-// within runs an operation that ends with ctx.
-func (c *Conn) within(ctx context.Context, run operation, command string, args []any) (any, error) {
-	if c.socket.over() {
-		return nil, errCut
-	}
-	deadline, bounded := ctx.Deadline()
-	err := ctx.Err()
-	if err == nil && bounded && !time.Now().Before(deadline) {
-		err = context.DeadlineExceeded
-	}
+	bounded, err := c.begin(ctx)
 	if err != nil {
-		if c.sent.Load() {
-			c.socket.interrupt() // no process has the time to receive what is still to come
-		}
 		return nil, err
 	}
-	c.socket.begin(ctx, deadline)
-	reply, err := run(c, ctx, bounded, command, args)
-	c.socket.finish()
-	if err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
-		err = cause(ctx, err)
+	return c.finish(c.receive(bounded))
+}
+
+// begin has what is written and read from now on end with ctx, unless that has ended already. It reports whether ctx has a
+// deadline.
+func (c *Conn) begin(ctx context.Context) (bounded bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut != nil {
+		return false, errCut
+	}
+	if err := ended(ctx); err != nil {
+		if c.sent.Load() {
+			c.cut = err // no caller has the time to receive what is still to come
+			c.hangUp()
+		}
+		return false, err
+	}
+	c.ctx, c.due = ctx, time.Time{}
+	deadline, bounded := ctx.Deadline()
+	if bounded {
+		now := time.Now()
+		left := deadline.Sub(now)
+		c.due = now.Add(left) // on the clock of the timer
+		c.timer.Reset(left)
+	}
+	if done := ctx.Done(); done != nil && done != c.watched {
+		c.forget()
+		if caller, ok := ctx.Value(Caller).(context.Context); ok {
+			ctx = caller
+		}
+		c.watched, c.unwatch = done, context.AfterFunc(ctx, c.look)
+	}
+	return bounded, nil
+}
+
+// finish is for when the operation is over. A deadline or a cancellation that comes later does nothing.
+func (c *Conn) finish(reply any, err error) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer.Stop()
+	c.ctx, c.flying = nil, false
+	if c.undone || c.cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+		return nil, c.cut
 	}
 	return reply, err
 }
 
-// cause returns what ctx says if it has ended, else err. The system may notice before ctx does that its deadline has passed.
-func cause(ctx context.Context, err error) error {
-	var timeout net.Error
-	deadline, bounded := ctx.Deadline()
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bounded && !time.Now().Before(deadline) && errors.As(err, &timeout) && timeout.Timeout():
-		return context.DeadlineExceeded
-	}
-	return err
-}
-
-// writeUndo writes the Undo of the operation that is being cut short. The reader calls it from inside of redigo,
-// which allows a Send and a Flush beside a Receive.
-func (c *Conn) writeUndo() {
-	if c.ctx == nil {
+// look cuts the operation under way short if it is over: the goroutines that read or write return at once. If its Undo can
+// be written, it is: redigo allows a Send and a Flush beside a Receive. An operation that is about to begin will see by
+// itself that it is over.
+func (c *Conn) look() {
+	c.mu.Lock()
+	late := !c.due.IsZero() && !time.Now().Before(c.due)
+	if c.ctx == nil || c.cut != nil || c.ctx.Err() == nil && !late {
+		c.mu.Unlock()
 		return
 	}
-	undo, _ := c.ctx.Value(Undo).([]any)
-	if len(undo) == 0 {
-		return
+	c.cut = cmp.Or(c.ctx.Err(), context.DeadlineExceeded)
+	defer c.hangUp()
+	defer time.AfterFunc(maxGrace, c.hangUp).Stop()
+	if c.flying {
+		undo, _ := c.ctx.Value(Undo).([]any) // its arguments belong to the caller, which comes back when it likes
+		c.undone = len(undo) > 0 && c.ConnWithTimeout.Send(undo[0].(string), undo[1:]...) == nil
 	}
-	if name, ok := undo[0].(string); ok && c.ConnWithTimeout.Send(name, undo[1:]...) == nil {
+	undone := c.undone
+	c.mu.Unlock()
+	if undone {
 		c.Flush() //nolint:errcheck // the connection has ended either way
 	}
+}
+
+// hangUp ends what is read and written.
+func (c *Conn) hangUp() { c.network.Close() }
+
+// forget ends the registration, if there is one. The caller holds c.mu.
+func (c *Conn) forget() {
+	if c.unwatch != nil {
+		c.unwatch()
+	}
+}
+
+// ended returns why ctx has ended, or nil. The clock may know it before ctx does.
+func ended(ctx context.Context) error {
+	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // Send is that of redigo.
@@ -164,7 +229,9 @@ func (c *Conn) Err() error {
 	if err := c.ConnWithTimeout.Err(); err != nil {
 		return err
 	}
-	if c.socket.over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut != nil {
 		return errCut
 	}
 	return nil
@@ -172,6 +239,10 @@ func (c *Conn) Err() error {
 
 // Close closes the connection, at once, whatever its peer does.
 func (c *Conn) Close() error {
-	c.socket.linger()
+	c.mu.Lock()
+	c.cut = errCut
+	c.forget()
+	c.mu.Unlock()
+	defer time.AfterFunc(maxGrace, c.hangUp).Stop()
 	return c.ConnWithTimeout.Close()
 }

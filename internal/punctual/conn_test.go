@@ -1,6 +1,7 @@
 package punctual_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -63,6 +64,24 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 		assert.ErrorContains(t, err, "timeout")
 		assert.Equal(t, []string{"PING", "PING", "GET k"}, p.commands()[3:], "that was for another command")
 	})
+}
+
+// The reply comes in the very moment of the deadline.
+func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{late: time.Second}
+			c := dial(t, p.dialer())
+			ctx := context.WithValue(until{t.Context(), time.Now().Add(p.late)}, punctual.Undo, []any{"UNDO"})
+			_, err := c.DoContext(ctx, "SET", "k", "v")
+			synctest.Wait()
+			if err == nil {
+				assert.NotContains(t, p.commands(), "UNDO")
+			}
+			c.Close()
+			time.Sleep(time.Minute) // the peer comes to its end
+		})
+	}
 }
 
 // Contexts are cancelled in the moment in which the reply arrives. What comes next on the connection, if it is
@@ -266,4 +285,23 @@ func TestACancellationBetweenOperationsDoesNoHarm(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled, "while one is under way")
 		assert.LessOrEqual(t, time.Since(began), time.Second+grace)
 	})
+}
+
+func TestOnlyWhatAServerQuotesOfALoginIsMasked(t *testing.T) {
+	for said, want := range map[string]string{
+		"ERR max number of clients reached":                                    "",
+		"ERR unknown command 'AUTH'":                                           "",
+		"NOPERM no permissions to run the 'client|setname' command":            "",
+		"DENIED send the command 'CONFIG SET protected-mode no' over loopback": "",
+		"ERR unknown command 'AUTH secret'":                                    "ERR unknown command '***'",
+		"ERR unknown command `AUTH`, with args beginning with: `secret`, ":     "ERR unknown command `AUTH`",
+		`ERR what is "secret"?`:                                                `ERR what is "***"?`,
+		`ERR what are 'AUTH' and 'a secret that's "quoted" itself'?`:           `ERR what are '***'?`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := (&peer{says: "-" + said}).dialer().DialContext(t.Context())
+			assert.Equal(t, redis.Error(cmp.Or(want, said)), err)
+			synctest.Wait()
+		})
+	}
 }

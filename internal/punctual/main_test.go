@@ -2,18 +2,17 @@ package punctual_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +33,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 type peer struct {
 	silentAt string        // the name of a command, "TLS" for the handshake, "" for never
 	late     time.Duration // before each reply
+	says     string        // in reply to all; "": OK
 	secure   *tls.Config   // not nil: it speaks TLS
 
 	mu    sync.Mutex
@@ -47,29 +47,13 @@ func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go p.serve(theirs)
-			return foreign{ours}, nil
+			return ours, nil
 		}),
 		redis.DialPassword("secret"), redis.DialClientName("us"), redis.DialDatabase(3),
 		redis.DialUseTLS(p.secure != nil), redis.DialTLSSkipVerify(true), redis.DialTLSHandshakeTimeout(0),
 	}
 	return punctual.NewDialer("tcp", "peer:6379", append(all, opts...)...)
 }
-
-// A foreign connection fails in a way of its own when a deadline has passed, as connections of other packages do.
-type foreign struct{ net.Conn }
-
-func (c foreign) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = &net.OpError{Op: "read", Err: timeout{}}
-	}
-	return n, err
-}
-
-type timeout struct{}
-
-func (timeout) Error() string { return "timeout of the stream" }
-func (timeout) Timeout() bool { return true }
 
 func (p *peer) serve(raw net.Conn) {
 	c := raw
@@ -96,7 +80,7 @@ func (p *peer) serve(raw net.Conn) {
 		if p.late > 0 {
 			time.Sleep(p.late)
 		}
-		if _, err := io.WriteString(c, "+OK\r\n"); err != nil {
+		if _, err := io.WriteString(c, cmp.Or(p.says, "+OK")+"\r\n"); err != nil {
 			break
 		}
 	}

@@ -34,30 +34,6 @@ func dialTLS(p *peer, serve func(*peer, net.Conn), hide func(*tls.Conn) net.Conn
 	})
 }
 
-// A connection of TLS is broken by a write whose deadline has passed, also by one that was left over.
-func TestAConnectionWithTLSOfItsOwnServesAgainAfterALongTime(t *testing.T) {
-	for name, hide := range secured {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := &peer{secure: secure()}
-				d := punctual.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide))
-				c := dial(t, d)
-				for range 3 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					began := time.Now()
-					_, err := c.DoContext(ctx, "PING")
-					cancel()
-					require.NoError(t, err)
-					assert.Zero(t, time.Since(began))
-					time.Sleep(time.Minute)
-				}
-				_, err := c.Do("PING")
-				require.NoError(t, err)
-			})
-		})
-	}
-}
-
 func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 	for name, hide := range secured {
 		for kind, ending := range endings {

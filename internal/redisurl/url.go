@@ -1,4 +1,4 @@
-// Package redisurl takes the URL of a Redis server apart, and keeps its password out of what others get to read.
+// Package redisurl takes the URL of a Redis server apart. Errors show nothing of it, for it may contain a password.
 package redisurl
 
 import (

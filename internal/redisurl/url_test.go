@@ -1,11 +1,9 @@
 package redisurl_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,35 +36,6 @@ func TestATargetDoesNotShowItsPassword(t *testing.T) {
 	target, err := redisurl.Parse("redis://user:s3cr3t@host")
 	require.NoError(t, err)
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s %v %+v %#v", target, target, target, target, *target, *target, *target), "s3cr3t")
-}
-
-func TestOnlyWhatAServerQuotesIsMasked(t *testing.T) {
-	for _, c := range []struct{ password, said, want string }{
-		{"a", "ERR max number of clients reached", "ERR max number of clients reached"},
-		{"a", "ERR unknown command 'AUTH'", "ERR unknown command 'AUTH'"},
-		{"a", "-LOADING Redis is loading the dataset in memory", "-LOADING Redis is loading the dataset in memory"},
-		{"s3cr3t", "ERR unknown command 'AUTH s3cr3t'", "ERR unknown command 'AUTH ***'"},
-		{"s3cr3t", "ERR unknown command `AUTH`, with args beginning with: `s3cr3t`, ", "ERR unknown command `AUTH`, with args beginning with: `***`, "},
-		{"s3cr3t", `ERR what is "s3cr3t"?`, `ERR what is "***"?`},
-		{"s3\"cr\n3t", `ERR what is "s3\"cr\n3t"?`, `ERR what is "***"?`},
-		{"host", "WRONGPASS invalid username-password pair", "WRONGPASS invalid username-password pair"},
-	} {
-		target, err := redisurl.Parse("redis://:" + encode(c.password) + "@host")
-		require.NoError(t, err)
-		got := target.Mask(redis.Error(c.said))
-		assert.Equal(t, redis.Error(c.want), got)
-		assert.ErrorContains(t, target.Mask(fmt.Errorf("dialling: %w", redis.Error(c.said))), c.want)
-		other := errors.New(c.said)
-		assert.Equal(t, other, target.Mask(other), "that is not the word of a server")
-		assert.NoError(t, target.Mask(nil))
-	}
-}
-
-func encode(s string) (encoded string) {
-	for _, b := range []byte(s) {
-		encoded += fmt.Sprintf("%%%02X", b)
-	}
-	return encoded
 }
 
 func TestAnErrorTellsWhatIsWrongWithAURLThatHasNoPassword(t *testing.T) {
