@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
 // serve answers OK to each command, and from the command silent on nothing.
@@ -76,14 +77,14 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 							<-ctx.Done()
 							return "", "", ctx.Err()
 						}
-						return "locks", secret, nil
+						return "locks", pooltest.Secret, nil
 					},
 				})
 				pool := open(t, client).(*redigo.Pool)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				began := time.Now()
-				err := ping(ctx, pool)
+				err := pooltest.Ping(ctx, pool)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Equal(t, time.Second, time.Since(began).Truncate(20*time.Millisecond))
 				<-closed
@@ -92,16 +93,6 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 			})
 		})
 	}
-}
-
-func ping(ctx context.Context, pool *redigo.Pool) error {
-	c, err := pool.GetContext(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	_, err = redigo.DoContext(c, ctx, "PING")
-	return err
 }
 
 // Without a context, such as in a cluster, the timeout for dialling bounds each of the two steps.
@@ -119,7 +110,7 @@ func TestALoginWithoutAContextEndsByTheTimeoutForDialling(t *testing.T) {
 		})
 		pool := open(t, client).(*redigo.Pool)
 		began := time.Now()
-		_, err := ask(pool, "PING")
+		_, err := pooltest.Ask(pool, "PING")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 5*time.Second, time.Since(began))
 		<-closed
@@ -134,10 +125,10 @@ func TestAHandshakeOfTLSEndsWithTheContext(t *testing.T) {
 	pool := single(t, &redis.Options{Addr: front.Addr(), TLSConfig: front.TLS(), DialTimeout: time.Hour})
 	for range 40 { // more than may be left behind
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		err := ping(ctx, pool)
+		err := pooltest.Ping(ctx, pool)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	front.Lift()
-	require.NoError(t, ping(t.Context(), pool))
+	require.NoError(t, pooltest.Ping(t.Context(), pool))
 }
