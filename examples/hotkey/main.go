@@ -16,11 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -38,31 +35,17 @@ const (
 	query    = 250 * time.Millisecond // how long the database takes
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "hotkey:", err)
-		os.Exit(1)
-	}
-}
+func main() { backend.Main("hotkey", start) }
 
-func start(ctx context.Context) error {
-	redisServer, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer redisServer.Close()
+func start(ctx context.Context, out io.Writer, url string) (err error) {
 	pools := make([]*redis.Pool, servers)
 	for i := range pools {
-		if pools[i], err = redimutex.NewPool(redisServer.URL); err != nil {
+		if pools[i], err = redimutex.NewPool(url); err != nil {
 			return err
 		}
 		defer pools[i].Close()
 	}
-	return run(ctx, os.Stdout, pools)
+	return run(ctx, out, pools)
 }
 
 // A figure is what a herd of requests cost.

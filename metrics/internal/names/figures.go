@@ -26,35 +26,51 @@ type Value struct {
 
 // Figures are all metrics of that sort.
 var Figures = []Figure{
-	{"locks_held", "lock.held", "{lock}", "Locks that this process has, also idle ones.", true, "",
-		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", int64(s.Held)}} }},
-	{"waiters", "lock.waiters", "{goroutine}", "Goroutines that wait for a lock.", true, "",
-		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", int64(s.Waiting)}} }},
-	{"acquired_total", "lock.acquired", "{lock}", "Locks acquired.", false, "",
-		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Acquired}} }},
-	{"contended_total", "lock.contended", "{lock}", "Locks acquired not at the first try on the servers.", false, "",
-		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Contended}} }},
-	{"released_total", "lock.released", "{lock}", "Locks unlocked.", false, "",
-		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Released}} }},
-	{"renewals_total", "lease.renewals", "{renewal}", "Renewals of leases, by outcome.", false, Outcome,
+	{
+		"locks_held", "lock.held", "{lock}", "Locks that this process has, also idle ones.", true, "",
+		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", int64(s.Held)}} },
+	},
+	{
+		"waiters", "lock.waiters", "{goroutine}", "Goroutines that wait for a lock.", true, "",
+		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", int64(s.Waiting)}} },
+	},
+	{
+		"acquired_total", "lock.acquired", "{lock}", "Locks acquired.", false, "",
+		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Acquired}} },
+	},
+	{
+		"contended_total", "lock.contended", "{lock}", "Locks acquired not at the first try on the servers.", false, "",
+		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Contended}} },
+	},
+	{
+		"released_total", "lock.released", "{lock}", "Locks unlocked.", false, "",
+		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", s.Released}} },
+	},
+	{
+		"renewals_total", "lease.renewals", "{renewal}", "Renewals of leases, by outcome.", false, Outcome,
 		func(s redimutex.Stats, _ []string) []Value {
 			return []Value{{Renewed, s.Renewed}, {Failed, s.NotRenewed}}
-		}},
-	{"lost_total", "lease.lost", "{lease}", "Leases lost, by reason.", false, Reason,
+		},
+	},
+	{
+		"lost_total", "lease.lost", "{lease}", "Leases lost, by reason.", false, Reason,
 		func(s redimutex.Stats, _ []string) []Value {
 			return []Value{
 				{string(redimutex.Expired), s.LostExpired},
 				{string(redimutex.Deleted), s.LostDeleted},
 				{string(redimutex.Taken), s.LostTaken},
 			}
-		}},
-	{"server_errors_total", "server.errors", "{error}", "Failed operations, by server.", false, Server,
+		},
+	},
+	{
+		"server_errors_total", "server.errors", "{error}", "Failed operations, by server.", false, Server,
 		func(s redimutex.Stats, servers []string) (all []Value) {
 			for i, n := range s.Errors {
 				all = append(all, Value{Clean(servers[i]), n})
 			}
 			return all
-		}},
+		},
+	},
 }
 
 // OldestHold is what the age that [Oldest] returns is called.
