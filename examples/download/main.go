@@ -32,7 +32,7 @@ const (
 	key      = "example:download:site"
 	limit    = 10
 	machines = 4
-	files    = 12 // that each machine fetches, all at once
+	files    = 12          // that each machine fetches, all at once
 	ttl      = time.Second // of the machine that crashes
 	transfer = 20 * time.Millisecond
 )
