@@ -22,6 +22,15 @@ import (
 	"github.com/redimutex/redimutex/pools/valkeygo"
 )
 
+// open returns the pool of an option, and closes it at the end of the test.
+func open(t testing.TB, option valkey.ClientOption) redimutex.Pool {
+	t.Helper()
+	pool, err := valkeygo.Pool(option)
+	require.NoError(t, err)
+	t.Cleanup(func() { pool.Close() })
+	return pool
+}
+
 func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 	s := redistest.Real(t)
 	pooltest.AddUser(s)
