@@ -186,9 +186,14 @@ func TestTheTimeoutsAreThoseOfTheClient(t *testing.T) {
 	defer c.Close()
 	front.Hang(redistest.AtCommand)
 	_, err := c.Do("PING")
+	requireTimeout(t, err)
+	front.Lift()
+	assert.Error(t, c.Err())
+}
+
+func requireTimeout(t *testing.T, err error) {
+	t.Helper()
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
-	front.Lift()
-	assert.Error(t, c.Err())
 }

@@ -114,36 +114,21 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 
 func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
-	for phase, at := range map[string]redistest.Phase{
-		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
-		"SELECT": redistest.AtSelect, "command": redistest.AtCommand,
-	} {
-		t.Run(phase, func(t *testing.T) {
-			front := redistest.NewTLSFront(t, s)
-			option := valkey.ClientOption{
-				InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), SelectDB: 1,
-				ForceSingleClient: true, Dialer: net.Dialer{Timeout: time.Hour},
-			}
-			pool := open(t, option).(*redigo.Pool)
-			ping := func(d time.Duration) error {
-				ctx, cancel := context.WithTimeout(t.Context(), d)
-				defer cancel()
-				return pooltest.Ping(ctx, pool)
-			}
-			front.Hang(at)
-			for range 20 { // more than may be left behind
-				require.ErrorIs(t, ping(20*time.Millisecond), context.DeadlineExceeded)
-			}
-			option.ForceSingleClient, option.Dialer.Timeout = false, 20*time.Millisecond
-			_, err := valkeygo.Pool(option)
-			var late net.Error
-			require.ErrorAs(t, err, &late)
-			assert.True(t, late.Timeout())
-			front.Lift()
-			require.NoError(t, ping(time.Minute))
-		})
+	option := func(front *redistest.Front) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), SelectDB: 1}
 	}
+	pooltest.EveryPhaseEndsWithTheContext(t, func(t *testing.T, front *redistest.Front) *redigo.Pool {
+		o := option(front)
+		o.ForceSingleClient, o.Dialer.Timeout = true, time.Hour
+		return open(t, o).(*redigo.Pool)
+	}, func(t *testing.T, front *redistest.Front) {
+		o := option(front)
+		o.Dialer.Timeout = 20 * time.Millisecond
+		_, err := valkeygo.Pool(o)
+		var late net.Error
+		require.ErrorAs(t, err, &late)
+		assert.True(t, late.Timeout())
+	})
 }
 
 func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {

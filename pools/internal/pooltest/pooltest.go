@@ -65,6 +65,36 @@ func Ping(ctx context.Context, pool *redis.Pool) error {
 	return err
 }
 
+// EveryPhaseEndsWithTheContext connects to a server that hangs, in one phase after the other. open returns a pool with
+// TLS and a database other than 0, and without a timeout of its own; hung looks at what else the user may call.
+func EveryPhaseEndsWithTheContext(
+	t *testing.T, open func(t *testing.T, front *redistest.Front) *redis.Pool, hung func(t *testing.T, front *redistest.Front),
+) {
+	t.Helper()
+	s := redistest.Real(t)
+	for phase, at := range map[string]redistest.Phase{
+		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
+		"SELECT": redistest.AtSelect, "command": redistest.AtCommand,
+	} {
+		t.Run(phase, func(t *testing.T) {
+			front := redistest.NewTLSFront(t, s)
+			pool := open(t, front)
+			front.Hang(at)
+			for range 20 { // more than may be left behind
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				require.ErrorIs(t, Ping(ctx, pool), context.DeadlineExceeded)
+				cancel()
+				assert.Zero(t, pool.ActiveCount())
+			}
+			hung(t, front)
+			front.Lift()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, Ping(ctx, pool))
+		})
+	}
+}
+
 // WaitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
 func WaitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	t.Helper()
