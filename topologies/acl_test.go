@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/topologies"
 )
@@ -43,7 +44,7 @@ func login() []redis.DialOption {
 func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 	t.Helper()
 	for _, key := range []string{"lock:a", "lock:b", "lock:c", "lock:d"} { // on all the primaries of a cluster
-		m := newMutex(t, pool, key, redimutex.WithTTL(time.Minute))
+		m := locktest.Mutex(t, pool, key, redimutex.WithTTL(time.Minute))
 		require.NoError(t, m.LockContext(patience(t), 0))
 		require.NoError(t, m.Lease().Extend(context.Background(), time.Minute))
 		require.NoError(t, m.UnlockContext(context.Background()))

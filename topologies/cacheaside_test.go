@@ -11,15 +11,14 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cacheaside"
+	"github.com/redimutex/redimutex/internal/locktest"
 )
 
 // fetcher returns a function that fetches key as a process does that has just come up, and tells whether it
 // was loaded.
 func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
 	t.Helper()
-	client := redimutex.NewClient([]redimutex.Pool{pool})
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	cache := cacheaside.New(client, cacheaside.NewRedisStore(pool, time.Hour))
+	cache := cacheaside.New(locktest.Client(t, []redimutex.Pool{pool}), cacheaside.NewRedisStore(pool, time.Hour))
 	return func(key string) (loaded bool) {
 		t.Helper()
 		v, err := cacheaside.Fetch(patience(t), cache, key, func(context.Context) (string, error) {

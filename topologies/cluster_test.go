@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/topologies"
@@ -56,7 +57,7 @@ func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
 		assert.Empty(t, fences[fence], "%q and another key share %q", key, fence)
 		fences[fence] = key
 
-		m := newMutex(t, p, key, redimutex.WithFencing(), redimutex.WithNodeTimeout(4*time.Second))
+		m := locktest.Mutex(t, p, key, redimutex.WithFencing(), redimutex.WithNodeTimeout(4*time.Second))
 		require.NoError(t, m.LockContext(patience(t), 0), "%q", key)
 		node := c.Nodes[c.Owner(key)]
 		assert.Equal(t, m.Lease().Token(), node.Get(key), "%q", key)
@@ -71,7 +72,7 @@ func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
 	for i := range 10 { // whatever node it happens to ask first
-		m := newMutex(t, pool(), fmt.Sprint("k", i), redimutex.WithNodeTimeout(4*time.Second))
+		m := locktest.Mutex(t, pool(), fmt.Sprint("k", i), redimutex.WithNodeTimeout(4*time.Second))
 		require.NoError(t, m.TryLockContext(context.Background()))
 		require.NoError(t, m.UnlockContext(context.Background()))
 	}
@@ -80,7 +81,7 @@ func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	m := newMutex(t, pool(), "k", redimutex.WithRestartGuard())
+	m := locktest.Mutex(t, pool(), "k", redimutex.WithRestartGuard())
 	err := m.LockContext(patience(t), 0)
 	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node, "its mark can't be in the slot of every lock")
@@ -91,10 +92,8 @@ func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
 func TestClusterExcludesOverAllItsNodes(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	a := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
-	b := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
-	defer a.Close()
-	defer b.Close()
+	a := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
+	b := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
 	for i := range 100 {
 		key := fmt.Sprint("k", i)
 		first, second := a.Mutex(key), b.Mutex(key)
@@ -111,7 +110,7 @@ func TestClusterLocksSurviveTheMoveOfTheirSlot(t *testing.T) {
 	c, pool := startCluster(t)
 	const key = "a{b}c"
 	opts := []redimutex.Option{redimutex.WithTTL(10 * time.Second), redimutex.WithFencing()}
-	crowd := startCrowd(t, newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...))
+	crowd := startCrowd(t, locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...))
 	crowd.more(20)
 	for i := range 6 {
 		from := c.Owner(key)
@@ -126,7 +125,7 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
-	m := newMutex(t, pool(), "k", redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(time.Second))
+	m := locktest.Mutex(t, pool(), "k", redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(time.Second))
 	require.NoError(t, m.LockContext(ctx, 0))
 	l := m.Lease()
 	for range 2 {
@@ -145,7 +144,7 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)
-	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	m := locktest.Mutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
 	require.NoError(t, m.LockContext(patience(t), 0))
 	to := (c.Owner("k") + 1) % 3
 	c.Move("k", to)
@@ -162,7 +161,7 @@ func TestClusterLockWaitsForASlotThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
-	m := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	m := locktest.Mutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
 	locked := make(chan error, 1)
 	c.Move("k", (c.Owner("k")+1)%3, func() {
 		err := m.TryLockContext(ctx)
@@ -181,7 +180,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	old := c.Owner("k")
 	// A holder that has died is a key that no process renews.
 	c.Nodes[old].Do("SET", "k", "its token", "NX", "PX", 3000)
-	waiter := newMutex(t, pool(), "k")
+	waiter := locktest.Mutex(t, pool(), "k")
 	locked := make(chan error, 1)
 	go func() { locked <- waiter.LockContext(ctx, 0) }()
 
@@ -199,8 +198,8 @@ func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)
 	ctx := patience(t)
-	holder := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second))
-	rival := newMutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
+	holder := locktest.Mutex(t, pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second))
+	rival := locktest.Mutex(t, pool(), "k", redimutex.WithTTL(time.Minute))
 	require.NoError(t, holder.LockContext(ctx, 0))
 
 	old := c.Owner("k")
@@ -229,7 +228,7 @@ func TestClusterFencesNeverFallAcrossAFailover(t *testing.T) {
 	c, pool := startCluster(t)
 	const key = "a{b}c"
 	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Second), redimutex.WithFencing(), redimutex.WithReplicas(1, time.Second)}
-	crowd := startCrowd(t, newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...))
+	crowd := startCrowd(t, locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...))
 	crowd.more(20)
 	old := c.Owner(key)
 	c.Nodes[old].Kill()
@@ -244,7 +243,7 @@ func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
 	c, pool := startCluster(t)
 	ctx := patience(t)
 	p := pool()
-	m := newMutex(t, p, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	m := locktest.Mutex(t, p, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
 	require.NoError(t, m.LockContext(ctx, 0))
 	require.NoError(t, m.UnlockContext(ctx))
 	old := c.Owner("k")

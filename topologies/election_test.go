@@ -10,17 +10,13 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/locktest"
 )
 
 func TestClusterElectsAndEveryObserverSeesIt(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	client := func() *redimutex.Client {
-		c := redimutex.NewClient([]redimutex.Pool{pool()})
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	candidate, observer := client(), client()
+	candidate, observer := locktest.Client(t, []redimutex.Pool{pool()}), locktest.Client(t, []redimutex.Pool{pool()})
 	seen := errors.New("seen")
 	for _, key := range oddKeys {
 		err := election.New(candidate, key, "a").Run(patience(t), func(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/topologies"
 )
@@ -67,8 +68,7 @@ func lostWhileANodeHangs(t *testing.T) (lost, of int) {
 		ttl    = 6 * time.Second
 	)
 	c, pool := startCluster(t)
-	client := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithTTL(ttl))
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithTTL(ttl))
 	var others []*redimutex.Mutex
 	for i := range leases {
 		m := client.Mutex(fmt.Sprint("key ", i))

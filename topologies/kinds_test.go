@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 )
 
 func TestClusterHandsOverALockWhoseSlotMovesMeanwhile(t *testing.T) {
@@ -15,7 +16,7 @@ func TestClusterHandsOverALockWhoseSlotMovesMeanwhile(t *testing.T) {
 	c, pool := startCluster(t)
 	const key = "a{b}c"
 	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithFencing(), redimutex.WithNodeTimeout(10 * time.Second)}
-	giver, taker, third := newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...), newMutex(t, pool(), key, opts...)
+	giver, taker, third := locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...), locktest.Mutex(t, pool(), key, opts...)
 	for range 2 {
 		l, err := giver.Acquire(patience(t))
 		require.NoError(t, err)
@@ -37,9 +38,8 @@ func TestClusterCountsThePermitsInUseWhereverTheirSlotIs(t *testing.T) {
 	c, pool := startCluster(t)
 	const key = "permits"
 	semaphore := func() *redimutex.Semaphore {
-		client := redimutex.NewClient([]redimutex.Pool{pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
-		t.Cleanup(func() { require.NoError(t, client.Close()) })
-		return client.Semaphore(key, 3)
+		opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
+		return locktest.Client(t, []redimutex.Pool{pool()}, opts...).Semaphore(key, 3)
 	}
 	holder := semaphore()
 	for want := range 3 {

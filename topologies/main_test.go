@@ -19,14 +19,6 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// newMutex returns a Mutex of a Client of its own, as another process would have it.
-func newMutex(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) *redimutex.Mutex {
-	t.Helper()
-	c := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c.Mutex(key)
-}
-
 // patience is a context for what takes a few seconds on a machine that has time for us.
 func patience(t testing.TB) context.Context {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"github.com/mna/redisc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 
 	"github.com/redimutex/redimutex"
@@ -28,8 +29,7 @@ func (p retrying) Get() redis.Conn {
 func TestClusterLeasesAreRenewedOverRetryConns(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	client := redimutex.NewClient([]redimutex.Pool{retrying{pool()}}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
-	t.Cleanup(func() { client.Close() })
+	client := locktest.Client(t, []redimutex.Pool{retrying{pool()}}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
 	var mutexes []*redimutex.Mutex
 	for _, key := range []string{"a", "b", "c", "d"} {
 		m := client.Mutex(key)

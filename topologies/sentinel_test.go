@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/topologies"
 )
@@ -43,7 +44,7 @@ func TestSentinelConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithReplicas(1, time.Second)}
-	holder, rival := newMutex(t, pool(), "k", opts...), newMutex(t, pool(), "k", opts...)
+	holder, rival := locktest.Mutex(t, pool(), "k", opts...), locktest.Mutex(t, pool(), "k", opts...)
 	require.NoError(t, holder.LockContext(ctx, 0))
 	before := holder.Lease().Until()
 
@@ -71,7 +72,7 @@ func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	primary := g.Primary()
 	// A holder that has died is a key that no process renews.
 	primary.Do("SET", "k", "its token", "NX", "PX", 3000)
-	waiter := newMutex(t, pool(), "k")
+	waiter := locktest.Mutex(t, pool(), "k")
 	locked := make(chan error, 1)
 	go func() { locked <- waiter.LockContext(ctx, 0) }()
 
@@ -89,7 +90,7 @@ func TestSentinelFencesNeverFallAcrossAFailover(t *testing.T) {
 	t.Parallel()
 	g, pool := startSentinel(t)
 	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Second), redimutex.WithFencing(), redimutex.WithReplicas(1, time.Second)}
-	crowd := startCrowd(t, newMutex(t, pool(), "k", opts...), newMutex(t, pool(), "k", opts...), newMutex(t, pool(), "k", opts...))
+	crowd := startCrowd(t, locktest.Mutex(t, pool(), "k", opts...), locktest.Mutex(t, pool(), "k", opts...), locktest.Mutex(t, pool(), "k", opts...))
 	crowd.more(20)
 	primary := g.Primary()
 	primary.Kill()
@@ -103,7 +104,7 @@ func TestSentinelWaiterRecoversWhenThePrimaryHangs(t *testing.T) {
 	g, pool := startSentinel(t)
 	ctx := patience(t)
 	primary := g.Primary()
-	m := newMutex(t, pool(), "k")
+	m := locktest.Mutex(t, pool(), "k")
 	require.NoError(t, m.LockContext(ctx, 0)) // the pool has a connection to the primary now
 	require.NoError(t, m.UnlockContext(ctx))
 

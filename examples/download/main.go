@@ -18,12 +18,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/examples/internal/backend"
@@ -33,35 +32,12 @@ const (
 	key      = "example:download:site"
 	limit    = 10
 	machines = 4
-	files    = 12 // that each machine fetches, all at once
-	ttl      = time.Second
+	files    = 12          // that each machine fetches, all at once
+	ttl      = time.Second // of the machine that crashes
 	transfer = 20 * time.Millisecond
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "download:", err)
-		os.Exit(1)
-	}
-}
-
-func start(ctx context.Context) error {
-	server, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	pool, err := redimutex.NewPool(server.URL)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return run(ctx, os.Stdout, pool)
-}
+func main() { backend.Main("download", backend.WithPool(run)) }
 
 // A site counts the downloads that it serves at a time.
 type site struct{ now, most, served atomic.Int64 }
@@ -77,7 +53,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // run lets the fleet loose without the Semaphore and with it.
-func run(ctx context.Context, out io.Writer, pool redimutex.Pool) error {
+func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	fmt.Fprintf(out, "%d machines fetch %d files each from a site that bears %d downloads at a time.\n", machines, files, limit)
 	for _, limited := range []bool{false, true} {
 		s := new(site)
@@ -106,7 +82,7 @@ func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) erro
 	var all sync.WaitGroup
 	failures := make([]error, machines*files)
 	for m := range machines {
-		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithQueue())
+		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
 		defer client.Close()
 		downloads := client.Semaphore(key, limit)
 		for f := range files {

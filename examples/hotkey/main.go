@@ -16,11 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -38,43 +35,29 @@ const (
 	query    = 250 * time.Millisecond // how long the database takes
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "hotkey:", err)
-		os.Exit(1)
-	}
-}
+func main() { backend.Main("hotkey", start) }
 
-func start(ctx context.Context) error {
-	redisServer, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer redisServer.Close()
+func start(ctx context.Context, out io.Writer, url string) (err error) {
 	pools := make([]*redis.Pool, servers)
 	for i := range pools {
-		if pools[i], err = redimutex.NewPool(redisServer.URL); err != nil {
+		if pools[i], err = redimutex.NewPool(url); err != nil {
 			return err
 		}
 		defer pools[i].Close()
 	}
-	return run(ctx, os.Stdout, pools)
+	return run(ctx, out, pools)
 }
 
 // A figure is what a herd of requests cost.
 type figure struct {
-	loads, looks int64         // in the database and in the cache
-	slowest      time.Duration // request
+	loads   int64         // in the database
+	slowest time.Duration // request
 }
 
 // run sends the herd without the lock and with it.
 func run(ctx context.Context, out io.Writer, pools []*redis.Pool) error {
 	fmt.Fprintf(out, "%d servers with %d requests each want the same value, which is not in the cache. The database takes %v.\n\n", len(pools), requests, query)
-	fmt.Fprintln(out, "            | time | loads | looks in the cache | slowest request")
+	fmt.Fprintln(out, "            | time | loads | slowest request")
 	var most int64
 	for n := range times {
 		for _, locked := range []bool{false, true} {
@@ -87,7 +70,7 @@ func run(ctx context.Context, out io.Writer, pools []*redis.Pool) error {
 				name = "cacheaside"
 				most = max(most, f.loads)
 			}
-			fmt.Fprintf(out, "%-11s | %4d | %5d | %18d | %12d ms\n", name, n+1, f.loads, f.looks, f.slowest.Milliseconds())
+			fmt.Fprintf(out, "%-11s | %4d | %5d | %12d ms\n", name, n+1, f.loads, f.slowest.Milliseconds())
 		}
 	}
 	fmt.Fprintf(out, "\nWith cacheaside the database was asked %d time, instead of %d times.\n", most, len(pools)*requests)
@@ -102,7 +85,7 @@ func herd(ctx context.Context, pools []*redis.Pool, locked bool) (f figure, err 
 	if err := forget(ctx, pools[0]); err != nil {
 		return f, err
 	}
-	var loads, looks, slowest atomic.Int64
+	var loads, slowest atomic.Int64
 	load := func(ctx context.Context) (string, error) {
 		loads.Add(1)
 		select {
@@ -115,7 +98,7 @@ func herd(ctx context.Context, pools []*redis.Pool, locked bool) (f figure, err 
 	errs := make(chan error, len(pools)*requests)
 	var all sync.WaitGroup
 	for _, pool := range pools {
-		store := &counting{cacheaside.NewRedisStore(pool, time.Minute), &looks}
+		store := cacheaside.NewRedisStore(pool, time.Minute)
 		client := redimutex.NewClient([]redimutex.Pool{pool})
 		defer client.Close()
 		cache := cacheaside.New(client, store)
@@ -142,7 +125,7 @@ func herd(ctx context.Context, pools []*redis.Pool, locked bool) (f figure, err 
 	for e := range errs {
 		err = errors.Join(err, e)
 	}
-	return figure{loads.Load(), looks.Load(), time.Duration(slowest.Load())}, err
+	return figure{loads.Load(), time.Duration(slowest.Load())}, err
 }
 
 // unlocked is the read through a cache as it is often written.
@@ -167,15 +150,4 @@ func forget(ctx context.Context, pool *redis.Pool) error {
 	defer c.Close()
 	_, err = redis.DoContext(c, ctx, "DEL", key)
 	return err
-}
-
-// A counting Store counts how often it is looked in.
-type counting struct {
-	cacheaside.Store
-	looks *atomic.Int64
-}
-
-func (s *counting) Get(ctx context.Context, key string) ([]byte, error) {
-	s.looks.Add(1)
-	return s.Store.Get(ctx, key)
 }

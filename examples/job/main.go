@@ -18,11 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -52,30 +49,7 @@ var machines = []machine{
 	{"d", 200 * time.Millisecond},
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "job:", err)
-		os.Exit(1)
-	}
-}
-
-func start(ctx context.Context) error {
-	server, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	pool, err := redimutex.NewPool(server.URL)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return run(ctx, os.Stdout, pool)
-}
+func main() { backend.Main("job", backend.WithPool(run)) }
 
 // run runs the schedule without a minimum hold and with it.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/examples/internal/crew"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 
 func TestFollowersTakeOverFromALeaderThatIsKilledResignsOrIsPaused(t *testing.T) {
 	var out bytes.Buffer
-	e, err := run(t.Context(), &out)
+	e, err := run(t.Context(), &out, redistest.Start(t).URL())
 	t.Log(out.String())
 	require.NoError(t, err)
 	ends := make(map[string]int)

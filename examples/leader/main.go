@@ -23,9 +23,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/redimutex/redimutex/examples/internal/backend"
 	"github.com/redimutex/redimutex/examples/internal/crew"
@@ -35,25 +32,16 @@ func main() {
 	if crew.Hired() {
 		os.Exit(crew.Work(campaign))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if _, err := run(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "leader:", err)
-		os.Exit(1)
-	}
+	backend.Main("leader", func(ctx context.Context, out io.Writer, url string) error {
+		_, err := run(ctx, out, url)
+		return err
+	})
 }
 
 // run has all terms take place, and prints them.
-func run(ctx context.Context, out io.Writer) (*contest, error) {
-	server, err := backend.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer server.Close()
-	fmt.Fprintf(out, "3 processes want to lead, with a lease of %v and %s.\n\n", ttl, server.Name)
-	e, err := newContest(ctx, server.URL)
+func run(ctx context.Context, out io.Writer, url string) (*contest, error) {
+	fmt.Fprintf(out, "3 processes want to lead, with a lease of %v.\n\n", ttl)
+	e, err := newContest(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -36,30 +33,7 @@ const (
 	editions = 15
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
-
-func start(ctx context.Context) error {
-	server, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	pool, err := redimutex.NewPool(server.URL)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return run(ctx, os.Stdout, pool)
-}
+func main() { backend.Main("report", backend.WithPool(run)) }
 
 // run has the report written and read without a lock and with it.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {

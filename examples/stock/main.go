@@ -28,8 +28,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/redimutex/redimutex/examples/internal/backend"
@@ -56,34 +54,22 @@ func main() {
 	if crew.Hired() {
 		os.Exit(crew.Work(work))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // it takes a third of that on a small machine
-	defer cancel()
 	p := plan{
 		items: 100, buyers: 1000, processes: 6, tills: 4,
 		mishaps: []mishap{{75, killed}, {50, paused}, {25, paused}},
 	}
-	if err := p.run(ctx, os.Stdout, defences); err != nil {
-		fmt.Fprintln(os.Stderr, "stock:", err)
-		os.Exit(1)
-	}
+	backend.Main("stock", p.run)
 }
 
 // run holds a sale with each of the defences and prints how they went.
-func (p *plan) run(ctx context.Context, out io.Writer, defences []defence) error {
-	server, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	fmt.Fprintf(out, "%d buyers, %d items, %d processes with %d tills each, %s, and SQLite.\n", p.buyers, p.items, p.processes, p.tills, server.Name)
+func (p *plan) run(ctx context.Context, out io.Writer, url string) error {
+	fmt.Fprintf(out, "%d buyers, %d items, %d processes with %d tills each, Redis, and SQLite.\n", p.buyers, p.items, p.processes, p.tills)
 	fmt.Fprintf(out, "In each sale processes are killed or paused for longer than their lease: %d of them.\n\n", len(p.mishaps))
 	fmt.Fprintln(out, "lock  fence  version  stock>0 | orders  oversold  refused  time   | what happened")
 	bad := 0
 	for _, d := range defences {
 		began := time.Now()
-		r, err := p.hold(ctx, d, server.URL)
+		r, err := p.hold(ctx, d, url)
 		if err != nil {
 			return err
 		}

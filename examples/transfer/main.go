@@ -16,10 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -40,30 +37,7 @@ var accounts = []string{"example:transfer:{bank}:a", "example:transfer:{bank}:b"
 // lockOf is the key of an account's lock.
 func lockOf(account string) string { return account + ":lock" }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "transfer:", err)
-		os.Exit(1)
-	}
-}
-
-func start(ctx context.Context) error {
-	server, err := backend.Open()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	pool, err := redimutex.NewPool(server.URL)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return run(ctx, os.Stdout, pool)
-}
+func main() { backend.Main("transfer", backend.WithPool(run)) }
 
 // run makes all transfers without locks and with them.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {

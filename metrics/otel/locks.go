@@ -29,7 +29,7 @@ func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
 	if client == nil {
 		return nil, errors.New("redimutexotel: New needs a Client, and got nil")
 	}
-	c, err := newConfig(len(client.Stats().Errors), opts)
+	c, err := newConfig(client, opts)
 	if err != nil {
 		return nil, err
 	}

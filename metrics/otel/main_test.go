@@ -23,14 +23,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newClient returns a Client that is closed at the end of the test.
-func newClient(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
-	t.Helper()
-	c := redimutex.NewClient(pools, opts...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
 // A desk gets what a program tells OpenTelemetry.
 type desk struct {
 	reader  *sdkmetric.ManualReader

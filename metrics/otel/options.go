@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
@@ -41,8 +41,8 @@ func WithAttributes(own ...attribute.KeyValue) Option {
 
 // WithServerNames sets the values of redimutex.server, one name for each pool of the Client, in their
 // order. The default is their number, from 0, as in the text of errors.
-func WithServerNames(names ...string) Option {
-	return func(c *config) { c.servers = slices.Clone(names) }
+func WithServerNames(servers ...string) Option {
+	return func(c *config) { c.servers = slices.Clone(servers) }
 }
 
 // WithKeyAttribute adds redimutex.key to the two histograms. Its value is what name makes of the key of
@@ -52,7 +52,7 @@ func WithKeyAttribute(name func(key string) string) Option {
 	return func(c *config) { c.key = name }
 }
 
-func newConfig(servers int, opts []Option) (*config, error) {
+func newConfig(client *redimutex.Client, opts []Option) (*config, error) {
 	c := &config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, o := range opts {
 		if o == nil {
@@ -66,13 +66,9 @@ func newConfig(servers int, opts []Option) (*config, error) {
 	case c.tracers == nil:
 		return nil, errors.New("redimutexotel: WithTracerProvider(nil): the provider of trace/noop turns spans off")
 	}
-	if c.servers == nil {
-		for i := range servers {
-			c.servers = append(c.servers, strconv.Itoa(i))
-		}
-	}
-	if len(c.servers) != servers {
-		return nil, fmt.Errorf("redimutexotel: WithServerNames: got %d names, and the Client has %d servers", len(c.servers), servers)
+	var err error
+	if c.servers, err = names.Servers(client, c.servers); err != nil {
+		return nil, fmt.Errorf("redimutexotel: %w", err)
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	redimutexotel "github.com/redimutex/redimutex/metrics/otel"
 )
@@ -21,7 +22,7 @@ import (
 func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing(),
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing(),
 		redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
 	d := newDesk(t)
 	d.watch(t, client)
@@ -68,7 +69,7 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 func TestALockWithoutAContextMakesLinkedTraces(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -85,7 +86,7 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	cut := redistest.NewBetween(s.Pool())
-	client := newClient(t, []redimutex.Pool{cut}, redimutex.WithTTL(time.Minute))
+	client := locktest.Client(t, []redimutex.Pool{cut}, redimutex.WithTTL(time.Minute))
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -115,7 +116,7 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 func TestAHoldThatNobodyReleasesHasASpanWhenItIsLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal())
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal())
 	d := newDesk(t)
 	d.watch(t, client)
 	client.Mutex("k").Lock()
@@ -131,7 +132,7 @@ func TestALossThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
 	lost := make(chan struct{})
 	// The Trace of the Mutex is asked first, so this holds up what we are told.
 	late := &redimutex.Trace{Acquired: func(redimutex.Event) { <-lost }}
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal(),
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal(),
 		redimutex.WithTrace(late))
 	d := newDesk(t)
 	d.watch(t, client)
@@ -145,7 +146,7 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	cut := redistest.NewBetween(s.Pool())
-	client := newClient(t, []redimutex.Pool{cut})
+	client := locktest.Client(t, []redimutex.Pool{cut})
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -172,7 +173,7 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 func TestSpansCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
 	d := newDesk(t)
 	l, err := redimutexotel.New(client, redimutexotel.WithMeterProvider(d.meters), redimutexotel.WithTracerProvider(noop.NewTracerProvider()))
 	require.NoError(t, err)
@@ -190,7 +191,7 @@ func TestSpansCanBeTurnedOff(t *testing.T) {
 func TestWhatIsNotSampledIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
 	d := newDesk(t, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
 	d.watch(t, client)
 	unsampled := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})

@@ -21,10 +21,8 @@ type times struct {
 	acquired, released metric.RecordOption
 }
 
-// limits of the buckets: waits and holds of locks take from a round trip to minutes.
-var limits = metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
-
 func newTimes(meter metric.Meter, c *config) (times, error) {
+	limits := metric.WithExplicitBucketBoundaries(names.Buckets()...)
 	wait, err := meter.Float64Histogram("redimutex.lock.wait", limits, metric.WithUnit("s"),
 		metric.WithDescription("Time from the call to the lock, or to giving up."))
 	hold, err2 := meter.Float64Histogram("redimutex.lock.hold", limits, metric.WithUnit("s"),

@@ -14,7 +14,7 @@ import (
 type Collector struct {
 	client  *redimutex.Client
 	config  *config
-	figures []figure
+	figures []*prometheus.Desc // of [names.Figures]
 	oldest  *prometheus.Desc
 	failed  *prometheus.CounterVec
 	wait    *prometheus.HistogramVec
@@ -30,14 +30,19 @@ func New(client *redimutex.Client, opts ...Option) *Collector {
 	if client == nil {
 		panic("redimutexprom: New needs a Client, and got nil")
 	}
-	c := &Collector{client: client, config: newConfig(len(client.Stats().Errors), opts)}
+	c := &Collector{client: client, config: newConfig(client, opts)}
 	var keyed []string // labels of what can be told by key
 	if c.config.key != nil {
 		keyed = []string{names.Key}
 	}
-	c.figures = append(figures(c.config.labels), serverErrors(c.config.servers, c.config.labels)...)
-	c.oldest = prometheus.NewDesc("redimutex_oldest_hold_seconds",
-		"Age of the oldest hold that is in use, 0 without one.", keyed, c.config.labels)
+	for _, f := range names.Figures {
+		var labels []string
+		if f.Label != "" {
+			labels = []string{f.Label}
+		}
+		c.figures = append(c.figures, prometheus.NewDesc("redimutex_"+f.Prometheus, f.Help, labels, c.config.labels))
+	}
+	c.oldest = prometheus.NewDesc("redimutex_oldest_hold_seconds", names.OldestHold, keyed, c.config.labels)
 	c.failed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "redimutex_failed_total", Help: "Calls that ended without the lock, by outcome.", ConstLabels: c.config.labels,
 	}, []string{names.Outcome})
@@ -109,12 +114,8 @@ func (c *Collector) Close() { c.stop() }
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	seen := make(map[*prometheus.Desc]bool)
-	for _, f := range c.figures {
-		if !seen[f.desc] {
-			seen[f.desc] = true
-			ch <- f.desc
-		}
+	for _, desc := range c.figures {
+		ch <- desc
 	}
 	ch <- c.oldest
 	c.failed.Describe(ch)
@@ -125,11 +126,33 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.client.Stats()
-	for _, f := range c.figures {
-		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.read(s), f.labels...)
+	for i, f := range names.Figures {
+		kind := prometheus.CounterValue
+		if f.Gauge {
+			kind = prometheus.GaugeValue
+		}
+		for _, v := range f.Read(s, c.config.servers) {
+			if f.Label == "" {
+				ch <- prometheus.MustNewConstMetric(c.figures[i], kind, float64(v.N))
+			} else {
+				ch <- prometheus.MustNewConstMetric(c.figures[i], kind, float64(v.N), v.Label)
+			}
+		}
 	}
 	c.collectOldest(ch)
 	c.failed.Collect(ch)
 	c.wait.Collect(ch)
 	c.hold.Collect(ch)
+}
+
+// collectOldest tells how old the oldest hold is, with [WithKeyLabel] for each key that is held.
+func (c *Collector) collectOldest(ch chan<- prometheus.Metric) {
+	if c.config.key == nil {
+		age := names.Oldest(c.client, func(string) string { return "" })[""]
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age.Seconds())
+		return
+	}
+	for name, age := range names.Oldest(c.client, c.name) {
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age.Seconds(), name)
+	}
 }

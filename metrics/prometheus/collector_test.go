@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	redimutexprom "github.com/redimutex/redimutex/metrics/prometheus"
 )
@@ -57,7 +58,7 @@ func agree(t *testing.T, p page, s redimutex.Stats) {
 func TestAScrapeAgreesWithStatsWhateverHappensToTheLocks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	agree(t, scrape(t, registry), client.Stats())
@@ -122,11 +123,11 @@ func TestAScrapeAgreesWithStatsWhateverHappensToTheLocks(t *testing.T) {
 
 func TestErrorsAreShownByServer(t *testing.T) {
 	t.Parallel()
-	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()})
+	servers := locktest.Start(t, 3)
+	client := servers.Client(t)
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client, redimutexprom.WithServerNames("alpha", "beta", "gamma"))
-	b.Kill()
+	servers[1].Kill()
 	m := client.Mutex("k")
 	redistest.Wait(t, "an error of the dead server in the scrape", func() bool {
 		m.Lock() // a majority is enough, and may be there before the error is
@@ -138,7 +139,7 @@ func TestErrorsAreShownByServer(t *testing.T) {
 	assert.Zero(t, p.value("redimutex_server_errors_total", "server", "gamma"))
 	assert.Len(t, p["redimutex_server_errors_total"].GetMetric(), 3)
 
-	c.Kill()
+	servers[2].Kill()
 	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)
 	assert.EqualValues(t, 1, scrape(t, registry).count("redimutex_wait_seconds", "outcome", "unavailable"))
 }
@@ -146,7 +147,7 @@ func TestErrorsAreShownByServer(t *testing.T) {
 func TestTheAgeOfAHoldIsShownWhileItLasts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(20*time.Second))
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(20*time.Second))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	const oldest = "redimutex_oldest_hold_seconds"
@@ -166,7 +167,7 @@ func TestTheAgeOfAHoldIsShownWhileItLasts(t *testing.T) {
 func TestNamesAndHelpFollowTheConventions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	m := client.Mutex("k")
@@ -183,7 +184,7 @@ func TestNamesAndHelpFollowTheConventions(t *testing.T) {
 func TestCloseStopsObserving(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
 	registry := prometheus.NewPedanticRegistry()
 	c := collect(t, registry, client)
 	m := client.Mutex("k")

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	redimutexprom "github.com/redimutex/redimutex/metrics/prometheus"
 )
 
 func TestEachHoldOfEveryKindCounts(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithTTL(time.Minute))
+	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithTTL(time.Minute))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client, redimutexprom.WithKeyLabel(func(key string) string { return key }))
 	var held []*redimutex.Lease

@@ -25,14 +25,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newClient returns a Client that is closed at the end of the test.
-func newClient(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
-	t.Helper()
-	c := redimutex.NewClient(pools, opts...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
 // collect registers a Collector of client, and closes it at the end of the test.
 func collect(t testing.TB, r *prometheus.Registry, client *redimutex.Client, opts ...redimutexprom.Option) *redimutexprom.Collector {
 	t.Helper()

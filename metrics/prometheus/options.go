@@ -1,11 +1,12 @@
 package redimutexprom
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
 // An Option changes what a [Collector] shows. Options that make no sense panic in [New].
@@ -26,8 +27,8 @@ func WithLabels(labels prometheus.Labels) Option { return func(c *config) { c.la
 
 // WithServerNames sets the values of the label "server", one name for each pool of the Client, in
 // their order. The default is their number, from 0, as in the text of errors.
-func WithServerNames(names ...string) Option {
-	return func(c *config) { c.servers = slices.Clone(names) }
+func WithServerNames(servers ...string) Option {
+	return func(c *config) { c.servers = slices.Clone(servers) }
 }
 
 // WithBuckets sets the upper limits of the buckets of the two histograms, in seconds and rising. An
@@ -55,33 +56,17 @@ func WithKeyLabel(name func(key string) string) Option {
 	return func(c *config) { c.key = name }
 }
 
-// buckets are the default: waits and holds of locks take from a round trip to minutes.
-var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-
-func newConfig(servers int, opts []Option) *config {
-	c := &config{wait: buckets, hold: buckets}
+func newConfig(client *redimutex.Client, opts []Option) *config {
+	c := &config{wait: names.Buckets(), hold: names.Buckets()}
 	for _, o := range opts {
 		if o == nil {
 			panic("redimutexprom: an Option is nil")
 		}
 		o(c)
 	}
-	if c.servers == nil {
-		for i := range servers {
-			c.servers = append(c.servers, strconv.Itoa(i))
-		}
-	}
-	if len(c.servers) != servers {
-		panic(fmt.Sprintf("redimutexprom: WithServerNames: got %d names, and the Client has %d servers", len(c.servers), servers))
-	}
-	if slices.ContainsFunc(c.servers, func(name string) bool { return name == "" }) || len(distinct(c.servers)) != servers {
-		panic(fmt.Sprintf("redimutexprom: WithServerNames(%q): the names have to differ, and none may be empty", c.servers))
+	var err error
+	if c.servers, err = names.Servers(client, c.servers); err != nil {
+		panic("redimutexprom: " + err.Error())
 	}
 	return c
-}
-
-func distinct(names []string) []string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
 }

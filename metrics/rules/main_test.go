@@ -2,17 +2,12 @@ package rules_test
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -87,8 +82,7 @@ func expressions(t testing.TB) map[string]string {
 	return all
 }
 
-// scrape returns the metrics of a Client that has locked, given up, and released, as a server gets
-// them over HTTP.
+// scrape returns the metrics of a Client that has locked, given up, and released.
 func scrape(t testing.TB) map[string]*dto.MetricFamily {
 	s := redistest.Start(t)
 	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
@@ -102,13 +96,11 @@ func scrape(t testing.TB) map[string]*dto.MetricFamily {
 	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked)
 	m.Unlock()
 
-	site := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	defer site.Close()
-	response, err := http.Get(site.URL)
+	gathered, err := registry.Gather()
 	require.NoError(t, err)
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	require.NoError(t, err)
+	families := make(map[string]*dto.MetricFamily)
+	for _, f := range gathered {
+		families[f.GetName()] = f
+	}
 	return families
 }

@@ -6,13 +6,15 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/redimutex/redimutex/pools/internal/dial"
 )
 
-// timed returns dial for connections that can't keep deadlines, such as those through an SSH tunnel (ReadTimeout or
+// timed returns next for connections that can't keep deadlines, such as those through an SSH tunnel (ReadTimeout or
 // WriteTimeout of -2).
-func timed(dial dialFunc) dialFunc {
+func timed(next dial.Func) dial.Func {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
+		c, err := next(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

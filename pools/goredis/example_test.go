@@ -9,10 +9,11 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/pools/goredis"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
 func Example() {
-	addr, stop := startRedis()
+	addr, stop := pooltest.StartRedis()
 	defer stop()
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

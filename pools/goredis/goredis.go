@@ -53,6 +53,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/pools/internal/dial"
 )
 
 // A PoolCloser is a pool that its owner closes, after the Clients that use it.
@@ -76,10 +77,10 @@ func Pool(client redis.UniversalClient) (PoolCloser, error) {
 
 func single(c *redis.Client) (PoolCloser, error) {
 	opt := c.Options()
-	if err := refuse(
-		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
-		refusal{"Limiter", opt.Limiter != nil, withoutIt},
-	); err != nil {
+	r := dial.Refusals{Package: "goredis"}
+	r.Refuse("OnConnect", opt.OnConnect != nil, withoutIt)
+	r.Refuse("Limiter", opt.Limiter != nil, withoutIt)
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	pool := redimutex.NewPoolAt(opt.Network, opt.Addr, dialOptions(opt)...)
@@ -89,11 +90,11 @@ func single(c *redis.Client) (PoolCloser, error) {
 
 func cluster(c *redis.ClusterClient) (PoolCloser, error) {
 	opt := c.Options()
-	if err := refuse(
-		refusal{"OnConnect", opt.OnConnect != nil, withoutIt},
-		refusal{"NewClient", code(opt.NewClient) != code(redis.NewClient), withoutIt},
-		refusal{"ClusterSlots", opt.ClusterSlots != nil, "use redis.NewFailoverClient with Sentinels, and a cluster that tells its slots otherwise"},
-	); err != nil {
+	r := dial.Refusals{Package: "goredis"}
+	r.Refuse("OnConnect", opt.OnConnect != nil, withoutIt)
+	r.Refuse("NewClient", code(opt.NewClient) != code(redis.NewClient), withoutIt)
+	r.Refuse("ClusterSlots", opt.ClusterSlots != nil, "use redis.NewFailoverClient with Sentinels, and a cluster that tells its slots otherwise")
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	node := nodeOptions(opt)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
 // A hook notes what it is called for.
@@ -42,7 +43,7 @@ func TestALockWorksOverAClientWithHooksAndDoesNotCallThem(t *testing.T) {
 	heard := make(chan string, 100)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	client.AddHook(hook{heard})
-	lock(t, open(t, client), "k")
+	pooltest.Lock(t, open(t, client), "k")
 	assert.Empty(t, heard)
 
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}})
@@ -72,19 +73,19 @@ func TestALockWorksOverConnectionsThatCannotKeepDeadlines(t *testing.T) {
 			return tunnel{c}, err
 		},
 	})
-	lock(t, pool, "k")
+	pooltest.Lock(t, pool, "k")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.NoError(t, ping(ctx, pool))
+	require.NoError(t, pooltest.Ping(ctx, pool))
 	<-ctx.Done() // the deadline of a command that was answered does no harm to its connection
-	require.NoError(t, ping(t.Context(), pool))
+	require.NoError(t, pooltest.Ping(t.Context(), pool))
 	assert.Equal(t, 1, pool.ActiveCount())
 
 	s.Pause()
 	defer s.Resume()
 	for range 20 { // more than may be left behind
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		require.ErrorIs(t, ping(ctx, pool), context.DeadlineExceeded)
+		require.ErrorIs(t, pooltest.Ping(ctx, pool), context.DeadlineExceeded)
 		cancel()
 	}
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithNodeTimeout(50*time.Millisecond))

@@ -3,8 +3,6 @@ package goredis
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"reflect"
 	"sync"
@@ -14,52 +12,32 @@ import (
 	redigo "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
+
+	"github.com/redimutex/redimutex/pools/internal/dial"
 )
 
-// A refusal is an option that can't be carried over.
-type refusal struct {
-	option string
-	set    bool
-	advice string
-}
-
 const withoutIt = "give Pool a client without it, made from a copy of client.Options()"
-
-func refuse(all ...refusal) error {
-	var errs []error
-	for _, r := range all {
-		if r.set {
-			errs = append(errs, fmt.Errorf("goredis: connections of redigo can't do what %s asks for; %s", r.option, r.advice))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // failover is the address that go-redis gives to a client that finds its primary by Sentinel.
 const failover = "FailoverClient"
 
-// maxAge is how old a connection to a primary that Sentinel has chosen may become. An old primary takes writes until
-// Sentinel reaches it, for seconds or for as long as it is cut off from Sentinel and not from us. The caller that leaves it
-// within a second renews its locks at the new one before they expire there.
-const maxAge = time.Second
-
 // dialOptions returns how redigo is to dial as opt says.
 func dialOptions(opt *redis.Options) []redigo.DialOption {
-	l := &login{
-		dial:        dialler(opt),
-		credentials: credentials(opt),
-		name:        opt.ClientName,
-		primary:     opt.Addr == failover,
-		timeout:     opt.DialTimeout,
+	l := &dial.Login{
+		Dial:        dialler(opt),
+		Credentials: credentials(opt),
+		Name:        opt.ClientName,
+		Primary:     opt.Addr == failover,
+		Timeout:     opt.DialTimeout,
 	}
 	if opt.ReadTimeout < 0 || opt.WriteTimeout < 0 {
-		l.dial = timed(l.dial)
+		l.Dial = timed(l.Dial)
 	}
 	if opt.DB > 0 {
-		l.commands = append(l.commands, []any{"SELECT", opt.DB})
+		l.Commands = append(l.Commands, []any{"SELECT", opt.DB})
 	}
 	return []redigo.DialOption{
-		redigo.DialContextFunc(l.connect),
+		redigo.DialContextFunc(l.Connect),
 		redigo.DialReadTimeout(max(opt.ReadTimeout, 0)),
 		redigo.DialWriteTimeout(max(opt.WriteTimeout, 0)),
 	}
@@ -67,7 +45,7 @@ func dialOptions(opt *redis.Options) []redigo.DialOption {
 
 // dialler returns the function with which opt dials. That of go-redis does the handshake of TLS without its context, so
 // where the user has set no other we dial by ourselves.
-func dialler(opt *redis.Options) dialFunc {
+func dialler(opt *redis.Options) dial.Func {
 	if opt.Addr == failover {
 		return patient(opt.Dialer)
 	}
@@ -84,18 +62,18 @@ func dialler(opt *redis.Options) dialFunc {
 	return (&tls.Dialer{NetDialer: plain, Config: opt.TLSConfig}).DialContext
 }
 
-// patient returns dial, which is that of a FailoverClient, and has it repeated in the background where the context has
+// patient returns next, which is that of a FailoverClient, and has it repeated in the background where the context has
 // ended before it: go-redis stays with the Sentinel that it has asked before until its own timeouts say that it hangs,
 // and takes it for the fault of the context if that has ended meanwhile. There is one such dial at a time; it ends by
 // those timeouts, or when the client is closed.
-func patient(dial dialFunc) dialFunc {
+func patient(next dial.Func) dial.Func {
 	var underway atomic.Bool
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
+		c, err := next(ctx, network, address)
 		if err != nil && ctx.Err() != nil && underway.CompareAndSwap(false, true) {
 			go func() {
 				defer underway.Store(false)
-				if c, err := dial(context.WithoutCancel(ctx), network, address); err == nil {
+				if c, err := next(context.WithoutCancel(ctx), network, address); err == nil {
 					c.Close()
 				}
 			}()
@@ -171,8 +149,8 @@ func limit(pool *redigo.Pool, opt *redis.Options) {
 	}
 	pool.IdleTimeout = max(opt.ConnMaxIdleTime, 0)
 	pool.MaxConnLifetime = max(opt.ConnMaxLifetime, 0)
-	if opt.Addr == failover && (pool.MaxConnLifetime == 0 || pool.MaxConnLifetime > maxAge) {
-		pool.MaxConnLifetime = maxAge
+	if opt.Addr == failover {
+		dial.KeepYoung(pool)
 	}
 }
 

@@ -13,14 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/pools/goredis"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
-// What becomes of an option.
-const (
-	carried   = "carried"     // counts for the pool as it does for the client
-	refused   = "refused"     // is an error when the pool is made
-	unchanged = "no business" // changes nothing for locks
-)
+const carried, refused, unchanged = pooltest.Carried, pooltest.Refused, pooltest.Unchanged
 
 // decided has all fields of redis.Options and redis.ClusterOptions of the version in go.mod.
 var decided = map[string]string{
@@ -60,22 +56,9 @@ var later = []string{
 	"RouteByLatencyTolerance", "maxConcurrentDialsInit", "maxConcurrentDialsSet",
 }
 
-// If this fails after an update of go-redis: decide what becomes of the new field, here and in the documentation.
 func TestEveryOptionIsDecided(t *testing.T) {
-	left := make(map[string]bool)
-	for name := range decided {
-		left[name] = true
-	}
-	for _, options := range []reflect.Type{reflect.TypeFor[redis.Options](), reflect.TypeFor[redis.ClusterOptions]()} {
-		for _, field := range reflect.VisibleFields(options) {
-			assert.Contains(t, decided, field.Name, "it is not decided what becomes of this option")
-			delete(left, field.Name)
-		}
-	}
-	for _, name := range later {
-		delete(left, name)
-	}
-	assert.Empty(t, left, "go-redis has no such option")
+	options := map[string][]reflect.Type{"": {reflect.TypeFor[redis.Options](), reflect.TypeFor[redis.ClusterOptions]()}}
+	pooltest.EveryOptionIsDecided(t, decided, options, later...)
 }
 
 type limiter struct{}
@@ -98,11 +81,7 @@ func TestWhatCantBeCarriedOverIsAnErrorThatNamesIt(t *testing.T) {
 		},
 		"*redis.Ring": {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}})},
 	}
-	for name, fate := range decided {
-		if fate == refused {
-			assert.Contains(t, clients, name)
-		}
-	}
+	pooltest.EveryRefusalIsTried(t, decided, clients)
 	for name, of := range clients {
 		for _, client := range of {
 			pool, err := goredis.Pool(client)
@@ -126,7 +105,7 @@ func TestWhatChangesNothingForLocksIsNoError(t *testing.T) {
 		got = append(got, network, addr)
 		return nil, net.ErrClosed
 	}})
-	_, err := ask(pool, "PING")
+	_, err := pooltest.Ask(pool, "PING")
 	require.ErrorIs(t, err, net.ErrClosed)
 	assert.Equal(t, []string{"udp", "x:1"}, got, "the dialer hears what go-redis tells it")
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
 func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	g := redistest.StartSentinel(t)
 	for _, s := range g.Servers {
-		s.Do("ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
+		pooltest.AddUser(s)
 	}
-	opt := &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Username: "locks", Password: secret, DB: 3}
+	opt := &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Username: "locks", Password: pooltest.Secret, DB: 3}
 	pool := open(t, redis.NewFailoverClient(opt)).(*redigo.Pool)
 	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
-	lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
+	pooltest.Lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
 	var idle []redigo.Conn // to the old primary
 	for range 3 {
 		idle = append(idle, pool.Get())
@@ -41,12 +42,12 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	late, began := redistest.MeasureLateness(), time.Now()
 	at := primary.Pool(redigo.DialDatabase(3))
 	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
-		_, err := ask(pool, "SET", "probe", "1")
-		got, _ := ask(at, "GET", "probe")
+		_, err := pooltest.Ask(pool, "SET", "probe", "1")
+		got, _ := pooltest.Ask(at, "GET", "probe")
 		return err == nil && got == "1"
 	})
 	assert.Less(t, time.Since(began), 5*time.Second+late.Stop(), "Sentinel takes 8 s to demote the old one")
-	lock(t, pool, "after")
+	pooltest.Lock(t, pool, "after")
 }
 
 // go-redis asks the Sentinel that has answered before, whichever that is. Each dial has less time than go-redis needs to
@@ -104,10 +105,10 @@ func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
 		require.ErrorContains(t, err, "is a replica")
 	}
 	at.Store(replicas[0])
-	lock(t, pool, "after")
+	pooltest.Lock(t, pool, "after")
 	assert.Equal(t, 1, pool.IdleCount(), "those to the old primary are gone")
 	at.Store(primary)
 	pool = single(t, &opt)
-	_, err = ask(pool, "PING")
+	_, err = pooltest.Ask(pool, "PING")
 	require.ErrorContains(t, err, "is a replica")
 }

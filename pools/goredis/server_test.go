@@ -18,14 +18,15 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
 // guarded starts a server with a password, and a user "locks" who has the same.
 func guarded(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
-	s := redistest.Real(t, append([]string{"--requirepass", secret}, args...)...)
-	admin := single(t, &redis.Options{Addr: s.Addr(), Password: secret})
-	_, err := ask(admin, "ACL", "SETUSER", "locks", "on", ">"+secret, "~*", "&*", "+@all")
+	s := redistest.Real(t, append([]string{"--requirepass", pooltest.Secret}, args...)...)
+	admin := single(t, &redis.Options{Addr: s.Addr(), Password: pooltest.Secret})
+	_, err := pooltest.Ask(admin, "ACL", "SETUSER", "locks", "on", ">"+pooltest.Secret, "~*", "&*", "+@all")
 	require.NoError(t, err)
 	return s
 }
@@ -35,7 +36,7 @@ type static struct{ subscribed atomic.Int32 }
 
 func (p *static) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
 	p.subscribed.Add(1)
-	return auth.NewBasicCredentials("locks", secret), func() error { p.subscribed.Add(-1); return nil }, nil
+	return auth.NewBasicCredentials("locks", pooltest.Secret), func() error { p.subscribed.Add(-1); return nil }, nil
 }
 
 func TestALockWorksOverTheServerOfAClient(t *testing.T) {
@@ -47,19 +48,19 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 		opt  redis.Options
 		says []string
 	}{
-		"password":        {redis.Options{Addr: s.Addr(), Password: secret}, []string{" user=default ", " db=0 ", " name= "}},
-		"superfluous":     {redis.Options{Addr: redistest.Real(t).Addr(), Password: secret}, []string{" user=default "}},
-		"user":            {redis.Options{Addr: s.Addr(), Username: "locks", Password: secret}, []string{" user=locks "}},
-		"name, database":  {redis.Options{Addr: s.Addr(), Password: secret, ClientName: "us", DB: 7}, []string{" name=us ", " db=7 "}},
-		"socket":          {redis.Options{Addr: socket, Password: secret}, []string{" user=default ", "addr=" + socket}},
-		"TLS":             {redis.Options{Addr: front.Addr(), TLSConfig: front.TLS(), Username: "locks", Password: secret}, []string{" user=locks "}},
-		"TLS of a dialer": {redis.Options{Addr: front.Addr(), Password: secret, Dialer: redis.NewDialer(&redis.Options{TLSConfig: front.TLS()})}, nil},
+		"password":        {redis.Options{Addr: s.Addr(), Password: pooltest.Secret}, []string{" user=default ", " db=0 ", " name= "}},
+		"superfluous":     {redis.Options{Addr: redistest.Real(t).Addr(), Password: pooltest.Secret}, []string{" user=default "}},
+		"user":            {redis.Options{Addr: s.Addr(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
+		"name, database":  {redis.Options{Addr: s.Addr(), Password: pooltest.Secret, ClientName: "us", DB: 7}, []string{" name=us ", " db=7 "}},
+		"socket":          {redis.Options{Addr: socket, Password: pooltest.Secret}, []string{" user=default ", "addr=" + socket}},
+		"TLS":             {redis.Options{Addr: front.Addr(), TLSConfig: front.TLS(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
+		"TLS of a dialer": {redis.Options{Addr: front.Addr(), Password: pooltest.Secret, Dialer: redis.NewDialer(&redis.Options{TLSConfig: front.TLS()})}, nil},
 		"provider": {redis.Options{Addr: s.Addr(), Password: "x", CredentialsProvider: func() (string, string) {
-			return "locks", secret
+			return "locks", pooltest.Secret
 		}}, []string{" user=locks "}},
 		"provider with a context": {redis.Options{
 			Addr: s.Addr(), CredentialsProvider: func() (string, string) { return "x", "x" },
-			CredentialsProviderContext: func(context.Context) (string, string, error) { return "locks", secret, nil },
+			CredentialsProviderContext: func(context.Context) (string, string, error) { return "locks", pooltest.Secret, nil },
 		}, []string{" user=locks "}},
 		"streaming provider": {redis.Options{
 			Addr: s.Addr(), StreamingCredentialsProvider: streaming,
@@ -69,8 +70,8 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pool := single(t, &c.opt)
 			assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
-			lock(t, pool, "k", redimutex.WithQueue(), redimutex.WithFencing())
-			about, err := ask(pool, "CLIENT", "INFO")
+			pooltest.Lock(t, pool, "k", redimutex.WithQueue(), redimutex.WithFencing())
+			about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 			require.NoError(t, err)
 			for _, words := range c.says {
 				assert.Contains(t, about, words)
@@ -83,21 +84,21 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 	s := guarded(t)
 	now := atomic.Pointer[string]{}
-	first, second := secret, secret+"2"
+	first, second := pooltest.Secret, pooltest.Secret+"2"
 	now.Store(&first)
 	var asked atomic.Int32
 	pool := single(t, &redis.Options{
 		Addr: s.Addr(), ConnMaxLifetime: time.Nanosecond,
 		CredentialsProvider: func() (string, string) { asked.Add(1); return "locks", *now.Load() },
 	})
-	lock(t, pool, "k")
-	_, err := ask(pool, "ACL", "SETUSER", "locks", "resetpass", ">"+second)
+	pooltest.Lock(t, pool, "k")
+	_, err := pooltest.Ask(pool, "ACL", "SETUSER", "locks", "resetpass", ">"+second)
 	require.NoError(t, err)
-	_, err = ask(pool, "PING")
+	_, err = pooltest.Ask(pool, "PING")
 	require.ErrorContains(t, err, "WRONGPASS")
-	assert.NotContains(t, err.Error(), secret)
+	assert.NotContains(t, err.Error(), pooltest.Secret)
 	now.Store(&second)
-	lock(t, pool, "k")
+	pooltest.Lock(t, pool, "k")
 	assert.GreaterOrEqual(t, asked.Load(), int32(4))
 }
 
@@ -112,23 +113,23 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		hook func([]string) redistest.Fate
 		want string
 	}{
-		"wrong":                           {redis.Options{Password: "x" + secret}, nil, "WRONGPASS"},
-		"wrong for the user":              {redis.Options{Username: "locks", Password: "x" + secret}, nil, "WRONGPASS"},
-		"neither HELLO nor AUTH":          {redis.Options{Password: secret}, unknown, "unknown command"},
-		"in a database that is not there": {redis.Options{Password: secret, DB: 99}, nil, "out of range"},
-		"with a name that can't be":       {redis.Options{Password: secret, ClientName: "a b"}, nil, "spaces"},
+		"wrong":                           {redis.Options{Password: "x" + pooltest.Secret}, nil, "WRONGPASS"},
+		"wrong for the user":              {redis.Options{Username: "locks", Password: "x" + pooltest.Secret}, nil, "WRONGPASS"},
+		"neither HELLO nor AUTH":          {redis.Options{Password: pooltest.Secret}, unknown, "unknown command"},
+		"in a database that is not there": {redis.Options{Password: pooltest.Secret, DB: 99}, nil, "out of range"},
+		"with a name that can't be":       {redis.Options{Password: pooltest.Secret, ClientName: "a b"}, nil, "spaces"},
 		"none":                            {redis.Options{}, nil, "NOAUTH"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			front.On(c.hook)
 			c.opt.Addr = front.Addr()
 			pool := single(t, &c.opt)
-			_, err := ask(pool, "PING")
+			_, err := pooltest.Ask(pool, "PING")
 			require.ErrorContains(t, err, c.want)
-			assert.NotContains(t, err.Error(), secret)
+			assert.NotContains(t, err.Error(), pooltest.Secret)
 			err = redimutex.New(pool, "k").TryLockContext(t.Context())
 			require.Error(t, err)
-			assert.NotContains(t, err.Error(), secret)
+			assert.NotContains(t, err.Error(), pooltest.Secret)
 		})
 	}
 }
@@ -139,10 +140,10 @@ func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
 	front.On(func(words []string) redistest.Fate {
 		return redistest.Fate{Reply: "-ERR unknown command `AUTH`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
 	})
-	cluster := open(t, redis.NewClusterClient(&redis.ClusterOptions{Password: secret})).(*redisc.Cluster)
+	cluster := open(t, redis.NewClusterClient(&redis.ClusterOptions{Password: pooltest.Secret})).(*redisc.Cluster)
 	_, err := redigo.Dial("tcp", front.Addr(), cluster.DialOptions...)
 	require.ErrorContains(t, err, "unknown command")
-	assert.NotContains(t, err.Error(), secret)
+	assert.NotContains(t, err.Error(), pooltest.Secret)
 }
 
 // A server of before Redis 6 knows AUTH, and no HELLO.
@@ -155,11 +156,11 @@ func TestAServerWithoutHELLOIsLoggedInToAsBefore(t *testing.T) {
 		}
 		return redistest.Fate{}
 	})
-	for _, opt := range []*redis.Options{{Password: secret}, {Username: "locks", Password: secret}} {
+	for _, opt := range []*redis.Options{{Password: pooltest.Secret}, {Username: "locks", Password: pooltest.Secret}} {
 		opt.Addr, opt.ClientName, opt.DB = front.Addr(), "us", 2
 		pool := single(t, opt)
-		lock(t, pool, "k")
-		about, err := ask(pool, "CLIENT", "INFO")
+		pooltest.Lock(t, pool, "k")
+		about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 		require.NoError(t, err)
 		assert.Contains(t, about, " name=us ")
 		assert.Contains(t, about, " db=2 ")
@@ -185,9 +186,14 @@ func TestTheTimeoutsAreThoseOfTheClient(t *testing.T) {
 	defer c.Close()
 	front.Hang(redistest.AtCommand)
 	_, err := c.Do("PING")
+	requireTimeout(t, err)
+	front.Lift()
+	assert.Error(t, c.Err())
+}
+
+func requireTimeout(t *testing.T, err error) {
+	t.Helper()
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
-	front.Lift()
-	assert.Error(t, c.Err())
 }

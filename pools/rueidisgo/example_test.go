@@ -8,11 +8,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 	"github.com/redimutex/redimutex/pools/rueidisgo"
 )
 
 func Example() {
-	addr, stop := startRedis()
+	addr, stop := pooltest.StartRedis()
 	defer stop()
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -43,19 +43,15 @@
 package rueidisgo
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"time"
+	"net"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
 	"github.com/redis/rueidis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/pools/internal/dial"
 )
 
 // A PoolCloser is a pool that its owner closes, after the Clients that use it.
@@ -69,83 +65,50 @@ type PoolCloser interface {
 // three times Dialer.Timeout (5 s by default) at most. What can't be carried over is an error, which names the option and
 // says what to do.
 func Pool(option rueidis.ClientOption) (PoolCloser, error) {
-	if err := refuse(&option); err != nil {
-		return nil, err
-	}
-	option.InitAddress = slices.Clone(option.InitAddress)
-	first := option.InitAddress[0]
-	switch {
-	case option.Sentinel.MasterSet != "":
-		s := newSentinels(&option)
-		l := newLogin(&option, s.dial)
-		l.primary = true
-		pool := newPool(&option, s.name, l)
-		if pool.MaxConnLifetime == 0 || pool.MaxConnLifetime > maxAge {
-			pool.MaxConnLifetime = maxAge
-		}
-		return pool, nil
-	case len(option.Standalone.ReplicaAddress) > 0 || option.ForceSingleClient:
-		return newPool(&option, first, newLogin(&option, dialler(&option))), nil
-	case len(option.InitAddress) > 1:
-		return newCluster(&option), nil
-	}
-	pool := newPool(&option, first, newLogin(&option, dialler(&option)))
-	clustered, err := isCluster(pool, 3*patience(&option.Dialer))
-	if err == nil && !clustered {
-		return pool, nil
-	}
-	pool.Close()
-	if err != nil {
-		return nil, fmt.Errorf("rueidisgo: asking whether %s is a cluster (ForceSingleClient says that it is not): %w", first, err)
-	}
-	return newCluster(&option), nil
-}
-
-// refuse returns an error for what can't be carried over.
-func refuse(option *rueidis.ClientOption) error {
-	var errs []error
-	for _, r := range []struct {
-		option string
-		set    bool
-		advice string
-	}{
-		{"ReplicaOnly", option.ReplicaOnly, "locks need the primary; set it to false in the option that Pool gets"},
-		{"Standalone.EnableRedirect", option.Standalone.EnableRedirect, "redigo does not follow REDIRECT; set it to false, and have Sentinel or the name of the host lead to the primary"},
-		{"ClusterOption.ShardsRefreshInterval", option.ClusterOption.ShardsRefreshInterval > 0, "redisc does not refresh by itself; set it to 0, and call Refresh of the *redisc.Cluster every so often"},
-	} {
-		if r.set {
-			errs = append(errs, fmt.Errorf("rueidisgo: connections of redigo can't do what %s asks for; %s", r.option, r.advice))
-		}
-	}
-	if len(option.InitAddress) == 0 {
-		errs = append(errs, errors.New("rueidisgo: InitAddress is empty; it needs a server, some nodes of a cluster, or Sentinels"))
-	}
-	return errors.Join(errs...)
-}
-
-// isCluster asks as rueidis.NewClient does.
-func isCluster(pool *redis.Pool, bound time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	c, err := pool.GetContext(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	_, err = redis.DoContext(c, ctx, "CLUSTER", "SLOTS")
-	var said redis.Error
-	if errors.As(err, &said) && (strings.Contains(strings.ToUpper(string(said)), "CLUSTER") || string(said) == "command is not allowed") {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func newCluster(option *rueidis.ClientOption) *redisc.Cluster {
-	return &redisc.Cluster{
-		StartupNodes: option.InitAddress,
-		DialOptions:  dialOptions(option, newLogin(option, dialler(option))),
-		CreatePool: func(address string, opts ...redis.DialOption) (*redis.Pool, error) {
-			return limit(redimutex.NewPoolAt("tcp", address, opts...), option), nil
+	sentinel := option.Sentinel
+	o := &dial.Options{
+		Refusals:    dial.Refusals{Package: "rueidisgo"},
+		InitAddress: option.InitAddress,
+		MasterSet:   sentinel.MasterSet,
+		Single:      option.ForceSingleClient || len(option.Standalone.ReplicaAddress) > 0,
+		Server: dial.Account{
+			Username: option.Username, Password: option.Password, ClientName: option.ClientName,
+			Dialer: option.Dialer, TLSConfig: option.TLSConfig,
 		},
+		Sentinel: dial.Account{
+			Username: sentinel.Username, Password: sentinel.Password, ClientName: sentinel.ClientName,
+			Dialer: sentinel.Dialer, TLSConfig: sentinel.TLSConfig,
+		},
+		DialFn: option.DialFn, DialCtxFn: option.DialCtxFn,
+		WriteTimeout: option.ConnWriteTimeout, Lifetime: option.ConnLifetime,
+		KeepAlive: rueidis.DefaultTCPKeepAlive, DialTimeout: rueidis.DefaultDialTimeout,
+		Cluster: cluster,
 	}
+	o.Refuse("ReplicaOnly", option.ReplicaOnly, "locks need the primary; set it to false in the option that Pool gets")
+	o.Refuse("Standalone.EnableRedirect", option.Standalone.EnableRedirect,
+		"redigo does not follow REDIRECT; set it to false, and have Sentinel or the name of the host lead to the primary")
+	o.Refuse("ClusterOption.ShardsRefreshInterval", option.ClusterOption.ShardsRefreshInterval > 0,
+		"redisc does not refresh by itself; set it to 0, and call Refresh of the *redisc.Cluster every so often")
+	if ask := option.AuthCredentialsFn; ask != nil {
+		o.AuthCredentials = func(server net.Addr) (user, password string, err error) {
+			got, err := ask(rueidis.AuthCredentialsContext{Address: server})
+			return got.Username, got.Password, err
+		}
+	}
+	if option.SelectDB != 0 {
+		o.Commands = append(o.Commands, []any{"SELECT", option.SelectDB})
+	}
+	if option.ClientNoTouch {
+		o.Commands = append(o.Commands, []any{"CLIENT", "NO-TOUCH", "ON"})
+	}
+	if option.ClientNoEvict {
+		o.Commands = append(o.Commands, []any{"CLIENT", "NO-EVICT", "ON"})
+	}
+	return o.Pool()
+}
+
+func cluster(
+	nodes []string, opts []redis.DialOption, create func(string, ...redis.DialOption) (*redis.Pool, error),
+) dial.PoolCloser {
+	return &redisc.Cluster{StartupNodes: nodes, DialOptions: opts, CreatePool: create}
 }

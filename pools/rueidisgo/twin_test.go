@@ -16,7 +16,7 @@ import (
 var write = flag.Bool("write", false, "write the files of this package anew")
 
 // The options of rueidis are those of valkey-go, and so are these files, but for names: the caller that uses the one need not
-// have the other. They are changed there. What needs servers is tested there alone.
+// have the other. They are changed there. What becomes of options and servers is tested there alone (server*_test.go).
 func TestTwinOfValkeygo(t *testing.T) {
 	names := strings.NewReplacer("valkey-io/valkey-go", "redis/rueidis", "valkey-go", "rueidis",
 		"valkeygo", "rueidisgo", "valkey.", "rueidis.")

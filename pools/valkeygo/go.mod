@@ -5,7 +5,6 @@ go 1.25.0
 replace github.com/redimutex/redimutex => ../..
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/gomodule/redigo v1.9.3
 	github.com/mna/redisc v1.4.0
 	github.com/redimutex/redimutex v0.1.0
@@ -14,6 +13,7 @@ require (
 )
 
 require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/goleak v1.3.0 // indirect

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,12 +18,22 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/pools/internal/pooltest"
 	"github.com/redimutex/redimutex/pools/valkeygo"
 )
 
+// open returns the pool of an option, and closes it at the end of the test.
+func open(t testing.TB, option valkey.ClientOption) redimutex.Pool {
+	t.Helper()
+	pool, err := valkeygo.Pool(option)
+	require.NoError(t, err)
+	t.Cleanup(func() { pool.Close() })
+	return pool
+}
+
 func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 	s := redistest.Real(t)
-	addUser(s)
+	pooltest.AddUser(s)
 	front := redistest.NewTLSFront(t, s)
 	plain := []string{s.Addr()}
 	var asked atomic.Int32
@@ -33,12 +42,12 @@ func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 		says   []string
 	}{
 		"superfluous password": {valkey.ClientOption{InitAddress: plain, Password: "x"}, []string{" user=default ", " db=0 "}},
-		"user":                 {valkey.ClientOption{InitAddress: plain, Username: "locks", Password: secret}, []string{" user=locks "}},
+		"user":                 {valkey.ClientOption{InitAddress: plain, Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
 		"name, database": {
 			valkey.ClientOption{InitAddress: plain, ForceSingleClient: true, ClientName: "us", SelectDB: 7, ClientNoEvict: true},
 			[]string{" name=us ", " db=7 ", " flags=e "},
 		},
-		"TLS": {valkey.ClientOption{InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), Username: "locks", Password: secret}, []string{" user=locks "}},
+		"TLS": {valkey.ClientOption{InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
 		"replicas": {valkey.ClientOption{
 			InitAddress: append(plain, "127.0.0.1:1"), Standalone: valkey.StandaloneOption{ReplicaAddress: []string{"127.0.0.1:2"}},
 		}, nil},
@@ -58,15 +67,15 @@ func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 				if about.Address.String() != s.Addr() {
 					return valkey.AuthCredentials{}, errors.New("not the address of the server")
 				}
-				return valkey.AuthCredentials{Username: "locks", Password: secret}, nil
+				return valkey.AuthCredentials{Username: "locks", Password: pooltest.Secret}, nil
 			},
 		}, []string{" user=locks "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := open(t, c.option)
 			assert.True(t, punctual.Pool(pool.(*redigo.Pool)), "locks run on the caller's goroutine")
-			lock(t, pool, "k", redimutex.WithFencing())
-			about, err := ask(pool, "CLIENT", "INFO")
+			pooltest.Lock(t, pool, "k", redimutex.WithFencing())
+			about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 			require.NoError(t, err)
 			for _, words := range c.says {
 				assert.Contains(t, about, words)
@@ -77,86 +86,65 @@ func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 }
 
 func TestNoErrorShowsAPassword(t *testing.T) {
-	s := redistest.Real(t, "--requirepass", secret)
+	s := redistest.Real(t, "--requirepass", pooltest.Secret)
 	addr := []string{s.Addr()}
 	for name, c := range map[string]struct {
 		option valkey.ClientOption
 		want   string
 	}{
-		"wrong":                 {valkey.ClientOption{InitAddress: addr, Password: "x" + secret}, "WRONGPASS"},
-		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "unknown", Password: secret}, "WRONGPASS"},
+		"wrong":                 {valkey.ClientOption{InitAddress: addr, Password: "x" + pooltest.Secret}, "WRONGPASS"},
+		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "unknown", Password: pooltest.Secret}, "WRONGPASS"},
 		"none":                  {valkey.ClientOption{InitAddress: addr}, "NOAUTH"},
-		"no such database":      {valkey.ClientOption{InitAddress: addr, Password: secret, SelectDB: 99}, "out of range"},
-		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: secret}}, "unknown command"},
+		"no such database":      {valkey.ClientOption{InitAddress: addr, Password: pooltest.Secret, SelectDB: 99}, "out of range"},
+		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: pooltest.Secret}}, "unknown command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := valkeygo.Pool(c.option)
 			if c.option.Sentinel.MasterSet == "" {
 				require.ErrorContains(t, err, c.want, "Pool has to ask")
-				assert.NotContains(t, err.Error(), secret)
+				assert.NotContains(t, err.Error(), pooltest.Secret)
 				c.option.ForceSingleClient = true
 			}
 			err = redimutex.New(open(t, c.option), "k").TryLockContext(t.Context())
 			require.ErrorContains(t, err, c.want)
-			assert.NotContains(t, err.Error(), secret)
+			assert.NotContains(t, err.Error(), pooltest.Secret)
 		})
 	}
 }
 
 func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
-	for phase, at := range map[string]redistest.Phase{
-		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
-		"SELECT": redistest.AtSelect, "command": redistest.AtCommand,
-	} {
-		t.Run(phase, func(t *testing.T) {
-			front := redistest.NewTLSFront(t, s)
-			option := valkey.ClientOption{
-				InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), SelectDB: 1,
-				ForceSingleClient: true, Dialer: net.Dialer{Timeout: time.Hour},
-			}
-			pool := open(t, option).(*redigo.Pool)
-			ping := func(d time.Duration) error {
-				ctx, cancel := context.WithTimeout(t.Context(), d)
-				defer cancel()
-				c, err := pool.GetContext(ctx)
-				if err != nil {
-					return err
-				}
-				defer c.Close()
-				_, err = redigo.DoContext(c, ctx, "PING")
-				return err
-			}
-			front.Hang(at)
-			for range 20 { // more than may be left behind
-				require.ErrorIs(t, ping(20*time.Millisecond), context.DeadlineExceeded)
-			}
-			option.ForceSingleClient, option.Dialer.Timeout = false, 20*time.Millisecond
-			_, err := valkeygo.Pool(option)
-			var late net.Error
-			require.ErrorAs(t, err, &late)
-			assert.True(t, late.Timeout())
-			front.Lift()
-			require.NoError(t, ping(time.Minute))
-		})
+	option := func(front *redistest.Front) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: []string{front.Addr()}, TLSConfig: front.TLS(), SelectDB: 1}
 	}
+	pooltest.EveryPhaseEndsWithTheContext(t, func(t *testing.T, front *redistest.Front) *redigo.Pool {
+		o := option(front)
+		o.ForceSingleClient, o.Dialer.Timeout = true, time.Hour
+		return open(t, o).(*redigo.Pool)
+	}, func(t *testing.T, front *redistest.Front) {
+		o := option(front)
+		o.Dialer.Timeout = 20 * time.Millisecond
+		_, err := valkeygo.Pool(o)
+		var late net.Error
+		require.ErrorAs(t, err, &late)
+		assert.True(t, late.Timeout())
+	})
 }
 
 func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	for _, n := range c.Nodes {
-		addUser(n)
+		pooltest.AddUser(n)
 	}
 	for _, addrs := range [][]string{c.Addrs()[:1], c.Addrs()} {
-		pool := open(t, valkey.ClientOption{InitAddress: addrs, Username: "locks", Password: secret, ClientName: "us"})
+		pool := open(t, valkey.ClientOption{InitAddress: addrs, Username: "locks", Password: pooltest.Secret, ClientName: "us"})
 		require.IsType(t, (*redisc.Cluster)(nil), pool)
 		for _, key := range []string{"a", "b", "c", "d"} {
-			lock(t, pool, key, redimutex.WithFencing())
+			pooltest.Lock(t, pool, key, redimutex.WithFencing())
 		}
-		waitInLine(t, pool, c)
-		about, err := ask(pool, "CLIENT", "INFO")
+		pooltest.WaitInLine(t, pool, c)
+		about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 		require.NoError(t, err)
 		assert.Contains(t, about, " name=us ")
 		assert.Contains(t, about, " user=locks ")
@@ -167,14 +155,14 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	g := redistest.StartSentinel(t)
 	for _, s := range append(g.Servers, g.Sentinels...) {
-		addUser(s)
+		pooltest.AddUser(s)
 	}
 	pool := open(t, valkey.ClientOption{
-		InitAddress: g.Addrs(), Username: "locks", Password: secret,
-		Sentinel: valkey.SentinelOption{MasterSet: g.Name, Username: "locks", Password: secret},
+		InitAddress: g.Addrs(), Username: "locks", Password: pooltest.Secret,
+		Sentinel: valkey.SentinelOption{MasterSet: g.Name, Username: "locks", Password: pooltest.Secret},
 	}).(*redigo.Pool)
 	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
-	lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
+	pooltest.Lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
 	g.Sentinels[0].Pause() // one that hangs costs no time
 	primary := func() *redistest.Server {
 		at, _ := redigo.Strings(g.Sentinels[1].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name), nil)
@@ -188,13 +176,13 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	now := g.Failover(t, g.Sentinels[1], primary)
 	late, began := redistest.MeasureLateness(), time.Now()
 	redistest.Wait(t, "the pool writes to the new primary, also while the old one takes writes", func() bool {
-		_, err := ask(pool, "SET", "probe", "1")
+		_, err := pooltest.Ask(pool, "SET", "probe", "1")
 		return err == nil && now.Get("probe") == "1"
 	})
 	assert.Less(t, time.Since(began), 5*time.Second+late.Stop(), "Sentinel takes 8 s to demote the old one")
-	lock(t, pool, "after")
+	pooltest.Lock(t, pool, "after")
 
-	_, err := ask(open(t, valkey.ClientOption{InitAddress: g.Addrs()[1:], Sentinel: valkey.SentinelOption{MasterSet: "other"}}), "PING")
+	_, err := pooltest.Ask(open(t, valkey.ClientOption{InitAddress: g.Addrs()[1:], Sentinel: valkey.SentinelOption{MasterSet: "other"}}), "PING")
 	require.ErrorContains(t, err, "it knows no primary")
 }
 
@@ -215,13 +203,13 @@ func TestADialThatHangsKeepsOneGoroutineForEachSentinel(t *testing.T) {
 		},
 	})
 	for range 20 {
-		_, err := ask(pool, "SET", "probe", "1")
+		_, err := pooltest.Ask(pool, "SET", "probe", "1")
 		require.NoError(t, err)
 	}
 	assert.EqualValues(t, 1, hanging.Load())
 	close(lift)
 	redistest.Wait(t, "the question is over", func() bool { return hanging.Load() == 0 })
-	_, err := ask(pool, "SET", "probe", "2")
+	_, err := pooltest.Ask(pool, "SET", "probe", "2")
 	require.NoError(t, err)
 }
 
@@ -232,48 +220,22 @@ func TestADialThatPanicsIsAnError(t *testing.T) {
 		InitAddress: []string{redistest.FreeAddr(t)}, Sentinel: valkey.SentinelOption{MasterSet: "main"},
 		DialFn: func(string, *net.Dialer, *tls.Config) (net.Conn, error) { panic("no idea where it is") },
 	})
-	_, err := ask(pool, "PING")
+	_, err := pooltest.Ask(pool, "PING")
 	require.ErrorContains(t, err, "panicked: no idea where it is")
 }
 
 // Lock would panic at a refusal for good, and the Sentinel that is away may come back and know the primary.
 func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
-	s, away := redistest.Real(t, "--requirepass", secret), redistest.FreeAddr(t)
+	s, away := redistest.Real(t, "--requirepass", pooltest.Secret), redistest.FreeAddr(t)
 	option := valkey.ClientOption{
-		InitAddress: []string{s.Addr(), away}, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: "x" + secret},
+		InitAddress: []string{s.Addr(), away}, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: "x" + pooltest.Secret},
 	}
 	var said redigo.Error
-	_, err := ask(open(t, option), "PING")
+	_, err := pooltest.Ask(open(t, option), "PING")
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.ErrorContains(t, err, away)
 	assert.False(t, errors.As(err, &said))
 	option.InitAddress = option.InitAddress[:1]
-	_, err = ask(open(t, option), "PING")
+	_, err = pooltest.Ask(open(t, option), "PING")
 	assert.ErrorAs(t, err, &said)
-}
-
-// waitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
-func waitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
-	t.Helper()
-	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})
-	defer first.Close()
-	defer second.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	holder := first.Mutex("line", redimutex.WithQueue())
-	require.NoError(t, holder.LockContext(ctx, 0))
-	waiter, done := second.Mutex("line", redimutex.WithQueue()), make(chan error)
-	go func() { done <- waiter.LockContext(ctx, 0) }()
-	redistest.Wait(t, "the subscription", func() bool {
-		for _, n := range cluster.Nodes {
-			list, _ := redigo.String(n.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-			if strings.Contains(list, " user=locks ") {
-				return true
-			}
-		}
-		return false
-	})
-	require.NoError(t, holder.UnlockContext(ctx))
-	require.NoError(t, <-done)
-	require.NoError(t, waiter.UnlockContext(ctx))
 }

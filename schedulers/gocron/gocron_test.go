@@ -12,19 +12,14 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
-func newClient(t *testing.T, s *redistest.Server) *redimutex.Client {
-	c := redimutex.NewClient([]redimutex.Pool{s.Pool()})
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 func TestAMinimumHoldHasToBeGiven(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, redistest.Start(t))
+	c := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
 	assert.PanicsWithValue(t, "redimutexgocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
 		func() { redimutexgocron.NewLocker(c, "p:", 0) })
 	assert.Panics(t, func() { redimutexgocron.NewLocker(c, "redimutex:", time.Second) })
@@ -35,7 +30,7 @@ func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
 	s := redistest.Start(t)
 	const hold = 2 * time.Second
 	patient := redimutex.WithNodeTimeout(hold / 2)
-	one, other := newClient(t, s), newClient(t, s)
+	one, other := locktest.Client(t, []redimutex.Pool{s.Pool()}), locktest.Client(t, []redimutex.Pool{s.Pool()})
 	l, err := redimutexgocron.NewLocker(one, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 3 })
@@ -54,10 +49,10 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const hold = time.Minute
-	l, err := redimutexgocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	l, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{s.Pool()}), "p:", hold).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
-	_, err = redimutexgocron.NewLocker(newClient(t, s), "p:", hold).Lock(t.Context(), "job")
+	_, err = redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{s.Pool()}), "p:", hold).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	ms, _ := s.Do("PTTL", "p:job").(int64)
 	assert.LessOrEqual(t, ms, hold.Milliseconds())
@@ -68,16 +63,10 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 // until the first try has failed.
 func TestSplitVotesAreCastAgain(t *testing.T) {
 	t.Parallel()
-	var servers []*redistest.Server
-	var pools []redimutex.Pool
-	for range 3 {
-		s := redistest.Start(t)
-		servers, pools = append(servers, s), append(pools, s.Pool())
-	}
+	servers := locktest.Start(t, 3)
 	servers[0].Do("SET", "p:job", "one", "PX", 60000)
 	servers[1].Do("SET", "p:job", "other", "PX", 60000)
-	c := redimutex.NewClient(pools)
-	t.Cleanup(func() { c.Close() })
+	c := servers.Client(t)
 	var failed atomic.Int64
 	c.Observe(&redimutex.Trace{GaveUp: func(redimutex.Event) {
 		failed.Add(1)
@@ -100,7 +89,7 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 		runs     atomic.Int64
 	}
 	start := func(name string) *machine {
-		m := &machine{election: election.New(newClient(t, s), "lead", name, redimutex.WithTTL(time.Minute))}
+		m := &machine{election: election.New(locktest.Client(t, []redimutex.Pool{s.Pool()}), "lead", name, redimutex.WithTTL(time.Minute))}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() {

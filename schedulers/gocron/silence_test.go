@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
@@ -44,8 +45,8 @@ func (l *log) option() redimutex.Option {
 func TestJobsThatStopBecauseRedisIsAwayAreLoggedAndTold(t *testing.T) {
 	t.Parallel()
 	away := redistest.FreeAddr(t)
-	client := redimutex.NewClient([]redimutex.Pool{&redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", away) }}})
-	t.Cleanup(func() { client.Close() })
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", away) }}
+	client := locktest.Client(t, []redimutex.Pool{pool})
 	var log log
 	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(redimutexgocron.NewLocker(client, "p:", time.Second, log.option())))
 	require.NoError(t, err)
@@ -66,7 +67,7 @@ func TestAJobThatIsDueWhileTheSchedulerShutsDownIsNotLogged(t *testing.T) {
 	var log log
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := redimutexgocron.NewLocker(newClient(t, server), "p:", time.Minute, log.option()).Lock(ctx, "bill")
+	_, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option()).Lock(ctx, "bill")
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Empty(t, log.String())
 }
@@ -75,8 +76,8 @@ func TestAMinimumHoldThatExceedsTheTimeBetweenTicksIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var log log
-	winner := redimutexgocron.NewLocker(newClient(t, server), "p:", time.Minute, log.option())
-	loser := redimutexgocron.NewLocker(newClient(t, server), "p:", time.Minute, log.option())
+	winner := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option())
+	loser := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option())
 	lock, err := winner.Lock(t.Context(), "bill")
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock(t.Context()))
@@ -97,7 +98,7 @@ func TestALockThatWasLostWhileTheJobRanIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var log log
-	lock, err := redimutexgocron.NewLocker(newClient(t, server), "p:", time.Minute, log.option()).Lock(t.Context(), "bill")
+	lock, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option()).Lock(t.Context(), "bill")
 	require.NoError(t, err)
 	server.Do("DEL", "p:bill")
 	require.ErrorIs(t, lock.Unlock(t.Context()), redimutex.ErrLost)
@@ -106,7 +107,7 @@ func TestALockThatWasLostWhileTheJobRanIsLogged(t *testing.T) {
 
 func TestAJobWhoseLockCannotHaveItsNameIsAnError(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, redistest.Start(t))
+	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
 	var log log
 	for name, prefix := range map[string]string{"redimutex:job": "", "mutex:job": "redi", "": ""} {
 		_, err := redimutexgocron.NewLocker(client, prefix, time.Minute, log.option()).Lock(t.Context(), name)
@@ -118,7 +119,7 @@ func TestAJobWhoseLockCannotHaveItsNameIsAnError(t *testing.T) {
 func TestAServerThatHangsKeepsAJobForThreeSecondsWhateverTheMinimumHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Real(t)
-	locker := redimutexgocron.NewLocker(newClient(t, server), "p:", 12*time.Hour)
+	locker := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", 12*time.Hour)
 	server.Pause()
 	late, began := redistest.MeasureLateness(), time.Now()
 	_, err := locker.Lock(t.Context(), "bill")

@@ -2,34 +2,56 @@
 package backend
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex"
 )
 
-// A Server is a Redis that an example can use.
-type Server struct {
-	URL  string // may contain a password
-	Name string // for people
-	mini *miniredis.Miniredis
+// Main is the main function of an example. It runs it with the URL of a server, for a minute at most, until SIGINT or
+// SIGTERM. The exit status is 1 if the example returns an error.
+func Main(name string, run func(ctx context.Context, out io.Writer, url string) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := withServer(ctx, run); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
 }
 
-// Open returns the server at REDIS_URL, or starts one inside this process, on a loopback port.
-func Open() (*Server, error) {
-	if url := os.Getenv("REDIS_URL"); url != "" {
-		return &Server{URL: url, Name: "the Redis at REDIS_URL"}, nil
+// withServer runs the example with the server at REDIS_URL, or with one inside this process, on a loopback port.
+func withServer(ctx context.Context, run func(ctx context.Context, out io.Writer, url string) error) error {
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true) // else nothing expires
+		if err := m.StartAddr("127.0.0.1:0"); err != nil {
+			return err
+		}
+		defer m.Close()
+		url = "redis://" + m.Addr()
 	}
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // else nothing expires
-	if err := m.StartAddr("127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	return &Server{URL: "redis://" + m.Addr(), Name: "a Redis inside this program", mini: m}, nil
+	return run(ctx, os.Stdout, url)
 }
 
-// Close stops an embedded server.
-func (s *Server) Close() {
-	if s.mini != nil {
-		s.mini.Close()
+// WithPool makes an example that gets a URL of one that wants a pool.
+func WithPool(run func(ctx context.Context, out io.Writer, pool *redis.Pool) error) func(context.Context, io.Writer, string) error {
+	return func(ctx context.Context, out io.Writer, url string) error {
+		pool, err := redimutex.NewPool(url)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		return run(ctx, out, pool)
 	}
 }

@@ -109,11 +109,5 @@ func (w *Worker) Order(order any) {
 	json.NewEncoder(w.in).Encode(order) //nolint:errcheck,errchkjson // see above
 }
 
-// Dismiss closes the worker's orders, after which it should end.
-func (w *Worker) Dismiss() { w.in.Close() }
-
-// PID returns the number of the process.
-func (w *Worker) PID() int { return w.cmd.Process.Pid }
-
 // Signal sends the process a signal.
 func (w *Worker) Signal(s os.Signal) error { return w.cmd.Process.Signal(s) }

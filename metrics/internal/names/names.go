@@ -1,5 +1,8 @@
 // Package names has the words by which metrics, spans and logs call the same things, so that the process that has
 // found a lock in one of them can look for it in the others.
+//
+// A program may have an older module of metrics beside a newer root. So what is exported here is added to, and never
+// changed.
 package names
 
 import (

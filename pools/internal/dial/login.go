@@ -1,4 +1,8 @@
-package valkeygo
+// Package dial has what the pools of several clients share: how a connection is logged in, and how a primary is found.
+//
+// These modules are released together, but a program may have an older one of them beside a newer root. So what is
+// exported here is added to, and never changed.
+package dial
 
 import (
 	"context"
@@ -11,27 +15,27 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A dialFunc dials the network, and speaks TLS where that is wanted.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// A Func dials the network, and speaks TLS where that is wanted.
+type Func func(ctx context.Context, network, address string) (net.Conn, error)
 
-// A login is what a new connection goes through before redigo gets it. So also a connection that a redisc.Cluster dials
+// A Login is what a new connection goes through before redigo gets it. So also a connection that a redisc.Cluster dials
 // by itself is logged in, and credentials are asked for anew each time.
-type login struct {
-	dial        dialFunc
-	credentials func(context.Context, net.Conn) (user, password string, err error)
-	name        string        // of the client; "": none
-	commands    [][]any       // to be sent then
-	primary     bool          // the server has to be one
-	timeout     time.Duration // of dialling, and of the rest; 0: none
+type Login struct {
+	Dial        Func
+	Credentials func(context.Context, net.Conn) (user, password string, err error)
+	Name        string        // of the client; "": none
+	Commands    [][]any       // to be sent after the login
+	Primary     bool          // refuse a server that says it is a replica
+	Timeout     time.Duration // of dialling, and of the rest; 0: none
 }
 
 var errNoPrimary = errors.New("the server is a replica, and locks need the primary")
 
-// connect is for redis.DialContextFunc. It ends with ctx, if the functions of the user do.
-func (l *login) connect(ctx context.Context, network, address string) (net.Conn, error) {
+// Connect is for redis.DialContextFunc. It ends with ctx, if the functions of the user do.
+func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn, error) {
 	dialling, cancel := l.bounded(ctx)
 	defer cancel()
-	c, err := l.dial(dialling, network, address)
+	c, err := l.Dial(dialling, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -49,15 +53,15 @@ func (l *login) connect(ctx context.Context, network, address string) (net.Conn,
 	return c, nil
 }
 
-func (l *login) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.timeout <= 0 {
+func (l *Login) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.Timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, l.timeout)
+	return context.WithTimeout(ctx, l.Timeout)
 }
 
-func (l *login) enter(ctx context.Context, raw net.Conn) error {
-	user, password, err := l.credentials(ctx, raw)
+func (l *Login) enter(ctx context.Context, raw net.Conn) error {
+	user, password, err := l.Credentials(ctx, raw)
 	if err != nil {
 		return fmt.Errorf("no credentials: %w", err)
 	}
@@ -66,10 +70,10 @@ func (l *login) enter(ctx context.Context, raw net.Conn) error {
 	if err != nil {
 		return discreet(err)
 	}
-	if l.primary && role != "" && role != "master" {
+	if l.Primary && role != "" && role != "master" {
 		return errNoPrimary
 	}
-	for _, words := range l.commands {
+	for _, words := range l.Commands {
 		name, _ := words[0].(string)
 		if _, err := c.Do(name, words[1:]...); err != nil {
 			return err
@@ -80,7 +84,7 @@ func (l *login) enter(ctx context.Context, raw net.Conn) error {
 
 // hello logs in by HELLO, which any user may send and which tells the role; or, where the server does not know it
 // or not so, as it was done before, and then the role is not known.
-func (l *login) hello(c redis.Conn, user, password string) (role string, err error) {
+func (l *Login) hello(c redis.Conn, user, password string) (role string, err error) {
 	args := []any{2}
 	if user != "" || password != "" {
 		name := user
@@ -89,8 +93,8 @@ func (l *login) hello(c redis.Conn, user, password string) (role string, err err
 		}
 		args = append(args, "AUTH", name, password)
 	}
-	if l.name != "" {
-		args = append(args, "SETNAME", l.name)
+	if l.Name != "" {
+		args = append(args, "SETNAME", l.Name)
 	}
 	reply, err := c.Do("HELLO", args...)
 	var said redis.Error
@@ -105,8 +109,8 @@ func (l *login) hello(c redis.Conn, user, password string) (role string, err err
 	default:
 		err = nil
 	}
-	if err == nil && l.name != "" {
-		_, err = c.Do("CLIENT", "SETNAME", l.name)
+	if err == nil && l.Name != "" {
+		_, err = c.Do("CLIENT", "SETNAME", l.Name)
 	}
 	return "", err
 }

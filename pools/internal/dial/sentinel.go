@@ -1,4 +1,4 @@
-package valkeygo
+package dial
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/valkey-io/valkey-go"
 )
 
 // sentinels know the primary.
 type sentinels struct {
 	addresses []string
 	name      string // of the primary
-	connect   dialFunc
-	onward    dialFunc      // to the primary
+	connect   Func
+	onward    Func          // to the primary
 	patience  time.Duration // with a question
 
 	mu    sync.Mutex
@@ -32,19 +31,19 @@ type question struct {
 	err      error
 }
 
-func newSentinels(option *valkey.ClientOption) *sentinels {
-	theirs := sentinelOption(*option)
+// sentinels returns those at InitAddress. onward dials the primary.
+func (o *Options) sentinels(onward Func) *sentinels {
 	return &sentinels{
-		addresses: theirs.InitAddress,
-		name:      option.Sentinel.MasterSet,
-		connect:   newLogin(theirs, dialler(theirs)).connect,
-		onward:    dialler(option),
-		patience:  3 * patience(&theirs.Dialer), // to dial, to log in and to ask
+		addresses: o.InitAddress,
+		name:      o.MasterSet,
+		connect:   o.login(&o.Sentinel, nil).Connect,
+		onward:    onward,
+		patience:  3 * o.patience(&o.Sentinel), // to dial, to log in and to ask
 		asked:     make(map[string]*question),
 	}
 }
 
-// dial is a dialFunc that goes to the primary, whatever the address.
+// dial is a Func that goes to the primary, whatever the address.
 func (s *sentinels) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	address, err := s.primary(ctx)
 	if err != nil {

@@ -1,0 +1,192 @@
+// Package pooltest has what the tests of the pools of all clients do.
+package pooltest
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// Secret is the password of the user "locks".
+const Secret = "s3cr3t-Pa55w0rd"
+
+// AddUser adds the user "locks" to a server.
+func AddUser(s *redistest.Server) {
+	s.Do("ACL", "SETUSER", "locks", "on", ">"+Secret, "~*", "&*", "+@all")
+}
+
+// StartRedis starts a server for an Example.
+func StartRedis() (addr string, stop func()) {
+	m, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	return m.Addr(), m.Close
+}
+
+// Lock takes a lock over pool, with what is wanted, and releases it.
+func Lock(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) {
+	t.Helper()
+	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(4 * time.Second)}, opts...) // the machine may be late
+	client := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
+	defer func() { require.NoError(t, client.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m := client.Mutex(key)
+	require.NoError(t, m.LockContext(ctx, 0))
+	require.NoError(t, m.UnlockContext(ctx))
+}
+
+// Ask has the pool connect and run a command.
+func Ask(p redimutex.Pool, command string, args ...any) (string, error) {
+	c := p.Get()
+	defer c.Close()
+	return redis.String(c.Do(command, args...))
+}
+
+// Ping has the pool connect and run a command, within ctx.
+func Ping(ctx context.Context, pool *redis.Pool) error {
+	c, err := pool.GetContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = redis.DoContext(c, ctx, "PING")
+	return err
+}
+
+// EveryPhaseEndsWithTheContext connects to a server that hangs, in one phase after the other. open returns a pool with
+// TLS and a database other than 0, and without a timeout of its own; hung looks at what else the user may call.
+func EveryPhaseEndsWithTheContext(
+	t *testing.T, open func(t *testing.T, front *redistest.Front) *redis.Pool, hung func(t *testing.T, front *redistest.Front),
+) {
+	t.Helper()
+	s := redistest.Real(t)
+	for phase, at := range map[string]redistest.Phase{
+		"dial": redistest.AtDial, "handshake": redistest.AtHandshake, "HELLO": redistest.AtAuth,
+		"SELECT": redistest.AtSelect, "command": redistest.AtCommand,
+	} {
+		t.Run(phase, func(t *testing.T) {
+			front := redistest.NewTLSFront(t, s)
+			pool := open(t, front)
+			front.Hang(at)
+			for range 20 { // more than may be left behind
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				require.ErrorIs(t, Ping(ctx, pool), context.DeadlineExceeded)
+				cancel()
+				assert.Zero(t, pool.ActiveCount())
+			}
+			hung(t, front)
+			front.Lift()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, Ping(ctx, pool))
+		})
+	}
+}
+
+// WaitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
+func WaitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
+	t.Helper()
+	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})
+	defer first.Close()
+	defer second.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder := first.Mutex("line", redimutex.WithQueue())
+	require.NoError(t, holder.LockContext(ctx, 0))
+	waiter, done := second.Mutex("line", redimutex.WithQueue()), make(chan error)
+	go func() { done <- waiter.LockContext(ctx, 0) }()
+	redistest.Wait(t, "the subscription", func() bool {
+		for _, n := range cluster.Nodes {
+			list, _ := redis.String(n.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
+			if strings.Contains(list, " user=locks ") {
+				return true
+			}
+		}
+		return false
+	})
+	require.NoError(t, holder.UnlockContext(ctx))
+	require.NoError(t, <-done)
+	require.NoError(t, waiter.UnlockContext(ctx))
+}
+
+// What becomes of an option.
+const (
+	Carried   = "carried"     // counts for the pool as it does for the client
+	Refused   = "refused"     // is an error when the pool is made
+	Unchanged = "no business" // changes nothing for locks
+)
+
+// EveryOptionIsDecided compares the names of decided with the fields of all types of options, each type by the prefix
+// that its fields have in decided; those of later are of a newer client. If it fails after an update of the client: decide what becomes of the new field, there
+// and in the documentation.
+func EveryOptionIsDecided(t *testing.T, decided map[string]string, types map[string][]reflect.Type, later ...string) {
+	t.Helper()
+	left := make(map[string]bool)
+	for name := range decided {
+		left[name] = true
+	}
+	for prefix, types := range types {
+		for _, options := range types {
+			for _, field := range reflect.VisibleFields(options) {
+				assert.Contains(t, decided, prefix+field.Name, "it is not decided what becomes of this option")
+				delete(left, prefix+field.Name)
+			}
+		}
+	}
+	for _, name := range later {
+		delete(left, name)
+	}
+	assert.Empty(t, left, "the client has no such option")
+}
+
+// EveryRefusalIsTried checks that there is a test for each option that is refused.
+func EveryRefusalIsTried[T any](t *testing.T, decided map[string]string, tried map[string]T) {
+	t.Helper()
+	for name, fate := range decided {
+		if fate == Refused {
+			assert.Contains(t, tried, name)
+		}
+	}
+}
+
+// Clients has what becomes of the options of valkey-go and of rueidis, which are of one design.
+var Clients = map[string]string{
+	"InitAddress": Carried, "ForceSingleClient": Carried, "Dialer": Carried, "DialFn": Carried, "DialCtxFn": Carried,
+	"TLSConfig": Carried, "Username": Carried, "Password": Carried, "AuthCredentialsFn": Carried, "ClientName": Carried,
+	"SelectDB": Carried, "ClientNoTouch": Carried, "ClientNoEvict": Carried,
+	"ConnWriteTimeout": Carried, "ConnLifetime": Carried,
+	"Sentinel": Carried, "Sentinel.Dialer": Carried, "Sentinel.TLSConfig": Carried, "Sentinel.MasterSet": Carried,
+	"Sentinel.Username": Carried, "Sentinel.Password": Carried, "Sentinel.ClientName": Carried,
+	"Standalone": Carried, "Standalone.ReplicaAddress": Carried, "ClusterOption": Carried,
+
+	"ReplicaOnly": Refused, "Standalone.EnableRedirect": Refused, "ClusterOption.ShardsRefreshInterval": Refused,
+
+	// Each new connection asks the Sentinels, and none becomes old.
+	"Sentinel.TopologyRefreshInterval": Unchanged,
+	// A lock tries again by its own options, and redisc follows MOVED, asks any node, and by CLUSTER SLOTS.
+	"RetryDelay": Unchanged, "DisableRetry": Unchanged, "ShuffleInit": Unchanged,
+	"ClusterOption.MaxMovedRedirections": Unchanged, "ClusterOption.PreferInitAddressRefresh": Unchanged,
+	"ClusterOption.PreferClusterShards": Unchanged,
+	// Reading from replicas and caches. Locks are at primaries.
+	"SendToReplicas": Unchanged, "ReplicaSelector": Unchanged, "ReadNodeSelector": Unchanged,
+	"EnableReplicaAZInfo": Unchanged, "AZFromInfo": Unchanged, "NewCacheStoreFn": Unchanged, "OnInvalidations": Unchanged,
+	"ClientTrackingOptions": Unchanged, "CacheSizeEachConn": Unchanged, "DisableCache": Unchanged,
+	// How the client treats its own connections; redigo speaks RESP2, and sends no name of a library.
+	"ClientSetInfo": Unchanged, "AlwaysRESP2": Unchanged, "RingScaleEachConn": Unchanged, "ReadBufferEachConn": Unchanged,
+	"WriteBufferEachConn": Unchanged, "BlockingPoolCleanup": Unchanged, "BlockingPoolMinSize": Unchanged,
+	"BlockingPoolSize": Unchanged, "BlockingPipeline": Unchanged, "PipelineMultiplex": Unchanged,
+	"MaxFlushDelay": Unchanged, "DisableTCPNoDelay": Unchanged, "DisableAutoPipelining": Unchanged,
+	"AlwaysPipelining": Unchanged,
+}
