@@ -13,7 +13,7 @@ import (
 )
 
 func TestAHolderThatIsCutOffIsToldBeforeItsTime(t *testing.T) {
-	holds(t, cutOff(), 5*time.Second)
+	cutOff().Hold(t, 5*time.Second)
 }
 
 // A late library counts the validity from the reply, and too generously.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestALockWhoseKeyGoesAwayIsSignalledAsLost(t *testing.T) {
-	holds(t, deleted(), 3*time.Second)
+	deleted().Hold(t, 3*time.Second)
 }
 
 // A deaf library never hears that a key has gone.

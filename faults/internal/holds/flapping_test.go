@@ -8,7 +8,7 @@ import (
 )
 
 func TestNoHandOverIsMissedWhenMessagesAreLost(t *testing.T) {
-	holds(t, flapping(), 5*time.Second)
+	flapping().Hold(t, 5*time.Second)
 }
 
 func TestALateHandOverIsFound(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 func TestEveryHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	row := histories()
-	r := holds(t, row, 20*time.Second)
+	r := row.Hold(t, 20*time.Second)
 	assert.Contains(t, r.Files, "history.html")
 	for _, f := range r.Figures {
 		assert.Equal(t, historyKeys, f.Tried, f.Library)

@@ -6,5 +6,5 @@ import (
 )
 
 func TestTheLocksOfAKilledProcessAreRecovered(t *testing.T) {
-	holds(t, killed(), 3*time.Second)
+	killed().Hold(t, 3*time.Second)
 }

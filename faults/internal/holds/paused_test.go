@@ -11,7 +11,7 @@ import (
 )
 
 func TestNoWriteOfAHolderThatWasPausedIsAccepted(t *testing.T) {
-	r := holds(t, paused(), 6*time.Second)
+	r := paused().Hold(t, 6*time.Second)
 	for _, peer := range r.Figures[3:] {
 		assert.Less(t, peer.Held, peer.Tried, "the fault is real: %v", peer)
 	}

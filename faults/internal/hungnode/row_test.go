@@ -13,18 +13,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestANodeThatHangsCostsNoLeaseOfTheOthers(t *testing.T) {
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis is no cluster")
-	}
-	row := Rows()[0]
-	r, err := row.Run(t.Context(), evidence.Setup{Seed: 1, Time: row.Short, Dir: t.TempDir()})
-	require.NoError(t, err)
-	for _, f := range r.Figures {
-		t.Log(f)
-		assert.True(t, f.OK(), f.String())
-		assert.Positive(t, f.Tried, f.Library)
-	}
-	assert.True(t, r.OK())
+	Rows()[0].Hold(t, 0)
 }
 
 func TestOneLeaseThatIsLostOrNotToldIsFound(t *testing.T) {
