@@ -42,8 +42,7 @@ const (
 
 // cutAll cuts off the holders of all kits, side by side, each kit with servers of its own.
 func cutAll(s *evidence.Scene, kits []kit) {
-	noise := listen()
-	defer noise.close()
+	noise := s.Noise()
 	laps := 6
 	if s.Long {
 		laps = 30
@@ -73,7 +72,7 @@ type cutting struct {
 	*evidence.Scene
 	kit     kit
 	servers []*redistest.Server
-	noise   noise
+	noise   evidence.Noise
 	random  *rand.Rand
 	quota   *evidence.Quota
 
@@ -81,7 +80,7 @@ type cutting struct {
 	late     map[string]int // by the way in which they were cut off
 	believed int            // holds that seemed valid at the deadline
 	margins  []time.Duration
-	calm     []time.Duration // those that were measured while the machine was punctual
+	calm     []time.Duration // those that were measured while the machine was evidence.Punctual
 	most     time.Duration   // noise
 	pardoned int             // late by no more than the noise explains
 }
@@ -213,9 +212,9 @@ func (c *cutting) take(way string, o cutOutcome) {
 	}
 	margin := o.deadline.Sub(o.told)
 	c.margins = append(c.margins, margin)
-	noise := c.noise.worst(min(o.told, o.deadline).Add(-50*time.Millisecond), max(o.told, o.deadline).Add(noiseStep))
+	noise := c.noise.Between(min(o.told, o.deadline).Add(-50*time.Millisecond), max(o.told, o.deadline).Add(evidence.NoiseStep))
 	c.most = max(c.most, noise)
-	if noise <= punctual {
+	if noise <= evidence.Punctual {
 		c.calm = append(c.calm, margin)
 	}
 	allowance := steps * noise
@@ -235,7 +234,7 @@ func least(margins []time.Duration) string {
 	if len(margins) == 0 {
 		return "never measured"
 	}
-	return fmt.Sprintf("≥ %v", ms(slices.Min(margins)))
+	return fmt.Sprintf("≥ %v", evidence.Millis(slices.Min(margins)))
 }
 
 func (c *cutting) figure() figure {
@@ -245,7 +244,7 @@ func (c *cutting) figure() figure {
 	}
 	f.Worst = "margin " + least(c.margins)
 	if !f.NotJudged {
-		f.Worst += fmt.Sprintf(", %s with timers ≤ %v late", least(c.calm), punctual)
+		f.Worst += fmt.Sprintf(", %s with timers ≤ %v late", least(c.calm), evidence.Punctual)
 	}
 	for _, way := range []string{byStop, byKill, byPath} {
 		if n := c.late[way]; n > 0 {
@@ -254,7 +253,7 @@ func (c *cutting) figure() figure {
 		}
 	}
 	if !f.NotJudged {
-		f.Worst += fmt.Sprintf("; %d late by no more than twice the timers, ≤ %v", c.pardoned, ms(c.most))
+		f.Worst += fmt.Sprintf("; %d late by no more than twice the timers, ≤ %v", c.pardoned, evidence.Millis(c.most))
 		if c.believed > 0 {
 			f.Held = min(f.Held, f.Tried-c.believed)
 			f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)

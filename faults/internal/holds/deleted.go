@@ -50,8 +50,7 @@ type deletion struct {
 }
 
 func deleteAll(s *evidence.Scene, ds []deletion) {
-	noise := listen()
-	defer noise.close()
+	noise := s.Noise()
 	sideBySide(s, ds, 100, 1000, func(i int, d deletion, q *evidence.Quota) ([]figure, error) {
 		d.kit.TTL = deletedTTL
 		f, err := deleteHeld(s, q, d, noise, s.Random(i), fmt.Sprintf("deleted-%d-", i))
@@ -62,7 +61,7 @@ func deleteAll(s *evidence.Scene, ds []deletion) {
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
-func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r *rand.Rand, prefix string) (figure, error) {
+func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
 		return figure{}, err
@@ -71,8 +70,8 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r
 	if d.wait == 0 {
 		d.wait = gracePeriod
 	}
-	b := bound{limit: deletedTTL / 3, words: "TTL/3 + a round trip", strict: s.Long, share: .99, slack: d.wait}
-	var samples []sample
+	b := evidence.Bound{Limit: deletedTTL / 3, Words: "TTL/3 + a round trip", Strict: s.Long, Steps: steps, Share: .99, Slack: d.wait}
+	var samples []evidence.Sample
 	signal := true
 	for q.More() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
@@ -105,15 +104,15 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r
 			case m.before == 0 || ok && at < m.before:
 				continue // lost before, on a machine that holds everything up
 			case !ok:
-				b.unheard++
+				b.Unheard++
 			default:
 				trip := m.after.Sub(m.before)
-				samples = append(samples, sample{at.Sub(m.before) - trip, noise.worst(m.before, at)})
+				samples = append(samples, evidence.Sample{Took: at.Sub(m.before) - trip, Noise: noise.Between(m.before, at)})
 			}
 			q.Done++
 		}
 	}
-	f := b.figure(d.kit.String()+", "+d.name, samples)
+	f := b.Figure(d.kit.String()+", "+d.name, samples)
 	if !signal {
 		f.Worst = fmt.Sprintf("no signal; the caller's own loop: %s", f.Worst)
 		f.Held, f.NotJudged = 0, true

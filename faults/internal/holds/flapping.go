@@ -37,8 +37,7 @@ const (
 
 // flapAll breaks what connects the clients of each kit, side by side.
 func flapAll(s *evidence.Scene, kits []kit) {
-	noise := listen()
-	defer noise.close()
+	noise := s.Noise()
 	var mu sync.Mutex
 	struck := make(map[string]int)
 	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
@@ -63,7 +62,7 @@ type flapper struct {
 	kit    kit
 	key    string
 	random *rand.Rand
-	noise  noise
+	noise  evidence.Noise
 	quota  *evidence.Quota
 	struck map[string]int
 
@@ -167,18 +166,18 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 
 // figures measures the waits between the turns.
 func (f *flapper) figures() []figure {
-	live, failed := handovers(f.log, f.noise.worst)
-	b := bound{limit: liveLimit, words: "for a live release", strict: f.Long, share: 1, slack: patience}
-	figures := []figure{b.figure(f.kit.String()+", live releases", live)}
+	live, failed := handovers(f.log, f.noise.Between)
+	b := evidence.Bound{Limit: liveLimit, Words: "for a live release", Strict: f.Long, Steps: steps, Share: 1, Slack: patience}
+	figures := []figure{b.Figure(f.kit.String()+", live releases", live)}
 	if len(failed) > 0 {
-		b.limit, b.words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
-		figures = append(figures, b.figure(f.kit.String()+", failed releases", failed))
+		b.Limit, b.Words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
+		figures = append(figures, b.Figure(f.kit.String()+", failed releases", failed))
 	}
 	return figures
 }
 
 // handovers returns how long it took from each release until the next who waited had the lock.
-func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []sample) {
+func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []evidence.Sample) {
 	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
 	waiting := never // since when the one of those after this has waited that has waited longest
 	for i := len(log) - 2; i >= 0; i-- {
@@ -186,7 +185,7 @@ func handovers(log []turn, noise func(from, to instant) time.Duration) (live, fa
 		waiting = min(waiting, next.asked)
 		from := max(one.gave, waiting)
 		took := max(0, next.got.Sub(from)) // it may have had it before Unlock has returned
-		s := sample{took, noise(from, next.got)}
+		s := evidence.Sample{Took: took, Noise: noise(from, next.got)}
 		if one.live {
 			live = append(live, s)
 		} else {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 func TestNoHandOverIsMissedWhenMessagesAreLost(t *testing.T) {
@@ -20,8 +22,8 @@ func TestALateHandOverIsFound(t *testing.T) {
 		{client: 3, asked: at(1600 * time.Millisecond), got: at(1700 * time.Millisecond), gave: at(1800 * time.Millisecond), live: true},
 	}
 	live, failed := handovers(log, none)
-	assert.Equal(t, []sample{{took: 400 * time.Millisecond}}, live)
-	assert.Equal(t, []sample{{took: 100 * time.Millisecond}}, failed, "it did not wait before it asked")
-	b := bound{limit: liveLimit, words: "for a live release", strict: true, share: 1}
-	assert.False(t, b.figure("late", live).OK())
+	assert.Equal(t, []evidence.Sample{{Took: 400 * time.Millisecond}}, live)
+	assert.Equal(t, []evidence.Sample{{Took: 100 * time.Millisecond}}, failed, "it did not wait before it asked")
+	b := evidence.Bound{Limit: liveLimit, Words: "for a live release", Strict: true, Steps: steps, Share: 1}
+	assert.False(t, b.Figure("late", live).OK())
 }

@@ -31,6 +31,10 @@ var (
 	pause     = evidence.Sleep
 )
 
+// steps is how often a busy machine can hold up what is measured: the timer or the reply that it
+// depends on, and the goroutine that takes the time.
+const steps = 2
+
 // sideBySide plays a part of a row for each kit, all at the same time, and puts their figures in order.
 func sideBySide[K any](s *evidence.Scene, kits []K, short, long int, play func(i int, k K, q *evidence.Quota) ([]figure, error)) {
 	figures := make([][]figure, len(kits))
