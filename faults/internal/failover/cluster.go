@@ -19,7 +19,7 @@ const slots = 16384
 // and its replica.
 func startCluster(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
-	g := &group{kind: "Cluster", wires: w}
+	g := &group{kind: "Cluster", lag: lag, wires: w}
 	ids, buses := make([]string, 6), make([]string, 6)
 	for i := range ids {
 		addr, bus := w.listen(i, true), w.listen(i, false)

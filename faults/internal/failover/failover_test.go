@@ -41,9 +41,9 @@ func TestOneLostLockOrFallenFenceIsFound(t *testing.T) {
 				}
 				s.ledgers = append(s.ledgers, l)
 			}
-			a.scenes, a.lags = append(a.scenes, s), append(a.lags, delay{})
+			a.scenes = append(a.scenes, s)
 		}
-		return a.result(1)
+		return evidence.Result{Figures: a.figures()}
 	}
 	assert.True(t, seen(0, 0).OK())
 	assert.False(t, seen(1, 0).OK())
@@ -69,6 +69,6 @@ func TestLockerThatDoesNotWaitForReplicasIsFound(t *testing.T) {
 			l.acks, l.lost = nil, 0
 		}
 	}
-	seen := all{scenes: []*scene{s}, lags: []delay{{}}}
-	assert.False(t, seen.result(1).OK())
+	seen := all{scenes: []*scene{s}}
+	assert.False(t, evidence.Result{Figures: seen.figures()}.OK())
 }

@@ -3,7 +3,6 @@ package planned
 import (
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/following"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/topologies"
 )
@@ -59,14 +59,9 @@ func lately(p *redis.Pool) *redis.Pool {
 	return p
 }
 
-func closed[P interface{ Close() error }](t testing.TB, p P) P {
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
 // sentinelPools are the pools of those who ask Sentinels for the primary.
 func sentinelPools(addrs []string) []kind {
-	pool := func(t testing.TB) *redis.Pool { return closed(t, topologies.SentinelPool(addrs, groupName)) }
+	pool := func(t testing.TB) *redis.Pool { return following.Sentinel(t, addrs, groupName) }
 	return []kind{
 		{"of Sentinels", func(t testing.TB) redimutex.Pool { return pool(t) }},
 		{"of Sentinels, role checked after a second", func(t testing.TB) redimutex.Pool { return lately(pool(t)) }},
@@ -89,10 +84,10 @@ func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 	dial := redis.DialNetDial(func(network, _ string) (net.Conn, error) { return net.Dial(network, *address.Load()) })
 	pools := append(sentinelPools([]string{knows.Addr()}),
 		kind{"of one address, no role check", func(t testing.TB) redimutex.Pool {
-			return closed(t, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "primary:6379", dial) }})
+			return following.Closed(t, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "primary:6379", dial) }})
 		}},
 		kind{"of one address, Dialer", func(t testing.TB) redimutex.Pool {
-			return closed(t, &redis.Pool{MaxIdle: 16, DialContext: redimutex.Dialer("tcp", "primary:6379", dial)})
+			return following.Closed(t, &redis.Pool{MaxIdle: 16, DialContext: redimutex.Dialer("tcp", "primary:6379", dial)})
 		}})
 	return &site{pools: pools, replicas: 1, failover: func(t testing.TB) {
 		handOver(primary, replica)
@@ -140,30 +135,8 @@ func sentinels(t testing.TB) *site {
 func cluster(t testing.TB) *site {
 	c := redistest.StartCluster(t)
 	const key = "{k}"
-	pool := func(t testing.TB) redimutex.Pool { return closed(t, topologies.ClusterPool(c.Addrs())) }
-	refreshed := func(t testing.TB) redimutex.Pool {
-		p := topologies.ClusterPool(c.Addrs())
-		stop := make(chan struct{})
-		var refreshing sync.WaitGroup
-		refreshing.Go(func() {
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					_ = p.Refresh() //nolint:errcheck // the next time
-				case <-stop:
-					return
-				}
-			}
-		})
-		t.Cleanup(func() {
-			close(stop)
-			refreshing.Wait()
-			p.Close()
-		})
-		return p
-	}
+	pool := func(t testing.TB) redimutex.Pool { return following.Cluster(t, c.Addrs()) }
+	refreshed := func(t testing.TB) redimutex.Pool { return following.Refreshed(t, c.Addrs(), time.Second) }
 	owner := c.Owner(key)
 	replica := owner + 3
 	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
