@@ -78,22 +78,19 @@ func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int
 func (q *queue) compete(ctx context.Context, t testing.TB, who int) {
 	m := q.members[who].mutex
 	for ctx.Err() == nil {
-		now := turns.Turn{Who: who, RoundTrip: q.members[who].roundTrip, Asked: time.Now()}
-		if err := m.LockContext(ctx, 0); err != nil {
+		h, err := q.Acquire(ctx, m)
+		if err != nil {
 			if ctx.Err() == nil {
 				t.Error(err)
 			}
 			return
 		}
-		now.Got = time.Now()
-		h := &load.Hold{Lease: m.Lease(), Keys: []string{m.Key()}, Asked: now.Asked}
-		q.Begin(h)
 		time.Sleep(work)
-		q.End(h)
-		_ = m.UnlockContext(context.Background()) // what was lost tells so
-		now.Freed = time.Now()
+		q.Release(h)
 		q.mu.Lock()
-		q.turns = append(q.turns, now)
+		q.turns = append(q.turns, turns.Turn{
+			Who: who, RoundTrip: q.members[who].roundTrip, Asked: h.Asked, Got: h.Granted, Freed: time.Now(),
+		})
 		q.counts[who]++
 		q.mu.Unlock()
 	}

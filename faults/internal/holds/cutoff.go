@@ -137,34 +137,25 @@ func (c *cutting) lap(way string) error {
 func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	switch way {
 	case byStop:
-		for _, s := range c.servers {
-			s.Pause()
-		}
-		return func() {
-			for _, s := range c.servers {
-				s.Resume()
-			}
-		}
+		return each(c.servers, (*redistest.Server).Pause, (*redistest.Server).Resume)
 	case byKill:
-		for _, s := range c.servers {
-			s.Kill()
-		}
-		return func() {
-			for _, s := range c.servers {
-				s.Restart()
-			}
-		}
+		return each(c.servers, (*redistest.Server).Kill, (*redistest.Server).Restart)
 	}
+	var links []*redistest.Proxy
 	for _, h := range holders {
-		for _, l := range h.links {
-			l.Hold()
-		}
+		links = append(links, h.links...)
+	}
+	return each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
+}
+
+// each breaks all, and returns what heals them again.
+func each[T any](all []T, breaks, heals func(T)) (heal func()) {
+	for _, one := range all {
+		breaks(one)
 	}
 	return func() {
-		for _, h := range holders {
-			for _, l := range h.links {
-				l.Release()
-			}
+		for _, one := range all {
+			heals(one)
 		}
 	}
 }

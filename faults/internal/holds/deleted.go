@@ -130,30 +130,23 @@ type watch struct {
 // caller of that library would write.
 func watchOver(h peers.Slot, ttl time.Duration) *watch {
 	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
-	if done := h.Done(); done != nil {
-		go func() {
-			select {
-			case <-done:
-				w.lost <- now()
-			case <-w.stop:
-			}
-		}()
-		return w
+	done, ticker := h.Done(), time.NewTicker(ttl/3)
+	if done != nil {
+		ticker.Stop()
 	}
 	go func() {
-		ticker := time.NewTicker(ttl / 3)
 		defer ticker.Stop()
-		for {
+		for lost := false; !lost; {
 			select {
+			case <-done:
+				lost = true
 			case <-ticker.C:
-				if h.Extend(context.Background(), ttl) != nil {
-					w.lost <- now()
-					return
-				}
+				lost = h.Extend(context.Background(), ttl) != nil
 			case <-w.stop:
 				return
 			}
 		}
+		w.lost <- now()
 	}()
 	return w
 }

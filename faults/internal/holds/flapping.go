@@ -38,22 +38,12 @@ const (
 // flapAll breaks what connects the clients of each kit, side by side.
 func flapAll(s *evidence.Scene, kits []kit) {
 	noise := s.Noise()
-	var mu sync.Mutex
-	struck := make(map[string]int)
 	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
-		f := flapper{
-			Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q, struck: make(map[string]int),
-		}
-		figures, err := f.run()
-		mu.Lock()
-		defer mu.Unlock()
-		for what, n := range f.struck {
-			struck[what] += n
-		}
-		return figures, err
+		f := flapper{Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q}
+		return f.run()
 	})
 	s.Note("Four clients wait for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be "+
-		"told to the servers has the TTL. The faults were %s.", tally(struck))
+		"told to the servers has the TTL. The faults were %s.", s.Strikes())
 }
 
 // A flapper breaks what connects clients that hand a lock around.
@@ -64,7 +54,6 @@ type flapper struct {
 	random *rand.Rand
 	noise  evidence.Noise
 	quota  *evidence.Quota
-	struck map[string]int
 
 	mu  sync.Mutex
 	log []turn
@@ -134,7 +123,7 @@ func (f *flapper) client(ctx context.Context, number int, lib peers.Library, r *
 func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 	switch f.random.IntN(3) {
 	case 0:
-		f.struck["CLIENT KILL of all subscribers"]++
+		f.Struck("CLIENT KILL of all subscribers")
 		c, err := redis.DialContext(ctx, "tcp", f.kit.Addrs[f.random.IntN(len(f.kit.Addrs))])
 		if err != nil {
 			return err
@@ -143,23 +132,15 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 		_, err = c.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		return err
 	case 1:
-		f.struck["a client's links cut"]++
-		for _, l := range links {
-			l.Cut()
-		}
+		f.Struck("a client's links cut")
+		heal := each(links, (*redistest.Proxy).Cut, (*redistest.Proxy).Mend)
 		pause(ctx, between(f.random, 0, 100*time.Millisecond))
-		for _, l := range links {
-			l.Mend()
-		}
+		heal()
 	case 2:
-		f.struck["a client's links silent"]++
-		for _, l := range links {
-			l.Hold()
-		}
+		f.Struck("a client's links silent")
+		heal := each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
 		pause(ctx, between(f.random, 0, 200*time.Millisecond))
-		for _, l := range links {
-			l.Release()
-		}
+		heal()
 	}
 	return nil
 }

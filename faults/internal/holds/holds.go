@@ -4,10 +4,7 @@
 package holds
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -51,13 +48,4 @@ func addrs(t testing.TB, n int) (all []string) {
 		all = append(all, redistest.Real(t).Addr())
 	}
 	return all
-}
-
-// tally says how often what happened.
-func tally(struck map[string]int) string {
-	var words []string
-	for _, what := range slices.Sorted(maps.Keys(struck)) {
-		words = append(words, fmt.Sprintf("%d times %s", struck[what], what))
-	}
-	return strings.Join(words, ", ")
 }
