@@ -189,6 +189,12 @@ func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone 
 	return errors.Join(errs...)
 }
 
+// filling writes some ballast, and says which keys are still there.
+var filling = redis.NewScript(-1, `for i = 1, 10 do redis.call('SET', ARGV[1] .. i, ARGV[2]) end
+	local there = {}
+	for i, key in ipairs(KEYS) do there[i] = redis.call('EXISTS', key) end
+	return there`)
+
 // evict fills the server until it has thrown out all keys.
 func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
 	c, err := redis.DialContext(ctx, "tcp", addr)
@@ -198,38 +204,19 @@ func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone f
 	defer c.Close()
 	pause(ctx, between(r, 0, deletedTTL/3))
 	ballast := strings.Repeat("x", 8<<10)
-	left := make(map[int]string)
-	for i, key := range keys {
-		left[i] = key
-	}
-	before := now()
-	for n := 0; len(left) > 0 && ctx.Err() == nil; n++ {
-		const batch = 10
-		order := make([]int, 0, len(left))
-		for range batch {
-			c.Send("SET", fmt.Sprintf("ballast-%d", r.Int64()), ballast) //nolint:errcheck // Flush tells
-		}
-		for i, key := range left {
-			c.Send("EXISTS", key) //nolint:errcheck // Flush tells
-			order = append(order, i)
-		}
+	left := len(keys)
+	away := make([]bool, len(keys))
+	for before := now(); left > 0 && ctx.Err() == nil; {
 		asked := now()
-		if err := c.Flush(); err != nil {
+		there, err := redis.Ints(filling.Do(c, redis.Args{len(keys)}.AddFlat(keys).Add(fmt.Sprintf("ballast-%d-", r.Int64()), ballast)...))
+		if err != nil {
 			return err
 		}
-		for range batch {
-			if _, err := c.Receive(); err != nil {
-				return err
-			}
-		}
-		for _, i := range order {
-			exists, err := redis.Bool(c.Receive())
-			if err != nil {
-				return err
-			}
-			if !exists {
+		for i := range keys {
+			if there[i] == 0 && !away[i] {
+				away[i] = true
+				left--
 				gone(i, before, now())
-				delete(left, i)
 			}
 		}
 		before = asked
