@@ -11,7 +11,6 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/load"
 	"github.com/redimutex/redimutex/internal/lab/peers"
-	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -30,7 +29,7 @@ type queue struct {
 	load.Ledger
 
 	mu     sync.Mutex
-	turns  []turns.Turn // in the order of their ends
+	turns  []turn // in the order of their ends
 	counts []int
 }
 
@@ -51,7 +50,7 @@ func newQueue(t testing.TB, s *redistest.Server, key string, roundTrips ...time.
 }
 
 // run lets the members in for so long, and for longer until each has had some turns. It returns the turns.
-func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turns.Turn {
+func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turn {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +87,7 @@ func (q *queue) compete(ctx context.Context, t testing.TB, who int) {
 		time.Sleep(work)
 		q.Release(h)
 		q.mu.Lock()
-		q.turns = append(q.turns, turns.Turn{
+		q.turns = append(q.turns, turn{
 			Who: who, RoundTrip: q.members[who].roundTrip, Asked: h.Asked, Got: h.Granted, Freed: time.Now(),
 		})
 		q.counts[who]++

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -45,7 +44,7 @@ const (
 // A cost is what one far client takes from the near ones.
 type cost struct {
 	roundTrip     time.Duration
-	without, with turns.Pace
+	without, with pace
 }
 
 func (c cost) share() float64 { return c.with.Rate() / c.without.Rate() }

@@ -93,7 +93,7 @@ func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 		handOver(primary, replica)
 		primary, replica = replica, primary
 		move(primary.Addr())
-		wait(t, "the old primary follows the new one", func() bool { return replica.Role() == "slave" && primary.Online() == 1 })
+		redistest.Wait(t, "the old primary follows the new one", func() bool { return replica.Role() == "slave" && primary.Online() == 1 })
 	}}
 }
 
@@ -103,24 +103,14 @@ func demote(from, to *redistest.Server) {
 	from.ReplicaOf(to)
 }
 
-// wait waits for longer than redistest.Wait: Sentinels that are late give a failover up, and begin again.
-func wait(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) || t.Context().Err() != nil {
-			t.Fatalf("waited for %v, and still not: %s", patience, what)
-		}
-	}
-}
-
 func sentinels(t testing.TB) *site {
 	g := redistest.StartSentinel(t)
 	return &site{pools: sentinelPools(g.Addrs()), replicas: 2, failover: func(t testing.TB) {
 		var old *redistest.Server
-		wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
+		redistest.Wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
 		const again = 15 * time.Second
 		var ordered time.Time
-		wait(t, "the others follow the new primary", func() bool {
+		redistest.Wait(t, "the others follow the new primary", func() bool {
 			if time.Since(ordered) > again {
 				if _, err := ask(g.Sentinels[0], "SENTINEL", "FAILOVER", g.Name); err == nil {
 					ordered = time.Now()
@@ -140,7 +130,7 @@ func cluster(t testing.TB) *site {
 	owner := c.Owner(key)
 	replica := owner + 3
 	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
-		wait(t, "the replica takes over", func() bool {
+		redistest.Wait(t, "the replica takes over", func() bool {
 			// It may refuse while it is not in step again after the last one.
 			_, err := ask(c.Nodes[replica], "CLUSTER", "FAILOVER")
 			for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -151,7 +141,7 @@ func cluster(t testing.TB) *site {
 			return false
 		})
 		owner, replica = replica, owner
-		wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
+		redistest.Wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
 	}}
 }
 

@@ -21,9 +21,9 @@ import (
 
 // fives are the features that are tried on five servers.
 var fives = []feature{
-	{name: "plain", servers: 5, options: none},
+	{name: "plain", servers: 5},
 	{name: "fencing", servers: 5, options: fencing},
-	{name: "multiplexed", servers: 5, options: none, shared: true},
+	{name: "multiplexed", servers: 5, shared: true},
 }
 
 // pause pauses servers, and returns what resumes them.

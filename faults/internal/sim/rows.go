@@ -76,7 +76,9 @@ func scenarios() []scenario {
 				Short: 6 * time.Second, Long: 2 * time.Minute,
 			},
 			short: 2500, long: 50000, weather: forgetful, picture: "Five servers that forget and know it, and the leases of six workers",
-			judge: none("overlaps", func(r *Report) (bad, tried int) { return r.Overlaps, r.Acquired }),
+			judge: func(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
+				return []evidence.Figure{judged(c, r.Overlaps, r.Acquired, "overlaps")}
+			},
 			configs: []Config{
 				{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Guard: true},
 				{Name: "redimutex, 3 servers, fixed lease", Servers: 3, Guard: true},
