@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,11 +147,9 @@ func (x *scene) left(tries []trial, patient bool, f *evidence.Figure) (keys []st
 	time.Sleep(settled)
 	look := func() bool {
 		keys = nil
-		for _, server := range x.servers {
-			for _, try := range tries {
-				if server.Exists(try.key) {
-					keys = append(keys, try.key)
-				}
+		for _, try := range tries {
+			if slices.ContainsFunc(x.servers, func(s *redistest.Server) bool { return s.Exists(try.key) }) {
+				keys = append(keys, try.key)
 			}
 		}
 		return len(keys) == 0
