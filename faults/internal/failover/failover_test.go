@@ -58,7 +58,7 @@ func TestLockerThatDoesNotWaitForReplicasIsFound(t *testing.T) {
 	var s *scene
 	err := evidence.Stage(context.Background(), func(t testing.TB) {
 		g := startSentinel(t, delay{time: 100 * time.Millisecond})
-		g.aim(t, 0, 1)
+		g.aim(0, 1)
 		s = play(context.Background(), t, g, killed, 1)
 	})
 	require.NoError(t, err)

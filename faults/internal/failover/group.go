@@ -97,6 +97,7 @@ func (g *group) pool(t testing.TB, beside bool) (redimutex.Pool, *redis.Pool) {
 		return p, p
 	case g.kind == "Sentinel":
 		p := following.Sentinel(t, g.doors, groupName)
+		p.MaxConnLifetime, p.TestOnBorrow = 0, nil // the role is asked for only when it dials: more locks in little time
 		return p, p
 	}
 	c := following.Refreshed(t, g.doors, patience)

@@ -95,7 +95,7 @@ func playAll(s *evidence.Scene) {
 func (p plan) play(ctx context.Context, t testing.TB, seed uint64, seen *all) {
 	g := p.start(t, p.lag)
 	for victim, fault := range p.faults {
-		g.aim(t, victim, seed)
+		g.aim(victim, seed)
 		s := play(ctx, t, g, fault, seed)
 		if t.Failed() || ctx.Err() != nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/load"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -59,11 +60,11 @@ func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
 
 func TestOneOverlapIsFound(t *testing.T) {
 	ok := func(r report, judged bool) bool { return evidence.Result{Figures: r.figures(judged)}.OK() }
-	r := report{holds: 1000, counts: make([]int, len(roundTrips)), order: order{waits: 10}}
+	r := report{Sums: load.Sums{Holds: 1000}, counts: make([]int, len(roundTrips)), order: order{waits: 10}}
 	assert.True(t, ok(r, true))
-	r.clashes = 1
+	r.Clashes = 1
 	assert.False(t, ok(r, false))
-	r.clashes, r.order.passed = 0, 1
+	r.Clashes, r.order.passed = 0, 1
 	assert.False(t, ok(r, true))
 	r.order.passed = 0
 	r.costs = []cost{{with: pace{Near: 94, Time: time.Second, Turns: 10}, without: pace{Near: 100, Time: time.Second}}}

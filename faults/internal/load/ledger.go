@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,6 +29,12 @@ type Sums struct {
 	Clashes, Falls int           // holds that began while another was valid, and fences that are not above those before
 	Gap            time.Duration // the longest time in which no hold began
 	First          string        // the first thing that must not be
+}
+
+// Add adds what another Ledger has seen.
+func (s *Sums) Add(o Sums) {
+	s.Holds, s.Clashes, s.Fences, s.Falls = s.Holds+o.Holds, s.Clashes+o.Clashes, s.Fences+o.Fences, s.Falls+o.Falls
+	s.Gap, s.First = max(s.Gap, o.Gap), cmp.Or(s.First, o.First)
 }
 
 // A Hold is what its holder knows of it.

@@ -121,14 +121,6 @@ type tally struct {
 	failovers int
 }
 
-func (y *tally) add(o load.Sums, failovers int) {
-	y.Holds, y.Clashes, y.Fences, y.Falls = y.Holds+o.Holds, y.Clashes+o.Clashes, y.Fences+o.Fences, y.Falls+o.Falls
-	y.Gap, y.failovers = max(y.Gap, o.Gap), y.failovers+failovers
-	if y.First == "" {
-		y.First = o.First
-	}
-}
-
 // play plays the plans, by turns in the long version.
 func play(s *evidence.Scene) {
 	all := plans()
@@ -184,7 +176,8 @@ func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tall
 		}
 		for i, c := range contests {
 			stops[i]()
-			tallies[c.replicas].add(c.Sums(), failovers)
+			tallies[c.replicas].Add(c.Sums())
+			tallies[c.replicas].failovers += failovers
 		}
 	}
 	return tallies

@@ -36,7 +36,7 @@ func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 			site.failover(s)
 		}
 		stop()
-		y.add(c.Sums(), 1)
+		y.Add(c.Sums())
 	}).Run(t.Context(), evidence.Setup{})
 	require.NoError(t, err)
 	assert.False(t, plans()[0].figure(0, 1, y).OK())

@@ -53,16 +53,16 @@ var verbs = []verb{
 		soon(func() bool { return c.renewed.Load() != began || c.lease.Err() != nil })
 		return nil
 	}},
-	{"Extend", true, func(c *cell) error {
+	{"Extend", true, patiently(func(ctx context.Context, c *cell) error { return c.lease.Extend(ctx, heldTTL) })},
+	{"Unlock", true, patiently(func(ctx context.Context, c *cell) error { return c.mutex.UnlockContext(ctx) })},
+}
+
+func patiently(act func(context.Context, *cell) error) func(*cell) error {
+	return func(c *cell) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
-		return c.lease.Extend(ctx, heldTTL)
-	}},
-	{"Unlock", true, func(c *cell) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patient)
-		defer cancel()
-		return c.mutex.UnlockContext(ctx)
-	}},
+		return act(ctx, c)
+	}
 }
 
 const (
