@@ -110,8 +110,12 @@ func (x *cell) begin() {
 }
 
 // struck waits until the operation has met the refusal: it is over, or it is Lock and repeats itself.
-func (x *cell) struck() {
-	soon(func() bool { return x.over() || x.verb.name == "Lock" && x.seen.Load() >= 2 })
+func (x *cell) struck(r *refusal) {
+	enough := int32(2)
+	if r.class == forGood {
+		enough = 10 // it may meet broken connections before the refusal ends it
+	}
+	soon(func() bool { return x.over() || x.verb.name == "Lock" && x.seen.Load() >= enough })
 }
 
 func (x *cell) over() bool {

@@ -179,7 +179,7 @@ func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (p
 		x.begin()
 	}
 	for _, x := range cells {
-		x.struck()
+		x.struck(r)
 	}
 	early := map[*cell]bool{}
 	for _, x := range cells {
