@@ -78,12 +78,15 @@ func goneSoon(servers []*redistest.Server, key string) bool {
 	})
 }
 
-// soon reports whether ok comes true, now or in a while.
+// soon reports whether ok comes true, now or in a while. It looks less often the longer it takes.
 func soon(ok func() bool) bool {
-	for end := time.Now().Add(forever); !ok(); time.Sleep(time.Millisecond) {
+	end, pause := time.Now().Add(forever), time.Millisecond
+	for !ok() {
 		if time.Now().After(end) {
 			return false
 		}
+		time.Sleep(pause)
+		pause = min(2*pause, 10*time.Millisecond)
 	}
 	return true
 }
