@@ -134,9 +134,10 @@ func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs [
 		return err
 	}
 	library, _ := entrants.Find(who.library)
+	var spans []work.Span
 	for _, v := range b.versions {
 		if v == who.by || !library.Ours() {
-			t.take(&v.book, figures.Row{Case: t.name, Library: who.library}, round, results)
+			spans = t.take(&v.book, figures.Row{Case: t.name, Library: who.library}, round, results)
 		}
 	}
 	for _, r := range results {
@@ -145,7 +146,7 @@ func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs [
 		}
 	}
 	if t.name == pictured {
-		b.spans[who.library] = inOrder(results)
+		b.spans[who.library] = spans
 	}
 	return nil
 }

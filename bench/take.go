@@ -12,8 +12,8 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
-// take makes figures of what the processes of one turn have counted.
-func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work.Result) {
+// take makes figures of what the processes of one turn have counted. It returns their holds, in the order in which they began.
+func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work.Result) []work.Span {
 	add := func(m figures.Metric, v float64) { b.Add(row, m, round, v) }
 	if t.job.Kind == work.Waiting || t.job.Kind == work.Held {
 		r := &results[0]
@@ -23,41 +23,31 @@ func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work
 		add(figures.Bytes, float64(r.Bytes)/float64(t.job.Goroutines))
 		add(figures.CPU, 100*r.CPU.Seconds()/seconds)
 		add(figures.ServerCPU, 100*r.Server.Seconds()/seconds)
-		return
+		return nil
 	}
-	waits, writers, pairs := make(stats.Histogram), make(stats.Histogram), make(stats.Histogram)
 	var sum work.Result
-	rate := 0.
-	for _, r := range results {
-		var n int64
+	rate, holds := 0., 0.
+	for i, r := range results {
+		sum.Add(&results[i])
+		n := 0.
 		for _, h := range r.Holds {
-			n += h
+			n += float64(h)
 		}
-		rate += float64(n) / r.Elapsed.Seconds()
-		sum.Holds = append(sum.Holds, r.Holds...)
-		sum.Requests += r.Requests
-		sum.Mallocs += r.Mallocs
-		sum.CPU += r.CPU
-		sum.Server += r.Server
-		waits.Merge(r.Waits)
-		writers.Merge(r.Writers)
-		pairs.Merge(r.Pairs)
+		holds += n
+		rate += n / r.Elapsed.Seconds()
 	}
+	slices.SortFunc(sum.Spans, func(x, y work.Span) int { return cmp.Compare(x.Got, y.Got) })
 	add(figures.Rate, rate)
-	add(figures.P50, quantile(waits, .5))
-	add(figures.P99, quantile(waits, .99))
-	add(figures.Writers, quantile(writers, .99))
-	add(figures.Pair, quantile(pairs, .5))
+	add(figures.P50, quantile(sum.Waits, .5))
+	add(figures.P99, quantile(sum.Waits, .99))
+	add(figures.Writers, quantile(sum.Writers, .99))
+	add(figures.Pair, quantile(sum.Pairs, .5))
 	add(figures.Fairness, float64(slices.Min(sum.Holds))/float64(slices.Max(sum.Holds)))
 	if row.Library == entrants.Ping { // its round trip is what others' hand-overs are compared with
-		waits.Merge(writers)
-		add(figures.Handover, quantile(waits, .5))
+		sum.Waits.Merge(sum.Writers)
+		add(figures.Handover, quantile(sum.Waits, .5))
 	} else {
-		add(figures.Handover, quantile(handovers(inOrder(results)), .5))
-	}
-	holds := 0.
-	for _, n := range sum.Holds {
-		holds += float64(n)
+		add(figures.Handover, quantile(handovers(sum.Spans), .5))
 	}
 	if holds > 0 {
 		add(figures.Requests, float64(sum.Requests)/holds)
@@ -65,6 +55,7 @@ func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work
 		add(figures.ClientTime, float64(sum.CPU.Microseconds())/holds)
 		add(figures.ServerTime, float64(sum.Server.Microseconds())/holds)
 	}
+	return sum.Spans
 }
 
 // quantile is in ms.
@@ -73,15 +64,6 @@ func quantile(h stats.Histogram, q float64) float64 {
 		return math.NaN()
 	}
 	return float64(h.Quantile(q)) / float64(ms)
-}
-
-// inOrder returns the holds of all processes in the order in which they began.
-func inOrder(results []work.Result) (all []work.Span) {
-	for _, r := range results {
-		all = append(all, r.Spans...)
-	}
-	slices.SortFunc(all, func(x, y work.Span) int { return cmp.Compare(x.Got, y.Got) })
-	return all
 }
 
 // handovers are from just before a release was asked for to the next hold, of a process that was waiting then.

@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -130,25 +129,17 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	if err := page.Check(o.doc, o.full); err != nil {
 		return o, false, err
 	}
-	o.command = o.again(*which)
+	o.command = "go run ."
+	f.Visit(func(g *flag.Flag) {
+		switch g.Name {
+		case "rows", "time":
+			o.command += fmt.Sprintf(" -%s %s", g.Name, g.Value)
+		case "long":
+			o.command += " -long"
+		}
+	})
+	o.command += fmt.Sprintf(" -seed %d", o.seed)
 	return o, false, nil
-}
-
-// again is the command that draws the same faults again.
-func (o *options) again(which string) string {
-	var b strings.Builder
-	b.WriteString("go run .")
-	if which != "" {
-		fmt.Fprintf(&b, " -rows %s", which)
-	}
-	if o.long {
-		b.WriteString(" -long")
-	}
-	if o.time > 0 {
-		fmt.Fprintf(&b, " -time %v", o.time)
-	}
-	fmt.Fprintf(&b, " -seed %d", o.seed)
-	return b.String()
 }
 
 // run runs the chosen rows one after the other, and reports. held tells whether all held.

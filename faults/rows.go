@@ -22,19 +22,17 @@ func sorted(rows []evidence.Row) []evidence.Row {
 
 // choose returns the rows that the words of which ask for, all if there are none: numbers, ranges of
 // them, names, or how several names begin.
-func choose(which string, all []evidence.Row) ([]evidence.Row, error) {
+func choose(which string, all []evidence.Row) (chosen []evidence.Row, err error) {
 	if strings.TrimSpace(which) == "" {
 		return all, nil
 	}
-	wanted := make([]bool, len(all))
+	wanted := make(map[int]bool) // by place
 	for word := range strings.SplitSeq(which, ",") {
+		word = strings.TrimSpace(word)
+		exact := slices.ContainsFunc(all, func(r evidence.Row) bool { return r.Name == word })
 		found := false
-		matches, err := matcher(strings.TrimSpace(word), all)
-		if err != nil {
-			return nil, err
-		}
 		for i, r := range all {
-			if matches(r) {
+			if matches(word, r, exact) {
 				wanted[i], found = true, true
 			}
 		}
@@ -42,7 +40,6 @@ func choose(which string, all []evidence.Row) ([]evidence.Row, error) {
 			return nil, fmt.Errorf("-rows: there is no row %q; go run . -list tells which there are", word)
 		}
 	}
-	var chosen []evidence.Row
 	for i, r := range all {
 		if wanted[i] {
 			chosen = append(chosen, r)
@@ -51,22 +48,18 @@ func choose(which string, all []evidence.Row) ([]evidence.Row, error) {
 	return chosen, nil
 }
 
-func matcher(word string, all []evidence.Row) (func(evidence.Row) bool, error) {
+// matches reports whether a word asks for a row. If there is one of exactly that name, it does not ask for others.
+func matches(word string, r evidence.Row, exact bool) bool {
 	from, to, isRange := strings.Cut(word, "-")
 	first, err := strconv.Atoi(from)
 	if err != nil {
-		exact := slices.ContainsFunc(all, func(r evidence.Row) bool { return r.Name == word })
-		return func(r evidence.Row) bool {
-			return r.Name == word || !exact && word != "" && strings.HasPrefix(r.Name, word)
-		}, nil
+		return r.Name == word || !exact && word != "" && strings.HasPrefix(r.Name, word)
 	}
 	last := first
 	if isRange {
-		if last, err = strconv.Atoi(to); err != nil || last < first {
-			return nil, fmt.Errorf("-rows: %q is no range of numbers; write 4-6", word)
-		}
+		last, _ = strconv.Atoi(to) //nolint:errcheck // no row has the number 0
 	}
-	return func(r evidence.Row) bool { return first <= r.ID && r.ID <= last }, nil
+	return first <= r.ID && r.ID <= last
 }
 
 // An outcome is what became of a row.

@@ -2,6 +2,7 @@
 package work
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/lab/stats"
@@ -65,6 +66,27 @@ type Result struct {
 	Failures int64  // calls that failed, other than at the end
 	Failure  string // the last of them
 	Error    string // why there is no result
+}
+
+// Add adds what another has counted: a goroutine, or a process.
+func (r *Result) Add(o *Result) {
+	r.Holds = append(r.Holds, o.Holds...)
+	r.Requests += o.Requests
+	r.Mallocs += o.Mallocs
+	r.CPU += o.CPU
+	r.Server += o.Server
+	for _, h := range []struct {
+		sum  *stats.Histogram
+		more stats.Histogram
+	}{{&r.Waits, o.Waits}, {&r.Writers, o.Writers}, {&r.Pairs, o.Pairs}} {
+		if *h.sum == nil {
+			*h.sum = make(stats.Histogram)
+		}
+		h.sum.Merge(h.more)
+	}
+	r.Spans = append(r.Spans, o.Spans...)
+	r.Failures += o.Failures
+	r.Failure = cmp.Or(o.Failure, r.Failure)
 }
 
 // A Span is one hold, in ns since 1970: processes on one machine share that clock.

@@ -25,23 +25,13 @@ type load struct {
 	ended time.Time // when the phase became over; read after that
 }
 
-// A tally is what one goroutine has counted.
-type tally struct {
-	holds    int64
-	waits    stats.Histogram
-	pairs    stats.Histogram
-	spans    []Span
-	failures int64
-	failure  error
-}
-
 // load runs the goroutines, and takes from each what it has counted.
 func (r *runner) load() (Result, error) {
 	l := &load{runner: r}
-	tallies := make([]tally, r.Goroutines)
+	results := make([]Result, r.Goroutines)
 	var group sync.WaitGroup
-	for g := range tallies {
-		group.Go(func() { tallies[g] = l.goroutine(g) })
+	for g := range results {
+		group.Go(func() { results[g] = l.goroutine(g) })
 	}
 	time.Sleep(r.Warm)
 	from := r.mark(false)
@@ -54,20 +44,8 @@ func (r *runner) load() (Result, error) {
 	group.Wait()
 
 	result := between(from, to)
-	result.Waits, result.Writers, result.Pairs = make(stats.Histogram), make(stats.Histogram), make(stats.Histogram)
-	for g, t := range tallies {
-		result.Holds = append(result.Holds, t.holds)
-		if r.writes(g) {
-			result.Writers.Merge(t.waits)
-		} else {
-			result.Waits.Merge(t.waits)
-		}
-		result.Pairs.Merge(t.pairs)
-		result.Spans = append(result.Spans, t.spans...)
-		result.Failures += t.failures
-		if t.failure != nil {
-			result.Failure = t.failure.Error()
-		}
+	for g := range results {
+		result.Add(&results[g])
 	}
 	return result, nil
 }
@@ -85,9 +63,9 @@ func (r *runner) pair(g int) entrants.Pair {
 }
 
 // goroutine locks and unlocks until the end.
-func (l *load) goroutine(g int) tally {
+func (l *load) goroutine(g int) (t Result) {
 	pair, number := l.pair(g), l.Worker*l.Goroutines+g // of those of all processes
-	t := tally{waits: make(stats.Histogram), pairs: make(stats.Histogram)}
+	t.Holds, t.Waits, t.Pairs = make([]int64, 1), make(stats.Histogram), make(stats.Histogram)
 	every := max(l.Every, 1)
 	for i := 0; l.phase.Load() != over; i++ {
 		timed := i%every == 0
@@ -106,7 +84,7 @@ func (l *load) goroutine(g int) tally {
 		phase := l.phase.Load()
 		if phase == over {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
-				t.waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
+				t.Waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
 			}
 			if err == nil { // it can't be cancelled
 				pair.Unlock(context.Background()) //nolint:errcheck // no caller counts any more
@@ -117,31 +95,34 @@ func (l *load) goroutine(g int) tally {
 			time.Sleep(l.Hold)
 		}
 		if phase == measuring {
-			t.holds++
+			t.Holds[0]++
 			if timed {
-				t.waits.Add(got.Sub(asked))
+				t.Waits.Add(got.Sub(asked))
 			}
 			if l.Spans {
-				t.spans = append(t.spans, Span{Goroutine: number, Asked: asked.UnixNano(), Got: got.UnixNano(), Released: time.Now().UnixNano()})
+				t.Spans = append(t.Spans, Span{Goroutine: number, Asked: asked.UnixNano(), Got: got.UnixNano(), Released: time.Now().UnixNano()})
 			}
 		}
 		if err := pair.Unlock(context.Background()); err != nil && l.phase.Load() != over {
 			t.fail(l.ctx, err)
 		}
 		if phase == measuring && l.Own && timed {
-			t.pairs.Add(time.Since(asked))
+			t.Pairs.Add(time.Since(asked))
 		}
 		if l.Think > 0 {
 			time.Sleep(l.Think)
 		}
 	}
+	if l.writes(g) {
+		t.Writers, t.Waits = t.Waits, nil
+	}
 	return t
 }
 
 // fail counts a call that failed, and makes sure that the next one is not made at once.
-func (t *tally) fail(ctx context.Context, err error) {
-	t.failures++
-	t.failure = err
+func (t *Result) fail(ctx context.Context, err error) {
+	t.Failures++
+	t.Failure = err.Error()
 	select {
 	case <-time.After(time.Millisecond):
 	case <-ctx.Done():

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/redistest"
 	calls "github.com/redimutex/redimutex/internal/redistest/bounds"
 )
@@ -15,17 +13,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestNoCallLastsAsLongAsItsServerHangs(t *testing.T) {
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't hang in all these ways")
-	}
-	row := Rows()[0]
-	r, err := row.Run(t.Context(), evidence.Setup{Seed: 1, Time: row.Short, Dir: t.TempDir()})
-	require.NoError(t, err)
-	for _, f := range r.Figures {
-		t.Log(f)
-		assert.True(t, f.OK(), f.String())
-	}
-	assert.Len(t, r.Figures, len(calls.Ways()), "every way comes soon")
+	assert.Len(t, Rows()[0].Hold(t, 0).Figures, len(calls.Ways()), "every way comes soon")
 }
 
 // One call in thousands that outlasts its bound is enough, and a machine that was late is no excuse for more.

@@ -1,15 +1,12 @@
 package election
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,17 +15,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestTheRowHolds(t *testing.T) {
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server: processes share it")
-	}
-	setup := evidence.Setup{Seed: 1, Time: time.Second, Dir: t.TempDir()}
-	r, err := Rows()[0].Run(context.WithoutCancel(t.Context()), setup)
-	require.NoError(t, err)
-	for _, f := range r.Figures {
-		t.Log(f)
-	}
-	assert.True(t, r.OK())
-	assert.Len(t, r.Figures, 2)
+	assert.Len(t, Rows()[0].Hold(t, time.Second).Figures, 2)
 }
 
 func TestTheJudgeSeesWhatMustNotBe(t *testing.T) {

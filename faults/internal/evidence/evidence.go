@@ -3,7 +3,9 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -26,6 +28,29 @@ type Row struct {
 	Short time.Duration
 	Long  time.Duration // about how long it takes in the short and the long version
 	Run   func(ctx context.Context, s Setup) (Result, error)
+}
+
+// Hold plays the short version of the row in a test, for so long, or 0 for as long as the row wants. The test fails unless all
+// held, and is skipped on a machine that can't run the row.
+func (r Row) Hold(t *testing.T, d time.Duration) Result {
+	t.Helper()
+	result, err := r.Run(t.Context(), Setup{Seed: 1, Time: cmp.Or(d, r.Short), Dir: t.TempDir(), Report: func(int, int) {}})
+	switch {
+	case errors.Is(err, ErrSkipped):
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	for _, n := range result.Notes {
+		t.Log(n)
+	}
+	for _, f := range result.Figures {
+		t.Log(f)
+	}
+	if !result.OK() {
+		t.Error("not all held")
+	}
+	return result
 }
 
 // A Setup is what a row runs with.
@@ -53,6 +78,14 @@ type Figure struct {
 	Held, Tried int
 	Worst       string // the worst case in words and units, such as "p99 3.1 ms, limit 5 ms"
 	NotJudged   bool   // a comparison: it may fail and the run passes all the same
+}
+
+// Count adds one try.
+func (f *Figure) Count(held bool) {
+	f.Tried++
+	if held {
+		f.Held++
+	}
 }
 
 // OK reports whether what must hold always did, in at least one try.

@@ -17,6 +17,7 @@ type Scene struct {
 
 	mu     sync.Mutex
 	result Result
+	struck map[string]int
 }
 
 // Played is a row with what plays it. It fails as a test does.

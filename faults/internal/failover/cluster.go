@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
 
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -19,7 +20,7 @@ const slots = 16384
 // and its replica.
 func startCluster(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
-	g := &group{kind: "Cluster", wires: w}
+	g := &group{kind: "Cluster", lag: lag, wires: w}
 	ids, buses := make([]string, 6), make([]string, 6)
 	for i := range ids {
 		addr, bus := w.listen(i, true), w.listen(i, false)
@@ -32,7 +33,9 @@ func startCluster(t testing.TB, lag delay) *group {
 			"--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", announced,
 		}, replicating)...)
 		w.connect(addr, s.Addr())
-		w.connect(bus, host+":"+busPort(s))
+		_, port = hostPort(s.Addr())
+		n, _ := strconv.Atoi(port)
+		w.connect(bus, net.JoinHostPort(host, strconv.Itoa(n+10000)))
 		g.servers, g.addrs = append(g.servers, s), append(g.addrs, addr)
 		ids[i], _ = redis.String(s.Do("CLUSTER", "MYID"), nil)
 		s.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -74,31 +77,20 @@ func startCluster(t testing.TB, lag delay) *group {
 	return g
 }
 
-// busPort returns the port that the other nodes talk to.
-func busPort(s *redistest.Server) string {
-	_, port, _ := net.SplitHostPort(s.Addr())
-	n, _ := strconv.Atoi(port)
-	return strconv.Itoa(n + 10000)
-}
-
 func clusterText(s *redistest.Server, what string) string {
 	text, _ := redis.String(s.Do("CLUSTER", what), nil)
 	return text
 }
 
 // aim makes a primary the victim, and finds a tag for keys that belong to it.
-func (g *group) aim(t testing.TB, victim int, seed uint64) {
+func (g *group) aim(victim int, seed uint64) {
 	g.victim = victim
 	if g.kind == "Sentinel" {
 		return
 	}
 	for i := 0; ; i++ {
 		g.tag = fmt.Sprintf("k%d-%d", seed%1000, i)
-		slot, err := redis.Int(g.servers[victim].Do("CLUSTER", "KEYSLOT", g.tag), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if slot >= victim*slots/3 && slot < (victim+1)*slots/3 {
+		if slot := redisc.Slot(g.tag); slot >= victim*slots/3 && slot < (victim+1)*slots/3 {
 			break
 		}
 	}

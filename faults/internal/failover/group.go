@@ -1,19 +1,16 @@
 package failover
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/FZambia/sentinel"
 	"github.com/gomodule/redigo/redis"
-	"github.com/mna/redisc"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/following"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -21,6 +18,7 @@ import (
 // has server i.
 type group struct {
 	kind    string // Sentinel or Cluster
+	lag     delay
 	wires   *wires
 	servers []*redistest.Server
 	addrs   []string // where the rest of the world finds the servers
@@ -38,7 +36,7 @@ var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-repli
 // startSentinel starts a primary with two replicas, and three Sentinels.
 func startSentinel(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
-	g := &group{kind: "Sentinel", wires: w, tag: "k"}
+	g := &group{kind: "Sentinel", lag: lag, wires: w, tag: "k"}
 	for i := range 3 {
 		addr := w.listen(i, true)
 		host, port := hostPort(addr)
@@ -87,82 +85,23 @@ func startSentinel(t testing.TB, lag delay) *group {
 	return g
 }
 
-// pool returns a pool for the rest of the world, which follows the primary.
-func (g *group) pool(t testing.TB) (redimutex.Pool, *redis.Pool) {
-	if g.kind == "Cluster" {
-		return g.clusterPool(t)
+// pool returns a pool that follows the primary, for the rest of the world; or if beside for a client on the machine of the
+// victim, which knows of no other server. A library that wants a pool of redigo gets the second.
+func (g *group) pool(t testing.TB, beside bool) (redimutex.Pool, *redis.Pool) {
+	switch {
+	case beside:
+		addr, d := g.addrs[g.victim], dialFrom(g.victim)
+		p := following.Closed(t, &redis.Pool{MaxIdle: 64, Dial: func() (redis.Conn, error) {
+			return redis.Dial("tcp", addr, redis.DialNetDial(d.Dial), redis.DialReadTimeout(patience), redis.DialWriteTimeout(patience))
+		}})
+		return p, p
+	case g.kind == "Sentinel":
+		p := following.Sentinel(t, g.doors, groupName)
+		p.MaxConnLifetime, p.TestOnBorrow = 0, nil // the role is asked for only when it dials: more locks in little time
+		return p, p
 	}
-	watchers := &sentinel.Sentinel{
-		Addrs: slices.Clone(g.doors), MasterName: groupName, // it sorts them
-		Dial: func(addr string) (redis.Conn, error) { return redis.Dial("tcp", addr, dialing()...) },
-	}
-	var asking sync.Mutex // Sentinel v1.1.1 sorts Addrs while another goroutine may read it
-	p := &redis.Pool{
-		MaxIdle: 64,
-		Dial: func() (redis.Conn, error) {
-			asking.Lock()
-			addr, err := watchers.MasterAddr()
-			asking.Unlock()
-			if err != nil {
-				return nil, err
-			}
-			c, err := redis.Dial("tcp", addr, dialing()...)
-			if err != nil {
-				return nil, err
-			}
-			if !sentinel.TestRole(c, "master") {
-				c.Close()
-				return nil, errors.New("the server is no primary (any more)")
-			}
-			return c, nil
-		},
-	}
-	t.Cleanup(func() { p.Close() })
-	return p, p
-}
-
-func (g *group) clusterPool(t testing.TB) (redimutex.Pool, *redis.Pool) {
-	c := &redisc.Cluster{
-		StartupNodes: g.addrs, DialOptions: dialing(),
-		CreatePool: func(addr string, opts ...redis.DialOption) (*redis.Pool, error) {
-			return &redis.Pool{MaxIdle: 64, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, opts...) }}, nil
-		},
-	}
-	// A primary that hangs says nothing, not even that it is one no more.
-	stop, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			_ = c.Refresh()
-			select {
-			case <-tick.C:
-			case <-stop:
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-over
-		c.Close()
-	})
-	// A library that wants a pool of redigo gets connections of the cluster from this.
-	plain := &redis.Pool{Dial: func() (redis.Conn, error) { c := c.Get(); return c, c.Err() }}
-	t.Cleanup(func() { plain.Close() })
-	return c, plain
-}
-
-// besides returns a pool for a client on the machine of the victim, which knows of no other server.
-func (g *group) besides(t testing.TB) *redis.Pool {
-	victim := g.victim
-	d := dialFrom(victim)
-	p := &redis.Pool{MaxIdle: 64, Dial: func() (redis.Conn, error) {
-		return redis.Dial("tcp", g.addrs[victim], append(dialing(), redis.DialNetDial(d.Dial))...)
-	}}
-	t.Cleanup(func() { p.Close() })
-	return p
+	c := following.Refreshed(t, g.doors, patience)
+	return c, following.Closed(t, &redis.Pool{Dial: func() (redis.Conn, error) { c := c.Get(); return c, c.Err() }})
 }
 
 func dialFrom(machine int) *net.Dialer {
@@ -172,38 +111,14 @@ func dialFrom(machine int) *net.Dialer {
 // patience is what everybody has for a server that doesn't answer.
 const patience = 500 * time.Millisecond
 
-func dialing() []redis.DialOption {
-	return []redis.DialOption{
-		redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience), redis.DialWriteTimeout(patience),
-	}
-}
-
 // has returns the value of each key on a server, asked directly.
-func (g *group) has(server int, keys []string) (map[string]string, error) {
-	c, err := redis.Dial("tcp", g.servers[server].Addr(), redis.DialReadTimeout(20*time.Second))
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	values := make(map[string]string, len(keys))
-	for len(keys) > 0 {
-		some := keys[:min(1000, len(keys))]
-		keys = keys[len(some):]
-		for _, k := range some {
-			if err := c.Send("GET", k); err != nil {
-				return nil, err
-			}
+func (g *group) has(server int, keys []string) (values []string, err error) {
+	for some := range slices.Chunk(keys, 1000) {
+		got, err := redis.Strings(g.servers[server].Do("MGET", redis.Args{}.AddFlat(some)...), nil)
+		if err != nil {
+			return nil, fmt.Errorf("server %d: %w", server, err)
 		}
-		if err := c.Flush(); err != nil {
-			return nil, err
-		}
-		for _, k := range some {
-			v, err := redis.String(c.Receive())
-			if err != nil && !errors.Is(err, redis.ErrNil) {
-				return nil, fmt.Errorf("server %d: %w", server, err)
-			}
-			values[k] = v
-		}
+		values = append(values, got...)
 	}
 	return values, nil
 }

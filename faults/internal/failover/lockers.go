@@ -12,6 +12,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/faults/internal/following"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
@@ -25,10 +26,9 @@ type try func(ctx context.Context, key string) (token string, fence int64, err e
 type locker struct {
 	name    string
 	judged  bool
-	workers int // for the rest of the world; as many are on the victim's machine
 	ours    bool
-	world   func(t testing.TB, g *group) try
-	besides func(t testing.TB, g *group) try
+	workers int // for the rest of the world; as many are on the victim's machine
+	open    func(t testing.TB, g *group, beside bool) try
 }
 
 const (
@@ -37,30 +37,22 @@ const (
 )
 
 func lockers() []locker {
-	ours := func(opts ...redimutex.Option) (world, besides func(testing.TB, *group) try) {
-		world = func(t testing.TB, g *group) try {
-			pool, _ := g.pool(t)
+	ours := func(opts ...redimutex.Option) func(testing.TB, *group, bool) try {
+		return func(t testing.TB, g *group, beside bool) try {
+			pool, _ := g.pool(t, beside)
 			return redimutexTry(t, pool, opts...)
 		}
-		besides = func(t testing.TB, g *group) try { return redimutexTry(t, g.besides(t), opts...) }
-		return world, besides
 	}
-	safe := locker{name: withReplicas, judged: true, ours: true, workers: 8}
-	safe.world, safe.besides = ours(redimutex.WithReplicas(1, patience))
-	fast := locker{name: async, ours: true, workers: 2}
-	fast.world, fast.besides = ours()
 	return []locker{
-		safe,
-		fast,
-		{
-			name: "redsync", workers: 2,
-			world: func(t testing.TB, g *group) try {
-				_, pool := g.pool(t)
-				return redsyncTry(pool)
-			},
-			besides: func(t testing.TB, g *group) try { return redsyncTry(g.besides(t)) },
-		},
-		{name: "redislock", workers: 2, world: redislockTry, besides: redislockBesides},
+		{name: withReplicas, judged: true, ours: true, workers: 8, open: ours(redimutex.WithReplicas(1, patience))},
+		{name: async, ours: true, workers: 2, open: ours()},
+		{name: "redsync", workers: 2, open: func(t testing.TB, g *group, beside bool) try {
+			_, pool := g.pool(t, beside)
+			return trying(peers.Redsync([]*redis.Pool{pool}, redsync.WithExpiry(ttl)))
+		}},
+		{name: "redislock", workers: 2, open: func(t testing.TB, g *group, beside bool) try {
+			return trying(following.Closed(t, peers.Redislock(goRedis(g, beside), ttl)))
+		}},
 	}
 }
 
@@ -73,32 +65,22 @@ func redimutexTry(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) t
 	return trying(peers.Redimutex(client, false))
 }
 
-func redsyncTry(pool *redis.Pool) try {
-	return trying(peers.Redsync([]*redis.Pool{pool}, redsync.WithExpiry(ttl)))
-}
-
-func redislockTry(t testing.TB, g *group) try {
-	if g.kind == "Cluster" {
-		return redislockWith(t, goredis.NewClusterClient(&goredis.ClusterOptions{
-			Addrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-		}))
+// goRedis is what pool is, for a library that uses go-redis.
+func goRedis(g *group, beside bool) goredis.UniversalClient {
+	switch {
+	case beside:
+		dialer, addr := dialFrom(g.victim), g.addrs[g.victim]
+		o := peers.GoRedis(func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
+		o.ReadTimeout, o.WriteTimeout = patience, patience
+		return goredis.NewClient(o)
+	case g.kind == "Sentinel":
+		return goredis.NewFailoverClient(&goredis.FailoverOptions{
+			MasterName: groupName, SentinelAddrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
+		})
 	}
-	return redislockWith(t, goredis.NewFailoverClient(&goredis.FailoverOptions{
-		MasterName: groupName, SentinelAddrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-	}))
-}
-
-func redislockBesides(t testing.TB, g *group) try {
-	dialer, addr := dialFrom(g.victim), g.addrs[g.victim]
-	o := peers.GoRedis(func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
-	o.ReadTimeout, o.WriteTimeout = patience, patience
-	return redislockWith(t, goredis.NewClient(o))
-}
-
-func redislockWith(t testing.TB, client goredis.UniversalClient) try {
-	l := peers.Redislock(client, ttl)
-	t.Cleanup(func() { l.Close() })
-	return trying(l)
+	return goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: g.doors, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
+	})
 }
 
 // trying takes a lock of a library, once.

@@ -5,6 +5,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,18 +59,16 @@ func plans(long bool) []plan {
 type all struct {
 	mu     sync.Mutex
 	scenes []*scene
-	lags   []delay
 }
 
 // playAll plays the plans of a round, and in the long version more rounds while there is time. The first is always played to its
 // end, because it has every kind of scene.
 func playAll(s *evidence.Scene) {
 	var seen all
-	began := time.Now()
-	for round := uint64(0); round == 0 || s.Long && s.Context().Err() == nil && time.Since(began) < s.Time; round++ {
+	for q := s.Quota(1, 1); q.More(); q.Done++ {
 		todo := plans(s.Long)
 		once := func(i int) error {
-			return evidence.Stage(s.Context(), func(t testing.TB) { todo[i].play(s.Context(), t, s.Seed+round, &seen) })
+			return evidence.Stage(s.Context(), func(t testing.TB) { todo[i].play(s.Context(), t, s.Seed+uint64(q.Done), &seen) })
 		}
 		if !s.Long {
 			s.SideBySide(len(todo), once) // they mostly wait
@@ -80,63 +79,53 @@ func playAll(s *evidence.Scene) {
 			s.Must(once(i))
 		}
 	}
-	r := seen.result(s.Seed)
-	s.Figure(r.Figures...)
-	for _, n := range r.Notes {
-		s.Note("%s", n)
+	s.Figure(seen.figures()...)
+	for _, x := range seen.scenes {
+		words := make([]string, len(x.ledgers))
+		for j, l := range x.ledgers {
+			words[j] = fmt.Sprintf("%s lost %d of %d", l.name, l.lost, len(l.acks))
+		}
+		s.Note("%s, primary %s, lag %v, a new primary after %v: %s.",
+			x.kind, x.fault, x.lag, x.took.Round(100*time.Millisecond), strings.Join(words, "; "))
 	}
+	s.Note("Seed %d. Half of the clients are on the machine of the primary, and stay with it when it is cut off.", s.Seed)
+	s.Note("All servers have one clock, so these fences say nothing about servers whose clocks differ.")
 }
 
 func (p plan) play(ctx context.Context, t testing.TB, seed uint64, seen *all) {
 	g := p.start(t, p.lag)
 	for victim, fault := range p.faults {
-		g.aim(t, victim, seed)
+		g.aim(victim, seed)
 		s := play(ctx, t, g, fault, seed)
 		if t.Failed() || ctx.Err() != nil {
 			return
 		}
 		seen.mu.Lock()
-		seen.scenes, seen.lags = append(seen.scenes, s), append(seen.lags, p.lag)
+		seen.scenes = append(seen.scenes, s)
 		seen.mu.Unlock()
 	}
 }
 
-// result adds up.
-func (a *all) result(seed uint64) evidence.Result {
-	var r evidence.Result
-	var rises, fences int
+// figures adds up.
+func (a *all) figures() (figures []evidence.Figure) {
+	fences := evidence.Figure{Library: evidence.Ours + " fences"}
 	for _, kind := range lockers() {
-		acked, lost := 0, 0
-		worst, where := 0, ""
-		for i, s := range a.scenes {
+		f, worst, where := evidence.Figure{Library: kind.name, NotJudged: !kind.judged}, 0, ""
+		for _, s := range a.scenes {
 			for _, l := range s.ledgers {
 				if l.name != kind.name {
 					continue
 				}
-				acked, lost = acked+len(l.acks), lost+l.lost
-				rises, fences = rises+l.rises, fences+l.rises+l.falls
+				f.Tried, f.Held = f.Tried+len(l.acks), f.Held+len(l.acks)-l.lost
+				fences.Tried, fences.Held = fences.Tried+l.rises+l.falls, fences.Held+l.rises
 				if l.lost > worst {
-					worst, where = l.lost, fmt.Sprintf(", %d of %d in the worst: %s %s, lag %v", l.lost, len(l.acks), s.kind, s.fault, a.lags[i])
+					worst, where = l.lost, fmt.Sprintf(", %d of %d in the worst: %s %s, lag %v", l.lost, len(l.acks), s.kind, s.fault, s.lag)
 				}
 			}
 		}
-		r.Figures = append(r.Figures, evidence.Figure{
-			Library: kind.name, Held: acked - lost, Tried: acked,
-			Worst: fmt.Sprintf("%d lost%s", lost, where), NotJudged: !kind.judged,
-		})
+		f.Worst = fmt.Sprintf("%d lost%s", f.Tried-f.Held, where)
+		figures = append(figures, f)
 	}
-	fenced := evidence.Figure{Library: evidence.Ours + " fences", Held: rises, Tried: fences, Worst: fmt.Sprintf("%d fell", fences-rises)}
-	r.Figures = append(r.Figures[:1], append([]evidence.Figure{fenced}, r.Figures[1:]...)...)
-	for i, s := range a.scenes {
-		words := make([]string, len(s.ledgers))
-		for j, l := range s.ledgers {
-			words[j] = fmt.Sprintf("%s lost %d of %d", l.name, l.lost, len(l.acks))
-		}
-		r.Notes = append(r.Notes, fmt.Sprintf("%s, primary %s, lag %v, a new primary after %v: %s.",
-			s.kind, s.fault, a.lags[i], s.took.Round(100*time.Millisecond), strings.Join(words, "; ")))
-	}
-	r.Notes = append(r.Notes,
-		fmt.Sprintf("Seed %d. Half of the clients are on the machine of the primary, and stay with it when it is cut off.", seed),
-		"All servers have one clock, so these fences say nothing about servers whose clocks differ.")
-	return r
+	fences.Worst = fmt.Sprintf("%d fell", fences.Tried-fences.Held)
+	return slices.Insert(figures, 1, fences)
 }

@@ -99,8 +99,8 @@ func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	for _, l := range s.ledgers {
-		for side, open := range []func(testing.TB, *group) try{l.world, l.besides} {
-			lock := open(t, s.group)
+		for side, beside := range []bool{false, true} {
+			lock := l.open(t, s.group, beside)
 			for n := range l.workers {
 				workers.Go(func() {
 					for i := 0; ctx.Err() == nil; i++ {
@@ -143,11 +143,11 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 			t.Fatal(err)
 		}
 		var lost, kept []ack
-		for _, a := range l.acks {
+		for i, a := range l.acks {
 			switch {
 			case time.Since(a.asked) > ttl*9/10:
 				continue // it may be over by now
-			case values[a.key] != a.token:
+			case values[i] != a.token:
 				lost = append(lost, a)
 			default:
 				kept = append(kept, a)
@@ -165,7 +165,7 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 // they had expired, and looks whether its fences are higher.
 func (s *scene) succeed(ctx context.Context, t testing.TB, l *ledger, now int, before []ack) {
 	s.random.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
-	pool, _ := s.pool(t)
+	pool, _ := s.pool(t, false)
 	lock := redimutexTry(t, pool)
 	for _, a := range before[:min(successors, len(before))] {
 		s.servers[now].Do("DEL", a.key)

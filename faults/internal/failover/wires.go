@@ -17,8 +17,7 @@ type wires struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	lag     time.Duration     // from a primary to its replicas
-	uneven  bool              // but only to those on machines with odd numbers
+	lag     delay             // from a primary to its replicas
 	alone   int               // the machine that is cut off; nobody if there is none
 	changed chan struct{}     // closed when alone changes
 	targets map[string]string // where a listening address leads
@@ -27,7 +26,7 @@ type wires struct {
 // A delay is by how much replicas lag.
 type delay struct {
 	time   time.Duration
-	uneven bool // every other replica lags, and the rest do not
+	uneven bool // only replicas on machines with odd numbers lag
 }
 
 func (d delay) String() string {
@@ -42,7 +41,7 @@ const nobody = -1
 
 func newWires(t testing.TB, lag delay) *wires {
 	return &wires{
-		t: t, lag: lag.time, uneven: lag.uneven, alone: nobody, changed: make(chan struct{}), targets: make(map[string]string),
+		t: t, lag: lag, alone: nobody, changed: make(chan struct{}), targets: make(map[string]string),
 	}
 }
 
@@ -89,14 +88,14 @@ func (w *wires) join(r *redistest.Relay, caller net.Conn, to int, commands bool)
 	from, isServer := sender(caller.RemoteAddr())
 	w.pass(r, from, to)
 	w.mu.Lock()
-	target, lag := w.targets[r.Addr()], w.lag
+	target, lag := w.targets[r.Addr()], w.lag.time
 	w.mu.Unlock()
 	server, err := r.Dial(target)
 	if err != nil {
 		return
 	}
 	defer r.Drop(server)
-	if !isServer || !commands || w.uneven && from%2 == 0 {
+	if !isServer || !commands || w.lag.uneven && from%2 == 0 {
 		lag = 0
 	}
 	var both sync.WaitGroup

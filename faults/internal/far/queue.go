@@ -11,7 +11,6 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/faults/internal/load"
 	"github.com/redimutex/redimutex/internal/lab/peers"
-	"github.com/redimutex/redimutex/internal/lab/turns"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -30,7 +29,7 @@ type queue struct {
 	load.Ledger
 
 	mu     sync.Mutex
-	turns  []turns.Turn // in the order of their ends
+	turns  []turn // in the order of their ends
 	counts []int
 }
 
@@ -51,7 +50,7 @@ func newQueue(t testing.TB, s *redistest.Server, key string, roundTrips ...time.
 }
 
 // run lets the members in for so long, and for longer until each has had some turns. It returns the turns.
-func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turns.Turn {
+func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turn {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,22 +77,19 @@ func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int
 func (q *queue) compete(ctx context.Context, t testing.TB, who int) {
 	m := q.members[who].mutex
 	for ctx.Err() == nil {
-		now := turns.Turn{Who: who, RoundTrip: q.members[who].roundTrip, Asked: time.Now()}
-		if err := m.LockContext(ctx, 0); err != nil {
+		h, err := q.Acquire(ctx, m)
+		if err != nil {
 			if ctx.Err() == nil {
 				t.Error(err)
 			}
 			return
 		}
-		now.Got = time.Now()
-		h := &load.Hold{Lease: m.Lease(), Keys: []string{m.Key()}, Asked: now.Asked}
-		q.Begin(h)
 		time.Sleep(work)
-		q.End(h)
-		_ = m.UnlockContext(context.Background()) // what was lost tells so
-		now.Freed = time.Now()
+		q.Release(h)
 		q.mu.Lock()
-		q.turns = append(q.turns, now)
+		q.turns = append(q.turns, turn{
+			Who: who, RoundTrip: q.members[who].roundTrip, Asked: h.Asked, Got: h.Granted, Freed: time.Now(),
+		})
 		q.counts[who]++
 		q.mu.Unlock()
 	}

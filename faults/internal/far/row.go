@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
-	"github.com/redimutex/redimutex/internal/lab/turns"
+	"github.com/redimutex/redimutex/faults/internal/load"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -45,7 +45,7 @@ const (
 // A cost is what one far client takes from the near ones.
 type cost struct {
 	roundTrip     time.Duration
-	without, with turns.Pace
+	without, with pace
 }
 
 func (c cost) share() float64 { return c.with.Rate() / c.without.Rate() }
@@ -65,11 +65,11 @@ func (c cost) held(late time.Duration) bool {
 
 // A report is what all queues have shown.
 type report struct {
-	holds, clashes int
-	counts         []int
-	order          order
-	costs          []cost
-	late           time.Duration // of a timer, in the mean
+	load.Sums
+	counts []int
+	order  order
+	costs  []cost
+	late   time.Duration // of a timer, in the mean
 }
 
 // play gives half of the time to the queue of all, and shares the rest out among the far ones.
@@ -78,7 +78,7 @@ func (r *report) play(s *evidence.Scene) {
 	q := newQueue(s, server, "all", roundTrips...)
 	all := q.run(s.Context(), s, s.Time/2, some)
 	r.counts, r.order = q.counts, q.order(all)
-	r.add(q)
+	r.Add(q.Sums())
 	far := roundTrips[1:]
 	for i, rt := range far {
 		s.Progress(len(far)+i, 2*len(far))
@@ -94,17 +94,12 @@ func (r *report) play(s *evidence.Scene) {
 			c.with.Add(mixed.run(s.Context(), s, each/parts*2/3, some))
 		}
 		r.costs = append(r.costs, c)
-		r.add(alone)
-		r.add(mixed)
+		r.Add(alone.Sums())
+		r.Add(mixed.Sums())
 		if s.Failed() || s.Context().Err() != nil {
 			return
 		}
 	}
-}
-
-func (r *report) add(q *queue) {
-	sums := q.Sums()
-	r.holds, r.clashes = r.holds+sums.Holds, r.clashes+sums.Clashes
 }
 
 func (r *report) figures(judged bool) []evidence.Figure {
@@ -113,7 +108,7 @@ func (r *report) figures(judged bool) []evidence.Figure {
 		shares = append(shares, fmt.Sprintf("%d of %v", n, roundTrips[i]))
 	}
 	figures := []evidence.Figure{
-		{Library: evidence.Ours + ", one lease at once", Held: r.holds - r.clashes, Tried: r.holds, Worst: fmt.Sprintf("%d overlaps", r.clashes)},
+		{Library: evidence.Ours + ", one lease at once", Held: r.Holds - r.Clashes, Tried: r.Holds, Worst: fmt.Sprintf("%d overlaps", r.Clashes)},
 		{
 			Library: evidence.Ours + ", waits in order of arrival", Held: r.order.waits - r.order.passed, Tried: r.order.waits, NotJudged: !judged,
 			Worst: fmt.Sprintf("another had %d turns in one wait at most, of a client of %v; holds: %s", r.order.most, r.order.whose, strings.Join(shares, ", ")),

@@ -40,38 +40,22 @@ const patience = 60 * time.Second
 
 // hear returns the next message, which has to say what.
 func (h hand) hear(ctx context.Context, what string) (message, error) {
-	return h.serve(ctx, what, nil)
-}
-
-// serve answers requests to write, until a message says what.
-func (h hand) serve(ctx context.Context, what string, write func(message) bool) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nothing for %v", patience))
 	defer cancel()
-	for {
-		m, err := h.Hear(ctx)
-		switch {
-		case err != nil:
-			return m, fmt.Errorf("before it said %q: %w", what, err)
-		case m.What == what:
-			return m, nil
-		case m.What == sayWrite && write != nil:
-			answer := sayRefused
-			if write(m) {
-				answer = sayAccepted
-			}
-			if err := h.tell(answer); err != nil {
-				return m, err
-			}
-		default:
-			return m, fmt.Errorf("a worker said %q instead of %q: %s", m.What, what, m.Error)
-		}
+	m, err := h.Hear(ctx)
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("before it said %q: %w", what, err)
+	case m.What != what:
+		return m, fmt.Errorf("a worker said %q instead of %q: %s", m.What, what, m.Error)
 	}
+	return m, nil
 }
 
 // ask tells and hears.
-func (h hand) ask(ctx context.Context, order, answer string, write func(message) bool) (message, error) {
+func (h hand) ask(ctx context.Context, order, answer string) (message, error) {
 	if err := h.tell(order); err != nil {
 		return message{}, err
 	}
-	return h.serve(ctx, answer, write)
+	return h.hear(ctx, answer)
 }

@@ -3,6 +3,7 @@ package holds
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -42,8 +43,7 @@ const (
 
 // cutAll cuts off the holders of all kits, side by side, each kit with servers of its own.
 func cutAll(s *evidence.Scene, kits []kit) {
-	noise := listen()
-	defer noise.close()
+	noise := s.Noise()
 	laps := 6
 	if s.Long {
 		laps = 30
@@ -51,6 +51,10 @@ func cutAll(s *evidence.Scene, kits []kit) {
 	sideBySide(s, kits, laps*cutHolders, laps*cutHolders, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
 		k.TTL = cutTTL
 		c := &cutting{Scene: s, kit: k, noise: noise, random: s.Random(i), quota: q, late: make(map[string]int)}
+		c.bound = evidence.Bound{Words: "the local deadline", Strict: s.Long, Steps: steps, Share: 1, Slack: 2 * k.TTL}
+		if !k.judged() {
+			c.bound.Strict, c.bound.Steps = true, 0
+		}
 		for range k.Addrs {
 			c.servers = append(c.servers, redistest.Real(s))
 		}
@@ -63,8 +67,8 @@ func cutAll(s *evidence.Scene, kits []kit) {
 		return []figure{c.figure()}, nil
 	})
 	s.Note("The deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
-		"so the key, or a majority of them, lives for one TTL after that at least. The margin is that deadline less the moment at which the loss was signalled, as a goroutine of this " +
-		"machine saw it; by Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
+		"so the key, or a majority of them, lives for one TTL after that at least. The times are from that deadline to the moment at which the loss was signalled, as a goroutine of this " +
+		"machine saw it: before it they are less than 0. By Lease.Err, which goes by the clock, the hold is over at the deadline whatever timers do, and that is judged without any allowance. " +
 		"For redsync and redislock a failed Extend or Refresh, every TTL/3, counts as the signal, if the caller writes such a loop.")
 }
 
@@ -73,17 +77,14 @@ type cutting struct {
 	*evidence.Scene
 	kit     kit
 	servers []*redistest.Server
-	noise   noise
+	noise   evidence.Noise
 	random  *rand.Rand
 	quota   *evidence.Quota
 
-	tried    int
-	late     map[string]int // by the way in which they were cut off
-	believed int            // holds that seemed valid at the deadline
-	margins  []time.Duration
-	calm     []time.Duration // those that were measured while the machine was punctual
-	most     time.Duration   // noise
-	pardoned int             // late by no more than the noise explains
+	bound    evidence.Bound
+	samples  []evidence.Sample // from the deadline to the signal
+	late     map[string]int    // by the way in which they were cut off
+	believed int               // holds that seemed valid at the deadline
 }
 
 // A holder is one hold, with a path of its own to each server.
@@ -138,34 +139,25 @@ func (c *cutting) lap(way string) error {
 func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	switch way {
 	case byStop:
-		for _, s := range c.servers {
-			s.Pause()
-		}
-		return func() {
-			for _, s := range c.servers {
-				s.Resume()
-			}
-		}
+		return each(c.servers, (*redistest.Server).Pause, (*redistest.Server).Resume)
 	case byKill:
-		for _, s := range c.servers {
-			s.Kill()
-		}
-		return func() {
-			for _, s := range c.servers {
-				s.Restart()
-			}
-		}
+		return each(c.servers, (*redistest.Server).Kill, (*redistest.Server).Restart)
 	}
+	var links []*redistest.Proxy
 	for _, h := range holders {
-		for _, l := range h.links {
-			l.Hold()
-		}
+		links = append(links, h.links...)
+	}
+	return each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
+}
+
+// each breaks all, and returns what heals them again.
+func each[T any](all []T, breaks, heals func(T)) (heal func()) {
+	for _, one := range all {
+		breaks(one)
 	}
 	return func() {
-		for _, h := range holders {
-			for _, l := range h.links {
-				l.Release()
-			}
+		for _, one := range all {
+			heals(one)
 		}
 	}
 }
@@ -203,62 +195,35 @@ func (h *holder) follow() cutOutcome {
 
 func (c *cutting) take(way string, o cutOutcome) {
 	c.quota.Done++
-	c.tried++
 	if o.believed {
 		c.believed++
 	}
 	if o.told == 0 {
+		c.bound.Unheard++
 		c.late[way]++
 		return
 	}
-	margin := o.deadline.Sub(o.told)
-	c.margins = append(c.margins, margin)
-	noise := c.noise.worst(min(o.told, o.deadline).Add(-50*time.Millisecond), max(o.told, o.deadline).Add(noiseStep))
-	c.most = max(c.most, noise)
-	if noise <= punctual {
-		c.calm = append(c.calm, margin)
+	one := evidence.Sample{
+		Took:  o.told.Sub(o.deadline),
+		Noise: c.noise.Between(min(o.told, o.deadline).Add(-50*time.Millisecond), max(o.told, o.deadline).Add(evidence.NoiseStep)),
 	}
-	allowance := steps * noise
-	if !c.Long {
-		allowance += 2 * c.kit.TTL // how punctual timers are is not for a short run to judge
-	}
-	switch {
-	case margin >= 0:
-	case margin+allowance >= 0 && c.kit.judged():
-		c.pardoned++
-	default:
+	if !c.bound.Allows(one) {
 		c.late[way]++
 	}
-}
-
-func least(margins []time.Duration) string {
-	if len(margins) == 0 {
-		return "never measured"
-	}
-	return fmt.Sprintf("≥ %v", ms(slices.Min(margins)))
+	c.samples = append(c.samples, one)
 }
 
 func (c *cutting) figure() figure {
-	f := figure{Library: c.kit.String(), Tried: c.tried, Held: c.tried, NotJudged: !c.kit.judged()}
-	if f.NotJudged {
+	f := c.bound.Figure(c.kit.String(), c.samples)
+	if f.NotJudged = !c.kit.judged(); f.NotJudged {
 		f.Library += ", with the caller's own loop"
 	}
-	f.Worst = "margin " + least(c.margins)
-	if !f.NotJudged {
-		f.Worst += fmt.Sprintf(", %s with timers ≤ %v late", least(c.calm), punctual)
+	for _, way := range slices.Sorted(maps.Keys(c.late)) {
+		f.Worst += fmt.Sprintf("; %d late or never after %s", c.late[way], way)
 	}
-	for _, way := range []string{byStop, byKill, byPath} {
-		if n := c.late[way]; n > 0 {
-			f.Held -= n
-			f.Worst += fmt.Sprintf("; %d late or never after %s", n, way)
-		}
-	}
-	if !f.NotJudged {
-		f.Worst += fmt.Sprintf("; %d late by no more than twice the timers, ≤ %v", c.pardoned, ms(c.most))
-		if c.believed > 0 {
-			f.Held = min(f.Held, f.Tried-c.believed)
-			f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)
-		}
+	if c.believed > 0 && !f.NotJudged {
+		f.Held = min(f.Held, f.Tried-c.believed)
+		f.Worst += fmt.Sprintf("; %d seemed valid after the deadline", c.believed)
 	}
 	return f
 }

@@ -50,8 +50,7 @@ type deletion struct {
 }
 
 func deleteAll(s *evidence.Scene, ds []deletion) {
-	noise := listen()
-	defer noise.close()
+	noise := s.Noise()
 	sideBySide(s, ds, 100, 1000, func(i int, d deletion, q *evidence.Quota) ([]figure, error) {
 		d.kit.TTL = deletedTTL
 		f, err := deleteHeld(s, q, d, noise, s.Random(i), fmt.Sprintf("deleted-%d-", i))
@@ -62,7 +61,7 @@ func deleteAll(s *evidence.Scene, ds []deletion) {
 }
 
 // deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
-func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r *rand.Rand, prefix string) (figure, error) {
+func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
 		return figure{}, err
@@ -71,8 +70,8 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r
 	if d.wait == 0 {
 		d.wait = gracePeriod
 	}
-	b := bound{limit: deletedTTL / 3, words: "TTL/3 + a round trip", strict: s.Long, share: .99, slack: d.wait}
-	var samples []sample
+	b := evidence.Bound{Limit: deletedTTL / 3, Words: "TTL/3 + a round trip", Strict: s.Long, Steps: steps, Share: .99, Slack: d.wait}
+	var samples []evidence.Sample
 	signal := true
 	for q.More() {
 		keys, watches := make([]string, deletedKeys), make([]*watch, deletedKeys)
@@ -105,15 +104,15 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise noise, r
 			case m.before == 0 || ok && at < m.before:
 				continue // lost before, on a machine that holds everything up
 			case !ok:
-				b.unheard++
+				b.Unheard++
 			default:
 				trip := m.after.Sub(m.before)
-				samples = append(samples, sample{at.Sub(m.before) - trip, noise.worst(m.before, at)})
+				samples = append(samples, evidence.Sample{Took: at.Sub(m.before) - trip, Noise: noise.Between(m.before, at)})
 			}
 			q.Done++
 		}
 	}
-	f := b.figure(d.kit.String()+", "+d.name, samples)
+	f := b.Figure(d.kit.String()+", "+d.name, samples)
 	if !signal {
 		f.Worst = fmt.Sprintf("no signal; the caller's own loop: %s", f.Worst)
 		f.Held, f.NotJudged = 0, true
@@ -131,30 +130,23 @@ type watch struct {
 // caller of that library would write.
 func watchOver(h peers.Slot, ttl time.Duration) *watch {
 	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
-	if done := h.Done(); done != nil {
-		go func() {
-			select {
-			case <-done:
-				w.lost <- now()
-			case <-w.stop:
-			}
-		}()
-		return w
+	done, ticker := h.Done(), time.NewTicker(ttl/3)
+	if done != nil {
+		ticker.Stop()
 	}
 	go func() {
-		ticker := time.NewTicker(ttl / 3)
 		defer ticker.Stop()
-		for {
+		for lost := false; !lost; {
 			select {
+			case <-done:
+				lost = true
 			case <-ticker.C:
-				if h.Extend(context.Background(), ttl) != nil {
-					w.lost <- now()
-					return
-				}
+				lost = h.Extend(context.Background(), ttl) != nil
 			case <-w.stop:
 				return
 			}
 		}
+		w.lost <- now()
 	}()
 	return w
 }
@@ -197,6 +189,12 @@ func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone 
 	return errors.Join(errs...)
 }
 
+// filling writes some ballast, and says which keys are still there.
+var filling = redis.NewScript(-1, `for i = 1, 10 do redis.call('SET', ARGV[1] .. i, ARGV[2]) end
+	local there = {}
+	for i, key in ipairs(KEYS) do there[i] = redis.call('EXISTS', key) end
+	return there`)
+
 // evict fills the server until it has thrown out all keys.
 func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
 	c, err := redis.DialContext(ctx, "tcp", addr)
@@ -206,38 +204,19 @@ func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone f
 	defer c.Close()
 	pause(ctx, between(r, 0, deletedTTL/3))
 	ballast := strings.Repeat("x", 8<<10)
-	left := make(map[int]string)
-	for i, key := range keys {
-		left[i] = key
-	}
-	before := now()
-	for n := 0; len(left) > 0 && ctx.Err() == nil; n++ {
-		const batch = 10
-		order := make([]int, 0, len(left))
-		for range batch {
-			c.Send("SET", fmt.Sprintf("ballast-%d", r.Int64()), ballast) //nolint:errcheck // Flush tells
-		}
-		for i, key := range left {
-			c.Send("EXISTS", key) //nolint:errcheck // Flush tells
-			order = append(order, i)
-		}
+	left := len(keys)
+	away := make([]bool, len(keys))
+	for before := now(); left > 0 && ctx.Err() == nil; {
 		asked := now()
-		if err := c.Flush(); err != nil {
+		there, err := redis.Ints(filling.Do(c, redis.Args{len(keys)}.AddFlat(keys).Add(fmt.Sprintf("ballast-%d-", r.Int64()), ballast)...))
+		if err != nil {
 			return err
 		}
-		for range batch {
-			if _, err := c.Receive(); err != nil {
-				return err
-			}
-		}
-		for _, i := range order {
-			exists, err := redis.Bool(c.Receive())
-			if err != nil {
-				return err
-			}
-			if !exists {
+		for i := range keys {
+			if there[i] == 0 && !away[i] {
+				away[i] = true
+				left--
 				gone(i, before, now())
-				delete(left, i)
 			}
 		}
 		before = asked

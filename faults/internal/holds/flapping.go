@@ -37,24 +37,13 @@ const (
 
 // flapAll breaks what connects the clients of each kit, side by side.
 func flapAll(s *evidence.Scene, kits []kit) {
-	noise := listen()
-	defer noise.close()
-	var mu sync.Mutex
-	struck := make(map[string]int)
+	noise := s.Noise()
 	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
-		f := flapper{
-			Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q, struck: make(map[string]int),
-		}
-		figures, err := f.run()
-		mu.Lock()
-		defer mu.Unlock()
-		for what, n := range f.struck {
-			struck[what] += n
-		}
-		return figures, err
+		f := flapper{Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q}
+		return f.run()
 	})
 	s.Note("Four clients wait for one key all the time, each over links of its own. The wait is from a release to the next grant; a release that could not be "+
-		"told to the servers has the TTL. The faults were %s.", tally(struck))
+		"told to the servers has the TTL. The faults were %s.", s.Strikes())
 }
 
 // A flapper breaks what connects clients that hand a lock around.
@@ -63,9 +52,8 @@ type flapper struct {
 	kit    kit
 	key    string
 	random *rand.Rand
-	noise  noise
+	noise  evidence.Noise
 	quota  *evidence.Quota
-	struck map[string]int
 
 	mu  sync.Mutex
 	log []turn
@@ -135,7 +123,7 @@ func (f *flapper) client(ctx context.Context, number int, lib peers.Library, r *
 func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 	switch f.random.IntN(3) {
 	case 0:
-		f.struck["CLIENT KILL of all subscribers"]++
+		f.Struck("CLIENT KILL of all subscribers")
 		c, err := redis.DialContext(ctx, "tcp", f.kit.Addrs[f.random.IntN(len(f.kit.Addrs))])
 		if err != nil {
 			return err
@@ -144,41 +132,33 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 		_, err = c.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		return err
 	case 1:
-		f.struck["a client's links cut"]++
-		for _, l := range links {
-			l.Cut()
-		}
+		f.Struck("a client's links cut")
+		heal := each(links, (*redistest.Proxy).Cut, (*redistest.Proxy).Mend)
 		pause(ctx, between(f.random, 0, 100*time.Millisecond))
-		for _, l := range links {
-			l.Mend()
-		}
+		heal()
 	case 2:
-		f.struck["a client's links silent"]++
-		for _, l := range links {
-			l.Hold()
-		}
+		f.Struck("a client's links silent")
+		heal := each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
 		pause(ctx, between(f.random, 0, 200*time.Millisecond))
-		for _, l := range links {
-			l.Release()
-		}
+		heal()
 	}
 	return nil
 }
 
 // figures measures the waits between the turns.
 func (f *flapper) figures() []figure {
-	live, failed := handovers(f.log, f.noise.worst)
-	b := bound{limit: liveLimit, words: "for a live release", strict: f.Long, share: 1, slack: patience}
-	figures := []figure{b.figure(f.kit.String()+", live releases", live)}
+	live, failed := handovers(f.log, f.noise.Between)
+	b := evidence.Bound{Limit: liveLimit, Words: "for a live release", Strict: f.Long, Steps: steps, Share: 1, Slack: patience}
+	figures := []figure{b.Figure(f.kit.String()+", live releases", live)}
 	if len(failed) > 0 {
-		b.limit, b.words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
-		figures = append(figures, b.figure(f.kit.String()+", failed releases", failed))
+		b.Limit, b.Words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
+		figures = append(figures, b.Figure(f.kit.String()+", failed releases", failed))
 	}
 	return figures
 }
 
 // handovers returns how long it took from each release until the next who waited had the lock.
-func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []sample) {
+func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []evidence.Sample) {
 	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
 	waiting := never // since when the one of those after this has waited that has waited longest
 	for i := len(log) - 2; i >= 0; i-- {
@@ -186,7 +166,7 @@ func handovers(log []turn, noise func(from, to instant) time.Duration) (live, fa
 		waiting = min(waiting, next.asked)
 		from := max(one.gave, waiting)
 		took := max(0, next.got.Sub(from)) // it may have had it before Unlock has returned
-		s := sample{took, noise(from, next.got)}
+		s := evidence.Sample{Took: took, Noise: noise(from, next.got)}
 		if one.live {
 			live = append(live, s)
 		} else {

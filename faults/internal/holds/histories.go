@@ -60,7 +60,7 @@ func checkAll(s *evidence.Scene, kits []kit) {
 	}
 	for i, k := range kits {
 		k.TTL, k.Poll = historyTTL, 5*time.Millisecond
-		h := &trial{Scene: s, kit: k, random: s.Random(i), prefix: fmt.Sprintf("history-%d-", i), lap: lap, struck: make(map[string]int)}
+		h := &trial{Scene: s, kit: k, random: s.Random(i), prefix: fmt.Sprintf("history-%d-", i), lap: lap}
 		h.kit.Addrs = nil
 		for range max(1, len(k.Addrs)) { // they keep their data when they are killed
 			server := redistest.Real(s, "--appendonly", "yes", "--appendfsync", "always")
@@ -92,7 +92,6 @@ type trial struct {
 	clients  int // goroutines so far
 	verdicts []verdict
 	calls    int // those in no history included
-	struck   map[string]int
 
 	mu     sync.Mutex
 	events map[string][]event
@@ -170,52 +169,38 @@ func (h *trial) note(e event) {
 }
 
 // strike does something to a client or a server.
-func (h *trial) strike(hands []hand, employ func(int) error) error {
+func (h *trial) strike(hands []hand, employ func(int) error) (err error) {
 	i, server := h.random.IntN(len(hands)), h.servers[h.random.IntN(len(h.servers))]
-	switch h.random.IntN(6) {
+	kill := func() error {
+		h.Struck("kill -9 of a client")
+		return errors.Join(hands[i].Kill(), employ(i))
+	}
+	strikes := []evidence.Strike{evidence.Stop, evidence.Disconnect, evidence.Deafen, evidence.Restart}
+	switch n := h.random.IntN(2 + len(strikes)); n {
 	case 0:
-		h.struck["kill -9 of a client"]++
-		if err := hands[i].Kill(); err != nil {
-			return err
-		}
-		return employ(i)
+		return kill()
 	case 1:
-		h.struck["SIGSTOP of a client"]++
+		h.Struck("SIGSTOP of a client")
 		if err := hands[i].Stop(patience); err != nil {
 			return err
 		}
 		pause(h.Context(), between(h.random, 0, 3*historyTTL/2))
 		return hands[i].Resume()
-	case 2:
-		h.struck["SIGSTOP of a server"]++
-		server.Pause()
-		pause(h.Context(), between(h.random, 0, historyTTL))
-		if h.random.IntN(2) == 0 {
-			h.struck["kill -9 of a client"]++ // with commands under way
-			if err := errors.Join(hands[i].Kill(), employ(i)); err != nil {
-				return err
+	default:
+		h.Struck(strikes[n-2].Name)
+		strikes[n-2].Hit(server, func() {
+			pause(h.Context(), between(h.random, 0, historyTTL))
+			if h.random.IntN(2) == 0 {
+				err = kill() // with commands under way, or without a server
 			}
-		}
-		server.Resume()
-	case 3:
-		h.struck["CLIENT KILL"]++
-		server.Do("CLIENT", "KILL", "TYPE", "normal")
-	case 4:
-		h.struck["CLIENT KILL of subscribers"]++
-		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	case 5:
-		h.struck["kill -9 and restart of a server"]++
-		server.Kill()
-		pause(h.Context(), between(h.random, 0, historyTTL/2))
-		server.Restart()
+		})
 	}
-	return nil
+	return err
 }
 
 // report sums up, and draws one history that holds and all that do not.
 func report(s *evidence.Scene, trials []*trial) {
 	var example *verdict
-	struck := make(map[string]int)
 	for i, h := range trials {
 		f := figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
 		var holds, calls, unknown int
@@ -233,14 +218,11 @@ func report(s *evidence.Scene, trials []*trial) {
 		}
 		f.Worst = fmt.Sprintf("%d calls (%d constrain), %d holds, %d open for ever", h.calls, calls, holds, unknown)
 		s.Figure(f)
-		for what, n := range h.struck {
-			struck[what] += n
-		}
 	}
 	if example != nil {
 		draw(s, *example, "history.html")
 	}
-	s.Note("The faults were %s. A history is that of one key; one that porcupine could not decide in time does not count as held.", tally(struck))
+	s.Note("The faults were %s. A history is that of one key; one that porcupine could not decide in time does not count as held.", s.Strikes())
 }
 
 // draw writes porcupine's picture of a history.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,18 +20,18 @@ import (
 
 func TestEveryHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	row := histories()
-	r := holds(t, row, 20*time.Second)
+	r := row.Hold(t, 20*time.Second)
 	assert.Contains(t, r.Files, "history.html")
 	for _, f := range r.Figures {
 		assert.Equal(t, historyKeys, f.Tried, f.Library)
 	}
 }
 
-// A sloppy locker has a planted bug, or none.
+// A sloppy library has a planted bug, or none.
 type sloppy struct {
-	pool *redis.Pool
-	ttl  time.Duration
-	next *atomic.Int64
+	peers.Library
+	server *redistest.Server
+	next   *atomic.Int64
 
 	deletes bool          // releases without comparing
 	overdue time.Duration // the validity is counted from so long after the request
@@ -40,31 +39,19 @@ type sloppy struct {
 }
 
 type sloppySlot struct {
-	peers.Slot // which is none: what it does not have no caller asks for
-	locker     sloppy
-	key        string
-	token      string
-	number     int64
-	ends       time.Time
+	peers.Slot
+	library sloppy
+	key     string
+	number  int64
 }
 
-func (s sloppy) Close() error { return nil }
-
-func (s sloppy) Slot(key string) peers.Slot { return &sloppySlot{locker: s, key: key} }
-
-func (s sloppy) do(command string, args ...any) (any, error) {
-	c := s.pool.Get()
-	defer c.Close()
-	return c.Do(command, args...)
+func (s sloppy) Slot(key string) peers.Slot {
+	return &sloppySlot{Slot: s.Library.Slot(key), library: s, key: key}
 }
 
-func (h *sloppySlot) TryLock(context.Context) error {
-	s := h.locker
-	h.number = s.next.Add(1)
-	h.token = h.key + "-" + time.Duration(h.number).String()
-	h.ends = time.Now().Add(s.ttl + s.overdue)
-	_, err := redis.String(s.do("SET", h.key, h.token, "NX", "PX", s.ttl.Milliseconds()))
-	return err
+func (h *sloppySlot) TryLock(ctx context.Context) error {
+	h.number = h.library.next.Add(1)
+	return h.Slot.TryLock(ctx)
 }
 
 func (h *sloppySlot) Lock(ctx context.Context) error {
@@ -78,33 +65,28 @@ func (h *sloppySlot) Lock(ctx context.Context) error {
 }
 
 func (h *sloppySlot) Fence() int64 {
-	if h.locker.falls {
+	if h.library.falls {
 		return 1_000_000 - h.number
 	}
 	return 0
 }
 
-func (h *sloppySlot) Until() time.Time { return h.ends }
-func (h *sloppySlot) Valid() bool      { return time.Now().Before(h.ends) }
+func (h *sloppySlot) Until() time.Time { return h.Slot.Until().Add(h.library.overdue) }
+func (h *sloppySlot) Valid() bool      { return time.Now().Before(h.Until()) }
 
-func (h *sloppySlot) Extend(context.Context, time.Duration) error { return errInvalid }
-
-func (h *sloppySlot) Unlock(context.Context) error {
-	if !h.locker.deletes {
-		n, err := redis.Int(h.locker.do("EVAL", `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`, 1, h.key, h.token))
-		if err == nil && n == 0 {
-			err = peers.ErrGone
-		}
-		return err
+func (h *sloppySlot) Unlock(ctx context.Context) error {
+	if h.library.deletes {
+		h.library.server.Do("DEL", h.key)
+		return nil
 	}
-	_, err := h.locker.do("DEL", h.key)
-	return err
+	return h.Slot.Unlock(ctx)
 }
 
 // record plays for a while, and returns the history.
 func record(s sloppy, t *testing.T) []event {
-	server := redistest.Start(t)
-	s.pool, s.next, s.ttl = server.Pool(), new(atomic.Int64), 20*time.Millisecond
+	const ttl = 20 * time.Millisecond
+	s.server, s.next = redistest.Start(t), new(atomic.Int64)
+	s.Library = peers.Bare(s.server.Pool(), ttl)
 	end := make(chan struct{})
 	var mu sync.Mutex
 	var events []event
@@ -112,7 +94,7 @@ func record(s sloppy, t *testing.T) []event {
 	var group sync.WaitGroup
 	for g := range 4 {
 		p := player{
-			library: s, job: job{Kit: kit{TTL: s.ttl * 2}, Keys: []string{"k"}}, client: g + 1, ids: &ids, given: make(chan gift),
+			library: s, job: job{Kit: kit{TTL: ttl * 2}, Keys: []string{"k"}}, client: g + 1, ids: &ids, given: make(chan gift),
 			random: rand.New(rand.NewPCG(1, uint64(g))),
 			tell: func(e event) {
 				mu.Lock()

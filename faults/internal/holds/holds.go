@@ -4,10 +4,7 @@
 package holds
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -31,6 +28,10 @@ var (
 	pause     = evidence.Sleep
 )
 
+// steps is how often a busy machine can hold up what is measured: the timer or the reply that it
+// depends on, and the goroutine that takes the time.
+const steps = 2
+
 // sideBySide plays a part of a row for each kit, all at the same time, and puts their figures in order.
 func sideBySide[K any](s *evidence.Scene, kits []K, short, long int, play func(i int, k K, q *evidence.Quota) ([]figure, error)) {
 	figures := make([][]figure, len(kits))
@@ -47,13 +48,4 @@ func addrs(t testing.TB, n int) (all []string) {
 		all = append(all, redistest.Real(t).Addr())
 	}
 	return all
-}
-
-// tally says how often what happened.
-func tally(struck map[string]int) string {
-	var words []string
-	for _, what := range slices.Sorted(maps.Keys(struck)) {
-		words = append(words, fmt.Sprintf("%d times %s", struck[what], what))
-	}
-	return strings.Join(words, ", ")
 }

@@ -2,13 +2,16 @@ package holds
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex/faults/internal/evidence"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // paused is the process that is stopped while it holds the lock, until another has taken it over and
@@ -44,16 +47,17 @@ func pauseAll(s *evidence.Scene, kits []kit) {
 // pauseHolders has two processes take turns at being paused.
 func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key string) (figure, error) {
 	f := figure{Library: k.String(), NotJudged: !k.judged()}
+	resource := redistest.Real(s)
 	pair := make([]hand, 2)
 	for i := range pair {
 		var err error
-		if pair[i], err = hire(s, job{Kit: k, Keys: []string{key}, Obey: true}); err != nil {
+		if pair[i], err = hire(s, job{Kit: k, Keys: []string{key}, Resource: resource.Addr(), Number: i}); err != nil {
 			return f, err
 		}
 	}
 	var sum pauseOutcome
 	for i := 0; q.More(); i++ {
-		o, err := pauseOne(s.Context(), pair[i%2], pair[(i+1)%2], between(r, 5*time.Millisecond, 30*time.Millisecond))
+		o, err := pauseOne(s.Context(), resource, pair, i%2, between(r, 5*time.Millisecond, 30*time.Millisecond))
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", k, err)
 		}
@@ -61,10 +65,7 @@ func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key
 			continue
 		}
 		q.Done++
-		f.Tried++
-		if o.stale == 0 && o.blind == 0 && o.denied == 0 {
-			f.Held++
-		}
+		f.Count(o.stale == 0 && o.blind == 0 && o.denied == 0)
 		sum.late += o.late
 		sum.stale += o.stale
 		sum.blind += o.blind
@@ -86,88 +87,71 @@ type pauseOutcome struct {
 	denied int  // writes of the other that the resource refused
 }
 
-// A resource refuses a write with a fence that is lower than one it has seen.
-type resource struct {
-	mu      sync.Mutex
-	highest int64
-	taken   bool    // the second holder has written
-	woken   instant // when the first was woken; 0: not yet
-	pauseOutcome
+// A write that the resource was asked for, as it has noted it.
+type write struct {
+	Who, Accepted int
+	Looked        instant // when the holder saw that its hold is valid, before it asked
 }
 
-// byFirst is a write of the holder that is paused.
-func (r *resource) byFirst(m message) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	accepted := r.accept(m.Fence)
-	if r.taken {
-		r.late++
-		if accepted {
-			r.stale++
+// writing is what the resource does: it refuses a fence that is lower than one that it has seen, and notes each write. Its
+// keys are the highest fence and the notes; its arguments the writer, the fence and when it has looked.
+var writing = redis.NewScript(2, `local accepted = tonumber(ARGV[2]) >= tonumber(redis.call('GET', KEYS[1]) or 0) and 1 or 0
+	if accepted == 1 then redis.call('SET', KEYS[1], ARGV[2]) end
+	return redis.call('RPUSH', KEYS[2], '{"Who":' .. ARGV[1] .. ',"Accepted":' .. accepted .. ',"Looked":' .. ARGV[3] .. '}')`)
+
+// judge goes through the writes. first is the holder that was paused.
+func (o *pauseOutcome) judge(notes []string, first int, woken instant) error {
+	taken := false // the second holder has written
+	for _, note := range notes {
+		var w write
+		if err := json.Unmarshal([]byte(note), &w); err != nil {
+			return err
+		}
+		switch {
+		case w.Who != first:
+			taken = true
+			o.denied += 1 - w.Accepted
+			continue
+		case taken:
+			o.late++
+			o.stale += w.Accepted
+		}
+		if w.Looked >= woken {
+			o.blind++
 		}
 	}
-	if r.woken != 0 && m.Looked >= r.woken {
-		r.blind++
-	}
-	return accepted
+	return nil
 }
 
-// bySecond is a write of the one that has taken over.
-func (r *resource) bySecond(m message) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.taken = true
-	accepted := r.accept(m.Fence)
-	if !accepted {
-		r.denied++
+// pauseOne stops one while it works, lets the other take over and write, and wakes the first up again.
+func pauseOne(ctx context.Context, resource *redistest.Server, pair []hand, first int, after time.Duration) (o pauseOutcome, err error) {
+	a, b := pair[first], pair[1-first]
+	resource.Do("DEL", notes)
+	if _, err := a.ask(ctx, sayLock, sayHeld); err != nil {
+		return o, err
 	}
-	return accepted
-}
-
-func (r *resource) accept(fence int64) bool {
-	if fence < r.highest {
-		return false
+	if err := a.tell(sayWork); err != nil {
+		return o, err
 	}
-	r.highest = fence
-	return true
-}
-
-// pauseOne stops a while it works, lets b take over and write, and wakes a up again.
-func pauseOne(ctx context.Context, a, b hand, after time.Duration) (pauseOutcome, error) {
-	var none pauseOutcome
-	r := new(resource)
-	if _, err := a.ask(ctx, sayLock, sayHeld, nil); err != nil {
-		return none, err
-	}
-	type ending struct {
-		message
-		err error
-	}
-	over := make(chan ending, 1)
-	go func() {
-		m, err := a.ask(ctx, sayWork, sayLost, r.byFirst)
-		over <- ending{m, err}
-	}()
 	pause(ctx, after)
 	if err := a.Stop(patience); err != nil {
-		return none, err
+		return o, err
 	}
 	stopped := now()
-	_, lockErr := b.ask(ctx, sayLock, sayHeld, nil)
-	_, writeErr := b.ask(ctx, sayWrite, sayWritten, r.bySecond)
-	r.mu.Lock()
-	r.woken = now()
-	r.mu.Unlock()
+	_, lockErr := b.ask(ctx, sayLock, sayHeld)
+	_, writeErr := b.ask(ctx, sayWrite, sayWritten)
+	woken := now()
 	if err := errors.Join(lockErr, writeErr, a.Resume()); err != nil {
-		return none, err
+		return o, err
 	}
-	end := <-over
-	_, writeErr = b.ask(ctx, sayWrite, sayWritten, r.bySecond)
-	_, unlockErr := b.ask(ctx, sayUnlock, sayUnlocked, nil)
-	_, unlockLostErr := a.ask(ctx, sayUnlock, sayUnlocked, nil)
-	if err := errors.Join(end.err, writeErr, unlockErr, unlockLostErr); err != nil {
-		return none, err
-	}
-	r.counts = end.Looked >= stopped
-	return r.pauseOutcome, nil
+	end, endErr := a.hear(ctx, sayLost)
+	_, writeErr = b.ask(ctx, sayWrite, sayWritten)
+	_, unlockErr := b.ask(ctx, sayUnlock, sayUnlocked)
+	_, unlockLostErr := a.ask(ctx, sayUnlock, sayUnlocked)
+	written, readErr := redis.Strings(resource.Do("LRANGE", notes, 0, -1), nil)
+	o.counts = end.Looked >= stopped
+	return o, errors.Join(endErr, writeErr, unlockErr, unlockLostErr, readErr, o.judge(written, first, woken))
 }
+
+// The keys of the resource.
+const highest, notes = "highest", "notes"

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex/internal/lab/crew"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
@@ -18,16 +20,17 @@ type job struct {
 	Keys []string
 
 	// One of these.
-	Obey    bool // orders, about the first key
-	Keep    bool // lock all keys, and keep them
-	History *pattern
+	Resource string // obey orders about the first key, and write to the server there
+	Keep     bool   // lock all keys, and keep them
+	History  *pattern
+
+	Number int // of the one that writes
 }
 
 // A message goes from a worker to the row, or is an order to it.
 type message struct {
 	What   string
-	Fence  int64   `json:",omitempty"`
-	Looked instant `json:",omitempty"` // when the hold was seen to be valid, before it was asked
+	Looked instant `json:",omitempty"` // when the hold was seen to be lost, before it was asked
 	Error  string  `json:",omitempty"`
 	Event  *event  `json:",omitempty"`
 }
@@ -40,8 +43,6 @@ const (
 	sayWork     = "work" // write again and again while the hold is valid
 	sayWrite    = "write"
 	sayWritten  = "written"
-	sayAccepted = "accepted"
-	sayRefused  = "refused"
 	sayLost     = "lost"
 	sayUnlock   = "unlock"
 	sayUnlocked = "unlocked"
@@ -78,7 +79,7 @@ func (w *worker) work() (err error) {
 	switch {
 	case w.job.Keep:
 		return w.keep()
-	case w.job.Obey:
+	case w.job.Resource != "":
 		return w.obey()
 	case w.job.History != nil:
 		w.history()
@@ -101,6 +102,11 @@ func (w *worker) keep() error {
 // obey does what it is told.
 func (w *worker) obey() error {
 	ctx := context.Background()
+	resource, err := redis.Dial("tcp", w.job.Resource)
+	if err != nil {
+		return err
+	}
+	defer resource.Close()
 	var held peers.Slot
 	for {
 		order, ok := w.hear()
@@ -109,15 +115,14 @@ func (w *worker) obey() error {
 		}
 		switch order {
 		case sayLock:
-			var err error
 			if held, err = lock(ctx, w.library, w.job.Keys[0]); err != nil {
 				return err
 			}
-			w.Say(message{What: sayHeld, Fence: held.Fence()})
+			w.Say(message{What: sayHeld})
 		case sayWork:
-			w.writeOn(held)
+			err = w.writeOn(resource, held)
 		case sayWrite:
-			w.write(held, now())
+			err = w.write(resource, held, now())
 			w.Say(message{What: sayWritten})
 		case sayUnlock:
 			m := message{What: sayUnlocked}
@@ -125,6 +130,9 @@ func (w *worker) obey() error {
 				m.Error = err.Error()
 			}
 			w.Say(m)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -135,20 +143,22 @@ const effort = 10 * time.Millisecond
 
 // writeOn writes while the hold is valid. That it is looked at before each write is as much as a program can
 // do by itself; it does not help who is paused between the two.
-func (w *worker) writeOn(held peers.Slot) {
+func (w *worker) writeOn(resource redis.Conn, held peers.Slot) error {
 	for {
 		looked := now()
 		if !held.Valid() {
 			w.Say(message{What: sayLost, Looked: looked})
-			return
+			return nil
 		}
 		pause(context.Background(), effort)
-		w.write(held, looked) // refused or not: the next look at the lease ends it
+		if err := w.write(resource, held, looked); err != nil { // refused or not: the next look at the lease ends it
+			return err
+		}
 	}
 }
 
-// write asks for a write, and waits for the answer of the resource.
-func (w *worker) write(held peers.Slot, looked instant) {
-	w.Say(message{What: sayWrite, Fence: held.Fence(), Looked: looked})
-	w.hear()
+// write asks the resource for a write.
+func (w *worker) write(resource redis.Conn, held peers.Slot, looked instant) error {
+	_, err := writing.Do(resource, highest, notes, w.job.Number, held.Fence(), int64(looked))
+	return err
 }

@@ -3,7 +3,6 @@ package hungnode
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/mna/redisc"
@@ -27,11 +26,11 @@ func Rows() []evidence.Row {
 
 // A report is what became of the leases.
 type report struct {
-	leases, ttls  int // how many there are, and how many TTLs the node hangs for
-	ttl           time.Duration
-	healthy, lost int           // on healthy nodes
-	behind, told  int           // on the hung node
-	late          time.Duration // the longest that a goroutine of ours overslept meanwhile
+	leases, ttls int // how many there are, and how many TTLs the node hangs for
+	ttl          time.Duration
+	healthy      evidence.Figure // leases on healthy nodes that were kept
+	behind       evidence.Figure // leases on the hung node that were told to be lost
+	late         time.Duration   // the longest that a goroutine of ours overslept meanwhile
 }
 
 const (
@@ -53,12 +52,12 @@ func play(s *evidence.Scene) {
 	for attempt := 1; ; attempt++ {
 		once := r
 		once.play(s)
-		if once.lost == 0 || once.late < starved || attempt == attempts || s.Context().Err() != nil {
+		if once.healthy.OK() || once.late < starved || attempt == attempts || s.Context().Err() != nil {
 			s.Figure(once.figures()...)
 			return
 		}
 		s.Note("Played again, because the machine had a goroutine wait for %v. %d of %d leases on healthy nodes were lost then.",
-			once.late.Round(time.Millisecond), once.lost, once.healthy)
+			once.late.Round(time.Millisecond), once.healthy.Tried-once.healthy.Held, once.healthy.Tried)
 	}
 }
 
@@ -80,61 +79,34 @@ func (r *report) play(s *evidence.Scene) {
 			s.Progress(int(time.Since(began)/time.Millisecond), int(hangs/time.Millisecond))
 		}
 	})
-	for _, l := range held {
-		gone := l.Err() != nil
-		switch {
-		case behindHung(l.Key()) && gone:
-			r.told++
-			fallthrough
-		case behindHung(l.Key()):
-			r.behind++
-		case gone:
-			r.lost++
-			fallthrough
-		default:
-			r.healthy++
+	for i, l := range held {
+		if gone := l.Err() != nil; behindHung(key(i)) {
+			r.behind.Count(gone)
+		} else {
+			r.healthy.Count(!gone)
 		}
 	}
 }
 
-// A lease knows its key.
-type lease struct {
-	*redimutex.Lease
-	*redimutex.Mutex
-}
+func key(i int) string { return fmt.Sprint("key ", i) }
 
 // lock takes all the locks.
-func (r *report) lock(s *evidence.Scene, client *redimutex.Client) []lease {
-	held := make([]lease, r.leases)
+func (r *report) lock(s *evidence.Scene, client *redimutex.Client) []*redimutex.Lease {
+	held := make([]*redimutex.Lease, r.leases)
 	const workers = 8
-	var team sync.WaitGroup
-	for w := range workers {
-		team.Go(func() {
-			for i := w; i < r.leases && !s.Failed(); i += workers {
-				m := client.Mutex(fmt.Sprint("key ", i))
-				l, err := m.Acquire(s.Context())
-				if held[i] = (lease{l, m}); err != nil {
-					s.Error(err)
-				}
-			}
-		})
-	}
-	team.Wait()
-	if s.Failed() {
-		s.FailNow()
-	}
+	s.SideBySide(workers, func(w int) (err error) {
+		for i := w; i < r.leases && err == nil && !s.Failed(); i += workers {
+			held[i], err = client.Mutex(key(i)).Acquire(s.Context())
+		}
+		return err
+	})
 	return held
 }
 
 func (r *report) figures() []evidence.Figure {
-	return []evidence.Figure{
-		{
-			Library: evidence.Ours + ", leases on healthy nodes", Held: r.healthy - r.lost, Tried: r.healthy,
-			Worst: fmt.Sprintf("%d lost in %d TTLs of %v; a goroutine overslept by %v at most", r.lost, r.ttls, r.ttl, r.late.Round(time.Millisecond)),
-		},
-		{
-			Library: evidence.Ours + ", leases on the hung node", Held: r.told, Tried: r.behind,
-			Worst: fmt.Sprintf("%d not told that they are lost", r.behind-r.told),
-		},
-	}
+	r.healthy.Library, r.behind.Library = evidence.Ours+", leases on healthy nodes", evidence.Ours+", leases on the hung node"
+	r.healthy.Worst = fmt.Sprintf("%d lost in %d TTLs of %v; a goroutine overslept by %v at most",
+		r.healthy.Tried-r.healthy.Held, r.ttls, r.ttl, r.late.Round(time.Millisecond))
+	r.behind.Worst = fmt.Sprintf("%d not told that they are lost", r.behind.Tried-r.behind.Held)
+	return []evidence.Figure{r.healthy, r.behind}
 }

@@ -67,19 +67,7 @@ func spoiltOnce(t testing.TB, ledger *load.Ledger, one tampering, waiters int) (
 		t.Cleanup(func() { client.Close() })
 		return client.Mutex("k")
 	}
-	acquire := func(m *redimutex.Mutex) (*load.Hold, error) {
-		h := &load.Hold{Keys: []string{"k"}, Asked: time.Now()}
-		var err error
-		if h.Lease, err = m.Acquire(ctx); err == nil {
-			ledger.Begin(h)
-		}
-		return h, err
-	}
-	release := func(h *load.Hold) {
-		ledger.End(h)
-		_ = h.Release(context.Background()) // what is lost was seen
-	}
-	first, err := acquire(process())
+	first, err := ledger.Acquire(ctx, process())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,14 +77,14 @@ func spoiltOnce(t testing.TB, ledger *load.Ledger, one tampering, waiters int) (
 	for range waiters {
 		m := process()
 		all.Go(func() {
-			h, err := acquire(m)
+			h, err := ledger.Acquire(ctx, m)
 			if err != nil {
 				return // it is missed
 			}
 			mu.Lock()
 			served, end = served+1, time.Now()
 			mu.Unlock()
-			release(h)
+			ledger.Release(h)
 		})
 	}
 	queue := ""
@@ -110,7 +98,7 @@ func spoiltOnce(t testing.TB, ledger *load.Ledger, one tampering, waiters int) (
 	})
 	server.Do(one.command, append([]any{queue}, one.args...)...)
 	released := time.Now()
-	release(first)
+	ledger.Release(first)
 	all.Wait()
 	return served, end.Sub(released)
 }

@@ -5,7 +5,6 @@ package kinds
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,24 +111,15 @@ const (
 	enough    = 20 * ttl    // for all waiters to get the lock
 )
 
-// A strike is what is done to the server, which is as it was when it returns.
-type strike struct {
-	name string
-	hit  func(s *redistest.Server, wait func())
-}
-
-var strikes = []strike{
-	{"kill -9 and restart", func(s *redistest.Server, wait func()) { s.Kill(); wait(); s.Restart() }},
-	{"SIGSTOP", func(s *redistest.Server, wait func()) { s.Pause(); wait(); s.Resume() }},
-	{"CLIENT KILL", func(s *redistest.Server, _ func()) { s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
-	{"CLIENT KILL of subscribers", func(s *redistest.Server, _ func()) { s.Do("CLIENT", "KILL", "TYPE", "pubsub") }},
-	{"SCRIPT FLUSH", func(s *redistest.Server, _ func()) { s.Do("SCRIPT", "FLUSH") }},
-	{"full memory", func(s *redistest.Server, wait func()) {
+var strikes = []evidence.Strike{
+	evidence.Restart, evidence.Stop, evidence.Disconnect, evidence.Deafen,
+	{Name: "SCRIPT FLUSH", Hit: func(s *redistest.Server, _ func()) { s.Do("SCRIPT", "FLUSH") }},
+	{Name: "full memory", Hit: func(s *redistest.Server, wait func()) {
 		s.Do("CONFIG", "SET", "maxmemory", "1")
 		wait()
 		s.Do("CONFIG", "SET", "maxmemory", "0")
 	}},
-	{"permissions taken away", func(s *redistest.Server, wait func()) {
+	{Name: "permissions taken away", Hit: func(s *redistest.Server, wait func()) {
 		s.Do("ACL", "SETUSER", "locks", "-eval", "-evalsha", "-set")
 		wait()
 		s.Do("ACL", "SETUSER", "locks", "+@all")
@@ -154,12 +144,11 @@ func struck(s *evidence.Scene) {
 		all.Go(func() { k.Run(ctx, func(error) {}) })
 	}
 	random := s.Random(0)
-	hits := make(map[string]int)
 	works := func() {
 		holds := ledger.Sums().Holds
 		for end := time.Now().Add(patience); ledger.Sums().Holds < holds+20 && s.Context().Err() == nil; {
 			if time.Now().After(end) {
-				s.Fatalf("no process gets a lock any more, after %v", hits)
+				s.Fatalf("no process gets a lock any more, after %s", s.Strikes())
 			}
 			evidence.Sleep(ctx, time.Millisecond)
 		}
@@ -167,8 +156,8 @@ func struck(s *evidence.Scene) {
 	works()
 	for q := s.Quota(3*len(strikes), 20*len(strikes)); q.More(); q.Done++ {
 		one := strikes[q.Done%len(strikes)]
-		hits[one.name]++
-		one.hit(server, func() { evidence.Sleep(ctx, evidence.Between(random, 0, ttl)) })
+		s.Struck(one.Name)
+		one.Hit(server, func() { evidence.Sleep(ctx, evidence.Between(random, 0, ttl)) })
 		works()
 	}
 	stop()
@@ -190,10 +179,6 @@ func struck(s *evidence.Scene) {
 			Library: evidence.Ours + ", fences", Held: sums.Fences - sums.Falls - eternal, Tried: sums.Fences,
 			Worst: fmt.Sprintf("%d fell; %d keys without a TTL", sums.Falls, eternal),
 		})
-	var words []string
-	for _, one := range strikes {
-		words = append(words, fmt.Sprintf("%d times %s", hits[one.name], one.name))
-	}
 	s.Note("%d of %d processes wait in the queue. All use readers and writers, a plain Mutex of the same key, several keys, hand-overs and a semaphore of %d. The faults were %s.",
-		processes/2, processes, load.Permits, strings.Join(words, ", "))
+		processes/2, processes, load.Permits, s.Strikes())
 }

@@ -97,8 +97,7 @@ func (k *Kinds) hold(ctx context.Context, h *Hold) {
 		_ = h.Lease.Downgrade(free) //nolint:errcheck // what is lost was seen
 		evidence.Sleep(ctx, length)
 	}
-	k.End(h)
-	_ = h.Release(free) //nolint:errcheck // what is lost was seen
+	k.Release(h)
 }
 
 // take goes on with what was handed over.

@@ -3,6 +3,8 @@
 package load
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,6 +31,12 @@ type Sums struct {
 	First          string        // the first thing that must not be
 }
 
+// Add adds what another Ledger has seen.
+func (s *Sums) Add(o Sums) {
+	s.Holds, s.Clashes, s.Fences, s.Falls = s.Holds+o.Holds, s.Clashes+o.Clashes, s.Fences+o.Fences, s.Falls+o.Falls
+	s.Gap, s.First = max(s.Gap, o.Gap), cmp.Or(s.First, o.First)
+}
+
 // A Hold is what its holder knows of it.
 type Hold struct {
 	*redimutex.Lease
@@ -38,7 +46,7 @@ type Hold struct {
 	Permits int       // more than 0: shares with as many, less one
 	Asked   time.Time // when it was asked for
 
-	granted time.Time
+	Granted time.Time
 }
 
 // excludes reports whether both may not be valid at the same time.
@@ -50,15 +58,30 @@ func (h *Hold) shares(other *Hold) bool {
 	return slices.ContainsFunc(h.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
 }
 
+// Acquire waits for a Mutex, and takes in the hold.
+func (l *Ledger) Acquire(ctx context.Context, m *redimutex.Mutex) (h *Hold, err error) {
+	h = &Hold{Keys: m.Keys(), Asked: time.Now()}
+	if h.Lease, err = m.Acquire(ctx); err == nil {
+		l.Begin(h)
+	}
+	return h, err
+}
+
+// Release releases a hold. If it was lost, that was seen.
+func (l *Ledger) Release(h *Hold) {
+	l.End(h)
+	_ = h.Lease.Release(context.Background())
+}
+
 // Begin takes in a new hold.
 func (l *Ledger) Begin(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.granted = time.Now()
+	h.Granted = time.Now()
 	if !l.last.IsZero() {
-		l.sums.Gap = max(l.sums.Gap, h.granted.Sub(l.last))
+		l.sums.Gap = max(l.sums.Gap, h.Granted.Sub(l.last))
 	}
-	l.last = h.granted
+	l.last = h.Granted
 	l.sums.Holds++
 	beside := 0
 	for _, other := range l.alive {
@@ -83,7 +106,7 @@ func (l *Ledger) Begin(h *Hold) {
 func (l *Ledger) fence(h *Hold) {
 	l.sums.Fences++
 	for _, other := range l.past {
-		if h.shares(other) && other.granted.Before(h.Asked) && (h.Fence() < other.Fence() || h.Fence() == other.Fence() && !h.Reads) {
+		if h.shares(other) && other.Granted.Before(h.Asked) && (h.Fence() < other.Fence() || h.Fence() == other.Fence() && !h.Reads) {
 			l.wrong(&l.sums.Falls, "fence %d of %v after %d", h.Fence(), h.Keys, other.Fence())
 			break
 		}

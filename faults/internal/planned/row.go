@@ -69,7 +69,6 @@ func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 	if c.replicas > 0 {
 		opts = append(opts, redimutex.WithReplicas(c.replicas, confirm))
 	}
-	told := func(err error) { s.Errorf("%s, over the pool %s: %v", c.way.name, c.pool.name, err) }
 	for range rivals {
 		client := redimutex.NewClient([]redimutex.Pool{c.pool.make(s)}, opts...)
 		s.Cleanup(func() { client.Close() })
@@ -81,7 +80,14 @@ func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 		m := client.Mutex(c.prefix)
 		team.Go(func() {
 			for ctx.Err() == nil {
-				c.hold(ctx, m, told)
+				h, err := c.Acquire(ctx, m)
+				switch {
+				case err == nil:
+					evidence.Sleep(ctx, c.work)
+					c.Release(h)
+				case ctx.Err() == nil:
+					s.Errorf("%s, over the pool %s: %v", c.way.name, c.pool.name, err)
+				}
 				evidence.Sleep(ctx, thinking)
 			}
 		})
@@ -90,21 +96,6 @@ func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 		cancel()
 		team.Wait()
 	})
-}
-
-func (c *contest) hold(ctx context.Context, m *redimutex.Mutex, told func(error)) {
-	h := &load.Hold{Keys: []string{c.prefix}, Asked: time.Now()}
-	if err := m.LockContext(ctx, 0); err != nil {
-		if ctx.Err() == nil {
-			told(err)
-		}
-		return
-	}
-	h.Lease = m.Lease()
-	c.Begin(h)
-	evidence.Sleep(ctx, c.work)
-	c.End(h)
-	_ = m.UnlockContext(context.Background()) // what was lost tells so, which is no clash
 }
 
 // more waits until each of the contests has had n more holds.
@@ -128,14 +119,6 @@ func more(s *evidence.Scene, contests []*contest, n int) {
 type tally struct {
 	load.Sums
 	failovers int
-}
-
-func (y *tally) add(o load.Sums, failovers int) {
-	y.Holds, y.Clashes, y.Fences, y.Falls = y.Holds+o.Holds, y.Clashes+o.Clashes, y.Fences+o.Fences, y.Falls+o.Falls
-	y.Gap, y.failovers = max(y.Gap, o.Gap), y.failovers+failovers
-	if y.First == "" {
-		y.First = o.First
-	}
 }
 
 // play plays the plans, by turns in the long version.
@@ -193,7 +176,8 @@ func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tall
 		}
 		for i, c := range contests {
 			stops[i]()
-			tallies[c.replicas].add(c.Sums(), failovers)
+			tallies[c.replicas].Add(c.Sums())
+			tallies[c.replicas].failovers += failovers
 		}
 	}
 	return tallies

@@ -3,7 +3,6 @@ package planned
 import (
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/following"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/topologies"
 )
@@ -59,14 +59,9 @@ func lately(p *redis.Pool) *redis.Pool {
 	return p
 }
 
-func closed[P interface{ Close() error }](t testing.TB, p P) P {
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
 // sentinelPools are the pools of those who ask Sentinels for the primary.
 func sentinelPools(addrs []string) []kind {
-	pool := func(t testing.TB) *redis.Pool { return closed(t, topologies.SentinelPool(addrs, groupName)) }
+	pool := func(t testing.TB) *redis.Pool { return following.Sentinel(t, addrs, groupName) }
 	return []kind{
 		{"of Sentinels", func(t testing.TB) redimutex.Pool { return pool(t) }},
 		{"of Sentinels, role checked after a second", func(t testing.TB) redimutex.Pool { return lately(pool(t)) }},
@@ -89,16 +84,16 @@ func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 	dial := redis.DialNetDial(func(network, _ string) (net.Conn, error) { return net.Dial(network, *address.Load()) })
 	pools := append(sentinelPools([]string{knows.Addr()}),
 		kind{"of one address, no role check", func(t testing.TB) redimutex.Pool {
-			return closed(t, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "primary:6379", dial) }})
+			return following.Closed(t, &redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "primary:6379", dial) }})
 		}},
 		kind{"of one address, Dialer", func(t testing.TB) redimutex.Pool {
-			return closed(t, &redis.Pool{MaxIdle: 16, DialContext: redimutex.Dialer("tcp", "primary:6379", dial)})
+			return following.Closed(t, &redis.Pool{MaxIdle: 16, DialContext: redimutex.Dialer("tcp", "primary:6379", dial)})
 		}})
 	return &site{pools: pools, replicas: 1, failover: func(t testing.TB) {
 		handOver(primary, replica)
 		primary, replica = replica, primary
 		move(primary.Addr())
-		wait(t, "the old primary follows the new one", func() bool { return replica.Role() == "slave" && primary.Online() == 1 })
+		redistest.Wait(t, "the old primary follows the new one", func() bool { return replica.Role() == "slave" && primary.Online() == 1 })
 	}}
 }
 
@@ -108,24 +103,14 @@ func demote(from, to *redistest.Server) {
 	from.ReplicaOf(to)
 }
 
-// wait waits for longer than redistest.Wait: Sentinels that are late give a failover up, and begin again.
-func wait(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) || t.Context().Err() != nil {
-			t.Fatalf("waited for %v, and still not: %s", patience, what)
-		}
-	}
-}
-
 func sentinels(t testing.TB) *site {
 	g := redistest.StartSentinel(t)
 	return &site{pools: sentinelPools(g.Addrs()), replicas: 2, failover: func(t testing.TB) {
 		var old *redistest.Server
-		wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
+		redistest.Wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
 		const again = 15 * time.Second
 		var ordered time.Time
-		wait(t, "the others follow the new primary", func() bool {
+		redistest.Wait(t, "the others follow the new primary", func() bool {
 			if time.Since(ordered) > again {
 				if _, err := ask(g.Sentinels[0], "SENTINEL", "FAILOVER", g.Name); err == nil {
 					ordered = time.Now()
@@ -140,34 +125,12 @@ func sentinels(t testing.TB) *site {
 func cluster(t testing.TB) *site {
 	c := redistest.StartCluster(t)
 	const key = "{k}"
-	pool := func(t testing.TB) redimutex.Pool { return closed(t, topologies.ClusterPool(c.Addrs())) }
-	refreshed := func(t testing.TB) redimutex.Pool {
-		p := topologies.ClusterPool(c.Addrs())
-		stop := make(chan struct{})
-		var refreshing sync.WaitGroup
-		refreshing.Go(func() {
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					_ = p.Refresh() //nolint:errcheck // the next time
-				case <-stop:
-					return
-				}
-			}
-		})
-		t.Cleanup(func() {
-			close(stop)
-			refreshing.Wait()
-			p.Close()
-		})
-		return p
-	}
+	pool := func(t testing.TB) redimutex.Pool { return following.Cluster(t, c.Addrs()) }
+	refreshed := func(t testing.TB) redimutex.Pool { return following.Refreshed(t, c.Addrs(), time.Second) }
 	owner := c.Owner(key)
 	replica := owner + 3
 	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
-		wait(t, "the replica takes over", func() bool {
+		redistest.Wait(t, "the replica takes over", func() bool {
 			// It may refuse while it is not in step again after the last one.
 			_, err := ask(c.Nodes[replica], "CLUSTER", "FAILOVER")
 			for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -178,7 +141,7 @@ func cluster(t testing.TB) *site {
 			return false
 		})
 		owner, replica = replica, owner
-		wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
+		redistest.Wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
 	}}
 }
 

@@ -15,65 +15,53 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func cancelledRow() evidence.Row {
-	return played(evidence.Row{
-		ID: 13, Name: "cancelled", Fault: "ctx cancelled, then Unlock, cold pool", Must: "key gone: 0 keys after 1 s",
-		Short: 3 * time.Second, Long: time.Minute,
-	}, cancelledUnlock)
-}
-
-func cancelledUnlock(r *run) {
-	servers, dialers := start(r, 3)
+// cancelledUnlock unlocks with a ctx that has ended, over connections that have to be made first.
+func cancelledUnlock(s *evidence.Scene) {
+	servers, dialers := start(s, 3)
 	var took stats.Times
-	held, tried := 0, 0
-	for round := 0; r.more(round, 3, 50); round++ {
+	ours := evidence.Figure{Library: evidence.Ours}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for q := s.Quota(3, 50); q.More(); q.Done++ {
 		for _, f := range all {
-			f.cold = round%2 == 0
-			r.Round(func(t testing.TB) {
-				c := f.client(t, dialers, minorityTTL)
-				m := c.Mutex("cancelled")
-				if err := m.LockContext(r.Context(), forever); err != nil {
+			f.cold = q.Done%2 == 0
+			s.Round(func(t testing.TB) {
+				m := f.client(t, dialers, minorityTTL).Mutex("cancelled")
+				if err := m.LockContext(s.Context(), forever); err != nil {
 					t.Fatal(err)
 				}
 				if !f.cold {
 					killClients(servers) // and none that it has kept is of any use
 				}
-				ctx, cancel := context.WithCancel(context.Background())
-				cancel()
 				began := time.Now()
-				err := m.UnlockContext(ctx)
+				err := m.UnlockContext(ended)
 				gone := goneSoon(servers[:f.servers], m.Key())
-				tried++
 				took = append(took, time.Since(began))
-				if gone && (err == nil || errors.Is(err, redimutex.ErrUnavailable)) && (!r.Long || took[len(took)-1] <= time.Second) {
-					held++
-				} else {
-					r.Note("With %s: gone %v, and Unlock said: %v.", f.name, gone, err)
+				held := gone && (err == nil || errors.Is(err, redimutex.ErrUnavailable)) && (!s.Long || took[len(took)-1] <= time.Second)
+				if ours.Count(held); !held {
+					s.Note("With %s: gone %v, and Unlock said: %v.", f.name, gone, err)
 				}
 			})
 		}
 	}
-	r.Figure(evidence.Figure{
-		Library: evidence.Ours, Held: held, Tried: tried,
-		Worst: fmt.Sprintf("gone after %s at most, limit 1 s", ms(took.Worst())),
-	})
-	r.compare(bothPeers(dialers[:1], minorityTTL, 5*time.Second, true), func(_ testing.TB, name string, l peers.Library) (held, tried int, worst string) {
-		for tried = 0; tried < 5; tried++ {
-			slot := l.Slot(fmt.Sprintf("%s %d", name, tried))
-			r.Must(slot.TryLock(context.Background()))
-			killClients(servers[:1])
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = slot.Unlock(ctx)
-		}
-		time.Sleep(time.Second) // by the table
-		for i := range tried {
-			if !servers[0].Exists(fmt.Sprintf("%s %d", name, i)) {
-				held++
+	ours.Worst = fmt.Sprintf("gone after %v at most, limit 1 s", evidence.Millis(took.Worst()))
+	s.Figure(ours)
+	for _, p := range bothPeers(dialers[:1], minorityTTL, 5*time.Second, true) {
+		compare(s, p, func(_ testing.TB, l peers.Library, f *evidence.Figure) {
+			keys := []string{p.name + " 0", p.name + " 1", p.name + " 2", p.name + " 3", p.name + " 4"}
+			for _, key := range keys {
+				slot := l.Slot(key)
+				s.Must(slot.TryLock(context.Background()))
+				killClients(servers[:1])
+				_ = slot.Unlock(ended)
 			}
-		}
-		return held, tried, fmt.Sprintf("%d keys left after 1 s", tried-held)
-	})
+			time.Sleep(time.Second) // by the table
+			for _, key := range keys {
+				f.Count(!servers[0].Exists(key))
+			}
+			f.Worst = fmt.Sprintf("%d keys left after 1 s", f.Tried-f.Held)
+		})
+	}
 }
 
 // killClients closes all connections of the servers that are not those of replicas or listeners.
@@ -85,12 +73,20 @@ func killClients(servers []*redistest.Server) {
 
 // goneSoon reports whether none of the servers has the key, now or in a while.
 func goneSoon(servers []*redistest.Server, key string) bool {
-	end := time.Now().Add(forever)
-	for slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Exists(key) }) {
+	return soon(func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Exists(key) })
+	})
+}
+
+// soon reports whether ok comes true, now or in a while. It looks less often the longer it takes.
+func soon(ok func() bool) bool {
+	end, pause := time.Now().Add(forever), time.Millisecond
+	for !ok() {
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(pause)
+		pause = min(2*pause, 10*time.Millisecond)
 	}
 	return true
 }

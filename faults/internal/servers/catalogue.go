@@ -54,24 +54,9 @@ var refusals = []*refusal{
 		ready:  user,
 		strike: killing(ruled([]any{"resetpass", ">new"}, []any{">old"})),
 	},
-	{
-		name: "NOPERM for scripts", class: forGood, words: regexp.MustCompile("NOPERM"), login: []any{"app", "old"},
-		needs:  []redistest.Feature{redistest.ChannelRules},
-		ready:  user,
-		strike: ruled([]any{"-eval", "-evalsha", "-set"}, []any{"+@all"}),
-	},
-	{
-		name: "NOPERM inside of scripts", class: forGood, words: regexp.MustCompile("NOPERM|can't run this command|ACL failure in script"), login: []any{"app", "old"},
-		needs:  []redistest.Feature{redistest.ChannelRules},
-		ready:  user,
-		strike: ruled([]any{"-set", "-pexpire", "-del"}, []any{"+@all"}),
-	},
-	{
-		name: "NOPERM for keys", class: forGood, words: regexp.MustCompile("NOPERM|can't access|ACL failure in script"), login: []any{"app", "old"},
-		needs:  []redistest.Feature{redistest.ChannelRules},
-		ready:  user,
-		strike: ruled([]any{"resetkeys", "~other:*"}, []any{"~*"}),
-	},
+	forbidden("for scripts", "", []any{"-eval", "-evalsha", "-set"}, []any{"+@all"}),
+	forbidden("inside of scripts", "|can't run this command|ACL failure in script", []any{"-set", "-pexpire", "-del"}, []any{"+@all"}),
+	forbidden("for keys", "|can't access|ACL failure in script", []any{"resetkeys", "~other:*"}, []any{"~*"}),
 	{
 		name: "WRONGTYPE", class: forGood, words: regexp.MustCompile("WRONGTYPE"),
 		strike: wrongType,
@@ -98,8 +83,7 @@ var refusals = []*refusal{
 	{
 		name: "DEBUG SLEEP", words: regexp.MustCompile("no answer|does not answer"), debug: true,
 		strike: func(s *site, _ []*cell) func() {
-			_ = s.admin.Send("DEBUG", "SLEEP", "0.7") //nolint:errcheck // the PING tells
-			_ = s.admin.Flush()
+			s.begin(s.admin, "DEBUG", "SLEEP", "0.7")
 			return func() { s.must("PING") }
 		},
 	},
@@ -129,4 +113,12 @@ var refusals = []*refusal{
 		name: "ASK and TRYAGAIN", words: regexp.MustCompile("ASK|TRYAGAIN"), args: clusterNode, ready: cluster,
 		strike: reslotted("MIGRATING", true),
 	},
+}
+
+// forbidden takes permissions away and gives them again. Some servers say so in other words than NOPERM.
+func forbidden(what, words string, bad, good []any) *refusal {
+	return &refusal{
+		name: "NOPERM " + what, class: forGood, words: regexp.MustCompile("NOPERM" + words), login: []any{"app", "old"},
+		needs: []redistest.Feature{redistest.ChannelRules}, ready: user, strike: ruled(bad, good),
+	}
 }

@@ -49,22 +49,20 @@ var verbs = []verb{
 	{"LockContext", false, func(c *cell) error { return c.mutex.LockContext(context.Background(), patient) }},
 	{"TryLock", false, func(c *cell) error { return c.mutex.TryLockContext(context.Background()) }},
 	{"renewal", true, func(c *cell) error {
-		began, end := c.renewed.Load(), time.Now().Add(forever)
-		for c.renewed.Load() == began && c.lease.Err() == nil && time.Now().Before(end) {
-			<-time.After(time.Millisecond)
-		}
+		began := c.renewed.Load()
+		soon(func() bool { return c.renewed.Load() != began || c.lease.Err() != nil })
 		return nil
 	}},
-	{"Extend", true, func(c *cell) error {
+	{"Extend", true, patiently(func(ctx context.Context, c *cell) error { return c.lease.Extend(ctx, heldTTL) })},
+	{"Unlock", true, patiently(func(ctx context.Context, c *cell) error { return c.mutex.UnlockContext(ctx) })},
+}
+
+func patiently(act func(context.Context, *cell) error) func(*cell) error {
+	return func(c *cell) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
-		return c.lease.Extend(ctx, heldTTL)
-	}},
-	{"Unlock", true, func(c *cell) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patient)
-		defer cancel()
-		return c.mutex.UnlockContext(ctx)
-	}},
+		return act(ctx, c)
+	}
 }
 
 const (
@@ -112,17 +110,12 @@ func (x *cell) begin() {
 }
 
 // struck waits until the operation has met the refusal: it is over, or it is Lock and repeats itself.
-func (x *cell) struck() {
-	for end := time.Now().Add(forever); time.Now().Before(end); {
-		select {
-		case <-x.done:
-			return
-		case <-time.After(time.Millisecond):
-			if x.verb.name == "Lock" && x.seen.Load() >= 2 {
-				return
-			}
-		}
+func (x *cell) struck(r *refusal) {
+	enough := int32(2)
+	if r.class == forGood {
+		enough = 10 // it may meet broken connections before the refusal ends it
 	}
+	soon(func() bool { return x.over() || x.verb.name == "Lock" && x.seen.Load() >= enough })
 }
 
 func (x *cell) over() bool {
@@ -165,13 +158,13 @@ func (x *cell) verdict(r *refusal) string {
 func (x *cell) met(r *refusal) bool { return x.err != nil && r.words.MatchString(x.err.Error()) }
 
 // on returns what the server has under the key. A server that says BUSY while it runs a script of another is asked again.
-func (x *cell) on(s *site) string {
-	for end := time.Now().Add(forever); ; <-time.After(time.Millisecond) {
-		value, err := redis.String(s.do("GET", x.mutex.Key()))
-		if err == nil || errors.Is(err, redis.ErrNil) || time.Now().After(end) {
-			return value
-		}
-	}
+func (x *cell) on(s *site) (value string) {
+	soon(func() (answered bool) {
+		var err error
+		value, err = redis.String(s.do("GET", x.mutex.Key()))
+		return err == nil || errors.Is(err, redis.ErrNil)
+	})
+	return value
 }
 
 // holding says whether the lease claims to be valid although the server does not know it.
@@ -208,11 +201,11 @@ func (x *cell) again(r *refusal, s *site) string {
 			return fmt.Sprintf("%s: Unlock afterwards: %v", x, err)
 		}
 	}
-	err := x.mutex.LockContext(context.Background(), forever)
-	for end := time.Now().Add(forever); err != nil && stale(err) && time.Now().Before(end); {
-		<-time.After(10 * time.Millisecond)
+	var err error
+	soon(func() bool {
 		err = x.mutex.LockContext(context.Background(), forever)
-	}
+		return err == nil || !stale(err)
+	})
 	if err != nil {
 		return fmt.Sprintf("%s: Lock afterwards: %v", x, err)
 	}
@@ -225,10 +218,8 @@ func (x *cell) again(r *refusal, s *site) string {
 	case err == nil, errors.Is(err, redimutex.ErrLost):
 		return ""
 	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(err.Error()): // a late machine; it goes on in the background
-		for end := time.Now().Add(forever); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-			if on := x.on(s); on != token {
-				return ""
-			}
+		if soon(func() bool { return x.on(s) != token }) {
+			return ""
 		}
 	}
 	return fmt.Sprintf("%s: the second Unlock afterwards: %v", x, err)

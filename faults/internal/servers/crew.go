@@ -20,35 +20,27 @@ type feature struct {
 	cold    bool           // no connection is kept
 	login   []any          // user and password, if any
 	pools   *[]*redis.Pool // where they are noted, if not nil
-	options func(ttl time.Duration) []redimutex.Option
+	options []redimutex.Option
 }
 
-func none(time.Duration) []redimutex.Option { return nil }
-
-func fencing(time.Duration) []redimutex.Option {
-	return []redimutex.Option{redimutex.WithFencing()}
-}
-
-func queued(time.Duration) []redimutex.Option {
-	return []redimutex.Option{redimutex.WithQueue()}
-}
-
-func reusing(ttl time.Duration) []redimutex.Option {
-	return []redimutex.Option{redimutex.WithLeaseReuse(min(ttl/4, 50*time.Millisecond))}
-}
+var (
+	fencing = []redimutex.Option{redimutex.WithFencing()}
+	queued  = []redimutex.Option{redimutex.WithQueue()}
+	reusing = []redimutex.Option{redimutex.WithLeaseReuse(50 * time.Millisecond)}
+)
 
 // Single are the features of a lock on one server.
 var single = []feature{
-	{name: "plain", servers: 1, options: none},
+	{name: "plain", servers: 1},
 	{name: "fencing", servers: 1, options: fencing},
 	{name: "queue", servers: 1, options: queued},
 	{name: "reuse", servers: 1, options: reusing},
-	{name: "multiplexed", servers: 1, options: none, shared: true},
+	{name: "multiplexed", servers: 1, shared: true},
 }
 
 // All are these and Redlock.
 var all = append([]feature{
-	{name: "Redlock of 3", servers: 3, options: none},
+	{name: "Redlock of 3", servers: 3},
 	{name: "Redlock of 3 with fencing", servers: 3, options: fencing},
 }, single...)
 
@@ -78,7 +70,7 @@ func (f feature) client(t testing.TB, dialers []peers.Dialer, ttl time.Duration,
 		}
 		pools = append(pools, p)
 	}
-	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(peers.Quiet)}, f.options(ttl)...)
+	opts := append([]redimutex.Option{redimutex.WithTTL(ttl), redimutex.WithLogger(peers.Quiet)}, f.options...)
 	if f.shared {
 		opts = append(opts, redimutex.WithMultiplexing(1))
 	}

@@ -13,44 +13,33 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func lateReplyRow() evidence.Row {
-	return played(evidence.Row{
-		ID: 14, Name: "late-reply", Fault: "reply later than the lease", Must: "never a success",
-		Short: 10 * time.Second, Long: time.Minute,
-	}, lateReplies)
-}
-
 // shortTTL is that of locks whose replies come after more than half of it, up to twice.
 const shortTTL = 300 * time.Millisecond
 
-func lateReplies(r *run) {
-	servers, _ := start(r, 3)
+func lateReplies(s *evidence.Scene) {
+	servers, _ := start(s, 3)
+	random := s.Random(0)
 	var mu sync.Mutex
 	delay := func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
-		return r.between(shortTTL/2, 2*shortTTL)
+		return evidence.Between(random, shortTTL/2, 2*shortTTL)
 	}
-	held, tried := 0, 0
-	for round := 0; r.more(round, 3, 20); round++ {
-		r.Round(func(t testing.TB) {
+	ours := evidence.Figure{Library: evidence.Ours}
+	for q := s.Quota(3, 20); q.More(); q.Done++ {
+		s.Round(func(t testing.TB) {
 			proxies, through := proxied(t, servers)
 			var mutexes []*redimutex.Mutex
 			for _, f := range all {
 				for i := range 5 {
 					c := f.client(t, through, shortTTL, redimutex.WithNodeTimeout(shortTTL*19/20))
-					m := c.Mutex(fmt.Sprintf("%d %s %d", round, f.name, i))
+					m := c.Mutex(fmt.Sprintf("%d %s %d", q.Done, f.name, i))
 					warm(t, c.Mutex(m.Key()+" before"), true)
 					mutexes = append(mutexes, m)
 				}
 			}
 			for _, p := range proxies {
-				p.Treat(func(reply bool) redistest.Treatment {
-					if reply {
-						return redistest.Treatment{Delay: delay()}
-					}
-					return redistest.Treatment{}
-				})
+				delayed(p, delay)
 			}
 			var each sync.WaitGroup
 			var wins []string
@@ -59,40 +48,41 @@ func lateReplies(r *run) {
 					err := lockOnce(m, i%2 == 0)
 					mu.Lock()
 					defer mu.Unlock()
-					tried++
-					if err != nil {
-						held++
-					} else {
+					if ours.Count(err != nil); err == nil {
 						wins = append(wins, m.Key())
 					}
 				})
 			}
 			each.Wait()
 			if len(wins) > 0 {
-				r.Note("Locked although the reply came late: %q.", wins)
+				s.Note("Locked although the reply came late: %q.", wins)
 			}
 		})
 	}
-	r.Figure(evidence.Figure{
-		Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d successes", tried-held),
-	})
-	r.Note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
-	proxies, through := proxied(r, servers[:1])
-	r.compare(bothPeers(through, shortTTL, 5*time.Second, false), func(t testing.TB, name string, l peers.Library) (held, tried int, worst string) {
-		works(t, l, name)
-		proxies[0].Treat(func(reply bool) (delayed redistest.Treatment) {
-			if reply {
-				delayed.Delay = shortTTL * 3 / 2
+	ours.Worst = fmt.Sprintf("%d successes", ours.Tried-ours.Held)
+	s.Figure(ours)
+	s.Note("Replies come after half the TTL to twice of it. Already at half of it a lock is refused, since half of its validity has to be left when Lock returns.")
+	proxies, through := proxied(s, servers[:1])
+	for _, p := range bothPeers(through, shortTTL, 5*time.Second, false) {
+		compare(s, p, func(t testing.TB, l peers.Library, f *evidence.Figure) {
+			works(t, l, p.name)
+			delayed(proxies[0], func() time.Duration { return shortTTL * 3 / 2 })
+			defer proxies[0].Treat(nil)
+			for i := range 3 {
+				f.Count(l.Slot(fmt.Sprintf("%s %d", p.name, i)).TryLock(context.Background()) != nil)
 			}
-			return delayed
+			f.Worst = fmt.Sprintf("%d successes with replies after one and a half TTLs", f.Tried-f.Held)
 		})
-		defer proxies[0].Treat(nil)
-		for tried = 0; tried < 3; tried++ {
-			if l.Slot(fmt.Sprintf("%s %d", name, tried)).TryLock(context.Background()) != nil {
-				held++
-			}
+	}
+}
+
+// delayed has replies come late.
+func delayed(p *redistest.Proxy, by func() time.Duration) {
+	p.Treat(func(reply bool) (t redistest.Treatment) {
+		if reply {
+			t.Delay = by()
 		}
-		return held, tried, fmt.Sprintf("%d successes with replies after one and a half TTLs", tried-held)
+		return t
 	})
 }
 

@@ -20,13 +20,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func leaksRow() evidence.Row {
-	return played(evidence.Row{
-		ID: 19, Name: "leaks", Fault: "10,000 faults through a proxy", Must: "no leak: goroutines, descriptors, pool connections +0",
-		Short: 8 * time.Second, Long: 90 * time.Second,
-	}, leaks)
-}
-
 // Holdings are what a process could leak.
 type holdings struct{ goroutines, descriptors int }
 
@@ -47,43 +40,39 @@ func (before holdings) grown(patience time.Duration) holdings {
 	}
 }
 
-func leaks(r *run) {
+func leaks(s *evidence.Scene) {
 	goal := 3_000
-	if r.Long {
+	if s.Long {
 		goal = 10_000
 	}
-	servers, dialers := start(r, 5)
-	held, tried, faults := 0, 0, 0
+	servers, dialers := start(s, 5)
+	random := s.Random(0)
+	f, faults, missing := evidence.Figure{Library: evidence.Ours}, 0, 0
 	var worst holdings
-	missing := 0
-	for ; r.more(tried, 1, 2); tried++ {
+	for q := s.Quota(1, 2); q.More(); q.Done++ {
 		before := inventory()
-		var done int
-		var gone int
+		var done, gone int
 		var works error
-		r.Round(func(t testing.TB) { done, gone, works = storm(r, t, servers[:3], goal) })
+		s.Round(func(t testing.TB) { done, gone, works = storm(s, t, random, servers[:3], goal) })
 		faults += done
 		grown := before.grown(forever)
-		if grown == (holdings{}) && gone == 0 && works == nil {
-			held++
-		} else {
-			r.Note("After %d faults: %+v more, %d connections not given back, and afterwards: %v.", done, grown, gone, works)
+		held := grown == (holdings{}) && gone == 0 && works == nil
+		if f.Count(held); !held {
+			s.Note("After %d faults: %+v more, %d connections not given back, and afterwards: %v.", done, grown, gone, works)
 		}
 		worst.goroutines, worst.descriptors = max(worst.goroutines, grown.goroutines), max(worst.descriptors, grown.descriptors)
 		missing = max(missing, gone)
 	}
-	r.Figure(evidence.Figure{
-		Library: evidence.Ours, Held: held, Tried: tried,
-		Worst: fmt.Sprintf("%d faults: goroutines +%d, descriptors +%d, pool connections +%d", faults, worst.goroutines, worst.descriptors, missing),
-	})
-	r.Note("Faults are resets, replies of which half arrives, packets that vanish, and packets that come up to 20 ms late, in both directions, " +
+	f.Worst = fmt.Sprintf("%d faults: goroutines +%d, descriptors +%d, pool connections +%d", faults, worst.goroutines, worst.descriptors, missing)
+	s.Figure(f)
+	s.Note("Faults are resets, replies of which half arrives, packets that vanish, and packets that come up to 20 ms late, in both directions, " +
 		"on about one packet in six; 21 goroutines lock, extend and unlock with seven features meanwhile.")
-	growth(r, servers, dialers)
+	growth(s, servers, dialers)
 }
 
 // storm has everybody lock while the connections fail, until there were so many faults, and then
 // returns how many connections of the pools were not given back, and whether the locks still work.
-func storm(r *run, t testing.TB, servers []*redistest.Server, goal int) (faults, missing int, works error) {
+func storm(s *evidence.Scene, t testing.TB, random *rand.Rand, servers []*redistest.Server, goal int) (faults, missing int, works error) {
 	proxies, through := proxied(t, servers)
 	done := func() (sum int) {
 		for _, p := range proxies {
@@ -101,18 +90,18 @@ func storm(r *run, t testing.TB, servers []*redistest.Server, goal int) (faults,
 		m := c.Mutex("storm " + f.name)
 		mutexes = append(mutexes, m)
 		for range 3 {
-			rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0)) //nolint:gosec // it has to be repeatable
+			rng := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // it has to be repeatable
 			workers.Go(func() { toil(c.Mutex(m.Key()), rng, stop) })
 		}
 	}
 	for _, p := range proxies {
-		p.Treat(mischief(rand.New(rand.NewPCG(r.rng.Uint64(), 0)))) //nolint:gosec // it has to be repeatable
+		p.Treat(mischief(rand.New(rand.NewPCG(random.Uint64(), 0)))) //nolint:gosec // it has to be repeatable
 	}
 	for done() < goal {
 		if t.Context().Err() != nil {
 			t.Fatal(context.Cause(t.Context()))
 		}
-		r.Progress(done(), goal)
+		s.Progress(done(), goal)
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, p := range proxies {
@@ -132,11 +121,8 @@ func storm(r *run, t testing.TB, servers []*redistest.Server, goal int) (faults,
 
 // checkedOut returns how many connections do not come back to their pools.
 func checkedOut(pools []*redis.Pool) int {
-	for end := time.Now().Add(forever); ; <-time.After(10 * time.Millisecond) {
-		if n := out(pools); n == 0 || time.Now().After(end) {
-			return n
-		}
-	}
+	soon(func() bool { return out(pools) == 0 })
+	return out(pools)
 }
 
 // out returns how many connections are in use.
@@ -192,23 +178,24 @@ func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 
 // growth counts the goroutines that 300 holds of redsync leave behind while two of five servers are paused. Ours end with
 // the node timeout.
-func growth(r *run, servers []*redistest.Server, dialers []peers.Dialer) {
+func growth(s *evidence.Scene, servers []*redistest.Server, dialers []peers.Dialer) {
 	p := redsyncPeer(dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
 	p.name = "redsync with FailFast"
-	r.compare([]peer{p}, func(t testing.TB, _ string, l peers.Library) (int, int, string) {
-		pause(servers, 1, 3)
-		defer resume(servers, 1, 3)
+	compare(s, p, func(t testing.TB, l peers.Library, f *evidence.Figure) {
+		defer pause(servers, 1, 3)()
 		const holds = 300
+		f.Tried = 1
 		before := runtime.NumGoroutine()
 		for i := range holds {
 			slot := l.Slot(fmt.Sprintf("growth %d", i))
-			o := r.patience(t, func() error {
+			o := await(s, t, func() error {
 				return errors.Join(slot.TryLock(context.Background()), slot.Unlock(context.Background()))
 			})
 			if o.still || o.err != nil {
-				return 0, 1, fmt.Sprintf("stuck after %d holds (%v), goroutines +%d", i, o.err, runtime.NumGoroutine()-before)
+				f.Worst = fmt.Sprintf("stuck after %d holds (%v), goroutines +%d", i, o.err, runtime.NumGoroutine()-before)
+				return
 			}
 		}
-		return 0, 1, fmt.Sprintf("%d holds with 2 of 5 servers paused: goroutines +%d", holds, runtime.NumGoroutine()-before)
+		f.Worst = fmt.Sprintf("%d holds with 2 of 5 servers paused: goroutines +%d", holds, runtime.NumGoroutine()-before)
 	})
 }

@@ -46,15 +46,13 @@ func bothPeers(dialers []peers.Dialer, ttl, timeout time.Duration, punctual bool
 	}
 }
 
-// compare plays something with other libraries, and notes how they did.
-func (r *run) compare(all []peer, play func(t testing.TB, name string, l peers.Library) (held, tried int, worst string)) {
-	for _, p := range all {
-		r.Round(func(t testing.TB) {
-			f := evidence.Figure{Library: p.name, NotJudged: true}
-			f.Held, f.Tried, f.Worst = play(t, p.name, p.open(t))
-			r.Figure(f)
-		})
-	}
+// compare plays something with another library, and notes how it did.
+func compare(s *evidence.Scene, p peer, play func(t testing.TB, l peers.Library, f *evidence.Figure)) {
+	s.Round(func(t testing.TB) {
+		f := evidence.Figure{Library: p.name, NotJudged: true}
+		play(t, p.open(t), &f)
+		s.Figure(f)
+	})
 }
 
 // works makes sure that a peer locks where nothing is wrong, but for a machine that is late now and then.
@@ -75,11 +73,11 @@ type outcome struct {
 	still bool // it had not returned when we stopped looking
 }
 
-// patience waits for call to return: a second, or some in the long version. It goes on in the background after that, and
+// await waits for call to return: a second, or some in the long version. It goes on in the background after that, and
 // has to end before what it uses is closed.
-func (r *run) patience(t testing.TB, call func() error) outcome {
+func await(s *evidence.Scene, t testing.TB, call func() error) outcome {
 	limit := 2 * time.Second
-	if r.Long {
+	if s.Long {
 		limit = 12 * time.Second
 	}
 	began := time.Now()
@@ -88,28 +86,21 @@ func (r *run) patience(t testing.TB, call func() error) outcome {
 		err := call()
 		over <- outcome{took: time.Since(began), err: err}
 	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case o := <-over:
 		return o
-	case <-timer.C:
+	case <-time.After(limit):
 		t.Cleanup(func() { <-over })
 		return outcome{took: time.Since(began), still: true}
 	}
 }
 
-// inTime is 1 if the call has honoured a ctx that ended after d.
-func (o outcome) inTime(d time.Duration) int {
-	if !o.still && o.took <= d+overshoot {
-		return 1
-	}
-	return 0
-}
+// inTime reports whether the call has honoured a ctx that ended after d.
+func (o outcome) inTime(d time.Duration) bool { return !o.still && o.took <= d+overshoot }
 
 func (o outcome) String() string {
 	if o.still {
 		return fmt.Sprintf("still blocked after %.1f s", o.took.Seconds())
 	}
-	return ms(o.took)
+	return evidence.Millis(o.took).String()
 }

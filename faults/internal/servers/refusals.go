@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,15 +19,6 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-func refusalsRow() evidence.Row {
-	return played(evidence.Row{
-		ID: 18, Name: "refusals",
-		Fault: "OOM, READONLY, MISCONF, LOADING, BUSY, NOPERM, NOAUTH, NOSCRIPT, MASTERDOWN, NOREPLICAS, max clients and more",
-		Must:  "a typed error or a retry, never a false hold",
-		Short: 8 * time.Second, Long: 3 * time.Minute,
-	}, refusalMatrix)
-}
 
 // A class is what a caller can do about a refusal.
 type class int
@@ -56,7 +48,7 @@ type refusal struct {
 type site struct {
 	t      testing.TB
 	server *redistest.Server
-	target dialerSwitch
+	target atomic.Pointer[string] // the address to which new connections lead
 
 	mu    sync.Mutex
 	admin redis.Conn // which was there before the server refuses others
@@ -78,30 +70,40 @@ func (s *site) must(command string, args ...any) any {
 	return reply
 }
 
-// A dialerSwitch leads to one server or another.
-type dialerSwitch struct {
-	mu sync.Mutex
-	d  peers.Dialer
+// newSite starts a server and connects its operator.
+func newSite(t testing.TB, args ...string) *site {
+	s := &site{t: t, server: redistest.Real(t, args...)}
+	s.admin = s.connect()
+	s.lead(s.server.Addr())
+	return s
 }
 
-func (s *dialerSwitch) set(d peers.Dialer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.d = d
+// lead leads new connections to an address.
+func (s *site) lead(addr string) { s.target.Store(&addr) }
+
+// connect makes another connection, which is closed in the end.
+func (s *site) connect() redis.Conn {
+	c, err := redis.Dial("tcp", s.server.Addr())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
 }
 
-func (s *dialerSwitch) get() peers.Dialer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.d
+// begin sends a command that is not answered soon.
+func (s *site) begin(c redis.Conn, command string, args ...any) {
+	if err := errors.Join(c.Send(command, args...), c.Flush()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // refusalMatrix plays some refusals at a time, each with a server of its own.
-func refusalMatrix(r *run) {
+func refusalMatrix(s *evidence.Scene) {
 	var mu sync.Mutex
-	held, tried, met := 0, 0, 0
+	f, met := evidence.Figure{Library: evidence.Ours}, 0
 	var unmet []string
-	for round := 0; r.more(round, 1, 5); round++ {
+	for q := s.Quota(1, 5); q.More(); q.Done++ {
 		room := make(chan struct{}, 5)
 		var each sync.WaitGroup
 		for _, what := range refusals {
@@ -110,20 +112,20 @@ func refusalMatrix(r *run) {
 				defer func() { <-room }()
 				var problems []string
 				var n, struck int
-				err := evidence.Stage(r.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
+				err := evidence.Stage(s.Context(), func(t testing.TB) { problems, n, struck = what.conduct(t, nil) })
 				mu.Lock()
 				defer mu.Unlock()
 				if errors.Is(err, evidence.ErrSkipped) {
-					r.Note("%s: %v.", what.name, err)
+					s.Note("%s: %v.", what.name, err)
 					return
 				}
 				if err != nil {
 					problems = append(problems, err.Error())
 				}
-				tried, met = tried+max(n, 1), met+struck
-				held += max(n, 1) - min(len(problems), max(n, 1))
+				n = max(n, 1)
+				met, f.Tried, f.Held = met+struck, f.Tried+n, f.Held+n-min(len(problems), n)
 				if len(problems) > 0 {
-					r.Note("%s: %s.", what.name, strings.Join(problems[:min(len(problems), 3)], "; "))
+					s.Note("%s: %s.", what.name, strings.Join(problems[:min(len(problems), 3)], "; "))
 				}
 				if struck == 0 && what.class != unseen {
 					unmet = append(unmet, what.name)
@@ -133,14 +135,14 @@ func refusalMatrix(r *run) {
 		each.Wait()
 	}
 	slices.Sort(unmet)
-	f := evidence.Figure{Library: evidence.Ours, Held: held, Tried: tried, Worst: fmt.Sprintf("%d false holds or untyped errors", tried-held)}
+	f.Worst = fmt.Sprintf("%d false holds or untyped errors", f.Tried-f.Held)
 	if len(unmet) > 0 {
 		f.Held = min(f.Held, f.Tried-1)
-		r.Note("No operation has met these, so nothing was shown: %q.", unmet)
+		s.Note("No operation has met these, so nothing was shown: %q.", unmet)
 	}
-	r.Figure(f)
-	r.Note("%d refusals, times %d operations, times %d features. %d operations of %d have ended with the server's words; "+
-		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, tried)
+	s.Figure(f)
+	s.Note("%d refusals, times %d operations, times %d features. %d operations of %d have ended with the server's words; "+
+		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, f.Tried)
 }
 
 // conduct plays one refusal: locks are taken, the server begins to refuse, everything is tried, the
@@ -152,17 +154,11 @@ func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (p
 	if r.debug {
 		args = append(args, redistest.Debugging()...)
 	}
-	s := &site{t: t, server: redistest.Real(t, args...)}
-	var err error
-	if s.admin, err = redis.Dial("tcp", s.server.Addr()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.admin.Close() })
-	s.target.set(direct(s.server))
+	s := newSite(t, args...)
 	if r.ready != nil {
 		r.ready(s)
 	}
-	through := func(ctx context.Context) (c net.Conn, err error) { return s.target.get()(ctx) }
+	through := func(ctx context.Context) (c net.Conn, err error) { return peers.To(*s.target.Load())(ctx) }
 	if wrap != nil {
 		through = wrap(through)
 	}
@@ -183,7 +179,7 @@ func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (p
 		x.begin()
 	}
 	for _, x := range cells {
-		x.struck()
+		x.struck(r)
 	}
 	early := map[*cell]bool{}
 	for _, x := range cells {
@@ -223,7 +219,7 @@ func (x *cell) finish(r *refusal, s *site, early bool) (problems []string) {
 		}
 	}
 	if x.verb.name == "Lock" && r.class == forGood && !early {
-		problems = append(problems, fmt.Sprintf("%s: waits for what time can't mend", x))
+		problems = append(problems, fmt.Sprintf("%s: waits for what time can't fix", x))
 	}
 	if problem := x.again(r, s); problem != "" {
 		problems = append(problems, problem)

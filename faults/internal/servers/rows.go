@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/redimutex/redimutex/faults/internal/evidence"
@@ -12,33 +11,56 @@ import (
 // Rows returns rows 8 to 14, 18 and 19.
 func Rows() []evidence.Row {
 	return []evidence.Row{
-		minorityRow(), majorityRow(), onlyServerRow(), droppedPathRow(), resumedRow(), cancelledRow(), lateReplyRow(),
-		refusalsRow(), leaksRow(),
+		evidence.Played(evidence.Row{
+			ID: 8, Name: "minority", Fault: "1 or 2 of 5 servers paused", Must: "a quorum is enough: Lock and Unlock p99 <= 5 ms",
+			Short: 8 * time.Second, Long: 90 * time.Second,
+		}, minority),
+		evidence.Played(evidence.Row{
+			ID: 9, Name: "majority", Fault: "3 of 5 servers paused", Must: "returns <= ctx + 50 ms, with an error for each server",
+			Short: 8 * time.Second, Long: 90 * time.Second,
+		}, majority),
+		evidence.Played(evidence.Row{
+			ID: 10, Name: "only", Fault: "the only server paused: Extend, Unlock", Must: "they return <= ctx + 50 ms",
+			Short: 8 * time.Second, Long: 2 * time.Minute,
+		}, onlyServer),
+		evidence.Played(evidence.Row{
+			ID: 11, Name: "dropped-path", Fault: "path dropped, then healed", Must: "no orphan",
+			Short: 8 * time.Second, Long: 2 * time.Minute,
+		}, droppedPath),
+		evidence.Played(evidence.Row{
+			ID: 12, Name: "resumed", Fault: "server paused, resumed", Must: "no orphan",
+			Short: 8 * time.Second, Long: 2 * time.Minute,
+		}, resumed),
+		evidence.Played(evidence.Row{
+			ID: 13, Name: "cancelled", Fault: "ctx cancelled, then Unlock, cold pool", Must: "key gone: 0 keys after 1 s",
+			Short: 3 * time.Second, Long: time.Minute,
+		}, cancelledUnlock),
+		evidence.Played(evidence.Row{
+			ID: 14, Name: "late-reply", Fault: "reply later than the lease", Must: "never a success",
+			Short: 10 * time.Second, Long: time.Minute,
+		}, lateReplies),
+		evidence.Played(evidence.Row{
+			ID: 18, Name: "refusals",
+			Fault: "OOM, READONLY, MISCONF, LOADING, BUSY, NOPERM, NOAUTH, NOSCRIPT, MASTERDOWN, NOREPLICAS, max clients and more",
+			Must:  "a typed error or a retry, never a false hold",
+			Short: 8 * time.Second, Long: 3 * time.Minute,
+		}, refusalMatrix),
+		evidence.Played(evidence.Row{
+			ID: 19, Name: "leaks", Fault: "10,000 faults through a proxy", Must: "no leak: goroutines, descriptors, pool connections +0",
+			Short: 8 * time.Second, Long: 90 * time.Second,
+		}, leaks),
 	}
 }
 
-// A run is one row as it is played.
-type run struct {
-	*evidence.Scene
-	rng   *rand.Rand
-	began time.Time
-}
-
-// played is a row with what plays it.
-func played(row evidence.Row, play func(r *run)) evidence.Row {
-	return evidence.Played(row, func(s *evidence.Scene) { play(&run{Scene: s, rng: s.Random(0), began: time.Now()}) })
-}
-
-// more reports whether another round is due after done of them: so many in the short version; in the
-// long one at least so many, and then until the time is over.
-func (r *run) more(done, short, long int) bool {
-	goal := short
-	if r.Long {
-		goal = long
-	}
-	r.Progress(min(done, goal), goal)
-	return r.Context().Err() == nil && (done < goal || r.Long && done < 20*goal && time.Since(r.began) < r.Time)
-}
-
-// between returns a random time from a up to b.
-func (r *run) between(a, b time.Duration) time.Duration { return evidence.Between(r.rng, a, b) }
+const (
+	// promptly is what the table asks of Lock and Unlock.
+	promptly = 5 * time.Millisecond
+	// minorityTTL makes the node timeout 3 s: a waiter for a paused server is seen, however slow the machine is.
+	minorityTTL = time.Minute
+	// overshoot is how much later than its ctx a call may return, by the table.
+	overshoot = 50 * time.Millisecond
+	// forever is what no call may take in the short version, where a slow machine must not fail.
+	forever = 20 * time.Second
+	// hour is a TTL that nothing waits for by mistake: the node timeout is three minutes.
+	hour = time.Hour
+)

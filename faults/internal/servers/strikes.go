@@ -2,15 +2,13 @@ package servers
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -87,19 +85,10 @@ func unsaved(s *site, _ []*cell) func() {
 
 // loading has the server load its data again, slowly.
 func loading(s *site, _ []*cell) func() {
-	c, err := redis.Dial("tcp", s.server.Addr())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { c.Close() })
+	c := s.connect()
 	s.must("DEBUG", "POPULATE", 100_000, "ballast")
 	s.must("CONFIG", "SET", "key-load-delay", 100)
-	if err = c.Send("DEBUG", "RELOAD"); err == nil {
-		err = c.Flush()
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.begin(c, "DEBUG", "RELOAD")
 	s.says("LOADING")
 	return func() {
 		s.must("CONFIG", "SET", "key-load-delay", 0)
@@ -120,17 +109,7 @@ func (s *site) says(word string) {
 
 // busy has the server execute a script that does not end.
 func busy(s *site, _ []*cell) func() {
-	c, err := redis.Dial("tcp", s.server.Addr())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { c.Close() })
-	if err = c.Send("EVAL", "while true do end", 0); err == nil {
-		err = c.Flush()
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.begin(s.connect(), "EVAL", "while true do end", 0)
 	s.says("BUSY")
 	return func() { s.must("SCRIPT", "KILL") }
 }
@@ -151,16 +130,11 @@ func wrongType(s *site, cells []*cell) func() {
 // elsewhere leads new connections to another server, as a change in the DNS would.
 func elsewhere(args ...string) func(*site, []*cell) func() {
 	return func(s *site, _ []*cell) func() {
-		other := &site{t: s.t, server: redistest.Real(s.t, args...)}
-		var err error
-		if other.admin, err = redis.Dial("tcp", other.server.Addr()); err != nil {
-			s.t.Fatal(err)
-		}
-		s.t.Cleanup(func() { other.admin.Close() })
-		s.target.set(direct(other.server))
+		other := newSite(s.t, args...)
+		s.lead(other.server.Addr())
 		s.killClients()
 		return func() {
-			s.target.set(direct(s.server))
+			s.lead(s.server.Addr())
 			other.killClients()
 		}
 	}
@@ -168,9 +142,9 @@ func elsewhere(args ...string) func(*site, []*cell) func() {
 
 // nowhere leads new connections to where no server listens.
 func nowhere(s *site, _ []*cell) func() {
-	s.target.set(peers.To(redistest.FreeAddr(s.t)))
+	s.lead(redistest.FreeAddr(s.t))
 	s.killClients()
-	return func() { s.target.set(direct(s.server)) }
+	return func() { s.lead(s.server.Addr()) }
 }
 
 // forgetful has the server forget its scripts again and again.
@@ -190,5 +164,53 @@ func forgetful(s *site, _ []*cell) func() {
 	return func() {
 		close(stop)
 		done.Wait()
+	}
+}
+
+// clusterNode are the arguments of a server that is a node of a cluster.
+var clusterNode = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000"}
+
+// cluster makes a cluster of one node.
+func cluster(s *site) {
+	s.server.ServeAlone()
+}
+
+func (s *site) clusterState(want string) {
+	redistest.Wait(s.t, "the cluster is "+want, func() bool {
+		return strings.Contains(fmt.Sprintf("%s", s.must("CLUSTER", "INFO")), "cluster_state:"+want)
+	})
+}
+
+// reslotted gives the slots of locks to another node, or begins to. A slot with keys in it can't be
+// given away before they have moved, so those of locks that are held are left out unless all.
+func reslotted(how string, all bool) func(*site, []*cell) func() {
+	return func(s *site, cells []*cell) func() {
+		other := redistest.Real(s.t, clusterNode...)
+		id := fmt.Sprintf("%s", other.Do("CLUSTER", "MYID"))
+		own := fmt.Sprintf("%s", s.must("CLUSTER", "MYID"))
+		host, port, _ := net.SplitHostPort(other.Addr())
+		s.must("CLUSTER", "MEET", host, port)
+		redistest.Wait(s.t, "the nodes know each other", func() bool {
+			return strings.Contains(fmt.Sprintf("%s", s.must("CLUSTER", "NODES")), id)
+		})
+		slots := map[any]bool{}
+		for _, x := range cells {
+			if all || !x.verb.holds {
+				slots[s.must("CLUSTER", "KEYSLOT", x.mutex.Key())] = true
+			}
+		}
+		for slot := range slots {
+			s.must("CLUSTER", "SETSLOT", slot, how, id)
+		}
+		return func() {
+			for slot := range slots {
+				if how == "NODE" {
+					s.must("CLUSTER", "SETSLOT", slot, "NODE", own)
+				} else {
+					s.must("CLUSTER", "SETSLOT", slot, "STABLE")
+				}
+			}
+			s.clusterState("ok")
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/lab/stats"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -48,7 +49,6 @@ func (l liar) Read(b []byte) (int, error) {
 }
 
 func TestFalseHoldIsFound(t *testing.T) {
-	needServers(t)
 	problems, _, _ := named(t, "OOM").conduct(t, func(d peers.Dialer) peers.Dialer {
 		return func(ctx context.Context) (net.Conn, error) {
 			c, err := d(ctx)
@@ -59,25 +59,25 @@ func TestFalseHoldIsFound(t *testing.T) {
 }
 
 func TestErrorOfTheWrongKindIsFound(t *testing.T) {
-	needServers(t)
 	r := *named(t, "READONLY") // which passes
 	r.class = forGood
 	problems, _, _ := r.conduct(t, nil)
 	assert.Contains(t, strings.Join(problems, "\n"), "of the wrong kind")
-	assert.Contains(t, strings.Join(problems, "\n"), "waits for what time can't mend")
+	assert.Contains(t, strings.Join(problems, "\n"), "waits for what time can't fix")
 }
 
 func TestCallThatIgnoresItsContextIsFound(t *testing.T) {
-	lateness := tardiness{long: true}
+	noise := evidence.Noise{Lateness: redistest.MeasureLatenessBy(evidence.NoiseStep)}
+	defer noise.Stop()
+	lateness := newCalls(noise, true)
 	deaf := func(context.Context) error {
-		timer := time.NewTimer(time.Second)
-		<-timer.C
+		<-time.After(time.Second)
 		return redimutex.ErrUnavailable
 	}
 	fine := func(error) string { return "" }
 	lateness.call(10*time.Millisecond, false, deaf, fine)
 	assert.False(t, lateness.figure().OK(), lateness.figure())
-	lateness = tardiness{}
+	lateness = newCalls(noise, false)
 	lateness.call(time.Minute, false, func(context.Context) error { return nil }, func(err error) string {
 		return checkSilence(err, false)
 	})
@@ -127,7 +127,6 @@ func TestConnectionThatIsNotGivenBackIsFound(t *testing.T) {
 
 // What is sent while the path is broken arrives when it is fixed, and no caller is told before.
 func TestBrokenPathHoldsBackAndDeliversLate(t *testing.T) {
-	needServers(t)
 	servers, _ := start(t, 1)
 	proxies, dialers := proxied(t, servers)
 	c, err := dialers[0](t.Context())

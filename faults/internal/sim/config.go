@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"reflect"
 	"time"
 )
 
@@ -94,26 +95,15 @@ type Stretch struct {
 	Kind     string
 }
 
+// add adds all counts and times of o.
 func (r *Report) add(o *Report) {
-	r.Episodes += o.Episodes
-	r.Acquired += o.Acquired
-	r.Renewed += o.Renewed
-	r.Lost += o.Lost
-	r.Overlaps += o.Overlaps
-	r.Revived += o.Revived
-	r.Inverted += o.Inverted
-	r.Prolonged += o.Prolonged
-	r.Cut += o.Cut
-	r.Writes += o.Writes
-	r.Refused += o.Refused
-	r.Stale += o.Stale
-	r.Lapsed += o.Lapsed
-	r.Orphans += o.Orphans
-	r.Restarts += o.Restarts
-	r.Fallen += o.Fallen
-	r.Events += o.Events
+	sum, more := reflect.ValueOf(r).Elem(), reflect.ValueOf(o).Elem()
+	for i := range sum.NumField() {
+		if f := sum.Field(i); f.CanInt() {
+			f.SetInt(f.Int() + more.Field(i).Int())
+		}
+	}
 	r.Hash = r.Hash*0x100000001b3 + o.Hash
-	r.Virtual += o.Virtual
 	if r.First == "" {
 		r.First = o.First
 	}

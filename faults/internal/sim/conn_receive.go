@@ -100,29 +100,54 @@ func (c *conn) Do(command string, args ...any) (any, error) {
 	return c.DoWithTimeout(c.limit, command, args...)
 }
 
-// DoWithTimeout is Do with a limit for each reply.
-func (c *conn) DoWithTimeout(d time.Duration, command string, args ...any) (reply any, err error) {
+// DoWithTimeout is Do with a limit.
+func (c *conn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	end := forever
+	if d > 0 {
+		end = c.link.world.now() + d
+	}
 	if command != "" {
 		if err := c.Send(command, args...); err != nil {
 			return nil, err
 		}
 	}
+	all, err := c.exchange(nil, end)
+	if err != nil {
+		return nil, err
+	}
+	return last(all)
+}
+
+// exchange sends what is in the buffer, and returns all replies that are owed. Refusals are among them.
+func (c *conn) exchange(done <-chan struct{}, end time.Duration) ([]any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}
-	for {
-		c.mu.Lock()
-		owed := c.pending
-		c.mu.Unlock()
-		if owed == 0 {
-			return reply, err
-		}
-		var failed error
-		reply, failed = c.ReceiveWithTimeout(d)
+	c.mu.Lock()
+	all := make([]any, c.pending)
+	c.mu.Unlock()
+	for i := range all {
+		reply, err := c.receive(done, end)
 		var refused redis.Error
-		if failed != nil && !errors.As(failed, &refused) {
-			return nil, failed
+		switch {
+		case errors.As(err, &refused):
+			all[i] = refused
+		case err != nil:
+			return nil, err
+		default:
+			all[i] = reply
 		}
-		err = failed
 	}
+	return all, nil
+}
+
+// last is the last of some replies, as Do returns it.
+func last(all []any) (any, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if refused, ok := all[len(all)-1].(redis.Error); ok {
+		return nil, refused
+	}
+	return all[len(all)-1], nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 const perEndured = 20 // restarts in an episode
@@ -62,26 +60,3 @@ func (j *judge) endured(h *hold) {
 
 // steady is a weather in which the lock has no other reason to be lost.
 var steady = Weather{Drift: .009, Offset: time.Second}
-
-// regaining is row 29.
-func regaining(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := []Config{
-		{Name: "redimutex, 3 servers", Servers: 3, Renew: true},
-		{Name: "redimutex, 3 servers, fences, restart guard", Servers: 3, Renew: true, Fencing: true, Guard: true},
-		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
-	}
-	for i := range configs {
-		configs[i].Endure, configs[i].Weather = true, steady
-	}
-	res, reports, err := table(ctx, s, 60, 4000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		r := reports[i]
-		f := judged(c, r, r.Fallen, r.Restarts, "times lost")
-		f = alsoBroken(f, r.Overlaps, "overlaps")
-		res.Figures = append(res.Figures, f)
-	}
-	return res, nil
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 // Here workers use every kind of lock: readers and writers, permits, several keys at once, and locks that are handed over.
@@ -282,17 +281,4 @@ func motley() []Config {
 		}
 	}
 	return all
-}
-
-// together is row 37.
-func together(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := motley()
-	res, reports, err := table(ctx, s, 1200, 20000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		res.Figures = append(res.Figures, exclusion(c, reports[i]))
-	}
-	return res, nil
 }

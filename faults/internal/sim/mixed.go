@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 // Here workers do what else the library lets them do with a lock: they extend leases, give up
@@ -98,17 +97,4 @@ func unrulies() []Config {
 		all[i].Mixed, all[i].Weather = true, unruly
 	}
 	return all
-}
-
-// disorder is row 24.
-func disorder(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := unrulies()
-	res, reports, err := table(ctx, s, 1200, 112000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		res.Figures = append(res.Figures, exclusion(c, reports[i]))
-	}
-	return res, nil
 }

@@ -1,12 +1,9 @@
 package sim
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 // Here the TTL is so long that a lock which its owner has left behind is seen: what was released must go soon, and not
@@ -91,19 +88,4 @@ func orphanages() []Config {
 		all[i].TTL, all[i].Weather = longTTL, messy
 	}
 	return all
-}
-
-// orphaned is row 36.
-func orphaned(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := orphanages()
-	res, reports, err := table(ctx, s, 800, 40000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		r := reports[i]
-		f := judged(c, r, r.Orphans, r.Acquired, "locks left behind")
-		res.Figures = append(res.Figures, alsoBroken(f, r.Overlaps, "overlaps"))
-	}
-	return res, nil
 }

@@ -43,31 +43,20 @@ func (c *conn) DoContext(ctx context.Context, command string, args ...any) (repl
 	} else {
 		err = c.Send(command, args...)
 	}
+	if err == nil {
+		err = c.Flush()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Flush(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	owed := c.pending
-	c.mu.Unlock()
-	all := make([]any, owed)
-	for i := range all {
-		all[i], err = c.receive(ctx.Done(), end)
-		var refused redis.Error
-		switch {
-		case err == nil:
-		case errors.As(err, &refused) && command == "":
-			all[i] = refused
-		case !errors.As(err, &refused):
-			return nil, c.explain(ctx, err)
-		}
-	}
-	if command == "" {
+	all, err := c.exchange(ctx.Done(), end)
+	switch {
+	case err != nil:
+		return nil, c.explain(ctx, err)
+	case command == "":
 		return all, nil
 	}
-	return all[owed-1], err
+	return last(all)
 }
 
 // ReceiveContext waits for the next reply until ctx ends.

@@ -12,44 +12,255 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
+// A scenario is a row: Configs, and how their reports are judged.
+type scenario struct {
+	evidence.Row
+	short, long int     // what each Config wants
+	weather     Weather // of those that have none of their own
+	configs     []Config
+	judge       func(s evidence.Setup, c Config, r *Report) []evidence.Figure
+	note        string
+	picture     string // the title of one of a Config; empty: there is none
+	of          int    // the Config
+}
+
 // Rows are the faults that are simulated.
-func Rows() []evidence.Row {
-	return []evidence.Row{
+func Rows() (rows []evidence.Row) {
+	for _, x := range scenarios() {
+		x.Run = x.play
+		rows = append(rows, x.Row)
+	}
+	return rows
+}
+
+func scenarios() []scenario {
+	return []scenario{
 		{
-			ID: 1, Name: "sim-drift", Fault: "simulation: clock drift, delay, loss, hangs", Must: "no overlap",
-			Short: 12 * time.Second, Long: 4 * time.Minute, Run: drift,
+			Row: evidence.Row{
+				ID: 1, Name: "sim-drift", Fault: "simulation: clock drift, delay, loss, hangs", Must: "no overlap",
+				Short: 12 * time.Second, Long: 4 * time.Minute,
+			},
+			short: 1200, long: 60000, weather: storm, judge: exclusion, picture: "Five servers in a storm, and the leases of six workers", of: 5,
+			configs: []Config{
+				{Name: "redimutex, 1 server", Servers: 1, Renew: true},
+				{Name: "redimutex, 1 server, fixed lease, fences", Servers: 1, Fencing: true},
+				{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
+				{Name: "redimutex, 1 server, multiplexed", Servers: 1, Renew: true, Multiplex: true},
+				{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
+				{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
+				{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
+				{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
+				{Name: "redsync, 5 servers", Library: "redsync", Servers: 5},
+			},
 		},
 		{
-			ID: 2, Name: "sim-amnesia", Fault: "simulation: amnesiac restart, clock jump of a TTL",
-			Must: "the checker must detect overlaps here (proof that it works); fences hold", Short: 8 * time.Second, Long: 4 * time.Minute, Run: amnesia,
+			Row: evidence.Row{
+				ID: 2, Name: "sim-amnesia", Fault: "simulation: amnesiac restart, clock jump of a TTL",
+				Must: "the checker must detect overlaps here (proof that it works); fences hold", Short: 8 * time.Second, Long: 4 * time.Minute,
+			},
+			short: 3000, long: 60000, weather: corrected, judge: forgotten, picture: "Five servers that forget, and the leases of six workers",
+			note: "In the second line of figures the clocks of the servers drift apart by up to two seconds, and nothing corrects them. " +
+				"There a fence can fall: when so many have forgotten it that a majority has none left which knows it, and the clocks of those are behind. That is more than the guarantee covers.",
+			configs: []Config{
+				{Name: "redimutex, 5 servers, amnesia", Servers: 5, Renew: true, Fencing: true},
+				{Name: "redimutex, 5 servers, amnesia, clocks up to 2 s apart", Servers: 5, Renew: true, Fencing: true, Weather: forgetful, Beyond: true},
+				{Name: "redimutex, 5 servers, clock jumps", Servers: 5, Renew: true, Fencing: true, Weather: jumping},
+				{Name: "redimutex, 1 server, clock jumps", Servers: 1, Renew: true, Fencing: true, Weather: jumping},
+				{Name: "redsync, 5 servers, amnesia", Library: "redsync", Servers: 5},
+				{Name: "redsync, 5 servers, clock jumps", Library: "redsync", Servers: 5, Weather: jumping},
+			},
 		},
 		{
-			ID: 3, Name: "sim-guard", Fault: "simulation: amnesiac restart with WithRestartGuard", Must: "no overlap",
-			Short: 6 * time.Second, Long: 2 * time.Minute, Run: guard,
+			Row: evidence.Row{
+				ID: 3, Name: "sim-guard", Fault: "simulation: amnesiac restart with WithRestartGuard", Must: "no overlap",
+				Short: 6 * time.Second, Long: 2 * time.Minute,
+			},
+			short: 2500, long: 50000, weather: forgetful, picture: "Five servers that forget and know it, and the leases of six workers",
+			judge: func(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
+				return []evidence.Figure{judged(c, r.Overlaps, r.Acquired, "overlaps")}
+			},
+			configs: []Config{
+				{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Guard: true},
+				{Name: "redimutex, 3 servers, fixed lease", Servers: 3, Guard: true},
+			},
 		},
 		{
-			ID: 7, Name: "sim-revival", Fault: "simulation: renewal after expiry", Must: "never revives",
-			Short: 5 * time.Second, Long: 30 * time.Second, Run: revival,
+			Row: evidence.Row{
+				ID: 7, Name: "sim-revival", Fault: "simulation: renewal after expiry", Must: "never revives",
+				Short: 5 * time.Second, Long: 30 * time.Second,
+			},
+			short: 150, long: 1000, weather: Weather{Drift: .009, Slow: .01, Break: .005, Calm: time.Second},
+			judge: none("revived", func(r *Report) (bad, tried int) { return r.Revived, r.Lapsed }),
+			configs: []Config{
+				{Name: "redimutex, 1 server", Servers: 1, Renew: true, Lapse: true},
+				{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Lapse: true},
+				{Name: "redsync, 5 servers, WithSetNXOnExtend", Library: "redsync", Servers: 5, Lapse: true},
+			},
 		},
 		{
-			ID: 24, Name: "sim-mixed",
-			Fault: "simulation: extensions (longer, shorter than what is left, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
-			Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute, Run: disorder,
+			Row: evidence.Row{
+				ID: 24, Name: "sim-mixed",
+				Fault: "simulation: extensions (longer, shorter than what is left, abandoned), mixed options, foreign clients, commands that overtake each other, clock steps back",
+				Must:  "no overlap, no falling fence", Short: 10 * time.Second, Long: 6 * time.Minute,
+			},
+			short: 1200, long: 112000, configs: unrulies(), judge: exclusion,
 		},
 		{
-			ID: 29, Name: "sim-regain", Fault: "simulation: servers restart empty, one after the other, each away for longer than a TTL",
-			Must: "a lock that is held through all of it survives", Short: 5 * time.Second, Long: time.Minute, Run: regaining,
+			Row: evidence.Row{
+				ID: 29, Name: "sim-regain", Fault: "simulation: servers restart empty, one after the other, each away for longer than a TTL",
+				Must: "a lock that is held through all of it survives", Short: 5 * time.Second, Long: time.Minute,
+			},
+			short: 60, long: 4000, weather: steady,
+			judge: none("times lost", func(r *Report) (bad, tried int) { return r.Fallen, r.Restarts }),
+			configs: []Config{
+				{Name: "redimutex, 3 servers", Servers: 3, Renew: true, Endure: true},
+				{Name: "redimutex, 3 servers, fences, restart guard", Servers: 3, Renew: true, Fencing: true, Guard: true, Endure: true},
+				{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true, Endure: true},
+			},
 		},
 		{
-			ID: 36, Name: "sim-orphans", Fault: "simulation: calls given up, connections that break before their commands arrive, hangs; TTL of 10 s",
-			Must: "no lock is left behind", Short: 5 * time.Second, Long: time.Minute, Run: orphaned,
+			Row: evidence.Row{
+				ID: 36, Name: "sim-orphans", Fault: "simulation: calls given up, connections that break before their commands arrive, hangs; TTL of 10 s",
+				Must: "no lock is left behind", Short: 5 * time.Second, Long: time.Minute,
+			},
+			short: 800, long: 40000, configs: orphanages(),
+			judge: none("locks left behind", func(r *Report) (bad, tried int) { return r.Orphans, r.Acquired }),
 		},
 		{
-			ID: 37, Name: "sim-kinds", Fault: "simulation: readers and writers, permits, several keys, downgrades and hand-overs, mixed on one key with foreign clients, restarts, commands that overtake each other, clock steps back",
-			Must: "no overlap, no permit too many, no falling fence", Short: 5 * time.Second, Long: 2 * time.Minute, Run: together,
+			Row: evidence.Row{
+				ID: 37, Name: "sim-kinds", Fault: "simulation: readers and writers, permits, several keys, downgrades and hand-overs, mixed on one key with foreign clients, restarts, commands that overtake each other, clock steps back",
+				Must: "no overlap, no permit too many, no falling fence", Short: 5 * time.Second, Long: 2 * time.Minute,
+			},
+			short: 1200, long: 20000, configs: motley(), judge: exclusion,
 		},
 	}
 }
+
+// play runs the Configs, as many at once as there are processors, and judges their reports.
+func (x scenario) play(ctx context.Context, s evidence.Setup) (res evidence.Result, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return res, err
+	}
+	n := len(x.configs)
+	reports, errs, done := make([]*Report, n), make([]error, n), make([]int, n)
+	want, least := x.short, x.short/3
+	if s.Long {
+		want, least = x.long, 0
+	}
+	var mu sync.Mutex
+	free := make(chan struct{}, runtime.NumCPU())
+	var all sync.WaitGroup
+	for i := range x.configs {
+		c := &x.configs[i]
+		if c.Library == "" {
+			c.Library = evidence.Ours
+		}
+		if c.Weather == (Weather{}) {
+			c.Weather = x.weather
+		}
+		c.Seed, c.Want, c.Least = 1_000_000*s.Seed, want, least
+		c.Time = s.Time * time.Duration(cap(free)) / time.Duration(n) * 8 / 10
+		all.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			reports[i], errs[i] = Run(ctx, program, *c, func(got int) {
+				mu.Lock()
+				defer mu.Unlock()
+				done[i] = min(got, want)
+				sum := 0
+				for _, d := range done {
+					sum += d
+				}
+				s.Report(sum, want*n)
+			})
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return res, err
+	}
+	res.Notes = []string{limits}
+	for i, c := range x.configs {
+		res.Notes = append(res.Notes, note(c, reports[i]))
+		res.Figures = append(res.Figures, x.judge(s, c, reports[i])...)
+	}
+	if x.note != "" {
+		res.Notes = append(res.Notes, x.note)
+	}
+	if x.picture == "" {
+		return res, nil
+	}
+	return res, draw(&res, s, x.configs[x.of], reports[x.of], x.picture)
+}
+
+// judged is the figure of a simulation in which bad of tried things must not have happened.
+func judged(c Config, bad, tried int, what string) evidence.Figure {
+	return evidence.Figure{
+		Library: c.Name, Held: tried - bad, Tried: tried, NotJudged: c.Library != evidence.Ours || c.Beyond,
+		Worst: fmt.Sprintf("%d %s", bad, what),
+	}
+}
+
+// alsoBroken spoils a figure by something else that must not be.
+func alsoBroken(f evidence.Figure, bad int, what string) evidence.Figure {
+	if bad > 0 {
+		f.Held, f.Worst = 0, fmt.Sprintf("%s, %d %s", f.Worst, bad, what)
+	}
+	return f
+}
+
+// exclusion is the figure of a simulation in which nothing may be wrong at all.
+func exclusion(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
+	f := judged(c, r.Overlaps, r.Acquired, "overlaps")
+	f = alsoBroken(f, r.Revived, "leases revived")
+	f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
+	f = alsoBroken(f, r.Cut, "leases cut short")
+	return []evidence.Figure{prolonged(f, c, r)}
+}
+
+// prolonged spoils a figure by leases that were renewed although another had got the lock. Of several servers, a try that
+// was sent in time and executed late can bring back a majority that clock jumps have broken.
+func prolonged(f evidence.Figure, c Config, r *Report) evidence.Figure {
+	if c.Servers > 1 {
+		return f
+	}
+	return alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
+}
+
+// none judges that one thing never happened, and no overlap.
+func none(what string, of func(*Report) (bad, tried int)) func(evidence.Setup, Config, *Report) []evidence.Figure {
+	return func(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
+		bad, tried := of(r)
+		return []evidence.Figure{alsoBroken(judged(c, bad, tried, what), r.Overlaps, "overlaps")}
+	}
+}
+
+// forgotten is the judge of row 2. There overlaps have to be found, or the checker is worth nothing in the other rows.
+func forgotten(s evidence.Setup, c Config, r *Report) []evidence.Figure {
+	f := judged(c, r.Stale+r.Inverted, r.Writes,
+		fmt.Sprintf("stale writes or fences out of order, %d refused, %d overlaps in %d acquisitions", r.Refused, r.Overlaps, r.Acquired))
+	figures := []evidence.Figure{prolonged(f, c, r)}
+	// That enough clocks of five jump within one hold is rare: a short run need not have it.
+	if c.Library == evidence.Ours && r.Overlaps == 0 && (s.Long || c.Servers == 1 || c.Weather.Jump == 0) {
+		figures = append(figures, evidence.Figure{Library: c.Name + ": the checker finds overlaps", Tried: 1})
+	}
+	return figures
+}
+
+// note says how a simulation went.
+func note(c Config, r *Report) string {
+	n := fmt.Sprintf("%s: %d episodes, %v of virtual time in %v (%.0f times as fast), %d acquisitions, %d renewals, %d leases lost, %d commands; trace %016x.",
+		c.Name, r.Episodes, r.Virtual.Round(time.Second), r.Real.Round(time.Second), r.Virtual.Seconds()/max(r.Real.Seconds(), 1e-3),
+		r.Acquired, r.Renewed, r.Lost, r.Events, r.Hash)
+	if r.First != "" {
+		n += " First of what should not be: " + r.First + "."
+	}
+	return n
+}
+
+const limits = "The clients share one clock, which is the true time, and the clocks of the servers run up to 0.9% faster or slower than it. " +
+	"A holder that is paused does nothing, but its process goes on renewing."
 
 // The weathers. A lease is good for clocks that differ by 1% and 2 ms.
 var (
@@ -77,204 +288,3 @@ var (
 		Hang: 1, Jump: 4, Long: .1, Pause: .05, Cancel: .02,
 	}
 )
-
-// simulations runs several Configs, as many at once as there are processors, and returns their reports.
-func simulations(ctx context.Context, s evidence.Setup, short, long int, configs ...Config) ([]*Report, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	reports, errs := make([]*Report, len(configs)), make([]error, len(configs))
-	want := short
-	if s.Long {
-		want = long
-	}
-	var (
-		mu   sync.Mutex
-		done = make([]int, len(configs))
-		free = make(chan struct{}, runtime.NumCPU())
-		all  sync.WaitGroup
-	)
-	for i, c := range configs {
-		c.Seed, c.Want = 1_000_000*s.Seed, want
-		c.Time = s.Time * time.Duration(cap(free)) / time.Duration(len(configs)) * 8 / 10
-		if !s.Long {
-			c.Least = want / 3
-		}
-		all.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			reports[i], errs[i] = Run(ctx, program, c, func(n int) {
-				mu.Lock()
-				defer mu.Unlock()
-				done[i] = min(n, want)
-				sum := 0
-				for _, d := range done {
-					sum += d
-				}
-				s.Report(sum, want*len(configs))
-			})
-		})
-	}
-	all.Wait()
-	return reports, errors.Join(errs...)
-}
-
-// judged is the figure of a simulation in which bad of tried things must not have happened.
-func judged(c Config, r *Report, bad, tried int, what string) evidence.Figure {
-	return evidence.Figure{
-		Library: c.Name, Held: tried - bad, Tried: tried, NotJudged: c.Library != evidence.Ours || c.Beyond,
-		Worst: fmt.Sprintf("%d %s", bad, what),
-	}
-}
-
-// alsoBroken spoils a figure by something else that must not be.
-func alsoBroken(f evidence.Figure, bad int, what string) evidence.Figure {
-	if bad > 0 {
-		f.Held, f.Worst = 0, fmt.Sprintf("%s, %d %s", f.Worst, bad, what)
-	}
-	return f
-}
-
-// exclusion is the figure of a simulation in which nothing may be wrong at all.
-func exclusion(c Config, r *Report) evidence.Figure {
-	f := judged(c, r, r.Overlaps, r.Acquired, "overlaps")
-	f = alsoBroken(f, r.Revived, "leases revived")
-	f = alsoBroken(f, r.Inverted, "fences not higher than the one before")
-	f = alsoBroken(f, r.Cut, "leases cut short")
-	if c.Servers == 1 {
-		// Of several, a try that was sent in time and executed late can bring back a majority that clock jumps have broken.
-		f = alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
-	}
-	return f
-}
-
-// note says how a simulation went.
-func note(c Config, r *Report) string {
-	n := fmt.Sprintf("%s: %d episodes, %v of virtual time in %v (%.0f times as fast), %d acquisitions, %d renewals, %d leases lost, %d commands; trace %016x.",
-		c.Name, r.Episodes, r.Virtual.Round(time.Second), r.Real.Round(time.Second), r.Virtual.Seconds()/max(r.Real.Seconds(), 1e-3),
-		r.Acquired, r.Renewed, r.Lost, r.Events, r.Hash)
-	if r.First != "" {
-		n += " First of what should not be: " + r.First + "."
-	}
-	return n
-}
-
-const limits = "The clients share one clock, which is the true time, and the clocks of the servers run up to 0.9% faster or slower than it. " +
-	"A holder that is paused does nothing, but its process goes on renewing."
-
-// drift is row 1.
-func drift(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := []Config{
-		{Name: "redimutex, 1 server", Servers: 1, Renew: true},
-		{Name: "redimutex, 1 server, fixed lease, fences", Servers: 1, Fencing: true},
-		{Name: "redimutex, 1 server, queue, fences", Servers: 1, Renew: true, Fencing: true, Queue: true},
-		{Name: "redimutex, 1 server, multiplexed", Servers: 1, Renew: true, Multiplex: true},
-		{Name: "redimutex, 1 server, foreign pool", Servers: 1, Renew: true, Foreign: true},
-		{Name: "redimutex, 5 servers, fences", Servers: 5, Renew: true, Fencing: true},
-		{Name: "redimutex, 5 servers, fixed lease", Servers: 5},
-		{Name: "redsync, 1 server", Library: "redsync", Servers: 1},
-		{Name: "redsync, 5 servers", Library: "redsync", Servers: 5},
-	}
-	for i := range configs {
-		configs[i].Weather = storm
-	}
-	res, reports, err := table(ctx, s, 1200, 60000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		r := reports[i]
-		res.Figures = append(res.Figures, exclusion(c, r))
-	}
-	return res, draw(&res, s, configs[5], reports[5], "Five servers in a storm, and the leases of six workers")
-}
-
-// table runs the Configs, and begins the result with the notes.
-func table(ctx context.Context, s evidence.Setup, short, long int, configs []Config) (evidence.Result, []*Report, error) {
-	for i := range configs {
-		if configs[i].Library == "" {
-			configs[i].Library = evidence.Ours
-		}
-	}
-	reports, err := simulations(ctx, s, short, long, configs...)
-	if err != nil {
-		return evidence.Result{}, nil, err
-	}
-	res := evidence.Result{Notes: []string{limits}}
-	for i, c := range configs {
-		res.Notes = append(res.Notes, note(c, reports[i]))
-	}
-	return res, reports, nil
-}
-
-// amnesia is row 2. Here overlaps have to be found, or the checker is worth nothing in the other rows.
-func amnesia(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := []Config{
-		{Name: "redimutex, 5 servers, amnesia", Servers: 5, Renew: true, Fencing: true, Weather: corrected},
-		{Name: "redimutex, 5 servers, amnesia, clocks up to 2 s apart", Servers: 5, Renew: true, Fencing: true, Weather: forgetful, Beyond: true},
-		{Name: "redimutex, 5 servers, clock jumps", Servers: 5, Renew: true, Fencing: true, Weather: jumping},
-		{Name: "redimutex, 1 server, clock jumps", Servers: 1, Renew: true, Fencing: true, Weather: jumping},
-		{Name: "redsync, 5 servers, amnesia", Library: "redsync", Servers: 5, Weather: corrected},
-		{Name: "redsync, 5 servers, clock jumps", Library: "redsync", Servers: 5, Weather: jumping},
-	}
-	res, reports, err := table(ctx, s, 3000, 60000, configs)
-	if err != nil {
-		return res, err
-	}
-	res.Notes = append(res.Notes, "In the second line of figures the clocks of the servers drift apart by up to two seconds, and nothing corrects them. "+
-		"There a fence can fall: when so many have forgotten it that a majority has none left which knows it, and the clocks of those are behind. That is more than the guarantee covers.")
-	for i, c := range configs {
-		r := reports[i]
-		f := judged(c, r, r.Stale+r.Inverted, r.Writes, fmt.Sprintf("stale writes or fences out of order, %d refused, %d overlaps in %d acquisitions", r.Refused, r.Overlaps, r.Acquired))
-		if c.Servers == 1 { // as in exclusion
-			f = alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
-		}
-		found := evidence.Figure{Library: c.Name + ": the checker finds overlaps", Tried: 1}
-		if r.Overlaps > 0 {
-			found.Held = 1
-		}
-		res.Figures = append(res.Figures, f)
-		// That enough clocks of five jump within one hold is rare: a short run need not have it.
-		if c.Library == evidence.Ours && r.Overlaps == 0 && (s.Long || c.Servers == 1 || c.Weather.Jump == 0) {
-			res.Figures = append(res.Figures, found)
-		}
-	}
-	return res, draw(&res, s, configs[0], reports[0], "Five servers that forget, and the leases of six workers")
-}
-
-// guard is row 3.
-func guard(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	configs := []Config{
-		{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Guard: true, Weather: forgetful},
-		{Name: "redimutex, 3 servers, fixed lease", Servers: 3, Guard: true, Weather: forgetful},
-	}
-	res, reports, err := table(ctx, s, 2500, 50000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		res.Figures = append(res.Figures, judged(c, reports[i], reports[i].Overlaps, reports[i].Acquired, "overlaps"))
-	}
-	return res, draw(&res, s, configs[0], reports[0], "Five servers that forget and know it, and the leases of six workers")
-}
-
-// revival is row 7.
-func revival(ctx context.Context, s evidence.Setup) (evidence.Result, error) {
-	calm := Weather{Drift: .009, Slow: .01, Break: .005, Calm: time.Second}
-	configs := []Config{
-		{Name: "redimutex, 1 server", Servers: 1, Renew: true, Lapse: true, Weather: calm},
-		{Name: "redimutex, 5 servers", Servers: 5, Renew: true, Fencing: true, Lapse: true, Weather: calm},
-		{Name: "redsync, 5 servers, WithSetNXOnExtend", Library: "redsync", Servers: 5, Lapse: true, Weather: calm},
-	}
-	res, reports, err := table(ctx, s, 150, 1000, configs)
-	if err != nil {
-		return res, err
-	}
-	for i, c := range configs {
-		r := reports[i]
-		f := judged(c, r, r.Revived, r.Lapsed, "revived")
-		res.Figures = append(res.Figures, alsoBroken(f, r.Overlaps, "overlaps"))
-	}
-	return res, nil
-}

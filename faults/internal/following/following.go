@@ -1,0 +1,55 @@
+// Package following has pools that follow the primary of a Sentinel group or of a Cluster, as docs/topologies.md has them.
+// They are closed with the test.
+package following
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+
+	"github.com/redimutex/redimutex/topologies"
+)
+
+// Closed closes a pool with the test.
+func Closed[P interface{ Close() error }](t testing.TB, p P) P {
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Sentinel asks the Sentinels at addrs for the primary.
+func Sentinel(t testing.TB, addrs []string, name string) *redis.Pool {
+	return Closed(t, topologies.SentinelPool(addrs, name))
+}
+
+// Cluster finds the nodes by some of their addrs.
+func Cluster(t testing.TB, addrs []string) *redisc.Cluster {
+	return Closed(t, topologies.ClusterPool(addrs))
+}
+
+// Refreshed is Cluster that asks for the map of slots again and again: a primary that hangs says nothing, not even that it is
+// one no more.
+func Refreshed(t testing.TB, addrs []string, every time.Duration) *redisc.Cluster {
+	c := Cluster(t, addrs)
+	stop := make(chan struct{})
+	var refreshing sync.WaitGroup
+	refreshing.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			_ = c.Refresh() //nolint:errcheck // the next time
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		refreshing.Wait()
+	})
+	return c
+}
