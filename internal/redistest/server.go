@@ -222,8 +222,12 @@ func (s *Server) tell(what func(pid int) error) {
 // Pool returns a plain pool for the server, such as a program that knows nothing of locks has,
 // without any timeouts. It is closed at the end of the test.
 func (s *Server) Pool(opts ...redis.DialOption) *redis.Pool {
-	p := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.addr, opts...) }}
-	s.t.Cleanup(func() { p.Close() })
+	return poolOf(s.t, s.addr, opts)
+}
+
+func poolOf(t testing.TB, addr string, opts []redis.DialOption) *redis.Pool {
+	p := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, opts...) }}
+	t.Cleanup(func() { p.Close() })
 	return p
 }
 
