@@ -226,6 +226,27 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 }
 
+// The first in line is called in vain, and no other is called after it.
+func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
+	holder := newMutex(t, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	network := s.Network(0)
+	patient := []redimutex.Option{redimutex.WithNodeTimeout(4 * slow), redimutex.WithTTL(time.Hour)}
+	first := queue(t, s, newMutex(t, network.Pool(), patient...), 0)
+	second := queue(t, s, newMutex(t, network.Pool(), patient...), 1)
+	network.Hold(redistest.Requests) // neither looks
+	unlock(t, holder)
+	assert.False(t, s.Exists(key), "the lock is free")
+	require.Equal(t, 1, queueLength(t, s, key), "the second keeps its place")
+	network.Release()
+	second.gets(time.Now())
+	first.gets(time.Now())
+}
+
 // A server whose clock is set back would otherwise put all who come later before those who wait.
 func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
 	t.Parallel()
