@@ -21,9 +21,9 @@ type Role struct {
 	Run      func(value string) int
 }
 
-// patience is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
+// afterlife is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
 // such as a clean-up, which ends with the TTL at the latest.
-const patience = 30 * time.Second
+const afterlife = 30 * time.Second
 
 // testsAtOnce is how many tests run at once for each processor.
 var testsAtOnce = 4
@@ -64,9 +64,9 @@ func together() {
 	}
 }
 
-// leftover returns what still runs when patience is over.
+// leftover returns what still runs when afterlife is over.
 func leftover() error {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(afterlife); ; {
 		err := goleak.Find() // tries for some seconds, too
 		if err == nil || time.Now().After(end) {
 			return err

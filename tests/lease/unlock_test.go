@@ -58,52 +58,24 @@ func (p slowGet) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-// What is left to expire must not be revived by an extension that was given up.
+// What is left to expire must not be revived by an extension that was given up, whether something of it is still under way
+// in this process or, over a pool that keeps deadlines, on the network alone.
 func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	pool := redistest.NewBetween(s.Pool())
-	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
-	defer c.Close()
-	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	l := m.Lease()
-	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
-	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		pool.Set(nil)
-		close(caught)
-		<-release
-		defer close(executed)
-		return run()
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	extended := make(chan error, 1)
-	go func() { extended <- l.Extend(ctx, time.Hour) }()
-	<-caught
-	cancel()
-	require.ErrorIs(t, <-extended, context.Canceled)
-	require.NoError(t, m.UnlockContext(t.Context()))
-	close(release)
-	<-executed
-	redistest.Wait(t, "the lock has expired", func() bool { return len(s.Keys()) == 0 })
-}
-
-// The same where the pool keeps the deadline: nothing is under way any more in this process when the hold is unlocked.
-func TestAnExtensionThatReachesTheServerAfterUnlockDoesNotProlongTheMinimumHold(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
 	p := s.Proxy()
-	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
-	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	l := m.Lease()
-	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
-	packet, ok := lateExtension(t, p, l, time.Hour)
-	require.True(t, ok)
-	require.NoError(t, m.UnlockContext(t.Context()))
-	packet.Release()
-	redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists("k") })
+	for name, pool := range map[string]redimutex.Pool{"plain": p.Pool(), "NewPool": newPool(t, p.URL())} {
+		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+		m := c.Mutex(name, redimutex.WithMinHold(time.Second))
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		l := m.Lease()
+		require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
+		packet, ok := lateExtension(t, p, l, time.Hour)
+		require.True(t, ok)
+		require.NoError(t, m.UnlockContext(t.Context()))
+		packet.Release()
+		redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists(name) })
+	}
 }
 
 // kinds are the ways in which a hold ends at the servers.

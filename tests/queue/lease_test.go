@@ -69,7 +69,7 @@ func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	s.Pause()
 	defer s.Resume()
 	l := m.Lease()
-	<-l.Done()
+	redistest.Receive(t, "the loss", l.Done())
 	told := time.Now()
 	require.ErrorIs(t, l.Err(), redimutex.ErrLost)
 	assert.Less(t, told.Sub(l.Until()), slow)
