@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // A Front is a proxy before a real server. It reads what clients send, command by command, and can fall
@@ -81,6 +83,9 @@ func newFront(t testing.TB, s *Server, server, client *tls.Config) *Front {
 
 // Addr returns host and port that clients dial.
 func (f *Front) Addr() string { return f.relay.Addr() }
+
+// Pool returns a plain pool for the server behind it, as [Server.Pool] does.
+func (f *Front) Pool(opts ...redis.DialOption) *redis.Pool { return poolOf(f.t, f.Addr(), opts) }
 
 // TLS returns the configuration with which clients trust it.
 func (f *Front) TLS() *tls.Config { return f.trust }

@@ -77,18 +77,32 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, build: b, dir: folder(t), args: args}
 	t.Cleanup(s.retire)
+	s.launch(false)
+	if len(args) == 0 && b.Path == Builds()[0].Path { // the next test does not ask for a build
+		s.remember()
+	}
+	return s
+}
+
+// launch starts s on a port that no other test gets; a node of a cluster has the one that is 10,000 above as well.
+func (s *Server) launch(node bool) {
+	s.t.Helper()
 	for range 10 { // what is no test may take the port between our look and the start
 		s.claim.release()
-		s.addr, s.claim = claimAddr(t)
-		if s.start() == nil {
-			if len(args) == 0 && b.Path == Builds()[0].Path { // the next test does not ask for a build
-				s.remember()
+		s.addr, s.claim = claimAddr(s.t)
+		if node {
+			port, _ := strconv.Atoi(s.addr[strings.LastIndex(s.addr, ":")+1:])
+			bus := claimPort(port + 10000)
+			s.t.Cleanup(bus.release)
+			if bus == nil {
+				continue
 			}
-			return s
+		}
+		if s.start() == nil {
+			return
 		}
 	}
-	t.Fatal("no server came up in 10 tries")
-	return nil
+	s.t.Fatal("no server came up in 10 tries")
 }
 
 func (s *Server) start() error {

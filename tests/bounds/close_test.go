@@ -46,8 +46,7 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 // primary hangs a try is under way as well.
 func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
 	t.Helper()
-	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", f.Addr()) }}
-	defer pool.Close()
+	pool := f.Pool()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(node))
 	m := client.Mutex("k", redimutex.WithReplicas(1, replicas))
 	queued := client.Mutex("queued", redimutex.WithQueue())

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -87,7 +88,7 @@ var kinds = map[string][]redimutex.Option{
 }
 
 // over calls f for a single server and for three, and every kind of hold.
-func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*redistest.Server)) {
+func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers locktest.Servers)) {
 	t.Helper()
 	for count, topology := range map[int]string{1: "one server", 3: "three servers"} {
 		for kind, opts := range kinds {
@@ -96,35 +97,25 @@ func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*red
 			}
 			t.Run(topology+", "+kind, func(t *testing.T) {
 				t.Parallel()
-				var servers []*redistest.Server
-				var pools []redimutex.Pool
-				for range count {
-					s := redistest.Start(t)
-					servers, pools = append(servers, s), append(pools, s.Pool())
-				}
+				servers := locktest.Start(t, count)
 				opts := append(opts[:len(opts):len(opts)], redimutex.WithNodeTimeout(5*time.Second)) // more than a slow machine needs
-				f(t, newClient(t, pools, opts...), servers)
+				f(t, servers.Client(t, opts...), servers)
 			})
 		}
 	}
 }
 
-// replace puts a key of another type where the lock was.
-func replace(t *testing.T, servers []*redistest.Server) {
-	for _, s := range servers {
-		// A majority had it when Lock returned, and the last server may have it only now.
-		redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
-		s.Do("DEL", "k")
-		s.Do("HSET", "k", "field", "value")
-	}
-}
-
 func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 	t.Parallel()
-	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
+	over(t, func(t *testing.T, c *redimutex.Client, servers locktest.Servers) {
 		m := c.Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
-		replace(t, servers)
+		for _, s := range servers {
+			// A majority had it when Lock returned, and the last server may have it only now.
+			redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
+			s.Do("DEL", "k")
+			s.Do("HSET", "k", "field", "value")
+		}
 		err := m.UnlockContext(t.Context())
 		assert.ErrorIs(t, err, redimutex.ErrLost)
 		var lost *redimutex.LostError
