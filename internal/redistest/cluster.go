@@ -86,7 +86,6 @@ func startNode(t testing.TB) *Server {
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
 		"--cluster-replica-validity-factor", "0",
 	}, replicating...)}
-	t.Cleanup(s.retire)
 	s.launch(true)
 	return s
 }

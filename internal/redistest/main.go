@@ -41,9 +41,7 @@ func Main(m *testing.M, roles ...Role) {
 	}
 	together()
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	keepSpares()
 	code := m.Run()
-	endSpares()
 	if code == 0 {
 		if err := leftover(); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests: %v\n", err)

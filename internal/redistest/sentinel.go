@@ -52,7 +52,6 @@ func Watch(t testing.TB, name, addr string) *Server {
 	}
 	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: []string{"--sentinel"}}
 	s.config = s.dir + "/sentinel.conf"
-	t.Cleanup(s.retire)
 	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

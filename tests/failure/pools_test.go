@@ -139,7 +139,7 @@ func (p doOnlyPool) Get() redis.Conn { return doOnly{p.pool.Get()} }
 func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{doOnlyPool{s.Pool()}}, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
+	client := locktest.Client(t, []redimutex.Pool{doOnlyPool{s.Pool()}}, redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 	mutexes := make([]*redimutex.Mutex, 5)
 	for i := range mutexes {
 		mutexes[i] = client.Mutex(string(rune('a' + i)))
