@@ -117,7 +117,7 @@ func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 		})
 	}
 	for range 10 {
-		remote.Lock() // would wait for ever behind holds that follow each other without end
+		require.NoError(t, remote.LockContext(t.Context(), time.Minute), "behind holds that follow each other without end")
 		remote.Unlock()
 	}
 	stop()
