@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -80,29 +79,15 @@ func (c *Cluster) agreed() bool {
 	return true
 }
 
-// startNode starts a node on a low port, because its bus has the port 10,000 above.
+// startNode starts a node.
 func startNode(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: append([]string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
 		"--cluster-replica-validity-factor", "0",
 	}, replicating...)}
-	t.Cleanup(s.Kill)
-	for range 50 {
-		port := 10000 + rand.IntN(10000)
-		a, b := claimPort(port), claimPort(port+10000)
-		t.Cleanup(a.release)
-		t.Cleanup(b.release)
-		if a == nil || b == nil {
-			continue
-		}
-		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if s.start() == nil {
-			return s
-		}
-	}
-	t.Fatal("no cluster node came up in 50 tries")
-	return nil
+	s.launch(true)
+	return s
 }
 
 // ServeAlone makes a node serve all slots, and waits until it does.

@@ -2,31 +2,30 @@ package redistest
 
 import (
 	"crypto/tls"
-	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // A Front is a proxy before a real server. It reads what clients send, command by command, and can fall
 // silent in a chosen phase of their connections, hold a command back, or answer it in the server's place.
 type Front struct {
-	t                  testing.TB
-	target             string
-	listener           *net.TCPListener
-	tls                *tls.Config // nil: plain
-	trust              *tls.Config // what its clients need
-	accepting, running sync.WaitGroup
+	t      testing.TB
+	target string
+	relay  *Relay
+	tls    *tls.Config // nil: plain
+	trust  *tls.Config // what its clients need
 
-	mu       sync.Mutex
-	phase    Phase
-	hook     func(command []string) Fate
-	conns    map[*frontConn]bool
-	most     int           // open at once
-	hung     int           // commands and handshakes that got no answer
-	filling  []net.Conn    // what fills the queue of the listener
-	resume   chan struct{} // closed when connections are accepted again; nil while they are
-	finished bool
+	mu    sync.Mutex
+	phase Phase
+	hook  func(command []string) Fate
+	conns map[*frontConn]bool
+	most  int // open at once
+	hung  int // commands and handshakes that got no answer
 }
 
 // A Phase is where a Front falls silent.
@@ -47,11 +46,25 @@ const (
 
 func (p Phase) dialling() bool { return p == AtDial || p == Everywhere }
 
+// phaseOf returns the phase of a command.
+func phaseOf(command []string) Phase {
+	switch strings.ToUpper(command[0]) {
+	case "AUTH", "HELLO":
+		return AtAuth
+	case "SELECT":
+		return AtSelect
+	}
+	return AtCommand
+}
+
 // A Fate is what happens to a command.
 type Fate struct {
 	Delay time.Duration // before it goes on to the server; other connections may overtake
 	Reply string        // sent in the server's place, as it is on the wire, such as "-ERR no\r\n"
 }
+
+// Bulk is a string as a server sends it, for a Fate.
+func Bulk(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
 
 // NewFront starts a Front of s, until the end of the test.
 func NewFront(t testing.TB, s *Server) *Front { return newFront(t, s, nil, nil) }
@@ -63,18 +76,16 @@ func NewTLSFront(t testing.TB, s *Server) *Front {
 }
 
 func newFront(t testing.TB, s *Server, server, client *tls.Config) *Front {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &Front{t: t, target: s.addr, listener: l.(*net.TCPListener), tls: server, trust: client, conns: make(map[*frontConn]bool)}
-	f.accepting.Go(f.accept)
-	t.Cleanup(f.close)
+	f := &Front{t: t, target: s.addr, tls: server, trust: client, conns: make(map[*frontConn]bool)}
+	f.relay = NewRelay(t, "127.0.0.1:0", f.serve)
 	return f
 }
 
 // Addr returns host and port that clients dial.
-func (f *Front) Addr() string { return f.listener.Addr().String() }
+func (f *Front) Addr() string { return f.relay.Addr() }
+
+// Pool returns a plain pool for the server behind it, as [Server.Pool] does.
+func (f *Front) Pool(opts ...redis.DialOption) *redis.Pool { return poolOf(f.t, f.Addr(), opts) }
 
 // TLS returns the configuration with which clients trust it.
 func (f *Front) TLS() *tls.Config { return f.trust }
@@ -103,7 +114,9 @@ func (f *Front) Hang(p Phase) {
 	}
 	f.mu.Unlock()
 	if p.dialling() {
-		f.stopAccepting()
+		if err := f.relay.stopAccepting(); err != nil {
+			f.t.Fatal(err)
+		}
 	}
 }
 
@@ -119,7 +132,7 @@ func (f *Front) Lift() {
 	}
 	f.mu.Unlock()
 	if dialling {
-		f.acceptAgain()
+		f.relay.acceptAgain()
 	}
 }
 
@@ -137,85 +150,7 @@ func (f *Front) Most() int {
 	return f.most
 }
 
-// stopAccepting leaves the listener with a full queue, so that the system ignores the process that dials.
-func (f *Front) stopAccepting() {
-	f.mu.Lock()
-	f.resume = make(chan struct{})
-	f.mu.Unlock()
-	f.listener.SetDeadline(time.Now()) //nolint:errcheck // it is open
-	if err := setBacklog(f.listener, 0); err != nil {
-		f.t.Fatal(err)
-	}
-	for range 10 {
-		c, err := net.DialTimeout("tcp", f.Addr(), 100*time.Millisecond)
-		if err != nil {
-			return
-		}
-		f.mu.Lock()
-		f.filling = append(f.filling, c)
-		f.mu.Unlock()
-	}
-	f.t.Error("the queue of the listener is never full, so that dialling does not hang")
-}
-
-func (f *Front) acceptAgain() {
-	setBacklog(f.listener, 1024)        //nolint:errcheck // it has worked before
-	f.listener.SetDeadline(time.Time{}) //nolint:errcheck // it is open
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.filling {
-		c.Close()
-	}
-	f.filling = nil
-	close(f.resume)
-	f.resume = nil
-}
-
-func (f *Front) accept() {
-	for {
-		client, err := f.listener.Accept()
-		f.mu.Lock()
-		resume, finished := f.resume, f.finished
-		if err != nil {
-			f.mu.Unlock()
-			switch {
-			case finished:
-				return
-			case resume != nil:
-				<-resume
-			}
-			continue
-		}
-		c := &frontConn{front: f, raw: client, client: client, gone: make(chan struct{})}
-		f.conns[c] = true
-		f.most = max(f.most, len(f.conns))
-		f.running.Go(c.serve)
-		f.mu.Unlock()
-	}
-}
-
-func (f *Front) close() {
-	f.mu.Lock()
-	f.finished = true
-	for _, c := range f.filling {
-		c.Close()
-	}
-	if f.resume != nil {
-		close(f.resume)
-		f.resume = nil
-	}
-	f.mu.Unlock()
-	f.listener.Close()
-	f.accepting.Wait()
-	f.mu.Lock()
-	for c := range f.conns {
-		c.raw.Close()
-	}
-	f.mu.Unlock()
-	f.running.Wait()
-}
-
-// hangs reports whether c falls silent at a command of phase p, and remembers it.
+// hangs reports whether c falls silent at phase p, and remembers it.
 func (f *Front) hangs(c *frontConn, p Phase) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,22 +1,16 @@
 package redistest
 
 import (
+	"bufio"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
-
-func phaseOf(command string) Phase {
-	switch strings.ToUpper(command) {
-	case "AUTH", "HELLO":
-		return AtAuth
-	case "SELECT":
-		return AtSelect
-	}
-	return AtCommand
-}
 
 // A frontConn is a connection of a client, and the one to the server behind it.
 type frontConn struct {
@@ -30,23 +24,36 @@ type frontConn struct {
 	old, silent bool // front.mu protects them
 }
 
-// serve ends when the client has gone, or was cut.
-func (c *frontConn) serve() {
-	commands := make(chan request, 1024)
+// A command is what a client has sent, and how.
+type command struct {
+	raw   []byte
+	words []string
+}
+
+// serve ends when the client has gone, or was cut, and the server has executed what it sent.
+func (f *Front) serve(r *Relay, raw net.Conn) {
+	c := &frontConn{front: f, raw: raw, client: raw, gone: make(chan struct{})}
+	f.mu.Lock()
+	f.conns[c] = true
+	f.most = max(f.most, len(f.conns))
+	f.mu.Unlock()
+	commands := make(chan command, 1024)
+	var executing sync.WaitGroup
+	defer executing.Wait()
 	if c.handshake() {
-		c.front.running.Go(func() { c.relay(commands) })
-		for in := newWire(c.client); ; {
-			r, err := in.request()
-			if err != nil {
+		executing.Go(func() { c.execute(r, commands) })
+		for in := bufio.NewReader(c.client); ; {
+			raw, words, err := readValue(in)
+			if err != nil || len(words) == 0 {
 				break
 			}
-			commands <- r
+			commands <- command{raw, words}
 		}
 	}
-	c.raw.Close()
-	c.front.mu.Lock()
-	delete(c.front.conns, c)
-	c.front.mu.Unlock()
+	raw.Close()
+	f.mu.Lock()
+	delete(f.conns, c)
+	f.mu.Unlock()
 	close(c.gone)
 	close(commands)
 }
@@ -64,10 +71,10 @@ func (c *frontConn) handshake() bool {
 	return secure.Handshake() == nil
 }
 
-// relay has the server execute the commands one by one, and passes its replies on. What was sent before
+// execute has the server execute the commands one by one, and passes its replies on. What was sent before
 // the client went is executed too, as it is without a proxy.
-func (c *frontConn) relay(commands <-chan request) {
-	server, err := net.Dial("tcp", c.front.target)
+func (c *frontConn) execute(r *Relay, commands <-chan command) {
+	server, err := net.Dial("tcp", c.front.target) // the relay does not cut it
 	if err != nil {
 		c.raw.Close()
 		for range commands { //nolint:revive // until serve ends
@@ -75,57 +82,84 @@ func (c *frontConn) relay(commands <-chan request) {
 		return
 	}
 	defer server.Close()
-	stop := make(chan struct{})
-	c.front.running.Go(func() {
+	executed := make(chan struct{})
+	r.Go(func() {
 		select {
 		case <-c.gone:
 			server.SetReadDeadline(time.Now()) //nolint:errcheck // it is open
-		case <-stop:
+		case <-executed:
 		}
 	})
-	replies := newWire(server)
-	for r := range commands {
-		if !c.execute(r, server, replies) {
+	replies := bufio.NewReader(server)
+	for next := range commands {
+		if !c.pass(r, next, server, replies) {
 			c.raw.Close()
 		}
 	}
-	close(stop)
+	close(executed)
 	<-c.gone
 	server.(*net.TCPConn).CloseWrite()                  //nolint:errcheck // nor does it matter
 	server.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is open
 	io.Copy(io.Discard, server)                         //nolint:errcheck // an unread reply would reset the connection
 }
 
-// execute reports whether the connection goes on.
-func (c *frontConn) execute(r request, server io.Writer, replies *wire) bool {
-	if c.front.hangs(c, phaseOf(r.words[0])) {
+// pass reports whether the connection goes on.
+func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufio.Reader) bool {
+	phase := phaseOf(next.words)
+	if c.front.hangs(c, phase) {
 		<-c.gone
 		return false
 	}
-	fate := c.front.decide(r.words)
+	fate := c.front.decide(next.words)
 	time.Sleep(fate.Delay) // also when the client goes meanwhile: the command is on its way
 	if fate.Reply != "" {
 		_, err := io.WriteString(c.client, fate.Reply)
 		return err == nil
 	}
-	if _, err := server.Write(r.raw); err != nil {
+	if _, err := server.Write(next.raw); err != nil {
 		return false
 	}
-	if !c.streaming && strings.HasSuffix(strings.ToUpper(r.words[0]), "SUBSCRIBE") {
+	if !c.streaming && strings.HasSuffix(strings.ToUpper(next.words[0]), "SUBSCRIBE") {
 		c.streaming = true
-		c.front.running.Go(func() { io.Copy(c.client, replies.in) }) //nolint:errcheck // it ends with the connection
+		r.Go(func() { io.Copy(c.client, replies) }) //nolint:errcheck // it ends with the connection
 	}
 	if c.streaming {
 		return true
 	}
-	reply, err := replies.reply()
+	reply, _, err := readValue(replies)
 	if err != nil {
 		return false
 	}
-	if phaseOf(r.words[0]) == AtCommand && c.front.hangs(c, AtReply) {
+	if phase == AtCommand && c.front.hangs(c, AtReply) {
 		<-c.gone
 		return false
 	}
 	_, err = c.client.Write(reply)
 	return err == nil
+}
+
+// readValue reads the next request or reply as it is on the wire, and the strings in it:
+// https://redis.io/docs/latest/develop/reference/protocol-spec/.
+func readValue(in *bufio.Reader) (raw []byte, words []string, err error) {
+	for open := 1; open > 0; open-- {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return nil, nil, err
+		}
+		raw = append(raw, line...)
+		size, err := strconv.Atoi(strings.TrimSpace(line[1:]))
+		switch {
+		case line[0] == '*' && err == nil:
+			open += max(size, 0)
+		case line[0] == '$' && err == nil && size >= 0:
+			word := make([]byte, size+2)
+			if _, err := io.ReadFull(in, word); err != nil {
+				return nil, nil, err
+			}
+			raw, words = append(raw, word...), append(words, string(word[:size]))
+		case strings.TrimSpace(line) == "" || strings.ContainsRune("*$", rune(line[0])) && err != nil:
+			return nil, nil, errors.New("not the protocol of Redis")
+		}
+	}
+	return raw, words, nil
 }

@@ -21,9 +21,9 @@ type Role struct {
 	Run      func(value string) int
 }
 
-// patience is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
+// afterlife is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
 // such as a clean-up, which ends with the TTL at the latest.
-const patience = 30 * time.Second
+const afterlife = 30 * time.Second
 
 // testsAtOnce is how many tests run at once for each processor.
 var testsAtOnce = 4
@@ -41,9 +41,7 @@ func Main(m *testing.M, roles ...Role) {
 	}
 	together()
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
-	keepSpares()
 	code := m.Run()
-	endSpares()
 	if code == 0 {
 		if err := leftover(); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines that outlive the tests: %v\n", err)
@@ -64,9 +62,9 @@ func together() {
 	}
 }
 
-// leftover returns what still runs when patience is over.
+// leftover returns what still runs when afterlife is over.
 func leftover() error {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(afterlife); ; {
 		err := goleak.Find() // tries for some seconds, too
 		if err == nil || time.Now().After(end) {
 			return err

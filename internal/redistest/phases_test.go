@@ -9,6 +9,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 // What is done to a lock, as MONITOR tells it.
 func shows(set, mark string) []string {
 	return []string{fmt.Sprintf(`1.0 [0 lua] "ZADD" "redimutex:%s:{k}" "12" "%s"`, set, mark)}

@@ -2,30 +2,59 @@ package redistest
 
 import (
 	"bytes"
-	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Proxy is the network between a client and a server: it hands packets on, and can catch one by what is
-// in it, hold all of them back, or treat them badly. Every connection is on its own, so what is caught on one
-// is overtaken by what the client sends on another. As in a network, what a client has sent arrives also when
-// the client has hung up meanwhile.
+// A Proxy is the network between a client and a server. It hands packets on after a delay, and can catch one by what is
+// in it, hold parts of the traffic back, or treat packets badly. Each connection keeps its own order, so what is caught
+// on one is overtaken by what the client sends on another. As in a network, what a client has sent arrives also when the
+// client has hung up meanwhile.
 type Proxy struct {
 	t      testing.TB
 	relay  *Relay
 	server string
+	oneWay time.Duration
+	sent   atomic.Int64 // packets of the Replies that were passed on
 
 	mu       sync.Mutex
 	catches  []*Caught
-	held     chan struct{} // closed when nothing is held back any more; nil: nothing is
+	held     map[Part]chan struct{} // closed when the part is let go
 	treat    func(reply bool) Treatment
 	treated  int
 	answered time.Time
 }
+
+// A Part is some of the traffic.
+type Part int
+
+const (
+	Requests Part = iota // what clients send
+	Replies              // what the server sends on connections that have never subscribed
+	Messages             // what it sends on those that have
+)
+
+// A Treatment is what a Proxy does to a packet: to a request, or a reply. The zero one lets it pass.
+type Treatment struct {
+	Delay time.Duration // it arrives later, and so does what follows
+	Harm  Harm
+
+	until <-chan struct{} // it arrives when this is closed; nil: at once
+}
+
+// A Harm is what becomes of a packet that does not arrive.
+type Harm int
+
+const (
+	None    Harm = iota
+	Reset        // the connection is reset instead
+	Halved       // half of it arrives, and the connection is reset
+	Silence      // neither it nor anything that follows in its direction arrives
+)
 
 // Proxy starts a proxy in front of s. It ends with the test.
 func (s *Server) Proxy() *Proxy {
@@ -36,9 +65,29 @@ func (s *Server) Proxy() *Proxy {
 // NewProxy starts a proxy in front of the server at addr. It ends with t, which may be sooner than the server does.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, server: addr}
+	return newProxy(t, addr, 0)
+}
+
+func newProxy(t testing.TB, addr string, oneWay time.Duration) *Proxy {
+	t.Helper()
+	p := &Proxy{t: t, server: addr, oneWay: oneWay, held: make(map[Part]chan struct{})}
 	p.relay = NewRelay(t, "127.0.0.1:0", p.serve)
 	return p
+}
+
+// A Network is a Proxy whose Cut lets clients connect again at once.
+type Network struct{ *Proxy }
+
+// Network returns a network in front of s, on which every packet takes so long each way.
+func (s *Server) Network(oneWay time.Duration) *Network {
+	s.t.Helper()
+	return &Network{newProxy(s.t, s.addr, oneWay)}
+}
+
+// Cut breaks all connections. What is on its way, or held back, is lost.
+func (n *Network) Cut() {
+	n.Proxy.Cut()
+	n.Mend()
 }
 
 // Addr is where clients find the server behind the proxy.
@@ -48,11 +97,7 @@ func (p *Proxy) Addr() string { return p.relay.Addr() }
 func (p *Proxy) URL() string { return "redis://" + p.Addr() }
 
 // Pool returns a plain pool for the server behind the proxy, as [Server.Pool] does.
-func (p *Proxy) Pool(opts ...redis.DialOption) *redis.Pool {
-	pool := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", p.Addr(), opts...) }}
-	p.t.Cleanup(func() { pool.Close() })
-	return pool
-}
+func (p *Proxy) Pool(opts ...redis.DialOption) *redis.Pool { return poolOf(p.t, p.Addr(), opts) }
 
 // Cut breaks all connections and refuses new ones, until Mend.
 func (p *Proxy) Cut() { p.relay.Cut() }
@@ -63,7 +108,7 @@ func (p *Proxy) Mend() { p.relay.Mend() }
 // Caught is a packet on its way to the server that the proxy holds back, with all that follows on its
 // connection.
 type Caught struct {
-	words   [][]byte
+	words   []string
 	arrived chan struct{} // closed when there is such a packet
 	let     chan struct{} // closed when it may go on
 	release func()
@@ -71,11 +116,8 @@ type Caught struct {
 
 // Catch has the proxy hold back the next packet to the server that has all the words in it.
 func (p *Proxy) Catch(words ...string) *Caught {
-	c := &Caught{arrived: make(chan struct{}), let: make(chan struct{})}
+	c := &Caught{words: words, arrived: make(chan struct{}), let: make(chan struct{})}
 	c.release = sync.OnceFunc(func() { close(c.let) })
-	for _, w := range words {
-		c.words = append(c.words, []byte(w))
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.catches = append(p.catches, c)
@@ -90,30 +132,56 @@ func (c *Caught) Release() { c.release() }
 
 func (c *Caught) matches(packet []byte) bool {
 	for _, w := range c.words {
-		if !bytes.Contains(packet, w) {
+		if !bytes.Contains(packet, []byte(w)) {
 			return false
 		}
 	}
 	return true
 }
 
-// Hold keeps back what passes, both ways, until Release, and reports nothing. Then it arrives late, as by TCP.
-func (p *Proxy) Hold() {
+// Hold keeps these parts back until they are released, or everything if none is named. Then they arrive late, as by TCP.
+func (p *Proxy) Hold(parts ...Part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.held == nil {
-		p.held = make(chan struct{})
+	for _, part := range orAll(parts) {
+		if p.held[part] == nil {
+			p.held[part] = make(chan struct{})
+		}
 	}
 }
 
-// Release ends Hold.
-func (p *Proxy) Release() {
+// Release ends Hold, of these parts or of all.
+func (p *Proxy) Release(parts ...Part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.held != nil {
-		close(p.held)
-		p.held = nil
+	for _, part := range orAll(parts) {
+		if held := p.held[part]; held != nil {
+			close(held)
+			delete(p.held, part)
+		}
 	}
+}
+
+func orAll(parts []Part) []Part {
+	if len(parts) == 0 {
+		return []Part{Requests, Replies, Messages}
+	}
+	return parts
+}
+
+// Treat has treat decide what happens to each packet from now on; nil lets everything pass. It is called for one
+// packet at a time.
+func (p *Proxy) Treat(treat func(reply bool) Treatment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.treat = treat
+}
+
+// Treated returns how many packets Treat has not let pass.
+func (p *Proxy) Treated() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.treated
 }
 
 // Answered returns when the last request was passed on that the server has answered, so that it can't have
@@ -124,65 +192,5 @@ func (p *Proxy) Answered() time.Time {
 	return p.answered
 }
 
-// serve hands on what both ends send until both have nothing more to send.
-func (p *Proxy) serve(r *Relay, client net.Conn) {
-	server, err := r.Dial(p.server)
-	if err != nil {
-		return
-	}
-	defer r.Drop(server)
-	var mu sync.Mutex
-	var asked time.Time // when the last request was passed on
-	var replies sync.WaitGroup
-	replies.Go(func() {
-		p.copy(server, client, true, func() {
-			mu.Lock()
-			at := asked
-			mu.Unlock()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if at.After(p.answered) {
-				p.answered = at
-			}
-		})
-		client.Close()
-	})
-	p.copy(client, server, false, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		asked = time.Now()
-	})
-	_ = server.CloseWrite()
-	replies.Wait()
-}
-
-// copy hands on one direction, and calls passed before each packet that it does. A side that does not read any more gets
-// nothing, and the other's packets go on.
-func (p *Proxy) copy(from, to net.Conn, reply bool, passed func()) {
-	buf := make([]byte, 64<<10)
-	for silent := false; ; {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		if silent {
-			continue
-		}
-		what := p.decide(buf[:n], reply)
-		p.wait(what)
-		switch what.Harm {
-		case None:
-			passed()
-			_, _ = to.Write(buf[:n])
-		case Reset:
-			reset(from, to)
-			return
-		case Halved:
-			_, _ = to.Write(buf[:n/2])
-			reset(from)
-			return
-		case Silence:
-			silent = true
-		}
-	}
-}
+// Replied returns how often something of the Replies was passed on to a client.
+func (p *Proxy) Replied() int64 { return p.sent.Load() }

@@ -1,9 +1,12 @@
 package redistest
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Relay is what all that stands between a client and a server has in common: it listens, has each connection
@@ -13,14 +16,16 @@ type Relay struct {
 	running  sync.WaitGroup
 	ending   chan struct{}
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	down  bool
-	ended bool
+	mu      sync.Mutex
+	conns   map[net.Conn]bool
+	down    bool
+	ended   bool
+	filling []net.Conn    // what fills the queue of the listener
+	resume  chan struct{} // closed when connections are accepted again; nil while they are
 }
 
-// NewRelay listens on addr, or on a port of its own where addr is "", and has every connection served by serve, in a goroutine of its own. When that
-// returns the connection is closed.
+// NewRelay listens on addr, or on a port of its own where addr is "", and has every connection served by serve, in a
+// goroutine of its own. When that returns the connection is closed.
 func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) *Relay {
 	t.Helper()
 	l, err := listen(t, addr)
@@ -31,6 +36,10 @@ func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) 
 	r.running.Go(func() {
 		for {
 			client, err := l.Accept()
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				r.awaitResume()
+				continue
+			}
 			if err != nil {
 				return
 			}
@@ -119,11 +128,62 @@ func (r *Relay) Mend() {
 	r.down = false
 }
 
+// stopAccepting leaves the listener with a full queue, so that the system ignores the process that dials.
+func (r *Relay) stopAccepting() error {
+	l := r.listener.(*net.TCPListener) //nolint:forcetypeassert // what a listener of tcp is
+	r.mu.Lock()
+	r.resume = make(chan struct{})
+	r.mu.Unlock()
+	l.SetDeadline(time.Now()) //nolint:errcheck // it is open
+	if err := setBacklog(l, 0); err != nil {
+		return err
+	}
+	for range 10 {
+		c, err := net.DialTimeout("tcp", r.Addr(), 100*time.Millisecond)
+		if err != nil {
+			return nil //nolint:nilerr // the queue is full
+		}
+		r.mu.Lock()
+		r.filling = append(r.filling, c)
+		r.mu.Unlock()
+	}
+	return errors.New("the queue of the listener is never full, so that dialling does not hang")
+}
+
+// acceptAgain ends stopAccepting.
+func (r *Relay) acceptAgain() {
+	l := r.listener.(*net.TCPListener) //nolint:forcetypeassert // what a listener of tcp is
+	setBacklog(l, 1024)                //nolint:errcheck // it has worked before
+	l.SetDeadline(time.Time{})         //nolint:errcheck // it is open
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.filling {
+		c.Close()
+	}
+	close(r.resume)
+	r.filling, r.resume = nil, nil
+}
+
+func (r *Relay) awaitResume() {
+	r.mu.Lock()
+	resume := r.resume
+	r.mu.Unlock()
+	if resume != nil {
+		select {
+		case <-resume:
+		case <-r.ending:
+		}
+	}
+}
+
 // close ends all connections, and waits for what the relay runs.
 func (r *Relay) close() {
 	r.mu.Lock()
-	r.ended = true
+	r.ended, r.resume = true, nil
 	for c := range r.conns {
+		c.Close()
+	}
+	for _, c := range r.filling {
 		c.Close()
 	}
 	r.mu.Unlock()

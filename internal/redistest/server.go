@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,10 +27,7 @@ type Server struct {
 	args  []string
 	dir   string
 
-	settings string      // those of the start, if another test may have the server afterwards
-	paused   atomic.Bool // by Pause
-	line     line
-
+	line   line
 	config string // path of a configuration file, if the server needs one
 
 	mini *miniredis.Miniredis // nil with a real server
@@ -64,31 +60,41 @@ func Real(t testing.TB, args ...string) *Server {
 	if !Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
 	}
-	if len(args) == 0 {
-		if s := spare(t); s != nil {
-			return s
-		}
-	}
 	return Builds()[0].Start(t, args...)
 }
 
 // Start starts a server of this build with extra arguments.
 func (b Build) Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, build: b, dir: folder(t), args: args}
-	t.Cleanup(s.retire)
+	s := &Server{t: t, build: b, dir: t.TempDir(), args: args}
+	s.launch(false)
+	return s
+}
+
+// launch starts s on a port that no other test gets; a node of a cluster has the one that is 10,000 above as well.
+func (s *Server) launch(node bool) {
+	s.t.Helper()
+	s.t.Cleanup(func() {
+		s.line.hangUp()
+		s.Kill()
+		s.claim.release()
+	})
 	for range 10 { // what is no test may take the port between our look and the start
 		s.claim.release()
-		s.addr, s.claim = claimAddr(t)
-		if s.start() == nil {
-			if len(args) == 0 && b.Path == Builds()[0].Path { // the next test does not ask for a build
-				s.remember()
+		s.addr, s.claim = claimAddr(s.t)
+		if node {
+			port, _ := strconv.Atoi(s.addr[strings.LastIndex(s.addr, ":")+1:])
+			bus := claimPort(port + 10000)
+			s.t.Cleanup(bus.release)
+			if bus == nil {
+				continue
 			}
-			return s
+		}
+		if s.start() == nil {
+			return
 		}
 	}
-	t.Fatal("no server came up in 10 tries")
-	return nil
+	s.t.Fatal("no server came up in 10 tries")
 }
 
 func (s *Server) start() error {
@@ -177,7 +183,6 @@ func (s *Server) Kill() {
 // without persistence comes back empty.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.settings = "" // it may have what it has read from its folder
 	s.Kill()
 	if s.mini != nil {
 		s.mini.FlushAll()
@@ -199,14 +204,14 @@ func (s *Server) Restart() {
 // Pause stops the server in its tracks, as SIGSTOP does: connections stay open and no caller
 // answers. It needs a real server.
 func (s *Server) Pause() {
-	s.paused.Store(true)
+	s.t.Helper()
 	s.tell(Stop)
 }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() {
+	s.t.Helper()
 	s.tell(Resume)
-	s.paused.Store(false)
 }
 
 func (s *Server) tell(what func(pid int) error) {
@@ -222,8 +227,12 @@ func (s *Server) tell(what func(pid int) error) {
 // Pool returns a plain pool for the server, such as a program that knows nothing of locks has,
 // without any timeouts. It is closed at the end of the test.
 func (s *Server) Pool(opts ...redis.DialOption) *redis.Pool {
-	p := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.addr, opts...) }}
-	s.t.Cleanup(func() { p.Close() })
+	return poolOf(s.t, s.addr, opts)
+}
+
+func poolOf(t testing.TB, addr string, opts []redis.DialOption) *redis.Pool {
+	p := &redis.Pool{MaxIdle: 100, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr, opts...) }}
+	t.Cleanup(func() { p.Close() })
 	return p
 }
 

@@ -90,6 +90,18 @@ func (w *Worker) Hear() string {
 	}
 }
 
+// Told returns what a Worker is told, line by line, in its own process. That ends when it can be told no more.
+func Told() <-chan string {
+	told := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			told <- lines.Text()
+		}
+		os.Exit(3)
+	}()
+	return told
+}
+
 // Tell sends a line to its standard input.
 func (w *Worker) Tell(line string) {
 	w.t.Helper()

@@ -2,9 +2,7 @@ package bounds_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/redistest/bounds"
 )
@@ -47,8 +46,7 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 // primary hangs a try is under way as well.
 func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
 	t.Helper()
-	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", f.Addr()) }}
-	defer pool.Close()
+	pool := f.Pool()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(node))
 	m := client.Mutex("k", redimutex.WithReplicas(1, replicas))
 	queued := client.Mutex("queued", redimutex.WithQueue())
@@ -172,25 +170,11 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 			}
 			redistest.Wait(t, "many tries of each", func() bool { return tries.Load() >= 12*callers })
 			assert.LessOrEqual(t, f.Most(), mostConnections, "connections at once")
-			assert.LessOrEqual(t, working(), mostGoroutines, "goroutines")
+			assert.LessOrEqual(t, locktest.Goroutines(), mostGoroutines, "goroutines")
 			cancel()
 			team.Wait()
 			f.Lift()
 			require.NoError(t, client.Close())
 		})
 	}
-}
-
-// working counts the goroutines that the library has started.
-func working() int {
-	const module = "github.com/redimutex/redimutex"
-	buf := make([]byte, 1<<25)
-	n := 0
-	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if _, by, ok := strings.Cut(stack, "created by "); ok && strings.Contains(stack, module) &&
-			!strings.HasPrefix(by, module+"/tests/") && !strings.Contains(stack, "redistest.(*Front") {
-			n++
-		}
-	}
-	return n
 }

@@ -55,8 +55,7 @@ func TestATryWhosePrimaryIsDemotedBeforeItsWaitIsUnavailable(t *testing.T) {
 			t.Parallel()
 			primary, replicas := redistest.Replicas(t, 1)
 			front := redistest.NewFront(t, primary)
-			var board switchboard
-			board.to(front.Addr())
+			board := at(front.Addr())
 			m := newClient(t, board.pool(t), append(confirmed(), opts...)...).Mutex("k")
 			happened := demoteAtWait(front, primary, func() { primary.ReplicaOf(replicas[0]) })
 			err := m.TryLockContext(t.Context())
@@ -72,8 +71,7 @@ func TestLockSurvivesManyFailovers(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	servers := [2]*redistest.Server{primary, replicas[0]}
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	client := newClient(t, board.pool(t), redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(time.Second),
 		redimutex.WithReplicas(1, time.Second), redimutex.WithPollInterval(10*time.Millisecond))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -130,8 +128,7 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 				}
 				nowhere.Kill()
 				old.ReplicaOf(nowhere)
-				var board switchboard
-				board.to(next.Addr())
+				board := at(next.Addr())
 				pool := board.pool(t)
 				pool.MaxIdle = 0 // every operation dials
 				m := newClient(t, pool, append(opts, redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(5*time.Second))...).Mutex("k")

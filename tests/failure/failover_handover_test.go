@@ -18,8 +18,7 @@ func TestAHandOverIsOnTheReplicasAndSurvivesAFailover(t *testing.T) {
 	opts := []redimutex.Option{
 		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second), redimutex.WithReplicas(1, 10*time.Second),
 	}
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	giver, taker := newClient(t, board.pool(t), opts...).Mutex("k"), newClient(t, board.pool(t), opts...).Mutex("k")
 	handOver := func() redimutex.Handover {
 		l, err := giver.Acquire(t.Context())

@@ -53,14 +53,13 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				primary, replicas := redistest.Replicas(t, 1)
-				var board switchboard
-				board.to(primary.Addr())
+				board := at(primary.Addr())
 				primary.Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
 				var tries atomic.Int64
 				if strings.HasSuffix(name, "multiplexed") {
 					opts = append(slices.Clone(opts), redimutex.WithMultiplexing(1))
 				}
-				m := newClient(t, following(t, &board)[name], append(opts, redimutex.WithTTL(20*time.Second),
+				m := newClient(t, following(t, board)[name], append(opts, redimutex.WithTTL(20*time.Second),
 					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -84,8 +83,7 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	client := newClient(t, board.pool(t), redimutex.WithTTL(10*time.Second))
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 0))
@@ -103,16 +101,12 @@ func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
 func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	// The try that meets the failover must not time out: the client learns of the failover by its answer.
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
 	waiting := newClient(t, board.pool(t), opts...)
 	primary.Do("SET", "k", "another holder")
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan error, 1)
-	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
-	defer func() { cancel(); <-got }()
+	wait(t, waiting)
 	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
@@ -124,8 +118,7 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	pool := board.pool(t)
 	var idle []redis.Conn
 	for range 5 { // what follows the try that meets the failover goes to the old primary, too
@@ -138,10 +131,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	}
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second))
 	primary.Do("SET", "k", "another holder")
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan error, 1)
-	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
-	defer func() { cancel(); <-got }()
+	wait(t, waiting)
 	queued := func(s *redistest.Server) []string {
 		members, err := redis.Strings(s.Do("ZRANGE", "redimutex:queue:{k}", 0, -1), nil)
 		require.NoError(t, err)
@@ -162,8 +152,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var board switchboard
-	board.to(primary.Addr())
+	board := at(primary.Addr())
 	pool := board.pool(t)
 	var gate sync.RWMutex
 	var blocked atomic.Int64
@@ -186,10 +175,7 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	}
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(25*time.Second))
 	primary.Do("SET", "k", "another holder")
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan error, 1)
-	go func() { got <- waiting.Mutex("k").LockContext(ctx, 0) }()
-	defer func() { cancel(); <-got }()
+	wait(t, waiting)
 	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
 	gate.Lock()
 	redistest.Wait(t, "the next try, and none before it is under way", func() bool {
@@ -203,16 +189,17 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
+// wait has a client wait for the lock until the end of the test.
+func wait(t *testing.T, client *redimutex.Client) {
+	var waiting sync.WaitGroup
+	waiting.Go(func() { client.Mutex("k").LockContext(t.Context(), 0) }) //nolint:errcheck // it never gets it
+	t.Cleanup(waiting.Wait)
+}
+
 // listeners counts the connections of clients that have subscribed.
 func listeners(t *testing.T, s *redistest.Server) int {
 	t.Helper()
 	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
 	require.NoError(t, err)
-	n := 0
-	for _, c := range list {
-		if c == '\n' {
-			n++
-		}
-	}
-	return n
+	return strings.Count(list, "\n")
 }

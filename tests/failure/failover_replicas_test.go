@@ -14,13 +14,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// replicated starts a primary with two replicas that are in step with it.
-func replicated(t *testing.T) (primary *redistest.Server, replicas [2]*redistest.Server) {
-	t.Helper()
-	primary, all := redistest.Replicas(t, 2)
-	return primary, [2]*redistest.Server(all)
-}
-
 // serverFailure holds err to be ErrUnavailable with the words of server 0.
 func serverFailure(t *testing.T, err error, words string) {
 	t.Helper()
@@ -34,7 +27,7 @@ func serverFailure(t *testing.T, err error, words string) {
 
 func TestLockIsOnTheReplicasWhenLockReturns(t *testing.T) {
 	t.Parallel()
-	primary, replicas := replicated(t)
+	primary, replicas := redistest.Replicas(t, 2)
 	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(2, 20*time.Second), redimutex.WithTTL(time.Minute))
 	for range 20 {
 		m.Lock()
@@ -47,7 +40,7 @@ func TestLockIsOnTheReplicasWhenLockReturns(t *testing.T) {
 
 func TestFailoverToAConfirmedReplicaKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	primary, replicas := replicated(t)
+	primary, replicas := redistest.Replicas(t, 2)
 	replicas[1].Pause()
 	holder := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 20*time.Second), redimutex.WithTTL(time.Minute))
 	holder.Lock()
@@ -67,7 +60,7 @@ func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			primary, replicas := replicated(t)
+			primary, replicas := redistest.Replicas(t, 2)
 			for _, r := range replicas[:c.paused] {
 				r.Pause()
 			}
@@ -97,7 +90,7 @@ func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 // The primary answers all the time, so only the replicas can be what a renewal misses.
 func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	t.Parallel()
-	primary, replicas := replicated(t)
+	primary, replicas := redistest.Replicas(t, 2)
 	renewed := make(chan error, 1000)
 	m := newMutex(t, primary.Pool(), "k", redimutex.WithReplicas(1, 300*time.Millisecond),
 		redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(500*time.Millisecond),

@@ -45,11 +45,9 @@ func needsScripts(t *testing.T, s *redistest.Server, addr string, opts ...redimu
 	}
 }
 
-var scripted = map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}}
-
 func TestAServerWithoutScriptsIsRefusedInOneSentence(t *testing.T) {
 	t.Parallel()
-	for how, opts := range scripted {
+	for how, opts := range kinds {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Real(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "", "--rename-command", "SCRIPT", "")
@@ -75,7 +73,7 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 		},
 		"Redis 2.4": {"2.4.18", "-ERR unknown command 'EVAL'"},
 	} {
-		for how, opts := range scripted {
+		for how, opts := range kinds {
 			t.Run(server+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				s := redistest.Real(t)

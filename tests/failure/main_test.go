@@ -34,6 +34,13 @@ func never(t *testing.T) func(context.Context) error {
 // A switchboard is the address of the present primary, as a Sentinel or a DNS name would tell it.
 type switchboard struct{ addr atomic.Pointer[string] }
 
+// at returns a switchboard that says addr.
+func at(addr string) *switchboard {
+	s := new(switchboard)
+	s.to(addr)
+	return s
+}
+
 func (s *switchboard) to(addr string) { s.addr.Store(&addr) }
 
 // pool returns a pool without a role check.

@@ -2,6 +2,7 @@ package failure_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,13 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 			return 60 * time.Millisecond, func() { c.Do(name, args...) }
 		}
 	}
+	pause := func(s *redistest.Server) (time.Duration, func()) {
+		return 60 * time.Millisecond, func() {
+			s.Pause()
+			time.Sleep(rand.N(250 * time.Millisecond))
+			s.Resume()
+		}
+	}
 	for _, r := range []row{
 		{"queue", [][]redimutex.Option{{queue}}, nil, punctual},
 		{"all", all, nil, punctual},
@@ -71,14 +79,10 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		},
 		{"kill pubsub", all, cmd("CLIENT", "KILL", "TYPE", "pubsub"), punctual},
 		{"kill normal", mixed, cmd("CLIENT", "KILL", "TYPE", "normal"), punctual},
+		{"kill normal, multiplexed", mixed, cmd("CLIENT", "KILL", "TYPE", "normal"), punctual},
 		{"script flush", mixed, cmd("SCRIPT", "FLUSH"), punctual},
-		{"pause", mixed, func(s *redistest.Server) (time.Duration, func()) {
-			return 60 * time.Millisecond, func() {
-				s.Pause()
-				time.Sleep(rand.N(250 * time.Millisecond))
-				s.Resume()
-			}
-		}, punctual},
+		{"pause", mixed, pause, punctual},
+		{"pause, multiplexed", mixed, pause, punctual},
 		{"reuse", [][]redimutex.Option{{reuse, fenced}}, nil, punctual},
 		{"none", [][]redimutex.Option{{}}, nil, plain},
 	} {
@@ -86,7 +90,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 			t.Parallel()
 			s := redistest.Real(t)
 			opts := []redimutex.Option{ttl, node}
-			if r.name == "all multiplexed" {
+			if strings.HasSuffix(r.name, "multiplexed") {
 				opts = append(opts, redimutex.WithMultiplexing(2))
 			}
 			cs := clients(t, 3, func() []redimutex.Pool { return []redimutex.Pool{r.pool(s)} }, opts...)

@@ -3,10 +3,8 @@
 package kinds_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,13 +40,7 @@ func work(what string) int {
 		opts = append(opts, redimutex.WithQueue())
 	}
 	m := redimutex.NewRWMutex(pool, "k", opts...)
-	told := make(chan struct{}, 1)
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			told <- struct{}{}
-		}
-		os.Exit(3)
-	}()
+	told := redistest.Told()
 	fmt.Println("ready")
 	do := m.Do
 	if fields[0] == "read" {

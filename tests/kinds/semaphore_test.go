@@ -3,7 +3,6 @@ package kinds_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +17,9 @@ import (
 const key = "s"
 
 // newSemaphore returns a Semaphore of a Client of its own, as another process would have it.
-func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) (*redimutex.Client, *redimutex.Semaphore) {
+func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
-	c := locktest.Client(t, []redimutex.Pool{s.Pool()}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...)
-	return c, c.Semaphore(key, permits)
+	return locktest.Client(t, []redimutex.Pool{s.Pool()}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Semaphore(key, permits)
 }
 
 // unhurried are for tests of the order. A waiter whose look takes longer than the node timeout gives its place up until it
@@ -36,156 +34,121 @@ func waitQueued(t testing.TB, s *redistest.Server, n int) {
 	})
 }
 
-// A line is who has got a permit, in order.
-type line struct {
-	mu  sync.Mutex
-	who []int
+// A permit is what a process has got, or the error in its place.
+type permit struct {
+	who int
+	*redimutex.Lease
+	err error
 }
 
-func (l *line) add(who int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.who = append(l.who, who)
-}
-
-func (l *line) all() []int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.who)
-}
-
-// acquire has a process wait for a permit, and keep it.
-func acquire(t testing.TB, ctx context.Context, sem *redimutex.Semaphore, who int, got *line, held chan<- *redimutex.Lease) {
+// acquire has a process wait for a permit, and keep it. It returns when that is the nth in the queue.
+func acquire(t testing.TB, ctx context.Context, s *redistest.Server, n int, sem *redimutex.Semaphore, who int, held chan<- permit) {
+	t.Helper()
 	go func() {
 		l, err := sem.Acquire(ctx)
-		if err != nil {
-			held <- nil
-			return
-		}
-		assert.NoError(t, l.Err())
-		got.add(who)
-		held <- l
+		held <- permit{who, l, err}
 	}()
+	waitQueued(t, s, n)
+}
+
+// next returns the next that has got a permit.
+func next(t testing.TB, held <-chan permit) permit {
+	t.Helper()
+	p := redistest.Receive(t, "a permit", held)
+	require.NoError(t, p.err)
+	return p
 }
 
 func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, first := newSemaphore(t, s, 2, unhurried...)
-	one, err := first.Acquire(t.Context())
-	require.NoError(t, err)
-	two, err := first.Acquire(t.Context())
-	require.NoError(t, err)
-	var got line
-	held := make(chan *redimutex.Lease, 6)
+	first := newSemaphore(t, s, 2, unhurried...)
+	one, two := start(t, first.Acquire).get(t), start(t, first.Acquire).get(t)
+	held := make(chan permit, 6)
 	for i := range 6 {
-		_, sem := newSemaphore(t, s, 2, unhurried...)
-		acquire(t, t.Context(), sem, i, &got, held)
-		waitQueued(t, s, i+1)
+		acquire(t, t.Context(), s, i+1, newSemaphore(t, s, 2, unhurried...), i, held)
 	}
-	require.NoError(t, two.Release(t.Context()))
-	next := <-held
-	for range 5 {
-		require.NoError(t, next.Release(t.Context()))
-		next = <-held
+	for i := range 6 {
+		release(t, two)
+		p := next(t, held)
+		require.Equal(t, i, p.who)
+		two = p.Lease
 	}
-	assert.Equal(t, []int{0, 1, 2, 3, 4, 5}, got.all())
-	require.NoError(t, next.Release(t.Context()))
-	require.NoError(t, one.Release(t.Context()))
+	release(t, two)
+	release(t, one)
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }
 
 func TestOneReleaseServesAsManyWaitersAsThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, only := newSemaphore(t, s, 1, unhurried...)
-	l, err := only.Acquire(t.Context())
-	require.NoError(t, err)
-	var got line
-	held := make(chan *redimutex.Lease, 4)
-	_, low := newSemaphore(t, s, 1, unhurried...)
-	acquire(t, t.Context(), low, 0, &got, held)
-	waitQueued(t, s, 1)
+	only := newSemaphore(t, s, 1, unhurried...)
+	l := start(t, only.Acquire).get(t)
+	held := make(chan permit, 4)
+	low := newSemaphore(t, s, 1, unhurried...)
+	acquire(t, t.Context(), s, 1, low, 0, held)
 	for i := range 3 {
-		_, sem := newSemaphore(t, s, 3, unhurried...)
-		acquire(t, t.Context(), sem, i+1, &got, held)
-		waitQueued(t, s, i+2)
+		acquire(t, t.Context(), s, i+2, newSemaphore(t, s, 3, unhurried...), i+1, held)
 	}
-	assert.Empty(t, got.all(), "the first in line blocks those behind it, for whom there is room")
-	require.NoError(t, l.Release(t.Context()))
-	in := []*redimutex.Lease{<-held, <-held, <-held}
-	assert.ElementsMatch(t, []int{0, 1, 2}, got.all())
+	assert.Empty(t, held, "the first in line blocks those behind it, for whom there is room")
+	release(t, l)
+	in := []permit{next(t, held), next(t, held), next(t, held)}
+	assert.ElementsMatch(t, []int{0, 1, 2}, []int{in[0].who, in[1].who, in[2].who})
 	n, err := low.InUse(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
-	for _, l := range in {
-		require.NoError(t, l.Release(t.Context()))
+	for _, p := range in {
+		release(t, p.Lease)
 	}
-	require.NoError(t, (<-held).Release(t.Context()))
+	release(t, next(t, held).Lease)
 }
 
 func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, high := newSemaphore(t, s, 3, unhurried...)
-	l, err := high.Acquire(t.Context())
-	require.NoError(t, err)
-	var got line
-	held := make(chan *redimutex.Lease, 3)
+	high := newSemaphore(t, s, 3, unhurried...)
+	l := start(t, high.Acquire).get(t)
+	held := make(chan permit, 3)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, low := newSemaphore(t, s, 1, unhurried...)
-	acquire(t, ctx, low, 0, &got, held)
-	waitQueued(t, s, 1)
+	acquire(t, ctx, s, 1, newSemaphore(t, s, 1, unhurried...), 0, held)
 	for i := range 2 {
-		_, sem := newSemaphore(t, s, 3, unhurried...)
-		acquire(t, t.Context(), sem, i+1, &got, held)
-		waitQueued(t, s, i+2)
+		acquire(t, t.Context(), s, i+2, newSemaphore(t, s, 3, unhurried...), i+1, held)
 	}
 	cancel()
-	assert.Nil(t, <-held)
+	assert.ErrorIs(t, redistest.Receive(t, "the end of the wait", held).err, context.Canceled)
 	for range 2 {
-		require.NoError(t, (<-held).Release(t.Context()))
+		release(t, next(t, held).Lease)
 	}
-	require.NoError(t, l.Release(t.Context()))
+	release(t, l)
 }
 
 func TestWaitersInTheQueueOfASemaphoreAreWokenAndDoNotPoll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, first := newSemaphore(t, s, 1)
-	l, err := first.Acquire(t.Context())
-	require.NoError(t, err)
-	var got line
-	held := make(chan *redimutex.Lease, 1)
-	_, sem := newSemaphore(t, s, 1, redimutex.WithPollInterval(time.Millisecond))
-	acquire(t, t.Context(), sem, 0, &got, held)
-	waitQueued(t, s, 1)
+	l := start(t, newSemaphore(t, s, 1).Acquire).get(t)
+	held := make(chan permit, 1)
+	acquire(t, t.Context(), s, 1, newSemaphore(t, s, 1, redimutex.WithPollInterval(time.Millisecond)), 0, held)
 	seen := s.Monitor()
 	began := time.Now()
 	time.Sleep(600 * time.Millisecond)
 	looks := len(seen.Executed("zcard", key))
 	assert.LessOrEqual(t, looks, int(time.Since(began)/(50*time.Millisecond)), "polling takes some hundred looks")
-	require.NoError(t, l.Release(t.Context()))
-	require.NoError(t, (<-held).Release(t.Context()))
+	release(t, l)
+	release(t, next(t, held).Lease)
 }
 
 func TestThePermitOfAProcessThatDiedGoesToTheNextInLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
 	const ttl = 500 * time.Millisecond
-	_, dead := newSemaphore(t, s, 1, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
-	_, err := dead.Acquire(t.Context())
-	require.NoError(t, err)
-	_, sem := newSemaphore(t, s, 1)
-	l, err := sem.Acquire(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, l.Release(t.Context()))
+	start(t, newSemaphore(t, s, 1, redimutex.WithTTL(ttl), redimutex.WithoutRenewal()).Acquire).get(t)
+	release(t, start(t, newSemaphore(t, s, 1).Acquire).get(t))
 }
 
 func TestAShorterExtensionTakesNoTimeFromAPermitOrAReader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	_, semaphore := newSemaphore(t, s, 2)
+	semaphore := newSemaphore(t, s, 2)
 	readers := locktest.Client(t, []redimutex.Pool{s.Pool()}).RWMutex("readers")
 	for _, get := range []func(context.Context) (*redimutex.Lease, error){semaphore.Acquire, readers.RAcquire} {
 		l, err := get(t.Context())

@@ -1,11 +1,9 @@
 package lease_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -40,13 +38,7 @@ func lockInAProcess(what string) int {
 	}
 	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", fields[1]) }}
 	m := redimutex.New(pool, "k", redimutex.WithTTL(ttl), redimutex.WithPollInterval(5*time.Millisecond))
-	leash := make(chan struct{}, 1)
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			leash <- struct{}{}
-		}
-		os.Exit(3)
-	}()
+	told := redistest.Told()
 	switch fields[0] {
 	case "count":
 		count(m, pool)
@@ -54,7 +46,7 @@ func lockInAProcess(what string) int {
 		m.Lock()
 		l := m.Lease()
 		fmt.Println("held")
-		<-leash
+		<-told
 		lost := errors.Is(l.Err(), redimutex.ErrLost)
 		err := m.UnlockContext(context.Background())
 		fmt.Printf("lease lost: %t, Unlock lost: %t, done: %t\n", lost, errors.Is(err, redimutex.ErrLost), locktest.Ended(l.Done()))
@@ -165,10 +157,7 @@ func writeFenced(what string) int {
 	if err != nil {
 		panic(err)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(3)
-	}()
+	redistest.Told() // ends the process with its parent
 	dial := func(address string) *redis.Pool {
 		return &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", address) }}
 	}

@@ -43,7 +43,7 @@ func TestWithoutRenewalTheLeaseEndsWithItsTTL(t *testing.T) {
 		m.Lock()
 		l, until := m.Lease(), m.Lease().Until()
 		ctx := l.Context(t.Context())
-		<-l.Done()
+		redistest.Receive(t, "the loss", l.Done())
 		assert.False(t, time.Now().After(until), "told at the end of the validity at the latest")
 		assert.WithinDuration(t, until, time.Now(), 200*time.Millisecond)
 		assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Expired}, l.Err())
@@ -65,10 +65,7 @@ func TestNoRenewalAfterTheLongestHold(t *testing.T) {
 		m := client.Mutex("k")
 		began := time.Now()
 		m.Lock()
-		select {
-		case <-m.Lease().Done():
-		case <-time.After(time.Minute):
-		}
+		redistest.Receive(t, "the loss", m.Lease().Done())
 		assert.LessOrEqual(t, time.Since(began), 13*time.Second, "lost a TTL after the longest hold at the latest")
 		assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
 		assert.EqualValues(t, 1, client.Stats().Renewed)
@@ -95,7 +92,7 @@ func TestRenewalTellsThatTheKeyIsGone(t *testing.T) {
 				defer c.Close()
 				require.NoError(t, lose(c))
 				began := time.Now()
-				<-l.Done()
+				redistest.Receive(t, "the loss", l.Done())
 				assert.LessOrEqual(t, time.Since(began), 3*time.Second+50*time.Millisecond, "a third of the TTL")
 				assert.Equal(t, &redimutex.LostError{Key: "k", Reason: reason}, l.Err())
 				synctest.Wait()
@@ -132,7 +129,7 @@ func TestRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 		assert.True(t, l.Until().After(until))
 		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
 		until = l.Until()
-		<-l.Done()
+		redistest.Receive(t, "the loss", l.Done())
 		assert.False(t, time.Now().After(until))
 		assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Expired}, l.Err())
 		cut.Set(nil)
@@ -154,7 +151,7 @@ func TestLossIsToldInTimeWhileARenewalHangs(t *testing.T) {
 			<-free
 			return run()
 		})
-		<-l.Done()
+		redistest.Receive(t, "the loss", l.Done())
 		assert.False(t, time.Now().After(until))
 		assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
 		assert.Equal(t, until, l.Until())

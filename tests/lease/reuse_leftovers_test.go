@@ -28,47 +28,36 @@ func halted() (trace *redimutex.Trace, waits <-chan struct{}, goOn func()) {
 
 // The time of a parked grant may end just while one who gives up has the turn, and so no caller can give the
 // grant back. The key would be renewed for ever.
-func TestAParkedGrantIsGivenBackByTheWaiterWhoGivesUp(t *testing.T) {
+func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
-	const reuse = 200 * time.Millisecond
-	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(reuse))
-	trace, waits, goOn := halted()
-	c.Observe(trace)
-	holder := c.Mutex("k")
-	holder.Lock()
-	ctx, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() { gaveUp <- c.Mutex("k").LockContext(ctx, 0) }()
-	<-waits
-	holder.Unlock() // the turn is the waiter's
-	cancel()
-	over := time.NewTimer(2 * reuse)
-	<-over.C
-	goOn()
-	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
-	assert.Empty(t, c.Locks())
-}
-
-func TestAGrantParkedForAWaiterWhoGivesUpEndsWithClose(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
-	trace, waits, goOn := halted()
-	c.Observe(trace)
-	holder := c.Mutex("k")
-	holder.Lock()
-	ctx, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() { gaveUp <- c.Mutex("k").LockContext(ctx, 0) }()
-	<-waits
-	holder.Unlock() // the turn is the waiter's
-	cancel()
-	require.NoError(t, c.Close())
-	goOn()
-	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	assert.Empty(t, s.Keys())
+	for name, c := range map[string]struct {
+		reuse time.Duration
+		end   func(c *redimutex.Client)
+	}{
+		"by the waiter": {200 * time.Millisecond, func(*redimutex.Client) { <-time.After(400 * time.Millisecond) }},
+		"by Close":      {long, func(c *redimutex.Client) { assert.NoError(t, c.Close()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(c.reuse), redimutex.WithTTL(3*long))
+			trace, waits, goOn := halted()
+			client.Observe(trace)
+			holder := client.Mutex("k")
+			holder.Lock()
+			ctx, cancel := context.WithCancel(t.Context())
+			gaveUp := make(chan error)
+			go func() { gaveUp <- client.Mutex("k").LockContext(ctx, 0) }()
+			<-waits
+			holder.Unlock() // the turn is the waiter's
+			cancel()
+			c.end(client)
+			goOn()
+			require.ErrorIs(t, <-gaveUp, context.Canceled)
+			redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
+			assert.Empty(t, client.Locks())
+		})
+	}
 }
 
 // Close has looked for parked grants already, and has not ended the holds yet.

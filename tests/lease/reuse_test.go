@@ -75,7 +75,7 @@ func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 	m.Lock()
 	lost := m.Lease()
 	s.Do("SET", "k", "another holder", "PX", 600_000)
-	<-lost.Done()
+	redistest.Receive(t, "the loss", lost.Done())
 	assert.ErrorIs(t, lost.Err(), redimutex.ErrLost)
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	assert.False(t, m.TryLock(), "nothing of a lost grant is used again")
@@ -117,7 +117,7 @@ func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 		})
 	}
 	for range 10 {
-		remote.Lock() // would wait for ever behind holds that follow each other without end
+		require.NoError(t, remote.LockContext(t.Context(), time.Minute), "behind holds that follow each other without end")
 		remote.Unlock()
 	}
 	stop()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -58,52 +59,24 @@ func (p slowGet) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-// What is left to expire must not be revived by an extension that was given up.
+// What is left to expire must not be revived by an extension that was given up, whether something of it is still under way
+// in this process or, over a pool that keeps deadlines, on the network alone.
 func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	pool := redistest.NewBetween(s.Pool())
-	c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
-	defer c.Close()
-	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	l := m.Lease()
-	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
-	caught, release, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		pool.Set(nil)
-		close(caught)
-		<-release
-		defer close(executed)
-		return run()
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	extended := make(chan error, 1)
-	go func() { extended <- l.Extend(ctx, time.Hour) }()
-	<-caught
-	cancel()
-	require.ErrorIs(t, <-extended, context.Canceled)
-	require.NoError(t, m.UnlockContext(t.Context()))
-	close(release)
-	<-executed
-	redistest.Wait(t, "the lock has expired", func() bool { return len(s.Keys()) == 0 })
-}
-
-// The same where the pool keeps the deadline: nothing is under way any more in this process when the hold is unlocked.
-func TestAnExtensionThatReachesTheServerAfterUnlockDoesNotProlongTheMinimumHold(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
 	p := s.Proxy()
-	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
-	m := c.Mutex("k", redimutex.WithMinHold(time.Second))
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	l := m.Lease()
-	require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
-	packet, ok := lateExtension(t, p, l, time.Hour)
-	require.True(t, ok)
-	require.NoError(t, m.UnlockContext(t.Context()))
-	packet.Release()
-	redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists("k") })
+	for name, pool := range map[string]redimutex.Pool{"plain": p.Pool(), "NewPool": newPool(t, p.URL())} {
+		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+		m := c.Mutex(name, redimutex.WithMinHold(time.Second))
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		l := m.Lease()
+		require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
+		packet, ok := lateExtension(t, p, l, time.Hour)
+		require.True(t, ok)
+		require.NoError(t, m.UnlockContext(t.Context()))
+		packet.Release()
+		redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists(name) })
+	}
 }
 
 // kinds are the ways in which a hold ends at the servers.
@@ -115,7 +88,7 @@ var kinds = map[string][]redimutex.Option{
 }
 
 // over calls f for a single server and for three, and every kind of hold.
-func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*redistest.Server)) {
+func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers locktest.Servers)) {
 	t.Helper()
 	for count, topology := range map[int]string{1: "one server", 3: "three servers"} {
 		for kind, opts := range kinds {
@@ -124,35 +97,25 @@ func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers []*red
 			}
 			t.Run(topology+", "+kind, func(t *testing.T) {
 				t.Parallel()
-				var servers []*redistest.Server
-				var pools []redimutex.Pool
-				for range count {
-					s := redistest.Start(t)
-					servers, pools = append(servers, s), append(pools, s.Pool())
-				}
+				servers := locktest.Start(t, count)
 				opts := append(opts[:len(opts):len(opts)], redimutex.WithNodeTimeout(5*time.Second)) // more than a slow machine needs
-				f(t, newClient(t, pools, opts...), servers)
+				f(t, servers.Client(t, opts...), servers)
 			})
 		}
 	}
 }
 
-// replace puts a key of another type where the lock was.
-func replace(t *testing.T, servers []*redistest.Server) {
-	for _, s := range servers {
-		// A majority had it when Lock returned, and the last server may have it only now.
-		redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
-		s.Do("DEL", "k")
-		s.Do("HSET", "k", "field", "value")
-	}
-}
-
 func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 	t.Parallel()
-	over(t, func(t *testing.T, c *redimutex.Client, servers []*redistest.Server) {
+	over(t, func(t *testing.T, c *redimutex.Client, servers locktest.Servers) {
 		m := c.Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
-		replace(t, servers)
+		for _, s := range servers {
+			// A majority had it when Lock returned, and the last server may have it only now.
+			redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
+			s.Do("DEL", "k")
+			s.Do("HSET", "k", "field", "value")
+		}
 		err := m.UnlockContext(t.Context())
 		assert.ErrorIs(t, err, redimutex.ErrLost)
 		var lost *redimutex.LostError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // primaryPool returns a pool that checks the role of its server when it dials and when it borrows. stray
@@ -85,4 +88,29 @@ func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *test
 	stop()
 	members.Wait()
 	assert.Zero(t, clashes.Load(), "of %d holds, began while another lease was valid", holds.Load())
+}
+
+// A waiter that listens at a replica was not counted as a receiver, so the lock goes to the next one. If it heard the
+// message, there would be two holders.
+func TestAHandOffIsNotHeardAtAReplica(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	holder, waiter := newMutex(t, primary.Pool()), newMutex(t, primary.Pool())
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	got := startWaiting(t, primary, waiter, 1)
+	members, err := redis.Strings(primary.Do("ZRANGE", server.QueueKey(key), 0, 0), nil)
+	require.NoError(t, err)
+	channel, _, _ := strings.Cut(members[0], " ")
+	c, err := redis.Dial("tcp", replicas[0].Addr(), redis.DialReadTimeout(slow))
+	require.NoError(t, err)
+	listener := redis.PubSubConn{Conn: c}
+	defer listener.Close()
+	require.NoError(t, listener.Subscribe(channel))
+	require.IsType(t, redis.Subscription{}, listener.Receive())
+	unlock(t, holder)
+	require.NoError(t, <-got)
+	primary.Do("PUBLISH", channel, "replicated")
+	message, _ := listener.Receive().(redis.Message)
+	assert.Equal(t, "replicated", string(message.Data), "nothing came before this")
+	unlock(t, waiter)
 }

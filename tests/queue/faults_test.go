@@ -21,16 +21,13 @@ import (
 type queued struct {
 	t   *testing.T
 	m   *redimutex.Mutex
-	got chan error
+	got <-chan error
 }
 
 // queue has m wait behind n others, which wait already.
 func queue(t *testing.T, s *redistest.Server, m *redimutex.Mutex, n int) queued {
 	t.Helper()
-	q := queued{t, m, make(chan error, 1)}
-	go func() { q.got <- m.LockContext(context.Background(), time.Minute) }()
-	waitQueued(t, s, m.Key(), n+1)
-	return q
+	return queued{t, m, startWaiting(t, s, m, n+1)}
 }
 
 // gets waits until the waiter has the lock, and unlocks it. It returns how long that took since start.
@@ -140,13 +137,9 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	holder.Lock()
 	q := queue(t, s, newMutex(t, s.Pool()), 0)
 	for range 5 {
-		before, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-		require.NoError(t, err)
-		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-		redistest.Wait(t, "another subscriber", func() bool {
-			now, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-			return err == nil && now != "" && now[:12] != before[:12]
-		})
+		killed := s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		require.EqualValues(t, 1, killed)
+		redistest.Wait(t, "another subscriber", func() bool { return subscribers(t, s) == 1 })
 	}
 	// The place in the queue was kept.
 	waitQueued(t, s, "k", 1)
@@ -170,14 +163,9 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 		}
 		return redis.Dial("tcp", s.Addr())
 	}}), 0)
-	subscribers := func() string {
-		list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-		require.NoError(t, err)
-		return list
-	}
 	cut.Store(true) // what it has goes on, so its looks are answered
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	redistest.Wait(t, "no one listens", func() bool { return subscribers() == "" })
+	redistest.Wait(t, "no one listens", func() bool { return subscribers(t, s) == 0 })
 	second := queue(t, s, newMutex(t, s.Pool()), 1)
 	holder.Unlock()
 	select {
@@ -224,6 +212,27 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	s := redistest.Real(t)
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+}
+
+// The first in line is called in vain, and no other is called after it.
+func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
+	s := redistest.Real(t)
+	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
+	holder := newMutex(t, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	network := s.Network(0)
+	patient := []redimutex.Option{redimutex.WithNodeTimeout(4 * slow), redimutex.WithTTL(time.Hour)}
+	first := queue(t, s, newMutex(t, network.Pool(), patient...), 0)
+	second := queue(t, s, newMutex(t, network.Pool(), patient...), 1)
+	network.Hold(redistest.Requests) // neither looks
+	unlock(t, holder)
+	assert.False(t, s.Exists(key), "the lock is free")
+	require.Equal(t, 1, queueLength(t, s, key), "the second keeps its place")
+	network.Release()
+	second.gets(time.Now())
+	first.gets(time.Now())
 }
 
 // A server whose clock is set back would otherwise put all who come later before those who wait.

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -52,14 +51,12 @@ func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
 	for _, label := range []string{"a b  c", " 1 0 150 x", "%S+ (.*)$ %1", "Größe 12", "ends with a space "} {
 		holder.Lock()
 		m := newMutex(t, s.Pool(), redimutex.WithOwner(label))
-		locked := make(chan error, 1)
-		go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
-		waitQueued(t, s, "k", 1)
+		locked := startWaiting(t, s, m, 1)
 		holder.Unlock()
 		require.NoError(t, <-locked)
 		assert.Equal(t, m.Lease().Token(), s.Get("k"))
 		assert.Equal(t, label, server.Owner(s.Get("k")))
-		require.NoError(t, m.UnlockContext(context.Background()))
+		unlock(t, m)
 	}
 }
 
@@ -73,12 +70,10 @@ func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
 	}
 	s.Do("PEXPIRE", server.QueueKey("k"), 60000)
 	m := newMutex(t, s.Pool())
-	locked := make(chan error, 1)
-	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
-	waitQueued(t, s, "k", 5)
-	require.NoError(t, holder.UnlockContext(context.Background()))
+	locked := startWaiting(t, s, m, 5)
+	unlock(t, holder)
 	require.NoError(t, <-locked)
-	require.NoError(t, m.UnlockContext(context.Background()))
+	unlock(t, m)
 	assert.NotContains(t, s.Keys(), server.QueueKey("k"))
 }
 

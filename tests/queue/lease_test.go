@@ -20,11 +20,11 @@ func handed(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redimu
 	t.Helper()
 	holder, m := newMutex(t, s.Pool(), opts...), newMutex(t, s.Pool(), opts...)
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
-	q := queue(t, s, m, 0)
+	got := startWaiting(t, s, m, 1)
 	if err := holder.UnlockContext(t.Context()); err != nil {
 		require.ErrorIs(t, err, redimutex.ErrUnavailable, "a slow machine: the release goes on in the background")
 	}
-	require.NoError(t, <-q.got)
+	require.NoError(t, <-got)
 	return m
 }
 
@@ -45,16 +45,21 @@ func TestLockThatWasHandedOverIsExtendedToItsTTL(t *testing.T) {
 	}
 }
 
-func TestMinimalHoldOutlastsAHandOver(t *testing.T) {
+func TestMinimalHoldOutlastsAHandOverAndLeavesNoQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	holder, m := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
-	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
-	got := startWaiting(t, s, m, 1)
-	unlock(t, holder)
-	require.NoError(t, <-got)
-	unlock(t, m)
-	assert.Greater(t, s.PTTL(key), 30*time.Second)
+	for name, end := range map[string]func(){"handed off": func() { unlock(t, holder) }, "found by a look": func() { s.Do("DEL", key) }} {
+		require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+		got := startWaiting(t, s, m, 1)
+		end()
+		require.NoError(t, <-got)
+		unlock(t, m)
+		assert.Greater(t, s.PTTL(key), 30*time.Second, name)
+		assert.Equal(t, []string{key}, s.Keys(), name)
+		s.Do("DEL", key)
+		_ = holder.UnlockContext(t.Context()) // of what was deleted
+	}
 }
 
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
@@ -64,7 +69,7 @@ func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	s.Pause()
 	defer s.Resume()
 	l := m.Lease()
-	<-l.Done()
+	redistest.Receive(t, "the loss", l.Done())
 	told := time.Now()
 	require.ErrorIs(t, l.Err(), redimutex.ErrLost)
 	assert.Less(t, told.Sub(l.Until()), slow)
@@ -155,35 +160,4 @@ func TestRestartGuardHoldsForQueuesToo(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), ttl-20*time.Millisecond)
 	m.Unlock()
 	assert.Equal(t, []string{"redimutex:guard"}, s.Keys())
-}
-
-// A majority gives the lock, and the other servers have the waiter in their queues until it unlocks, which a
-// minimal hold makes no release of the lock.
-func TestMinimalHoldLeavesNobodyInTheQueue(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	s.Do("SET", key, "a foreign client", "PX", 600_000)
-	m := newMutex(t, s.Pool(), redimutex.WithMinHold(time.Minute))
-	got := startWaiting(t, s, m, 1)
-	s.Do("DEL", key)
-	require.NoError(t, <-got)
-	for _, name := range queues(t, s) {
-		s.Do("PERSIST", name) // or it would be gone by itself in the end
-	}
-	unlock(t, m)
-	waitQueued(t, s, key, 0)
-}
-
-func TestQueueIsGoneWithTheLastHoldAlsoWhereThatIsLeftToExpire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	holder := newMutex(t, s.Pool())
-	require.NoError(t, holder.LockContext(t.Context(), 0))
-	m := newMutex(t, s.Pool(), redimutex.WithMinHold(200*time.Millisecond))
-	got := startWaiting(t, s, m, 1)
-	unlock(t, holder)
-	require.NoError(t, <-got)
-	unlock(t, m)
-	redistest.Wait(t, "the lock has expired", func() bool { return s.Get(key) == "" })
-	require.Empty(t, s.Keys())
 }

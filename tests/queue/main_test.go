@@ -3,10 +3,8 @@
 package queue_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,7 +146,7 @@ func work(what string) int {
 		panic(err)
 	}
 	pool := &redis.Pool{MaxIdle: 10, MaxActive: 50, Wait: true, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", fields[0]) }}
-	leash := make(chan struct{})
+	told := redistest.Told()
 	done := make(chan struct{})
 	for range clients {
 		m := redimutex.New(pool, key, redimutex.WithQueue(), redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(timeout))
@@ -159,18 +157,12 @@ func work(what string) int {
 			} else {
 				fmt.Println("held")
 			}
-			<-leash
+			<-told
 			m.Unlock()
 			fmt.Println("unlocked")
 			done <- struct{}{}
 		}()
 	}
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			leash <- struct{}{}
-		}
-		os.Exit(3)
-	}()
 	for range clients {
 		<-done
 	}

@@ -17,26 +17,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An order is who had a lock, one after the other.
-type order struct {
-	mu  sync.Mutex
-	who []int
-}
-
-func (o *order) add(who int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.who = append(o.who, who)
-}
-
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 // The first waiter of a Client has to subscribe before it can queue. That others do so faster does
 // not put them in front.
 func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
@@ -94,7 +74,7 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	const clients, each = 3, 20
-	var got order
+	var got []int // who had the lock, which protects it
 	var group sync.WaitGroup
 	for c := range clients {
 		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
@@ -102,7 +82,7 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 			group.Go(func() {
 				m := client.Mutex("k")
 				m.Lock()
-				got.add(g*clients + c)
+				got = append(got, g*clients+c)
 				m.Unlock()
 			})
 			redistest.Wait(t, "the goroutine waits", func() bool { return client.Stats().Waiting == g+1 })
@@ -113,13 +93,14 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 	group.Wait()
 	// Each goroutine of a client that gets its turn queues behind the other clients.
 	perClient := make([][]int, clients)
-	for _, n := range got.who {
+	for _, n := range got {
 		perClient[n%clients] = append(perClient[n%clients], n/clients)
 	}
 	for c, goroutines := range perClient {
-		assert.Equal(t, upTo(each), goroutines, "client %d", c)
+		assert.Len(t, goroutines, each)
+		assert.IsIncreasing(t, goroutines, "client %d", c)
 	}
-	for at, n := range got.who[:clients] {
+	for at, n := range got[:clients] {
 		assert.Equal(t, at, n%clients, "the first of each client come first")
 	}
 }
@@ -160,16 +141,14 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "k", "a foreign client", "PX", 60000)
 	waiter := newMutex(t, s.Pool())
-	locked := make(chan error, 1)
-	go func() { locked <- waiter.LockContext(context.Background(), time.Minute) }()
-	waitQueued(t, s, "k", 1)
+	locked := startWaiting(t, s, waiter, 1)
 	other := newMutex(t, s.Pool())
 	assert.False(t, other.TryLock())
 	s.Do("DEL", "k") // hands the lock to no waiter
 	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
 	require.NoError(t, <-locked)
 	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")
-	require.NoError(t, waiter.UnlockContext(context.Background()))
+	unlock(t, waiter)
 	assert.True(t, other.TryLock())
 	other.Unlock()
 }
@@ -218,15 +197,11 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 		waiters = append(waiters, newMutex(t, s.Network(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second)))
 	}
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
-	type turn struct {
-		who int
-		err error
-	}
-	turns := make(chan turn, len(waiters))
+	turns := make(chan time.Duration, len(waiters))
 	for i, m := range waiters {
 		go func() {
-			err := m.LockContext(context.Background(), time.Minute)
-			turns <- turn{i, err}
+			assert.NoError(t, m.LockContext(context.Background(), time.Minute))
+			turns <- roundTrips[i]
 			_ = m.UnlockContext(context.Background())
 		}()
 		waitQueued(t, s, key, i+1)
@@ -234,9 +209,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	unlock(t, holder)
 	var order []time.Duration
 	for range waiters {
-		next := <-turns
-		require.NoError(t, next.err)
-		order = append(order, roundTrips[next.who])
+		order = append(order, <-turns)
 	}
 	require.Equal(t, roundTrips, order, "round trips of those who were served")
 }

@@ -225,7 +225,7 @@ func TestRedlockHoldOutlivesAMinorityThatLostItsData(t *testing.T) {
 	c[1].Kill()
 	c[0].Restart()
 	c[1].Restart()
-	<-l.Done()
+	redistest.Receive(t, "the loss", l.Done())
 	assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 }

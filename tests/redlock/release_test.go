@@ -71,9 +71,7 @@ func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.S
 	for i := range servers {
 		servers[i] = redistest.Real(t)
 		fronts[i] = redistest.NewFront(t, servers[i])
-		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", fronts[i].Addr()) }}
-		t.Cleanup(func() { pool.Close() })
-		pools[i] = pool
+		pools[i] = fronts[i].Pool()
 	}
 	return servers, fronts, patientClient(t, pools, opts...)
 }

@@ -83,22 +83,20 @@ func heldOn(t *testing.T, servers locktest.Servers, m *redimutex.Mutex) {
 	})
 }
 
-func TestASlowServerIsAskedForTheLockWhenAnotherIsDead(t *testing.T) {
-	slowBesideDead(t, false, func(m *redimutex.Mutex) error {
-		err := m.TryLockContext(context.Background())
-		if err == nil {
-			err = m.UnlockContext(context.Background())
-		}
-		return err
-	})
-}
-
-func TestASlowServerIsAskedForAnExtensionWhenAnotherIsDead(t *testing.T) {
-	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.Lease().Extend(context.Background(), 2*time.Minute) })
-}
-
-func TestASlowServerIsAskedForTheReleaseWhenAnotherIsDead(t *testing.T) {
-	slowBesideDead(t, true, func(m *redimutex.Mutex) error { return m.UnlockContext(context.Background()) })
+func TestASlowServerIsAskedWhenAnotherIsDead(t *testing.T) {
+	ctx := context.Background()
+	for name, call := range map[string]func(m *redimutex.Mutex) error{
+		"the lock": func(m *redimutex.Mutex) error {
+			if err := m.TryLockContext(ctx); err != nil {
+				return err
+			}
+			return m.UnlockContext(ctx)
+		},
+		"an extension": func(m *redimutex.Mutex) error { return m.Lease().Extend(ctx, 2*time.Minute) },
+		"the release":  func(m *redimutex.Mutex) error { return m.UnlockContext(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) { slowBesideDead(t, name != "the lock", call) })
+	}
 }
 
 // Two of three servers, one after the other, lose their data and are away for longer than a TTL.

@@ -2,7 +2,10 @@
 
 package redistest
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
 var errSignals = errors.New("a process can't be stopped and resumed on this system")
 
@@ -12,3 +15,7 @@ func alive(int) bool { return true }
 func Stop(int) error   { return errSignals }
 func Resume(int) error { return errSignals }
 func halt(int) error   { return errSignals }
+
+func setBacklog(*net.TCPListener, int) error {
+	return errors.New("a dial that hangs can't be made on this system")
+}

@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"errors"
+	"net"
 	"syscall"
 )
 
@@ -24,4 +25,17 @@ func halt(pid int) error {
 		return err
 	}
 	return errors.New("it has ended")
+}
+
+// setBacklog changes how many connections may wait to be accepted.
+func setBacklog(l *net.TCPListener, n int) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.Listen(int(fd), n) }); err != nil {
+		return err
+	}
+	return failed
 }
