@@ -56,8 +56,9 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				board := at(primary.Addr())
 				primary.Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
 				var tries atomic.Int64
+				opts := slices.Clone(opts) // other subtests have it too
 				if strings.HasSuffix(name, "multiplexed") {
-					opts = append(slices.Clone(opts), redimutex.WithMultiplexing(1))
+					opts = append(opts, redimutex.WithMultiplexing(1))
 				}
 				m := newClient(t, following(t, board)[name], append(opts, redimutex.WithTTL(20*time.Second),
 					redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))...).Mutex("k")
