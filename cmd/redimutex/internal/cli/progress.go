@@ -36,12 +36,17 @@ func (p *Progress) Show(line string) {
 	fmt.Fprintf(p.w, "\r%s\x1b[K", line)
 }
 
-// End makes room for what comes next.
+// Clear makes room for what comes next.
+func (p *Progress) Clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// End ends it.
 func (p *Progress) End() {
 	if p.ticks != nil {
 		p.ticks.Stop()
 	}
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
+	p.Clear()
 }

@@ -110,7 +110,7 @@ var notes = []cli.Section{
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	by := l.run(ctx, cli.NewProgress(t.Err))
+	by := l.run(ctx, t.Err)
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {

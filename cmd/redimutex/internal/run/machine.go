@@ -243,7 +243,7 @@ func (r *runner) start() {
 	}
 	group, err := startGroup(r.job, r.t, environment(os.Environ(), r.job, lease.Fence(), lease.Token()))
 	if err != nil {
-		r.finish(cannotRun(r.t, r.command, err))
+		r.finish(r.cannotRun(r.t, err))
 		return
 	}
 	r.watch = &watch{runner: r, lease: lease, group: group, got: time.Now()}

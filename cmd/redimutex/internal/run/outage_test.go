@@ -87,10 +87,12 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	assert.Equal(t, 1, status, stderr)
 
 	s.Do("CONFIG", "SET", "requirepass", "hunter2")
-	status, _, stderr = clitest.Run(t, s, "run", "other", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
-	assert.Contains(t, stderr, "NOAUTH")
-	assert.Contains(t, stderr, "redis://user:password@host")
+	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before a server knows us it also limits what it reads
+		status, _, stderr = clitest.Run(t, s, "run", kind, "other", "--", "true")
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, "NOAUTH", kind)
+		assert.Contains(t, stderr, "redis://user:password@host", kind)
+	}
 	status, _, stderr = clitest.Run(t, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
 	assert.Equal(t, cli.Unavailable, status)
 	assert.Contains(t, stderr, "WRONGPASS")

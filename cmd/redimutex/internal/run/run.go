@@ -105,7 +105,7 @@ func Command() *cli.Command {
 			}
 			var err error
 			if j.path, err = find(j.command[0]); err != nil {
-				return cannotRun(t, j.command, err), nil
+				return j.cannotRun(t, err), nil
 			}
 			return j.run(t)
 		},
@@ -203,23 +203,28 @@ func find(name string) (string, error) {
 }
 
 // cannotRun prints why the command can't be started, and returns the status that a shell would.
-func cannotRun(t *cli.Terminal, command []string, err error) int {
+func (j *job) cannotRun(t *cli.Terminal, err error) int {
 	status := cli.CannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		status = cli.NotFound
 	}
 	var number syscall.Errno
-	reason := err
+	reason, hint := err, ""
 	switch {
 	case errors.As(err, &number):
 		reason = number
 	case errors.Is(err, exec.ErrNotFound):
 		reason = errors.New("there is no such command in the folders of $PATH")
 	}
-	hint := ""
-	if line := command[0]; len(command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line {
-		hint = "; for a line of the shell write: sh -c " + cli.Quote(command)
+	line := strings.Join(j.command, " ")
+	switch {
+	case number == syscall.E2BIG && len(j.name) > len(line):
+		hint = fmt.Sprintf("; it gets all KEYs in its environment, and they are %d bytes: lock fewer of them, or shorter ones", len(j.name))
+	case number == syscall.E2BIG:
+		hint = fmt.Sprintf("; it and its arguments are %d bytes: pass them in a file, or by stdin", len(line))
+	case len(j.command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line:
+		hint = "; for a line of the shell write: sh -c " + cli.Quote(j.command)
 	}
-	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
+	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(j.command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
 	return status
 }

@@ -132,8 +132,10 @@ func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "another holder")
+	s.Do("MSET", "job", "another holder", "-job", "another holder")
 	for _, args := range [][]string{
+		{"run", "-n", "-E", "9", "--", "-job", "--", "true"},
+		{"run", "-n", "-E", "9", "--", "-job", "another", "--", "sh", "-c", "true", "--"},
 		{"run", "-n", "-E", "9", "job", "--", "true"},
 		{"run", "job", "-n", "-E", "9", "--", "true"},
 		{"run", "-E", "9", "job", "-n", "--", "true"},
@@ -293,7 +295,13 @@ func TestCommandIsFoundWithoutAPATH(t *testing.T) {
 
 func TestKeyMayBeLongAndFullOfPercentSigns(t *testing.T) {
 	t.Parallel()
-	status, out, stderr := clitest.Run(t, redistest.Start(t), "run", strings.Repeat("%", 60000), "--", "echo", "ran")
+	s, key := redistest.Start(t), strings.Repeat("%", 60000)
+	status, out, stderr := clitest.Run(t, s, "run", key, "--", "echo", "ran")
 	assert.Equal(t, 0, status, stderr)
 	assert.Equal(t, "ran\n", out)
+	status, _, stderr = clitest.Run(t, s, "run", key+"1", key+"2", key+"3", "--", "echo", "ran")
+	assert.Equal(t, cli.CannotRun, status)
+	assert.Equal(t, "redimutex: can't run \"echo\": argument list too long; it gets all KEYs in its environment, and they are 180005 bytes: "+
+		"lock fewer of them, or shorter ones\n", stderr)
+	assert.Empty(t, s.Get(key+"1"))
 }
