@@ -100,15 +100,12 @@ func Command() *cli.Command {
 			if err := c.check(); err != nil {
 				return 0, err
 			}
-			nodes, err := servers.Find(given, c.nodeTimeout)
-			if err != nil {
-				return 0, err
-			}
-			defer nodes.Close()
-			if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
-				return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
-			}
-			return c.run(t, nodes), nil
+			return given.Use(c.nodeTimeout, func(nodes servers.Set) (int, error) {
+				if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
+					return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
+				}
+				return c.run(t, nodes), nil
+			})
 		},
 	}
 }

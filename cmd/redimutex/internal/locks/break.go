@@ -2,10 +2,8 @@ package locks
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -53,52 +51,32 @@ func Break() *cli.Command {
 				cli.Item("2", "wrong usage, or stdin is not a terminal and -yes is missing"),
 				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
 		},
-		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			key, err := cli.OneKey(in.Words)
-			if err != nil {
-				return 0, err
+		Run: looking(&given, func(t *cli.Terminal, nodes servers.Set, before *sight.Lock) (int, error) {
+			if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
+				return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
 			}
-			nodes, err := servers.Find(given, servers.QuickTimeout)
-			if err != nil {
-				return 0, err
+			b := &breach{Key: before.Key, Before: before, Servers: []brokenServer{}, nodes: nodes}
+			if asJSON && !yes {
+				before.Print(t.Err) // what a script reads is alone on stdout
+			} else if !asJSON {
+				before.Print(t.Out)
 			}
-			defer nodes.Close()
-			return breakLock(t, nodes, key, yes, asJSON)
-		},
+			switch {
+			case before.Agree == 0:
+				b.Result = wasFree
+			case !yes && !b.confirm(t):
+				b.Result = wasDeclined
+			default:
+				b.carryOut()
+			}
+			if asJSON {
+				cli.PrintJSON(t.Out, b)
+			} else {
+				b.tell(t.Out)
+			}
+			return b.status(t.Err), nil
+		}),
 	}
-}
-
-func breakLock(t *cli.Terminal, nodes servers.Set, key string, yes, asJSON bool) (int, error) {
-	before, err := sight.Look(context.Background(), nodes, key)
-	if err != nil {
-		fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
-		return cli.Unavailable, nil
-	}
-	if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
-		return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
-	}
-	b := &breach{Key: key, Before: before, Servers: []brokenServer{}, nodes: nodes}
-	talk := io.Writer(t.Out) // to people; what a script reads is alone on stdout
-	if asJSON {
-		talk = t.Err
-	}
-	if !asJSON || !yes {
-		before.Print(talk)
-	}
-	switch {
-	case before.Agree == 0:
-		b.Result = wasFree
-	case !yes && !b.confirm(t):
-		b.Result = wasDeclined
-	default:
-		b.carryOut()
-	}
-	if asJSON {
-		cli.PrintJSON(t.Out, b)
-	} else {
-		b.tell(t.Out)
-	}
-	return b.status(t.Err), nil
 }
 
 // confirm asks whether the lock that was shown is to be broken.

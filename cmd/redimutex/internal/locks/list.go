@@ -57,12 +57,11 @@ func List() *cli.Command {
 			if l.pattern, err = onePattern(in.Words); err != nil {
 				return 0, err
 			}
-			if l.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
-				return 0, err
-			}
-			defer l.nodes.Close()
 			l.whole = sorted.Given
-			return l.list(t, order, asJSON)
+			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
+				l.nodes = nodes
+				return l.list(t, order, asJSON)
+			})
 		},
 	}
 }

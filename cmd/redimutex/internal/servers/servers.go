@@ -117,6 +117,16 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	return nodes, nil
 }
 
+// Use finds the servers, has f use them, and closes the connections. It returns what f returns.
+func (u *URLs) Use(node time.Duration, f func(Set) (int, error)) (int, error) {
+	nodes, err := Find(*u, node)
+	if err != nil {
+		return 0, err
+	}
+	defer nodes.Close()
+	return f(nodes)
+}
+
 // Child is the list of URLs for a command that we run: a redimutex inside it finds the same servers. A
 // password comes along only as the name of the file that it is in; without one, such a server refuses
 // the command loudly, while no list at all would have it lock on another server in silence.

@@ -71,12 +71,10 @@ func Command() *cli.Command {
 			if err := o.check(in.Words, limit.Given); err != nil {
 				return 0, err
 			}
-			var err error
-			if o.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
-				return 0, err
-			}
-			defer o.nodes.Close()
-			return o.run(t)
+			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
+				o.nodes = nodes
+				return o.run(t)
+			})
 		},
 	}
 }
