@@ -21,7 +21,11 @@ func (c *Command) parse(args []string) (*Input, error) {
 	fs.SetOutput(io.Discard)
 	for _, f := range c.Flags {
 		for _, name := range f.Names {
-			fs.Var(f.Value, name, "")
+			if f.Arg == "" {
+				fs.BoolFunc(name, "", f.Value.Set)
+			} else {
+				fs.Func(name, "", f.Value.Set)
+			}
 		}
 	}
 	err := in.read(fs, left)

@@ -45,7 +45,7 @@ func Command() *cli.Command {
 			cli.Para("It takes about ten seconds, and needs nothing installed."),
 		},
 		Flags: []*cli.Flag{
-			{Names: []string{"redis"}, Arg: "URL", Value: &d.urls, Text: `Use this server instead of one inside the demo; repeat
+			{Names: []string{"redis"}, Arg: "URL", Value: d.urls.Value(), Text: `Use this server instead of one inside the demo; repeat
 				it for Redlock. -redis @FILE reads URLs from FILE. The demo has a key of its own, and deletes it.`},
 		},
 		Notes: []cli.Section{cli.Ends(cli.Item("0", "no update was lost under the lock"),
