@@ -89,8 +89,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"there is no KEY; write a name for the lock, ":       {"watch", "job", ""},
 		"for flag -for: the longest time":                    {"watch", "-for", "9999999999h", "job"},
 	} {
-		status, out, stderr := clitest.Call(args...)
-		assert.Equal(t, cli.UsageError, status, args)
+		out, stderr := clitest.Ends(t, cli.UsageError, args...)
 		assert.Empty(t, out)
 		assert.Contains(t, stderr, want)
 		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -102,8 +101,7 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"run", "show", "version", "help", "list", "break", "watch", "doctor", "demo", "man", "completion"} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
-			status, out, stderr := clitest.Call(verb, flag)
-			assert.Equal(t, cli.OK, status)
+			out, stderr := clitest.Ends(t, cli.OK, verb, flag)
 			assert.True(t, strings.HasPrefix(out, "Usage: redimutex "+verb))
 			assert.Contains(t, out, "EXIT STATUS")
 			assert.Empty(t, stderr)
@@ -139,16 +137,14 @@ func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
 	_, want, _ := clitest.Call("version")
 	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, want)
 	for _, flag := range []string{"-v", "--version", "-version", "-V"} {
-		status, out, stderr := clitest.Call(flag)
-		assert.Equal(t, cli.OK, status, stderr)
+		out, _ := clitest.Ends(t, cli.OK, flag)
 		assert.Equal(t, want, out)
 	}
 }
 
 func TestCommandLineInOneWordIsExplained(t *testing.T) {
 	t.Parallel()
-	status, _, stderr := clitest.Call("run", "job", "--", "echo a; echo b")
-	assert.Equal(t, cli.NotFound, status)
+	_, stderr := clitest.Ends(t, cli.NotFound, "run", "job", "--", "echo a; echo b")
 	assert.Contains(t, stderr, `for a line of the shell write: sh -c 'echo a; echo b'`)
 	assert.Equal(t, 1, strings.Count(stderr, "\n"))
 	_, _, stderr = clitest.Call("run", "job", "--", "curl --password=hunter2 x")
@@ -183,8 +179,7 @@ func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
 			if _, err := servers.Find(servers.URLs{raw}, servers.QuickTimeout); !assert.Error(t, err, raw) {
 				continue
 			}
-			status, out, stderr := clitest.Call(args...)
-			assert.Equal(t, cli.UsageError, status, "%q: %s", raw, stderr)
+			out, stderr := clitest.Ends(t, cli.UsageError, args...)
 			assert.Empty(t, out)
 			assert.NotContains(t, stderr, "hunter2", "%q", raw)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -47,6 +48,14 @@ func catchSignals() {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
+}
+
+// Ends is Call with the exit status that it must have.
+func Ends(t *testing.T, status int, args ...string) (out, err string) {
+	t.Helper()
+	is, out, err := Call(args...)
+	assert.Equal(t, status, is, "%q: %s", args, err)
+	return out, err
 }
 
 // Call runs the program inside this process, for what ends before it starts anything.

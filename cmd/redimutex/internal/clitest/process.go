@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -143,6 +144,14 @@ func (p *Process) Says(words string) {
 func (p *Process) Warns(words string) {
 	p.t.Helper()
 	redistest.Wait(p.t, "the message "+words, func() bool { return strings.Contains(p.Err(), words) })
+}
+
+// RunEnds is Run with the exit status that it must have.
+func RunEnds(t *testing.T, status int, s *redistest.Server, args ...string) (out, err string) {
+	t.Helper()
+	is, out, err := Run(t, s, args...)
+	assert.Equal(t, status, is, "%q: %s", args, err)
+	return out, err
 }
 
 // Run runs the program to its end.

@@ -20,8 +20,7 @@ import (
 // completed returns what a line could go on with.
 func completed(t *testing.T, line string) (kind string, words []string) {
 	t.Helper()
-	status, out, stderr := clitest.Call("complete", line)
-	require.Equal(t, cli.OK, status)
+	out, stderr := clitest.Ends(t, cli.OK, "complete", line)
 	require.Empty(t, stderr)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	for _, l := range lines[1:] {
@@ -180,8 +179,7 @@ func TestLineIsTakenApartAsByAShell(t *testing.T) {
 
 func TestCompletionIsForAShellThatHasOne(t *testing.T) {
 	for _, shell := range shells {
-		status, out, stderr := clitest.Call("completion", shell)
-		assert.Equal(t, cli.OK, status)
+		out, stderr := clitest.Ends(t, cli.OK, "completion", shell)
 		assert.Empty(t, stderr)
 		assert.Contains(t, out, shell)
 	}
@@ -190,8 +188,7 @@ func TestCompletionIsForAShellThatHasOne(t *testing.T) {
 		"there is no completion for \"../x\"":                                   {"../x"},
 		"name one shell: bash, zsh, fish":                                       nil,
 	} {
-		status, out, stderr := clitest.Call(append([]string{"completion"}, args...)...)
-		assert.Equal(t, cli.UsageError, status)
+		out, stderr := clitest.Ends(t, cli.UsageError, append([]string{"completion"}, args...)...)
 		assert.Empty(t, out)
 		assert.Contains(t, stderr, want)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
@@ -35,12 +34,10 @@ func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
 		if verb == "break" {
 			args = append(args, "-yes")
 		}
-		status, _, stderr := clitest.Call(args...)
-		assert.Equal(t, cli.Unavailable, status)
+		_, stderr := clitest.Ends(t, cli.Unavailable, args...)
 		assert.Contains(t, stderr, mine.Addr(), "where it is")
 		assert.Contains(t, stderr, "another one serves KEY; name that one")
 	}
-	status, _, stderr := clitest.Call("break", "-yes", "-redis", mine.URL(), "job")
-	require.Equal(t, cli.OK, status, stderr)
+	_, stderr = clitest.Ends(t, cli.OK, "break", "-yes", "-redis", mine.URL(), "job")
 	assert.Contains(t, mine.Get("job"), " web-2", "handed over")
 }

@@ -20,8 +20,7 @@ import (
 // listed calls redimutex list and returns the lines of the table, with single spaces.
 func listed(t *testing.T, args ...string) (lines []string, stderr string) {
 	t.Helper()
-	status, out, stderr := clitest.Call(append([]string{"list"}, args...)...)
-	assert.Equal(t, cli.OK, status, stderr)
+	out, stderr := clitest.Ends(t, cli.OK, append([]string{"list"}, args...)...)
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
@@ -40,8 +39,7 @@ func keysOf(lines []string) (keys []string) {
 // inventoryOf calls redimutex list -json.
 func inventoryOf(t *testing.T, args ...string) *inventory {
 	t.Helper()
-	status, out, stderr := clitest.Call(append([]string{"list", "-json"}, args...)...)
-	require.Equal(t, cli.OK, status, stderr)
+	out, _ := clitest.Ends(t, cli.OK, append([]string{"list", "-json"}, args...)...)
 	r := new(inventory)
 	require.NoError(t, json.Unmarshal([]byte(out), r), out)
 	return r
@@ -73,8 +71,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	lines, _ = listed(t, "b:*", "-redis", s.URL())
 	assert.Equal(t, []string{"b:job"}, keysOf(lines))
 
-	status, out, stderr := clitest.Call("list", "nothing*", "-redis", s.URL())
-	assert.Equal(t, cli.OK, status)
+	out, stderr := clitest.Ends(t, cli.OK, "list", "nothing*", "-redis", s.URL())
 	assert.Empty(t, out)
 	assert.Equal(t, "redimutex: there is no lock among 0 keys on "+s.Addr()+"/0\n", stderr)
 
@@ -89,8 +86,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Equal(t, m.Lease().Fence(), r.Locks[1].Fence)
 	assert.NotEmpty(t, r.Locks[2].Owner)
 
-	status, out, _ = clitest.Call("list", "-json", "-redis", s.URL())
-	assert.Equal(t, cli.OK, status)
+	out, _ = clitest.Ends(t, cli.OK, "list", "-json", "-redis", s.URL())
 	assert.NotContains(t, out, `"queue`, "the help says so")
 	assert.Contains(t, out, `"agree":1`)
 }
@@ -203,8 +199,7 @@ func TestListTellsHowManyServersAgree(t *testing.T) {
 	assert.Equal(t, all[0].Addr(), r.Errors[0].Address)
 
 	all[1].Kill()
-	status, out, stderr := clitest.Call(append([]string{"list"}, urls...)...)
-	assert.Equal(t, cli.Unavailable, status)
+	out, stderr := clitest.Ends(t, cli.Unavailable, append([]string{"list"}, urls...)...)
 	assert.Empty(t, out)
 	assert.Contains(t, stderr, all[1].Addr())
 }
@@ -246,8 +241,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
 
 	s.Do("ACL", "SETUSER", "reader", "-scan")
-	status, _, stderr := clitest.Call("list", "-redis", "redis://reader:hunter2@"+s.Addr())
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.Ends(t, cli.Unavailable, "list", "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Contains(t, stderr, "NOPERM")
 	assert.NotContains(t, stderr, "hunter2")
 }

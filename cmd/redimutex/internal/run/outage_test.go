@@ -45,8 +45,7 @@ func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 			{"run", "-w", "60", "-redis", url, "job", "--", "echo", "ran"},
 			{"show", "-redis", url, "job"},
 		} {
-			status, out, stderr := clitest.Run(t, nil, args...)
-			assert.Equal(t, cli.Unavailable, status)
+			out, stderr := clitest.RunEnds(t, cli.Unavailable, nil, args...)
 			assert.Empty(t, out)
 			assert.Contains(t, stderr, shown)
 			assert.NotContains(t, stderr, "hunter2")
@@ -60,8 +59,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 	s := redistest.Real(t)
 	s.Pause()
 	defer s.Resume()
-	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, s.Addr()+": no answer")
 }
 
@@ -70,11 +68,9 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("HSET", "job", "field", "value")
-	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, "WRONGTYPE")
-	status, _, stderr = clitest.Run(t, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
 	assert.Contains(t, stderr, "out of range (the URL names a database that this server does not have")
 
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+pttl", "+ping")
@@ -83,18 +79,15 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	p.Start()
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Contains(t, p.Notes(), "NOPERM")
-	status, _, stderr = clitest.Run(t, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
-	assert.Equal(t, 1, status, stderr)
+	_, stderr = clitest.RunEnds(t, 1, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
 
 	s.Do("CONFIG", "SET", "requirepass", "hunter2")
 	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before a server knows us it also limits what it reads
-		status, _, stderr = clitest.Run(t, s, "run", kind, "other", "--", "true")
-		assert.Equal(t, cli.Unavailable, status)
+		_, stderr = clitest.RunEnds(t, cli.Unavailable, s, "run", kind, "other", "--", "true")
 		assert.Contains(t, stderr, "NOAUTH", kind)
 		assert.Contains(t, stderr, "redis://user:password@host", kind)
 	}
-	status, _, stderr = clitest.Run(t, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
 	assert.Contains(t, stderr, "WRONGPASS")
 	assert.NotContains(t, stderr, "hunter")
 }
