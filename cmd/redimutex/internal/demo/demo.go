@@ -53,36 +53,28 @@ func Command() *cli.Command {
 			cli.Item("69", "the server can't be used"), cli.WriteFails, cli.Item("128+N", "signal N ended it"))},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			d.t = t
-			if err := d.check(in); err != nil {
+			if err := cli.NoWords(in); err != nil {
 				return 0, err
 			}
+			s, err := openDemoServer(d.urls)
+			if err != nil {
+				return 0, err
+			}
+			defer s.close()
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))
 			defer cancel()
-			return d.report(ctx, d.run(ctx))
+			return d.report(ctx, d.run(ctx, s))
 		},
 	}
 }
 
-func (d *demo) check(in *cli.Input) error {
-	if err := cli.NoWords(in); err != nil {
-		return err
-	}
-	if len(d.urls) == 0 {
-		return nil
-	}
-	_, err := servers.Find(d.urls, demoTTL/4)
-	return err
-}
-
 // run plays the rounds. Its errors are for report.
-func (d *demo) run(ctx context.Context) error {
-	s, err := openDemoServer(ctx, d.urls)
-	if err != nil {
+func (d *demo) run(ctx context.Context, s *demoServer) error {
+	if err := s.probe(ctx); err != nil {
 		return err
 	}
-	defer s.close()
 	folder, err := os.MkdirTemp("", "redimutex-demo-")
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 func testCrew(t *testing.T, r round) (*crew, *counter) {
 	t.Helper()
 	t.Setenv("REDIMUTEX_TEST_MAIN", "1")
-	s, err := openDemoServer(t.Context(), nil)
+	s, err := openDemoServer(nil)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
 	n, err := openCounter(filepath.Join(t.TempDir(), "counter"))
@@ -86,7 +86,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.incomplete())
 	assert.Zero(t, r.lost())
-	assert.Equal(t, 1, r.timeline.peak())
+	assert.Equal(t, 1, r.timeline.crowd(0, r.timeline.length))
 
 	d := r.timeline.death
 	assert.NotEqual(t, d.worker, d.successor)

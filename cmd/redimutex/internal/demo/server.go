@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -29,13 +30,12 @@ type serverError struct{ words string }
 
 func (e *serverError) Error() string { return e.words }
 
-// openDemoServer opens the servers at given, or an embedded one if there are none, and makes sure
-// that a lock can be had there.
-func openDemoServer(ctx context.Context, given servers.URLs) (*demoServer, error) {
+// openDemoServer finds the servers, or opens an embedded one if none are given.
+func openDemoServer(given servers.URLs) (*demoServer, error) {
 	s := &demoServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
 	if len(given) == 0 {
 		if strconv.IntSize == 32 {
-			return nil, &serverError{"on a system of 32 bits the demo needs a real server, because the embedded one cuts times to 32 bits: give -redis URL"}
+			return nil, errors.New("on a system of 32 bits the demo needs a real server, because the embedded one cuts times to 32 bits: give -redis URL")
 		}
 		s.embedded = miniredis.NewMiniRedis()
 		s.embedded.ClockTTL(true) // else nothing expires
@@ -44,19 +44,12 @@ func openDemoServer(ctx context.Context, given servers.URLs) (*demoServer, error
 		}
 		s.urls = servers.URLs{"redis://" + s.embedded.Addr()}
 	}
-	var err error
-	if s.nodes, err = servers.Find(s.urls, demoTTL/4); err == nil {
-		err = s.probe(ctx)
-	}
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	s.name = s.nodes.Names()
+	nodes, err := servers.Find(s.urls, demoTTL/4)
+	s.nodes, s.name = nodes, nodes.Names()
 	if s.embedded != nil {
 		s.name = "a server inside the demo"
 	}
-	return s, nil
+	return s, err
 }
 
 // probe locks and unlocks once, so that a server that is away, refuses us or is read-only says so

@@ -68,22 +68,15 @@ func (v *View) readHolders(reply, count any, now int64) {
 
 // A Waiter is one process in the queue of a lock.
 type Waiter struct {
-	Owner    string        // its label, or ""
-	Wants    *server.Kind  // what it waits for; nil if unknown
-	Since    time.Duration // how long it has waited; 0 if unknown
-	Presence Presence
+	Owner string        // its label, or ""
+	Wants *server.Kind  // what it waits for; nil if unknown
+	Since time.Duration // how long it has waited; 0 if unknown
+	// Listens says whether its process is connected to this server; nil if unknown. One that does not is dead, or its
+	// connection broke just now. In a cluster it may listen at another node, so that is never said there.
+	Listens *bool
 
 	channel string
 }
-
-// Presence says whether a waiter listens for its turn.
-type Presence int8
-
-const (
-	PresenceUnknown Presence = iota
-	Listening                // its process is connected to this server
-	Absent                   // it is not: it is dead, or its connection broke just now; never said in a cluster, where it may listen at another node
-)
 
 // The mark is a member of each queue that is no waiter. It sorts behind all of them: its score is
 // so much more than the moment when a waiter last looked at the queue.
@@ -214,11 +207,9 @@ func (m *meeting) presences(listening, cluster any) {
 		return // not permitted, or not known to a proxy: then it is not known
 	}
 	for _, w := range m.waiters {
-		switch n, known := counts[w.channel]; {
-		case n > 0:
-			w.Presence = Listening
-		case known && alone:
-			w.Presence = Absent
+		if n, known := counts[w.channel]; known && (n > 0 || alone) {
+			listens := n > 0
+			w.Listens = &listens
 		}
 	}
 }
