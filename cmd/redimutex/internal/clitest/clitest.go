@@ -58,6 +58,19 @@ func Ends(t *testing.T, status int, args ...string) (out, err string) {
 	return out, err
 }
 
+// Misuse calls the program with each of the arguments, which are wrong: it has to say so in one line with these words, with
+// no password in it, and to end with the status.
+func Misuse(t *testing.T, status int, calls map[string][]string) {
+	t.Helper()
+	for words, args := range calls {
+		out, err := Ends(t, status, args...)
+		assert.Empty(t, out)
+		assert.Contains(t, err, words)
+		assert.Equal(t, 1, strings.Count(err, "\n"), err)
+		assert.NotContains(t, err, "hunter2")
+	}
+}
+
 // Call runs the program inside this process, for what ends before it starts anything.
 func Call(args ...string) (status int, out, err string) {
 	var o, e bytes.Buffer

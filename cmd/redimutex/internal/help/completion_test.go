@@ -183,13 +183,9 @@ func TestCompletionIsForAShellThatHasOne(t *testing.T) {
 		assert.Empty(t, stderr)
 		assert.Contains(t, out, shell)
 	}
-	for want, args := range map[string][]string{
-		"there is no completion for \"tcsh\"; there is one for bash, zsh, fish": {"tcsh"},
-		"there is no completion for \"../x\"":                                   {"../x"},
-		"name one shell: bash, zsh, fish":                                       nil,
-	} {
-		out, stderr := clitest.Ends(t, cli.UsageError, append([]string{"completion"}, args...)...)
-		assert.Empty(t, out)
-		assert.Contains(t, stderr, want)
-	}
+	clitest.Misuse(t, cli.UsageError, map[string][]string{
+		"there is no completion for \"tcsh\"; there is one for bash, zsh, fish": {"completion", "tcsh"},
+		"there is no completion for \"../x\"":                                   {"completion", "../x"},
+		"name one shell: bash, zsh, fish":                                       {"completion"},
+	})
 }

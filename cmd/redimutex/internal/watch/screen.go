@@ -86,10 +86,10 @@ type keys struct {
 	back func()        // makes the terminal again what it was; nil: it is
 }
 
-// listen begins to listen for q, where a picture is shown and stdin is the terminal.
-func (o *options) listen(t *cli.Terminal, s show) *keys {
+// listen begins to listen for q, where stdin is the terminal.
+func listen(t *cli.Terminal) *keys {
 	k := &keys{quit: make(chan struct{})}
-	if _, picture := s.(*page); !picture || !cli.IsTerminal(t.In) {
+	if !cli.IsTerminal(t.In) {
 		return k
 	}
 	k.in = t.In
@@ -127,5 +127,3 @@ func (k *keys) release() {
 		k.back = nil
 	}
 }
-
-func (k *keys) close() { k.release() }
