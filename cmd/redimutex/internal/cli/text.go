@@ -46,6 +46,15 @@ func PrintJSON(w io.Writer, v any) {
 	encoder.Encode(v) //nolint:errcheck // see above
 }
 
+// Tell prints v as JSON for a script, or in words for people.
+func Tell(w io.Writer, asJSON bool, v any, words func(io.Writer)) {
+	if asJSON {
+		PrintJSON(w, v)
+	} else {
+		words(w)
+	}
+}
+
 // HeldBy describes a holder. left is negative when its key has no TTL.
 func HeldBy(owner string, left time.Duration) string {
 	s := "held by an unknown owner"

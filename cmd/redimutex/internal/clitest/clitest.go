@@ -106,6 +106,16 @@ func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead b
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
 }
 
+// Three starts three servers. flags name them.
+func Three(t *testing.T) (all []*redistest.Server, flags []string) {
+	t.Helper()
+	for range 3 {
+		s := redistest.Start(t)
+		all, flags = append(all, s), append(flags, "-redis", s.URL())
+	}
+	return all, flags
+}
+
 // Page returns a page of the documentation.
 func Page(t *testing.T, name string) string {
 	t.Helper()

@@ -129,11 +129,7 @@ var notes = []cli.Section{
 func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {
 	c.several = len(nodes) > 1
 	d := c.examine(nodes)
-	if c.json {
-		cli.PrintJSON(t.Out, d)
-	} else {
-		d.print(t.Out)
-	}
+	cli.Tell(t.Out, c.json, d, d.print)
 	switch d.Status {
 	case statusUnusable:
 		return exitUnusable

@@ -131,7 +131,7 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 		}
 	}
 
-	d = finds(t, cli.OK, "", []string{s.URL()}, "-ignore", "eviction") // it is known
+	finds(t, cli.OK, "", []string{s.URL()}, "-ignore", "eviction") // it is known
 }
 
 func TestDoctorSeesAFullMemory(t *testing.T) {
@@ -153,7 +153,7 @@ func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 	d := finds(t, exitWarnings, "persistence persistence persistence", urls)
 	assert.Contains(t, d.Findings[0].Do, "WithRestartGuard")
 
-	d = finds(t, cli.OK, "", urls, "-need", "guard") // the guard makes up for it
+	finds(t, cli.OK, "", urls, "-need", "guard") // the guard makes up for it
 	for _, s := range servers {
 		redistest.Wait(t, "all that was tried is gone", func() bool { return len(s.Keys()) == 0 })
 	}
@@ -161,7 +161,7 @@ func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 	for _, s := range servers {
 		s.Do("CONFIG", "SET", "appendonly", "yes")
 	}
-	d = finds(t, cli.OK, "", urls)
+	finds(t, cli.OK, "", urls)
 	_, d = doctor(t, urls, "-need", "guard")
 	assert.Contains(t, d.the(t, "persistence").What, "which the restart guard does not notice")
 	servers[0].Do("CONFIG", "SET", "appendonly", "no")

@@ -36,9 +36,9 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 	s := redistest.Real(t, durable...)
 	a, b := redistest.Real(t, durable...), redistest.Real(t, durable...)
 	s.Pause()
-	d := finds(t, exitUnusable, "silent", []string{s.URL()})
+	finds(t, exitUnusable, "silent", []string{s.URL()})
 
-	d = finds(t, exitWarnings, "silent", []string{a.URL(), s.URL(), b.URL()}) // two of three are a majority
+	d := finds(t, exitWarnings, "silent", []string{a.URL(), s.URL(), b.URL()}) // two of three are a majority
 	assert.Equal(t, s.Addr(), d.the(t, "silent").Server)
 	assert.Equal(t, levelError, d.the(t, "silent").Level)
 	s.Resume()
@@ -69,7 +69,7 @@ func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
 	d := finds(t, exitUnusable, "tls", []string{"rediss://" + secure.Addr()})
 	assert.Contains(t, d.the(t, "tls").What, "unknown authority")
 
-	d = finds(t, exitUnusable, "tls", []string{"rediss://" + s.Addr()})             // TLS with a server that has none
+	finds(t, exitUnusable, "tls", []string{"rediss://" + s.Addr()})                 // TLS with a server that has none
 	d = finds(t, exitUnusable, "unreachable", []string{"redis://" + secure.Addr()}) // no TLS with a server that wants it
 	assert.Contains(t, d.the(t, "unreachable").What, "rediss://")
 }

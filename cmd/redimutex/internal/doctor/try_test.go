@@ -53,7 +53,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	}
 
 	s.Do("ACL", append(user(""), "+info", "+config|get", "+slowlog|get")...)
-	d = finds(t, cli.OK, "", urls, args...)
+	finds(t, cli.OK, "", urls, args...)
 }
 
 // A user who does as doctor says, until it says no more, has a user that can do everything.
@@ -113,10 +113,10 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 	s := redistest.Real(t, durable...)
 	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
-	d := finds(t, exitWarnings, "cannot-fence cannot-queue cannot-read", urls, "-key", "lock:")
-	d = finds(t, exitUnusable, "cannot-fence", urls, "-key", "lock:", "-need", "fencing")
+	finds(t, exitWarnings, "cannot-fence cannot-queue cannot-read", urls, "-key", "lock:")
+	finds(t, exitUnusable, "cannot-fence", urls, "-key", "lock:", "-need", "fencing")
 	finds(t, cli.OK, someFindings, urls, "-key", "lock:", "-need", "lock")
-	d = finds(t, exitUnusable, someFindings, urls, "-need", "lock")
+	d := finds(t, exitUnusable, someFindings, urls, "-need", "lock")
 	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
 }
 
@@ -187,20 +187,20 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	primary.Do("CONFIG", "SET", "appendonly", "yes")
 	d := finds(t, cli.OK, "", []string{primary.URL()}, "-replicas", "1")
 	assert.Contains(t, d.Servers[0].Tried, "replicas")
-	d = finds(t, exitUnusable, "replicas", []string{primary.URL()}, "-replicas", "2", "-need", "lock")
+	finds(t, exitUnusable, "replicas", []string{primary.URL()}, "-replicas", "2", "-need", "lock")
 
 	redistest.Needs(t, redistest.ACL)
 	primary.Do("ACL", "SETUSER", "mute", "on", ">hunter2", "~*", "&*", "+@all", "-wait")
 	url := "redis://mute:hunter2@" + primary.Addr()
-	d = finds(t, exitUnusable, "cannot-wait", []string{url}, "-replicas", "1", "-ignore", "unchecked") // what is asked for has to work
+	finds(t, exitUnusable, "cannot-wait", []string{url}, "-replicas", "1", "-ignore", "unchecked") // what is asked for has to work
 	finds(t, exitWarnings, someFindings, []string{url}, "-ignore", "unchecked")
 
 	redistest.Needs(t, redistest.MinReplicas)
 	primary.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	replicas[0].Kill()
 	redistest.Wait(t, "the primary notices", func() bool { return primary.Online() == 0 })
-	d = finds(t, exitUnusable, "min-replicas", []string{primary.URL()})
+	finds(t, exitUnusable, "min-replicas", []string{primary.URL()})
 	redistest.Needs(t, redistest.ACL)
 	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-config", "-info")
-	d = finds(t, exitUnusable, "min-replicas", []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked") // it shows when a lock is tried
+	finds(t, exitUnusable, "min-replicas", []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked") // it shows when a lock is tried
 }

@@ -107,7 +107,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 
 func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	t.Parallel()
-	all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	all, _ := clitest.Three(t)
 	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
 	set := func(key string, tokens ...string) {
 		for i, token := range tokens {

@@ -117,11 +117,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
-	if asJSON {
-		cli.PrintJSON(t.Out, r)
-	} else {
-		r.print(t.Out, l.nodes)
-	}
+	cli.Tell(t.Out, asJSON, r, func(w io.Writer) { r.print(w, l.nodes) })
 	r.warn(t.Err, by, l)
 	return cli.OK, by
 }

@@ -157,13 +157,7 @@ func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
 
 func TestListTellsHowManyServersAgree(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all = append(all, s)
-		urls = append(urls, "-redis", s.URL())
-	}
+	all, urls := clitest.Three(t)
 	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
 	for i, s := range all {
 		s.Do("SET", "whole", x, "PX", 60000)
@@ -273,6 +267,6 @@ func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
 		assert.Contains(t, stderr, mine.Addr(), "where it is")
 		assert.Contains(t, stderr, "another one serves KEY; name that one")
 	}
-	_, stderr = clitest.Ends(t, cli.OK, "break", "-yes", "-redis", mine.URL(), "job")
+	clitest.Ends(t, cli.OK, "break", "-yes", "-redis", mine.URL(), "job")
 	assert.Contains(t, mine.Get("job"), " web-2", "handed over")
 }

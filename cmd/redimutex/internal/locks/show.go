@@ -54,11 +54,7 @@ func Show() *cli.Command {
 					that did not answer would decide`), cli.WriteFails),
 		},
 		Run: looking(&given, func(t *cli.Terminal, _ servers.Set, r *sight.Lock) (int, error) {
-			if asJSON {
-				cli.PrintJSON(t.Out, r)
-			} else {
-				r.Print(t.Out)
-			}
+			cli.Tell(t.Out, asJSON, r, r.Print)
 			switch {
 			case r.Held:
 				return cli.OK, nil

@@ -90,8 +90,8 @@ $`, out)
 
 func TestShowTellsWhichServersDisagree(t *testing.T) {
 	t.Parallel()
-	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	flags := []string{"-redis", a.URL(), "-redis", b.URL(), "-redis", c.URL()}
+	all, flags := clitest.Three(t)
+	a, b, c := all[0], all[1], all[2]
 	token := uuid.NewString() + " web-1"
 	a.Do("SET", "job", token, "PX", 60000)
 	out, _ := clitest.Ends(t, exitFree, append([]string{"show", "job"}, flags...)...)

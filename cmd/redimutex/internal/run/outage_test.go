@@ -4,7 +4,6 @@ package run
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,7 +78,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	p.Start()
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Contains(t, p.Notes(), "NOPERM")
-	_, stderr = clitest.RunEnds(t, 1, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
+	clitest.RunEnds(t, 1, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
 
 	s.Do("CONFIG", "SET", "requirepass", "hunter2")
 	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before a server knows us it also limits what it reads
@@ -153,12 +152,11 @@ func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
 	defer s.Resume()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	began := time.Now()
 	assert.Equal(t, 0, p.Status())
 	assert.Less(t, time.Since(began), 30*time.Second)
@@ -168,11 +166,10 @@ func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	stalled := time.Now().Add(2 * time.Second)
 	redistest.Wait(t, "the end of the stall", func() bool { return time.Now().After(stalled) })
 	s.Resume()
@@ -185,12 +182,11 @@ func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
 	defer s.Resume()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Contains(t, p.Notes(), "could not be kept for the 1m0s of -min-hold")
 }

@@ -244,12 +244,12 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 	held := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "job", "--", "sh", "-c", "echo ready; sleep 1000")...)
 	held.Says("ready")
 	conflict := append(append([]string{"run", "-n", "-E", "9"}, flags...), "job", "--", "true")
-	_, stderr := clitest.RunEnds(t, 9, nil, conflict...)
+	clitest.RunEnds(t, 9, nil, conflict...)
 	out, _ := clitest.RunEnds(t, 0, nil, append(append([]string{"show"}, flags...), "job")...)
 	assert.Equal(t, 4, strings.Count(out, "\n"), out)
 
 	servers[0].Kill()
-	_, stderr = clitest.RunEnds(t, 9, nil, conflict...)
+	clitest.RunEnds(t, 9, nil, conflict...)
 	held.Signal(15)
 	assert.Equal(t, 143, held.Status())
 	out, _ = clitest.RunEnds(t, 1, nil, append(append([]string{"show"}, flags...), "job")...)
@@ -257,7 +257,7 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 
 	servers[1].Kill()
 	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
-		_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, args...)
+		_, stderr := clitest.RunEnds(t, cli.Unavailable, nil, args...)
 		assert.Contains(t, stderr, servers[0].Addr())
 		assert.Contains(t, stderr, servers[1].Addr())
 		assert.Equal(t, 1, strings.Count(stderr, "\n"))
@@ -284,9 +284,9 @@ func TestCommandIsFoundWithoutAPATH(t *testing.T) {
 func TestKeyMayBeLongAndFullOfPercentSigns(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), strings.Repeat("%", 60000)
-	out, stderr := clitest.RunEnds(t, 0, s, "run", key, "--", "echo", "ran")
+	out, _ := clitest.RunEnds(t, 0, s, "run", key, "--", "echo", "ran")
 	assert.Equal(t, "ran\n", out)
-	_, stderr = clitest.RunEnds(t, cli.CannotRun, s, "run", key+"1", key+"2", key+"3", "--", "echo", "ran")
+	_, stderr := clitest.RunEnds(t, cli.CannotRun, s, "run", key+"1", key+"2", key+"3", "--", "echo", "ran")
 	assert.Equal(t, "redimutex: can't run \"echo\": argument list too long; it gets all KEYs in its environment, and they are 180005 bytes: "+
 		"lock fewer of them, or shorter ones\n", stderr)
 	assert.Empty(t, s.Get(key+"1"))

@@ -107,8 +107,7 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "redis://127.0.0.1:6379", nodes.Child(), "the default is told as well")
 
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	_, out, stderr := clitest.Run(t, other, "run", "-redis", s.URL(), "job", "--", self, "show", "job")
 	assert.Contains(t, out, "job: held by", stderr)
 }
@@ -116,8 +115,7 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	for name, inner := range map[string][]string{
 		"its child":      {self, "run", "outer", "--", "echo", "ran"},
 		"with a limit":   {self, "run", "-w", "60", "outer", "--", "echo", "ran"},
@@ -148,8 +146,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	script := fmt.Sprintf(`(while kill -0 $PPID; do sleep 0.02; done; exec %q run -w 60 outer -- echo ran) &`, self)
 	p := clitest.Launch(t, s, "run", "-ttl", "2", "-min-hold", "6", "outer", "--", "sh", "-c", script)
 	assert.Equal(t, 0, p.Status(), p.Err())
@@ -161,8 +158,7 @@ func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 // A counter of one server may be higher than the fence of the holder.
 func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	var urls []string
 	var all []*redistest.Server
 	for range 3 {
