@@ -19,8 +19,10 @@ import (
 
 func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	clitest.Misuse(t, cli.UsageError, map[string][]string{
 		"there is no KEY":                                       {"run", "--", "true"},
+		"redimutex run: there is no KEY":                        {"run", "--", "git", "log", "--", "file"},
+		"a KEY that begins with a dash stands behind a --":      {"run", "-job", "--", "true"},
 		"write: redimutex run job -- true":                      {"run", "job", "true"},
 		"write: redimutex run -n 'a job' -- ls ... (":           {"run", "-n", "a job", "ls", "-l", "a b"},
 		"write: redimutex run -ttl 5 job -- ls ... (":           {"run", "-ttl", "5", "job", "ls", "-x"},
@@ -53,55 +55,47 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"there is a URL in the place of the shell":              {"completion", "redis://:hunter2@h"},
 		"@ stands before the name of a file":                    {"run", "-redis", "@redis://:hunter2@h", "job", "--", "true"},
 		"-ttl 99ms: a lock has to live for 100ms":               {"run", "-ttl", "99ms", "job", "--", "true"},
-		"-ttl 0s":                                        {"run", "-ttl", "0", "job", "--", "true"},
-		"-grace 6s: may be half of -ttl at most":         {"run", "-grace", "6", "job", "--", "true"},
-		"-grace 501ms: may be half of -ttl":              {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
-		"flag needs an argument: -ttl":                   {"run", "job", "-ttl", "--", "true"},
-		"a URL in the place of KEY":                      {"run", "redis://:hunter2@host", "--", "true"},
-		"expected one KEY, got 2 arguments":              {"show", "job", "redis://:hunter2@host"},
-		"redimutex show: there is no KEY":                {"show"},
-		"redimutex version: it takes no arguments":       {"version", "1"},
-		"there is no command \"lock\"; see redimutex -h": {"lock"},
-		"a URL in the place of the command":              {"redis://:hunter2@host", "show", "job"},
-		"a URL in the place of the command; write":       {"help", "redis://:hunter2@host"},
-		"a URL in the place of a flag":                   {"show", "-redis://:hunter2@host", "job"},
-		"a URL in the place of the value of a flag":      {"run", "-w", "redis://:hunter 2@host", "job", "--", "true"},
-		"redimutex demo: it takes no arguments":          {"demo", "redis://:hunter2@host"},
-		"there is no command \"rnu\"; did you mean run?": {"rnu"},
-		"did you mean watch?":                            {"wacth", "job"},
-		"did you mean doctor?":                           {"doc"},
-		"did you mean list?":                             {"help", "lst"},
-		"name one command":                               {"help", "run", "list"},
-		"there is no flag -redsi; did you mean -redis?":  {"show", "-redsi", "x", "job"},
-		"the longest time is a year, which is 8784h":     {"run", "-ttl", "2562047h", "job", "--", "true"},
-		"for flag -min-hold: the longest time":           {"run", "-min-hold", "1000000h", "job", "--", "true"},
-		"write key, ttl, age or waiters":                 {"list", "-sort", "size"},
-		"write a number of locks, 1 at least":            {"list", "-limit", "0"},
-		"expected one PATTERN at most, got 2":            {"list", "a", "b"},
-		"a URL in the place of PATTERN":                  {"list", "redis://:hunter2@host"},
-		"redimutex watch: there is no KEY":               {"watch"},
-		"redimutex watch: there is a URL in the place":   {"watch", "job", "redis://:hunter2@host"},
-		"-interval 49ms: it has to be 50ms at least":     {"watch", "-interval", "49ms", "job"},
-		"-for 0: it would not look even once":            {"watch", "-for", "0", "job"},
-		"-nope (redimutex watch -h tells more)":          {"watch", "-nope", "job"},
-		"there is no KEY; write a name for the lock, ":   {"watch", "job", ""},
-		"for flag -for: the longest time":                {"watch", "-for", "9999999999h", "job"},
-	} {
-		status, out, stderr := clitest.Call(args...)
-		assert.Equal(t, cli.UsageError, status, args)
-		assert.Empty(t, out)
-		assert.Contains(t, stderr, want)
-		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
-		assert.NotContains(t, stderr, "hunter2")
-	}
+		"-ttl 0s":                                            {"run", "-ttl", "0", "job", "--", "true"},
+		"-grace 6s: may be half of -ttl at most":             {"run", "-grace", "6", "job", "--", "true"},
+		"-grace 501ms: may be half of -ttl":                  {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
+		"flag needs an argument: -ttl":                       {"run", "job", "-ttl", "--", "true"},
+		"a URL in the place of KEY":                          {"run", "redis://:hunter2@host", "--", "true"},
+		"expected one KEY, got 2 arguments":                  {"show", "job", "redis://:hunter2@host"},
+		"redimutex show: there is no KEY":                    {"show"},
+		"redimutex version: it takes no arguments":           {"version", "1"},
+		"there is no command \"lock\"; see redimutex -h":     {"lock"},
+		"a URL in the place of the command":                  {"redis://:hunter2@host", "show", "job"},
+		"a URL in the place of the command; write":           {"help", "redis://:hunter2@host"},
+		"a URL in the place of a flag":                       {"show", "-redis://:hunter2@host", "job"},
+		"a URL in the place of the value of a flag":          {"run", "-w", "redis://:hunter 2@host", "job", "--", "true"},
+		"redimutex demo: it takes no arguments":              {"demo", "redis://:hunter2@host"},
+		"there is no command \"rnu\"; did you mean run?":     {"rnu"},
+		"did you mean watch?":                                {"wacth", "job"},
+		"did you mean doctor?":                               {"doc"},
+		"did you mean list?":                                 {"help", "lst"},
+		"name one command":                                   {"help", "run", "list"},
+		"there is no flag -redsi; did you mean -redis?":      {"show", "-redsi", "x", "job"},
+		"the longest time is a year, which is 8784h":         {"run", "-ttl", "2562047h", "job", "--", "true"},
+		"for flag -min-hold: the longest time":               {"run", "-min-hold", "1000000h", "job", "--", "true"},
+		"write key, ttl, age or waiters":                     {"list", "-sort", "size"},
+		"write a number of locks, 1 at least":                {"list", "-limit", "0"},
+		"expected one PATTERN at most, got 2":                {"list", "a", "b"},
+		"a URL in the place of PATTERN":                      {"list", "redis://:hunter2@host"},
+		"redimutex watch: there is no KEY":                   {"watch"},
+		"redimutex watch: there is a URL in the place":       {"watch", "job", "redis://:hunter2@host"},
+		"-interval 49ms: it has to be 50ms at least":         {"watch", "-interval", "49ms", "job"},
+		"-for 0: it would not look even once":                {"watch", "-for", "0", "job"},
+		"stands behind a -- (redimutex watch -h tells more)": {"watch", "-nope", "job"},
+		"there is no KEY; write a name for the lock, ":       {"watch", "job", ""},
+		"for flag -for: the longest time":                    {"watch", "-for", "9999999999h", "job"},
+	})
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"run", "show", "version", "help", "list", "break", "watch", "doctor", "demo", "man", "completion"} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
-			status, out, stderr := clitest.Call(verb, flag)
-			assert.Equal(t, cli.OK, status)
+			out, stderr := clitest.Ends(t, cli.OK, verb, flag)
 			assert.True(t, strings.HasPrefix(out, "Usage: redimutex "+verb))
 			assert.Contains(t, out, "EXIT STATUS")
 			assert.Empty(t, stderr)
@@ -137,16 +131,14 @@ func TestVersionHasTheFlagsThatPeopleTry(t *testing.T) {
 	_, want, _ := clitest.Call("version")
 	assert.Regexp(t, `^redimutex \S.*, go1\.\S+, \w+/\w+\n$`, want)
 	for _, flag := range []string{"-v", "--version", "-version", "-V"} {
-		status, out, stderr := clitest.Call(flag)
-		assert.Equal(t, cli.OK, status, stderr)
+		out, _ := clitest.Ends(t, cli.OK, flag)
 		assert.Equal(t, want, out)
 	}
 }
 
 func TestCommandLineInOneWordIsExplained(t *testing.T) {
 	t.Parallel()
-	status, _, stderr := clitest.Call("run", "job", "--", "echo a; echo b")
-	assert.Equal(t, cli.NotFound, status)
+	_, stderr := clitest.Ends(t, cli.NotFound, "run", "job", "--", "echo a; echo b")
 	assert.Contains(t, stderr, `for a line of the shell write: sh -c 'echo a; echo b'`)
 	assert.Equal(t, 1, strings.Count(stderr, "\n"))
 	_, _, stderr = clitest.Call("run", "job", "--", "curl --password=hunter2 x")
@@ -181,8 +173,7 @@ func TestMalformedURLIsAUsageErrorWithoutThePassword(t *testing.T) {
 			if _, err := servers.Find(servers.URLs{raw}, servers.QuickTimeout); !assert.Error(t, err, raw) {
 				continue
 			}
-			status, out, stderr := clitest.Call(args...)
-			assert.Equal(t, cli.UsageError, status, "%q: %s", raw, stderr)
+			out, stderr := clitest.Ends(t, cli.UsageError, args...)
 			assert.Empty(t, out)
 			assert.NotContains(t, stderr, "hunter2", "%q", raw)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)

@@ -86,7 +86,7 @@ type Flag struct {
 	Names []string // without their dashes
 	Arg   string   // what its value is called; "": it is a switch
 	Text  string
-	Value flag.Value
+	Value Value
 	Given bool // it stands in the arguments
 }
 

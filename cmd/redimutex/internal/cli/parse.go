@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// parse reads flags that stand before, between and after the operands, up to --.
+// parse reads flags that stand before, between and after the operands, up to --. As in getopt(3), a -- in front of all operands
+// ends the flags alone where a word follows that begins with a dash, which no command does: another -- ends the operands then.
 func (c *Command) parse(args []string) (*Input, error) {
 	in := new(Input)
 	left, dashes := args, slices.Index(args, "--")
@@ -20,7 +21,11 @@ func (c *Command) parse(args []string) (*Input, error) {
 	fs.SetOutput(io.Discard)
 	for _, f := range c.Flags {
 		for _, name := range f.Names {
-			fs.Var(f.Value, name, "")
+			if f.Arg == "" {
+				fs.BoolFunc(name, "", f.Value.Set)
+			} else {
+				fs.Func(name, "", f.Value.Set)
+			}
 		}
 	}
 	err := in.read(fs, left)
@@ -33,8 +38,13 @@ func (c *Command) parse(args []string) (*Input, error) {
 		return nil, c.explain(err)
 	}
 	fs.Visit(func(f *flag.Flag) { c.Flag("-" + f.Name).Given = true })
-	if !c.Runs {
+	switch {
+	case !c.Runs:
 		in.Words = append(in.Words, in.Behind...)
+	case len(in.Words) == 0 && len(in.Behind) > 0 && strings.HasPrefix(in.Behind[0], "-"):
+		if end := slices.Index(in.Behind, "--"); end >= 0 {
+			in.Words, in.Behind = in.Behind[:end], in.Behind[end+1:]
+		}
 	}
 	return in, nil
 }
@@ -72,7 +82,11 @@ func (c *Command) explain(err error) error {
 	if near := nearest(name, names); near != "" {
 		return Usagef("there is no flag -%s; did you mean -%s?", name, near)
 	}
-	return Usagef("there is no flag -%s", name)
+	hint := ""
+	if c.Keys != 0 {
+		hint = "; a KEY that begins with a dash stands behind a --"
+	}
+	return Usagef("there is no flag -%s%s", name, hint)
 }
 
 // withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must

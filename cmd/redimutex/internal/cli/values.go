@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"flag"
 	"math"
 	"regexp"
 	"slices"
@@ -11,74 +10,47 @@ import (
 	"time"
 )
 
-// A Completer is a flag.Value that may know what it can be.
-type Completer interface {
-	// Complete returns the values that begin as start does.
-	Complete(start string) []string
-}
-
-// A value is a flag.Value, and a Completer.
-type value struct {
-	set      func(text string) error
-	complete func(start string) []string // nil: what it can be is not known
-	bare     bool                        // it may stand there without a text
-}
-
-func (v *value) String() string        { return "" }
-func (v *value) Set(text string) error { return v.set(text) }
-func (v *value) IsBoolFlag() bool      { return v.bare }
-
-func (v *value) Complete(start string) []string {
-	if v.complete == nil {
-		return nil
-	}
-	return v.complete(start)
+// A Value is what a flag sets.
+type Value struct {
+	Set      func(text string) error
+	Complete func(start string) []string // the values that begin so; nil: they are not known
 }
 
 // Switch is a flag that is there or not.
-func Switch(p *bool) flag.Value {
-	return &value{bare: true, set: func(text string) error {
-		b, err := strconv.ParseBool(text)
-		if err != nil {
+func Switch(p *bool) Value {
+	return Value{Set: func(text string) (err error) {
+		if *p, err = strconv.ParseBool(text); err != nil {
 			return errors.New("write true or false, or nothing")
 		}
-		*p = b
 		return nil
 	}}
 }
 
 // Text is a flag that is any text.
-func Text(p *string) flag.Value {
-	return &value{set: func(text string) error { *p = text; return nil }}
+func Text(p *string) Value {
+	return Value{Set: func(text string) error { *p = text; return nil }}
 }
 
 // Choice is a flag that is one of some words.
-func Choice(p *string, words ...string) flag.Value {
+func Choice(p *string, words ...string) Value {
 	set := func(text string) error {
 		if !slices.Contains(words, text) {
-			return errors.New("write " + Or(words))
+			last := len(words) - 1
+			return errors.New("write " + strings.Join(words[:last], ", ") + " or " + words[last])
 		}
 		*p = text
 		return nil
 	}
-	return &value{set: set, complete: func(start string) (fit []string) {
-		for _, w := range words {
-			if strings.HasPrefix(w, start) {
-				fit = append(fit, w)
-			}
-		}
-		return fit
-	}}
+	return Value{set, func(start string) []string { return beginning(start, words) }}
 }
 
-// Or lists words: a, b or c.
-func Or(words []string) string {
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+// beginning returns the words that begin so.
+func beginning(start string, words []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, start) })
 }
 
 // List is a flag that is a list of some words, with commas.
-func List(p *map[string]bool, words ...string) flag.Value {
+func List(p *map[string]bool, words ...string) Value {
 	set := func(text string) error {
 		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 			if !slices.Contains(words, word) {
@@ -91,10 +63,10 @@ func List(p *map[string]bool, words ...string) flag.Value {
 		}
 		return nil
 	}
-	return &value{set: set, complete: func(start string) (fit []string) {
+	return Value{set, func(start string) (fit []string) {
 		before := start[:strings.LastIndex(start, ",")+1]
-		for _, w := range words {
-			if strings.HasPrefix(before+w, start) && !slices.Contains(strings.Split(before, ","), w) {
+		for _, w := range beginning(start[len(before):], words) {
+			if !slices.Contains(strings.Split(before, ","), w) {
 				fit = append(fit, before+w)
 			}
 		}
@@ -103,8 +75,8 @@ func List(p *map[string]bool, words ...string) flag.Value {
 }
 
 // Number is a flag that is a number. what says what kind of number it is.
-func Number(p *int, least, most int, what string) flag.Value {
-	return &value{set: func(text string) error {
+func Number(p *int, least, most int, what string) Value {
+	return Value{Set: func(text string) error {
 		i, err := strconv.Atoi(text)
 		if err != nil || i < least || i > most {
 			return errors.New("write " + what)
@@ -118,8 +90,8 @@ func Number(p *int, least, most int, what string) flag.Value {
 const MaxTime = 366 * 24 * time.Hour
 
 // Time is a flag that is a time, as a Go duration or as a number of seconds.
-func Time(p *time.Duration) flag.Value {
-	return &value{set: func(text string) (err error) {
+func Time(p *time.Duration) Value {
+	return Value{Set: func(text string) (err error) {
 		*p, err = parseTime(text)
 		return err
 	}}

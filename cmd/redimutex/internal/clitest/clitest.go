@@ -6,11 +6,20 @@ import (
 	"bytes"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 var commands func() []*cli.Command
@@ -41,9 +50,109 @@ func catchSignals() {
 	}
 }
 
+// Ends is Call with the exit status that it must have.
+func Ends(t *testing.T, status int, args ...string) (out, err string) {
+	t.Helper()
+	is, out, err := Call(args...)
+	assert.Equal(t, status, is, "%q: %s", args, err)
+	return out, err
+}
+
+// Misuse calls the program with each of the arguments, which are wrong: it has to say so in one line with these words, with
+// no password in it, and to end with the status.
+func Misuse(t *testing.T, status int, calls map[string][]string) {
+	t.Helper()
+	for words, args := range calls {
+		out, err := Ends(t, status, args...)
+		assert.Empty(t, out)
+		assert.Contains(t, err, words)
+		assert.Equal(t, 1, strings.Count(err, "\n"), err)
+		assert.NotContains(t, err, "hunter2")
+	}
+}
+
 // Call runs the program inside this process, for what ends before it starts anything.
 func Call(args ...string) (status int, out, err string) {
 	var o, e bytes.Buffer
 	status = cli.Dispatch(commands(), args, &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(&o), Err: &e})
 	return status, o.String(), e.String()
+}
+
+// MalformedURLs are URLs that are wrong in every way that we could think of, each with a password in it.
+var MalformedURLs = []string{
+	"hunter2", ":hunter2@host", "//:hunter2@host", "http://:hunter2@host", "redis:hunter2@host", "redis:/:hunter2@host",
+	"redis://:hunter2@", "redis://:hunter2@:6379", "redis://:hunter2@host:port", "redis://:hunter2@host:0",
+	"redis://:hunter2@host:65536", "redis://:hunter2@host:6379:6379", "redis://:hunter2@host/db", "redis://:hunter2@host/-1",
+	"redis://:hunter2@host/0/1", "redis://:hunter2@host?db=1", "redis://:hunter2@host#1", "redis://:hunter2#x@host",
+	"redis://:hunter2/x@host", "redis://:hunter2?x@host", "redis://:hunter2%zz@host", "redis://hunter2@host",
+	"redis://:hunter2 x@host", "redis://:hunter2@ho st", "redis://:hunter2@[::1", "redis://:hunter2@host%zz", "rediss://:hunter2@",
+	"redis://:12/hunter2@host", "redis://user:hunter2/6379@host", "unix://:hunter2@host/socket", "unix://:hunter2@socket",
+	"unix://:hunter2@/socket?x=1", "unix://:hunter2@/socket?db=x", "REDIS ://:hunter2@host", "redis://:hunter2\x00@host",
+	"redis://:hunter2@host\n", "redis://:hunter2@host,redis://b",
+}
+
+// Enqueue puts a waiter into the queue of a lock: wants is what it wants, and its fence. It listens on the server unless it is dead.
+func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead bool) {
+	t.Helper()
+	channel := "channel-" + uuid.NewString()
+	if !dead {
+		c, err := redis.Dial("tcp", s.Addr())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		_, err = c.Do("SUBSCRIBE", channel)
+		require.NoError(t, err)
+	}
+	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" "+wants+" 60000 "+uuid.NewString()+server.OwnerMark+owner)
+	s.Do("PEXPIRE", server.QueueKey(key), 60000)
+}
+
+// Three starts three servers. flags name them.
+func Three(t *testing.T) (all []*redistest.Server, flags []string) {
+	t.Helper()
+	for range 3 {
+		s := redistest.Start(t)
+		all, flags = append(all, s), append(flags, "-redis", s.URL())
+	}
+	return all, flags
+}
+
+// Page returns a page of the documentation.
+func Page(t *testing.T, name string) string {
+	t.Helper()
+	for dir := "."; ; dir = filepath.Join(dir, "..") {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			page, err := os.ReadFile(filepath.Join(dir, "docs", name))
+			require.NoError(t, err)
+			return string(page)
+		}
+		require.Less(t, len(dir), 100, "the root of the module")
+	}
+}
+
+// Between returns what lies between two marks in text.
+func Between(t *testing.T, text, from, to string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, from)
+	require.True(t, ok, from)
+	part, _, ok := strings.Cut(rest, to)
+	require.True(t, ok, to)
+	return part
+}
+
+// Rules returns the words of the ACL SETUSER lines of docs/security.md between two marks, by how the
+// comment above each begins.
+func Rules(t *testing.T, mark, user string) map[string][]string {
+	t.Helper()
+	text := Between(t, Page(t, "security.md"), "<!-- "+mark+" begin -->\n```\n", "```\n")
+	all := make(map[string][]string)
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
+		rest, found := strings.CutPrefix(line, "ACL SETUSER "+user+" ")
+		require.True(t, found, line)
+		if _, after, found := strings.Cut(rest, ">PASSWORD "); found {
+			rest = after
+		}
+		all[strings.Fields(title)[0]+" "+strings.Fields(title)[1]] = strings.Fields(rest)
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -35,9 +36,7 @@ func Launch(t *testing.T, s *redistest.Server, args ...string) *Process {
 // Prepare makes the process, so that a test can change it before the start.
 func Prepare(t *testing.T, s *redistest.Server, args ...string) *Process {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	p := &Process{t: t, Cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p := &Process{t: t, Cmd: exec.Command(Self(t), args...), done: make(chan struct{})}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "REDI") {
 			p.Cmd.Env = append(p.Cmd.Env, e)
@@ -57,6 +56,14 @@ func Prepare(t *testing.T, s *redistest.Server, args ...string) *Process {
 	p.Cmd.Stdout, p.Cmd.Stderr = out, stderr
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return p
+}
+
+// Self is the program, for a command line of its own.
+func Self(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return self
 }
 
 // Start starts the process. It is ended with the test.
@@ -143,6 +150,14 @@ func (p *Process) Says(words string) {
 func (p *Process) Warns(words string) {
 	p.t.Helper()
 	redistest.Wait(p.t, "the message "+words, func() bool { return strings.Contains(p.Err(), words) })
+}
+
+// RunEnds is Run with the exit status that it must have.
+func RunEnds(t *testing.T, status int, s *redistest.Server, args ...string) (out, err string) {
+	t.Helper()
+	is, out, err := Run(t, s, args...)
+	assert.Equal(t, status, is, "%q: %s", args, err)
+	return out, err
 }
 
 // Run runs the program to its end.

@@ -185,8 +185,7 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 		"no server": {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, out, stderr := clitest.Call(append([]string{"demo"}, c.args...)...)
-			assert.Equal(t, c.status, status)
+			out, stderr := clitest.Ends(t, c.status, append([]string{"demo"}, c.args...)...)
 			assert.Contains(t, stderr, c.words)
 			assert.NotContains(t, stderr, "secret")
 			assert.Empty(t, out)

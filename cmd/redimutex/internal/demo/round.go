@@ -90,7 +90,7 @@ func (r *result) words(width int) string {
 		told = fmt.Sprintf("%s lost.", were(n))
 	}
 	say("%s, and the counter says %d: %s", cli.Count(r.acknowledged, "update"), r.counter, told)
-	if peak := r.timeline.peak(); peak > 1 {
+	if peak := r.timeline.crowd(0, r.timeline.length); peak > 1 {
 		say("Up to %d goroutines were in the critical section at once.", peak)
 	} else {
 		say("There was never more than one goroutine in the critical section.")

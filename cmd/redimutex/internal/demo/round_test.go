@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -66,7 +68,7 @@ func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 func testCrew(t *testing.T, r round) (*crew, *counter) {
 	t.Helper()
 	t.Setenv("REDIMUTEX_TEST_MAIN", "1")
-	s, err := openDemoServer(t.Context(), nil)
+	s, err := openDemoServer(nil)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
 	n, err := openCounter(filepath.Join(t.TempDir(), "counter"))
@@ -86,7 +88,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.incomplete())
 	assert.Zero(t, r.lost())
-	assert.Equal(t, 1, r.timeline.peak())
+	assert.Equal(t, 1, r.timeline.crowd(0, r.timeline.length))
 
 	d := r.timeline.death
 	assert.NotEqual(t, d.worker, d.successor)
@@ -113,4 +115,34 @@ func TestWorkerThatDiesUnasked(t *testing.T) {
 	require.NoError(t, c.workers[2].cmd.Process.Kill())
 	_, err := c.play(t.Context(), demoRounds[0], n, cli.NewProgress(io.Discard))
 	assert.ErrorContains(t, err, "worker 3")
+}
+
+// A worker that was stopped for longer than its lease may wake up while the next one is at work.
+func TestAWorkerThatComesTooLateWasInTheCriticalSectionNoLongerThanItsLease(t *testing.T) {
+	t.Parallel()
+	c, err := openCounter(filepath.Join(t.TempDir(), "counter"))
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	require.NoError(t, c.write(0))
+	until := time.Now().Add(-time.Minute)
+	for _, ok := range []bool{false, true} {
+		var out bytes.Buffer
+		h := &demoHand{counter: c, out: json.NewEncoder(&out)}
+		began := time.Now()
+		require.NoError(t, h.raise(t.Context(), 0, func() (time.Time, bool) { return until, ok }))
+		var enter, leave event
+		told := json.NewDecoder(&out)
+		require.NoError(t, told.Decode(&enter))
+		require.NoError(t, told.Decode(&leave))
+		if ok {
+			assert.Equal(t, eventDone, leave.Kind)
+			assert.GreaterOrEqual(t, leave.At, began.UnixNano())
+		} else {
+			assert.Equal(t, eventGivenUp, leave.Kind)
+			assert.Equal(t, until.UnixNano(), leave.At)
+		}
+	}
+	n, err := c.read()
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
 }

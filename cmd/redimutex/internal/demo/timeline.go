@@ -1,10 +1,14 @@
 package demo
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
 // A timeline is who was in the critical section when. Times count from the beginning of the round.
@@ -52,58 +56,22 @@ func (t *timeline) finish(length time.Duration) {
 	}
 }
 
-// A stretch is a piece of time.
-type stretch struct{ from, to time.Duration }
-
-// An edge is where a span begins or ends.
-type edge struct {
-	at    time.Duration
-	delta int
-}
-
-// edges returns the beginnings and ends of all spans in order. Where one ends as another begins, they
-// do not overlap.
-func (t *timeline) edges() []edge {
-	var edges []edge
+// crowd returns how many goroutines were in the critical section at once in that time, at most. Where one leaves as
+// another enters, they do not meet.
+func (t *timeline) crowd(from, to time.Duration) (most int) {
 	for _, s := range t.spans {
-		edges = append(edges, edge{s.from, 1}, edge{s.to, -1})
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta))
-	})
-	return edges
-}
-
-// peak returns how many goroutines were in the critical section at once, at most.
-func (t *timeline) peak() int {
-	inside, peak := 0, 0
-	for _, e := range t.edges() {
-		inside += e.delta
-		peak = max(peak, inside)
-	}
-	return peak
-}
-
-// clashes returns when more than one goroutine was in the critical section.
-func (t *timeline) clashes() []stretch {
-	var all []stretch
-	inside := 0
-	for _, e := range t.edges() {
-		inside += e.delta
-		switch {
-		case e.delta > 0 && inside == 2:
-			all = append(all, stretch{from: e.at})
-		case e.delta < 0 && inside == 1:
-			all[len(all)-1].to = e.at
+		at, inside := max(s.from, from), 0 // there are most where one has just entered
+		if at >= min(s.to, to) {
+			continue
 		}
+		for _, other := range t.spans {
+			if other.from <= at && at < other.to {
+				inside++
+			}
+		}
+		most = max(most, inside)
 	}
-	return slices.DeleteFunc(all, func(s stretch) bool { return s.from == s.to })
-}
-
-// common returns the part of s that lies in o, if there is any.
-func (s stretch) common(o stretch) (stretch, bool) {
-	c := stretch{max(s.from, o.from), min(s.to, o.to)}
-	return c, c.from < c.to
+	return most
 }
 
 // ticks returns the marks of an axis of that length: five or so, at round numbers.
@@ -127,4 +95,120 @@ func inSeconds(d time.Duration) string {
 		return fmt.Sprintf("%d s", d/time.Second)
 	}
 	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+// A chart draws a timeline in characters. What it shows beside the columns takes textMargin of them.
+type chart struct {
+	*timeline
+	style cli.Style
+	width int // columns of the timeline itself
+}
+
+const (
+	textMargin = 12
+	textMost   = 66 // columns, so that all fits into 80
+	textLeast  = 12
+)
+
+// text draws the timeline for a terminal of that width: a row for each worker, in which a cell is the darker the
+// more of its time the worker was in the critical section; and what is to be said below.
+func (t *timeline) text(s cli.Style, width int) string {
+	c := &chart{t, s, max(min(width-textMargin-2, textMost), textLeast)}
+	crowded := bytes.Repeat([]byte(" "), c.width)
+	for column := range crowded {
+		if t.crowd(c.at(column), c.at(column+1)) > 1 {
+			crowded[column] = '!'
+		}
+	}
+	var b strings.Builder
+	for w := range demoWorkers {
+		fmt.Fprintf(&b, "   worker %d ", w+1)
+		for column, mark := range crowded {
+			b.WriteString(c.cell(w, column, mark == '!'))
+		}
+		b.WriteByte('\n')
+	}
+	if bytes.ContainsRune(crowded, '!') {
+		fmt.Fprintf(&b, "   at once  %s\n", s.Paint(cli.Red, string(crowded)))
+	}
+	if t.death != nil {
+		fmt.Fprintf(&b, "            %s\n", s.Paint(cli.Red, c.deathRow()))
+	}
+	fmt.Fprintf(&b, "            %s\n", s.Paint(cli.Dim, c.axis()))
+	return b.String()
+}
+
+// at returns when the time of a column begins.
+func (t *chart) at(column int) time.Duration {
+	return t.length * time.Duration(column) / time.Duration(t.width)
+}
+
+// column returns where at is.
+func (t *chart) column(at time.Duration) int {
+	return min(int(at*time.Duration(t.width)/max(t.length, 1)), t.width-1)
+}
+
+// cell draws a column of a worker.
+func (t *chart) cell(worker, column int, crowded bool) string {
+	s, from, to := t.style, t.at(column), t.at(column+1)
+	if d := t.death; d != nil && d.worker == worker && d.at < to {
+		if d.at >= from {
+			return s.Paint(cli.Red, s.Pick("✗", "X"))
+		}
+		return " "
+	}
+	var inside time.Duration
+	for _, sp := range t.spans {
+		if sp.worker == worker {
+			inside += max(min(sp.to, to)-max(sp.from, from), 0)
+		}
+	}
+	if inside == 0 {
+		return s.Paint(cli.Dim, s.Pick("·", " "))
+	}
+	shades := strings.Split(s.Pick("░▒▓█", ".-=#"), "")
+	shade := shades[min(int(inside*4/max(to-from, 1)), 3)]
+	if crowded {
+		return s.Paint(cli.Red, shade)
+	}
+	return s.Paint(cli.Blue, shade)
+}
+
+// deathRow shows how long no worker had the lock.
+func (t *chart) deathRow() string {
+	s := t.style
+	from, to, told := t.column(t.death.at), t.width-1, "never free"
+	if t.death.over() {
+		to, told = t.column(t.death.next), inSeconds(t.death.recovery())
+		if t.width >= 40 {
+			told = "free after " + told
+		}
+	}
+	bracket := func(inside string) string {
+		line := strings.Repeat(s.Pick("─", "-"), max(to-from-1-len(inside), 0))
+		return s.Pick("╰", "+") + inside + line + s.Pick("╯", "+")
+	}
+	switch {
+	case to-from-1 >= len(told)+2:
+		return strings.Repeat(" ", from) + bracket(" "+told+" ")
+	case to+1+len(told) < t.width:
+		return strings.Repeat(" ", from) + bracket("") + " " + told
+	}
+	return strings.Repeat(" ", max(from-1-len(told), 0)) + told + " " + bracket("")
+}
+
+// axis shows the time.
+func (t *chart) axis() string {
+	row, free := []byte(strings.Repeat(" ", t.width+2)), 0
+	for _, at := range ticks(t.length) {
+		label := fmt.Sprintf("%.1f", at.Seconds())
+		if at == 0 {
+			label = "0 s"
+		}
+		if column := t.column(at); column >= free && column+len(label) <= len(row) {
+			copy(row[column:], label)
+			free = column + len(label) + 1
+		}
+	}
+	return strings.TrimRight(string(row), " ")
 }

@@ -42,24 +42,23 @@ func oneKilled() *timeline {
 
 func TestTimelineFindsWhoWasThereAtOnce(t *testing.T) {
 	t.Parallel()
-	line := twoAtOnce()
-	assert.Equal(t, []stretch{{30 * ms, 40 * ms}}, line.clashes())
-	assert.Equal(t, 2, line.peak())
-}
-
-func TestTurnsThatTouchAreNoClash(t *testing.T) {
-	t.Parallel()
-	line := oneKilled()
-	assert.Empty(t, line.clashes())
-	assert.Equal(t, 1, line.peak())
-}
-
-func TestThreeAtOnceAreOneClash(t *testing.T) {
-	t.Parallel()
-	line := &timeline{spans: []span{{from: 0, to: 50}, {worker: 1, from: 10, to: 40}, {worker: 2, from: 20, to: 30}, {worker: 3, from: 60, to: 70}}}
-	line.finish(100)
-	assert.Equal(t, []stretch{{10, 40}}, line.clashes())
-	assert.Equal(t, 3, line.peak())
+	three := &timeline{spans: []span{{from: 0, to: 50}, {worker: 1, from: 10, to: 40}, {worker: 2, from: 20, to: 30}, {worker: 3, from: 60, to: 70}}}
+	for _, c := range []struct {
+		line     *timeline
+		from, to time.Duration
+		want     int
+	}{
+		{twoAtOnce(), 0, 30 * ms, 1},
+		{twoAtOnce(), 30 * ms, 40 * ms, 2},
+		{twoAtOnce(), 39 * ms, 100 * ms, 2},
+		{twoAtOnce(), 40 * ms, 100 * ms, 1},
+		{oneKilled(), 0, 2000 * ms, 1}, // turns that touch are no clash
+		{three, 0, 100, 3},
+		{three, 30, 100, 2},
+		{three, 50, 60, 0},
+	} {
+		assert.Equal(t, c.want, c.line.crowd(c.from, c.to), "%v to %v", c.from, c.to)
+	}
 }
 
 func TestRecoveryEndsWhenAnotherWorkerHasTheLock(t *testing.T) {

@@ -2,8 +2,10 @@
 package doctor
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -100,15 +102,12 @@ func Command() *cli.Command {
 			if err := c.check(); err != nil {
 				return 0, err
 			}
-			nodes, err := servers.Find(given, c.nodeTimeout)
-			if err != nil {
-				return 0, err
-			}
-			defer nodes.Close()
-			if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
-				return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
-			}
-			return c.run(t, nodes), nil
+			return given.Use(c.nodeTimeout, func(nodes servers.Set) (int, error) {
+				if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
+					return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
+				}
+				return c.run(t, nodes), nil
+			})
 		},
 	}
 }
@@ -130,11 +129,7 @@ var notes = []cli.Section{
 func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {
 	c.several = len(nodes) > 1
 	d := c.examine(nodes)
-	if c.json {
-		cli.PrintJSON(t.Out, d)
-	} else {
-		d.print(t.Out)
-	}
+	cli.Tell(t.Out, c.json, d, d.print)
 	switch d.Status {
 	case statusUnusable:
 		return exitUnusable
@@ -240,4 +235,59 @@ func (c *checkup) conclude(reports []*nodeReport) *diagnosis {
 		d.Status = statusUnusable
 	}
 	return d
+}
+
+// compare finds what is wrong with the servers together. Its findings belong to none of them.
+func (c *checkup) compare(reports []*nodeReport) []finding {
+	if len(reports) < 2 {
+		return nil
+	}
+	findings := sameServer(reports)
+	l := levelOK
+	if len(reports)%2 == 0 {
+		l = levelWarning
+	}
+	number := fmt.Sprintf("there are %d servers, of which %d have to be up", len(reports), len(reports)/2+1)
+	return append(append(findings, find("even", l, "", number)), spread(reports)...)
+}
+
+// sameServer finds addresses behind which there is the same process.
+func sameServer(reports []*nodeReport) (findings []finding) {
+	addresses := make(map[string][]string)
+	for _, r := range reports {
+		if id := r.info["run_id"]; id != "" {
+			addresses[id] = append(addresses[id], r.node.Address)
+		}
+	}
+	for _, r := range reports { // in the order in which they were named
+		if same := addresses[r.info["run_id"]]; len(same) > 1 && same[0] == r.node.Address {
+			findings = append(findings, find("same-server", levelError, "", strings.Join(same, " and ")+" are one server (run_id "+r.info["run_id"]+")"))
+		}
+	}
+	if len(findings) == 0 && len(addresses) == len(reports) {
+		findings = append(findings, find("same-server", levelOK, "", "no two of them are one server"))
+	}
+	return findings
+}
+
+// spread compares the clocks of the servers with each other: each of them may be within the limit, on either
+// side of ours.
+func spread(reports []*nodeReport) []finding {
+	var timed []*nodeReport
+	for _, r := range reports {
+		if r.timed && !r.has("clock-skew") {
+			timed = append(timed, r)
+		}
+	}
+	if len(timed) < 2 {
+		return nil
+	}
+	byClock := func(a, b *nodeReport) int { return int(a.offset - b.offset) }
+	last, front := slices.MinFunc(timed, byClock), slices.MaxFunc(timed, byClock)
+	apart, l := front.offset-last.offset, levelOK
+	if apart-front.fuzz-last.fuzz > maxSkew {
+		l = levelWarning
+	}
+	return []finding{find("clock-skew", l, "", fmt.Sprintf("the clocks of %s and %s are %v apart",
+		front.node.Address, last.node.Address, max(rough(apart), time.Microsecond)))}
 }

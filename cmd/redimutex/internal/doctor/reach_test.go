@@ -21,8 +21,7 @@ func TestDoctorSaysWhyAServerCannotBeReached(t *testing.T) {
 		"refused": "redis://" + redistest.FreeAddr(t),
 		"dns":     "redis://there-is-no-such-host.invalid",
 	} {
-		status, d := doctor(t, []string{url})
-		assert.Equal(t, exitUnusable, status)
+		d := finds(t, exitUnusable, someFindings, []string{url})
 		assert.Equal(t, statusUnusable, d.Status)
 		if id == "dns" && d.ids()[0] == "silent" {
 			continue // where no name server answers at all
@@ -37,13 +36,9 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 	s := redistest.Real(t, durable...)
 	a, b := redistest.Real(t, durable...), redistest.Real(t, durable...)
 	s.Pause()
-	status, d := doctor(t, []string{s.URL()})
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"silent"}, d.ids())
+	finds(t, exitUnusable, "silent", []string{s.URL()})
 
-	status, d = doctor(t, []string{a.URL(), s.URL(), b.URL()})
-	assert.Equal(t, exitWarnings, status, "two of three are a majority")
-	assert.Equal(t, []string{"silent"}, d.ids())
+	d := finds(t, exitWarnings, "silent", []string{a.URL(), s.URL(), b.URL()}) // two of three are a majority
 	assert.Equal(t, s.Addr(), d.the(t, "silent").Server)
 	assert.Equal(t, levelError, d.the(t, "silent").Level)
 	s.Resume()
@@ -53,23 +48,17 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, append([]string{"--requirepass", "right"}, durable...)...)
 	for _, url := range []string{s.URL(), "redis://:hunter2@" + s.Addr(), "redis://someone:hunter2@" + s.Addr()} {
-		status, d := doctor(t, []string{url}, "-v")
-		assert.Equal(t, exitUnusable, status)
-		assert.Equal(t, []string{"auth"}, d.ids())
+		finds(t, exitUnusable, "auth", []string{url}, "-v")
 		_, out, stderr := clitest.Call("doctor", "-redis", url)
 		assert.Contains(t, out, "auth: "+s.Addr()+" refuses user or password")
 		assert.NotContains(t, out, "hunter2")
 		assert.Empty(t, stderr)
 	}
-	status, d := doctor(t, []string{"redis://:right@" + s.Addr()})
-	assert.Equal(t, cli.OK, status)
-	assert.Empty(t, d.Findings)
+	finds(t, cli.OK, "", []string{"redis://:right@" + s.Addr()})
 
 	open := redistest.Real(t, durable...)
-	_, d = doctor(t, []string{"redis://:hunter2@" + open.Addr()})
-	assert.Equal(t, []string{"auth"}, d.ids(), "a password where none is wanted")
-	_, d = doctor(t, []string{open.URL() + "/999"})
-	assert.Equal(t, []string{"refused-by-server"}, d.ids(), "no such database")
+	finds(t, exitUnusable, "auth", []string{"redis://:hunter2@" + open.Addr()}) // a password where none is wanted
+	finds(t, exitUnusable, "refused-by-server", []string{open.URL() + "/999"})  // no such database
 }
 
 func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
@@ -77,15 +66,11 @@ func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
 	s := redistest.Real(t, durable...)
 	secure := redistest.NewTLSFront(t, s)
 
-	status, d := doctor(t, []string{"rediss://" + secure.Addr()})
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"tls"}, d.ids())
+	d := finds(t, exitUnusable, "tls", []string{"rediss://" + secure.Addr()})
 	assert.Contains(t, d.the(t, "tls").What, "unknown authority")
 
-	_, d = doctor(t, []string{"rediss://" + s.Addr()})
-	assert.Equal(t, []string{"tls"}, d.ids(), "TLS with a server that has none")
-	_, d = doctor(t, []string{"redis://" + secure.Addr()})
-	assert.Equal(t, []string{"unreachable"}, d.ids(), "no TLS with a server that wants it")
+	finds(t, exitUnusable, "tls", []string{"rediss://" + s.Addr()})                 // TLS with a server that has none
+	d = finds(t, exitUnusable, "unreachable", []string{"redis://" + secure.Addr()}) // no TLS with a server that wants it
 	assert.Contains(t, d.the(t, "unreachable").What, "rediss://")
 }
 

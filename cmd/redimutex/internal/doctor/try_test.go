@@ -36,9 +36,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
 
 	s.Do("ACL", user("")...)
-	status, d := doctor(t, urls, args...)
-	assert.Equal(t, exitWarnings, status)
-	assert.Equal(t, []string{"unchecked"}, d.ids(), "it may not call INFO")
+	d := finds(t, exitWarnings, "unchecked", urls, args...) // it may not call INFO
 	assert.Equal(t, []string{"lock", "fencing", "queue", "semaphore", "readers", "replicas", "guard"}, d.Servers[0].Tried)
 
 	for _, g := range grants {
@@ -55,9 +53,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	}
 
 	s.Do("ACL", append(user(""), "+info", "+config|get", "+slowlog|get")...)
-	status, d = doctor(t, urls, args...)
-	assert.Equal(t, cli.OK, status)
-	assert.Empty(t, d.Findings)
+	finds(t, cli.OK, "", urls, args...)
 }
 
 // A user who does as doctor says, until it says no more, has a user that can do everything.
@@ -117,25 +113,17 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 	s := redistest.Real(t, durable...)
 	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
 	urls := []string{"redis://lock:hunter2@" + s.Addr()}
-	status, d := doctor(t, urls, "-key", "lock:")
-	assert.Equal(t, exitWarnings, status)
-	assert.Equal(t, []string{"cannot-fence", "cannot-queue", "cannot-read"}, d.ids())
-	status, d = doctor(t, urls, "-key", "lock:", "-need", "fencing")
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"cannot-fence"}, d.ids())
-	status, _ = doctor(t, urls, "-key", "lock:", "-need", "lock")
-	assert.Equal(t, cli.OK, status)
-	status, d = doctor(t, urls, "-need", "lock")
-	assert.Equal(t, exitUnusable, status)
+	finds(t, exitWarnings, "cannot-fence cannot-queue cannot-read", urls, "-key", "lock:")
+	finds(t, exitUnusable, "cannot-fence", urls, "-key", "lock:", "-need", "fencing")
+	finds(t, cli.OK, someFindings, urls, "-key", "lock:", "-need", "lock")
+	d := finds(t, exitUnusable, someFindings, urls, "-need", "lock")
 	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
 }
 
 func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, append([]string{"--rename-command", "EVALSHA", ""}, durable...)...)
-	status, d := doctor(t, []string{s.URL()})
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"cannot-lock"}, d.ids())
+	d := finds(t, exitUnusable, "cannot-lock", []string{s.URL()})
 	assert.Contains(t, strings.ToLower(d.the(t, "cannot-lock").What), "evalsha")
 }
 
@@ -163,22 +151,16 @@ func TestDoctorSeesThatMessagesDoNotArrive(t *testing.T) {
 		}
 	})
 	url := "redis://" + mute.Addr()
-	status, d := doctor(t, []string{url})
-	assert.Equal(t, exitWarnings, status)
-	assert.Equal(t, []string{"pubsub"}, d.ids())
-	status, _ = doctor(t, []string{url}, "-need", "queue")
-	assert.Equal(t, exitUnusable, status)
-	status, _ = doctor(t, []string{url}, "-need", "fencing")
-	assert.Equal(t, cli.OK, status, "polling works")
+	finds(t, exitWarnings, "pubsub", []string{url})
+	finds(t, exitUnusable, someFindings, []string{url}, "-need", "queue")
+	finds(t, cli.OK, someFindings, []string{url}, "-need", "fencing") // polling works
 }
 
 func TestDoctorSeesAReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
-	status, d := doctor(t, []string{replica.URL()}, "-ignore", "persistence")
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"replica"}, d.ids())
+	d := finds(t, exitUnusable, "replica", []string{replica.URL()}, "-ignore", "persistence")
 	assert.Contains(t, d.the(t, "replica").What, "is a replica of "+primary.Addr())
 
 	replica.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
@@ -187,9 +169,7 @@ func TestDoctorSeesAReplica(t *testing.T) {
 		info, _ := replica.Do("INFO", "replication").([]byte)
 		return strings.Contains(string(info), "master_link_status:down")
 	})
-	status, d = doctor(t, []string{replica.URL()}, "-ignore", "persistence")
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"replica"}, d.ids())
+	d = finds(t, exitUnusable, "replica", []string{replica.URL()}, "-ignore", "persistence")
 	assert.Contains(t, d.the(t, "replica").What, "its link to that is down")
 }
 
@@ -198,40 +178,29 @@ func TestDoctorSeesAReplicaThatItMayNotAsk(t *testing.T) {
 	_, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
 	replica.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-info", "-role")
-	_, d := doctor(t, []string{"redis://lock:hunter2@" + replica.Addr()}, "-ignore", "persistence,unchecked", "-need", "lock")
-	assert.Equal(t, []string{"replica"}, d.ids(), "it shows when a lock is tried")
+	finds(t, exitUnusable, "replica", []string{"redis://lock:hunter2@" + replica.Addr()}, "-ignore", "persistence,unchecked", "-need", "lock") // it shows when a lock is tried
 }
 
 func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	primary.Do("CONFIG", "SET", "appendonly", "yes")
-	status, d := doctor(t, []string{primary.URL()}, "-replicas", "1")
-	assert.Equal(t, cli.OK, status)
-	assert.Empty(t, d.Findings)
+	d := finds(t, cli.OK, "", []string{primary.URL()}, "-replicas", "1")
 	assert.Contains(t, d.Servers[0].Tried, "replicas")
-	status, d = doctor(t, []string{primary.URL()}, "-replicas", "2", "-need", "lock")
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"replicas"}, d.ids())
+	finds(t, exitUnusable, "replicas", []string{primary.URL()}, "-replicas", "2", "-need", "lock")
 
 	redistest.Needs(t, redistest.ACL)
 	primary.Do("ACL", "SETUSER", "mute", "on", ">hunter2", "~*", "&*", "+@all", "-wait")
 	url := "redis://mute:hunter2@" + primary.Addr()
-	status, d = doctor(t, []string{url}, "-replicas", "1", "-ignore", "unchecked")
-	assert.Equal(t, exitUnusable, status, "what is asked for has to work")
-	assert.Equal(t, []string{"cannot-wait"}, d.ids())
-	status, _ = doctor(t, []string{url}, "-ignore", "unchecked")
-	assert.Equal(t, exitWarnings, status)
+	finds(t, exitUnusable, "cannot-wait", []string{url}, "-replicas", "1", "-ignore", "unchecked") // what is asked for has to work
+	finds(t, exitWarnings, someFindings, []string{url}, "-ignore", "unchecked")
 
 	redistest.Needs(t, redistest.MinReplicas)
 	primary.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	replicas[0].Kill()
 	redistest.Wait(t, "the primary notices", func() bool { return primary.Online() == 0 })
-	status, d = doctor(t, []string{primary.URL()})
-	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"min-replicas"}, d.ids())
+	finds(t, exitUnusable, "min-replicas", []string{primary.URL()})
 	redistest.Needs(t, redistest.ACL)
 	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-config", "-info")
-	_, d = doctor(t, []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked")
-	assert.Equal(t, []string{"min-replicas"}, d.ids(), "it shows when a lock is tried")
+	finds(t, exitUnusable, "min-replicas", []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked") // it shows when a lock is tried
 }

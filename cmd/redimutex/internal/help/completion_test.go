@@ -20,8 +20,7 @@ import (
 // completed returns what a line could go on with.
 func completed(t *testing.T, line string) (kind string, words []string) {
 	t.Helper()
-	status, out, stderr := clitest.Call("complete", line)
-	require.Equal(t, cli.OK, status)
+	out, stderr := clitest.Ends(t, cli.OK, "complete", line)
 	require.Empty(t, stderr)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	for _, l := range lines[1:] {
@@ -180,19 +179,13 @@ func TestLineIsTakenApartAsByAShell(t *testing.T) {
 
 func TestCompletionIsForAShellThatHasOne(t *testing.T) {
 	for _, shell := range shells {
-		status, out, stderr := clitest.Call("completion", shell)
-		assert.Equal(t, cli.OK, status)
+		out, stderr := clitest.Ends(t, cli.OK, "completion", shell)
 		assert.Empty(t, stderr)
 		assert.Contains(t, out, shell)
 	}
-	for want, args := range map[string][]string{
-		"there is no completion for \"tcsh\"; there is one for bash, zsh, fish": {"tcsh"},
-		"there is no completion for \"../x\"":                                   {"../x"},
-		"name one shell: bash, zsh, fish":                                       nil,
-	} {
-		status, out, stderr := clitest.Call(append([]string{"completion"}, args...)...)
-		assert.Equal(t, cli.UsageError, status)
-		assert.Empty(t, out)
-		assert.Contains(t, stderr, want)
-	}
+	clitest.Misuse(t, cli.UsageError, map[string][]string{
+		"there is no completion for \"tcsh\"; there is one for bash, zsh, fish": {"completion", "tcsh"},
+		"there is no completion for \"../x\"":                                   {"completion", "../x"},
+		"name one shell: bash, zsh, fish":                                       {"completion"},
+	})
 }

@@ -21,8 +21,7 @@ func helpOf(c *cli.Command) string {
 }
 
 func TestManualHasEveryWordOfEveryHelpInOrder(t *testing.T) {
-	status, page, stderr := clitest.Call("man")
-	require.Equal(t, cli.OK, status, stderr)
+	page, _ := clitest.Ends(t, cli.OK, "man")
 	for _, c := range allCommands() {
 		if c.Summary == "" {
 			continue

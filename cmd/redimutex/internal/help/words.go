@@ -1,15 +1,17 @@
 package help
 
 import (
-	"cmp"
-	"os"
-	"path/filepath"
+	"context"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // What a shell is told to complete with.
@@ -124,16 +126,10 @@ func (p *position) completions() (kind string, list []candidate) {
 
 // values returns what the value of a flag could be.
 func (p *position) values() (kind string, list []candidate) {
-	switch v := p.takes.Value.(type) {
-	case *servers.URLs:
-		list = urlFiles(p.word)
-	case cli.Completer:
-		for _, value := range v.Complete(p.word) {
-			list = append(list, candidate{value, ""})
+	if complete := p.takes.Value.Complete; complete != nil {
+		for _, value := range complete(p.word) {
+			list = append(list, candidate{p.before + value, ""})
 		}
-	}
-	for i := range list {
-		list[i].word = p.before + list[i].word
 	}
 	return kindWords, list
 }
@@ -174,27 +170,6 @@ func (p *position) operandWords() (list []candidate) {
 	return only(list, p.word)
 }
 
-// urlFiles completes @FILE.
-func urlFiles(word string) (list []candidate) {
-	name, ok := strings.CutPrefix(word, "@")
-	if !ok {
-		return nil
-	}
-	folder, start := filepath.Split(name)
-	entries, _ := os.ReadDir(cmp.Or(folder, "."))
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), start) || start == "" && strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		path := "@" + folder + e.Name()
-		if e.IsDir() {
-			path += "/"
-		}
-		list = append(list, candidate{path, ""})
-	}
-	return list
-}
-
 // sentence returns the first sentence of a text, without its full stop.
 func sentence(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
@@ -202,4 +177,57 @@ func sentence(text string) string {
 		text, _, _ = strings.Cut(text, end)
 	}
 	return strings.TrimSuffix(text, ".")
+}
+
+const (
+	keysPatience = 500 * time.Millisecond // as long as a user who has pressed TAB may have to wait
+	keysMost     = 200                    // more can't be surveyed in a shell
+)
+
+// lockKeys returns the locks whose key begins so. It says nothing if that can't be found out, and
+// offers what it has found when time is over: a server may have millions of keys, or not answer.
+func lockKeys(given servers.URLs, start string) []string {
+	nodes, err := servers.Find(given, keysPatience)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keysPatience)
+	defer cancel()
+	found, done := make(chan []string), make(chan struct{})
+	var each sync.WaitGroup
+	for _, n := range nodes {
+		each.Go(func() {
+			search := inspect.Find(server.New(n.Pool), literal(start)+"*", false)
+			for !search.Done && ctx.Err() == nil {
+				some, err := search.Next(ctx, keysPatience)
+				if err != nil {
+					return
+				}
+				select {
+				case found <- some:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	go func() { each.Wait(); close(done) }()
+	var keys []string
+	for len(keys) < keysMost {
+		select {
+		case some := <-found:
+			keys = append(keys, some...)
+			continue
+		case <-done:
+		case <-ctx.Done():
+		}
+		break
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	return keys[:min(len(keys), keysMost)]
+}
+
+// literal is a pattern of SCAN that fits the text itself.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -12,24 +12,71 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
+// A Holder is one of many.
+type Holder struct {
+	Token string
+	Left  time.Duration // of its own lease; 0 if unknown
+}
+
+// most is how many holders of a lock, and marks of a kind, are looked at: those that last longest.
+const most = 1000
+
+// last is the command that returns the members of a set which last longest.
+func last(key string) []any { return []any{"ZRANGE", key, -most, -1, "WITHSCORES"} }
+
+// living takes in the reply to last: members by the end of their leases, in µs. Those that are over are left out.
+func living(reply any, now int64) (all []Holder) {
+	members, _ := redis.Strings(reply, refusal(reply))
+	for i := 0; i+1 < len(members); i += 2 {
+		end, err := strconv.ParseFloat(members[i+1], 64)
+		if err != nil || now != 0 && end <= float64(now) {
+			continue
+		}
+		h := Holder{Token: members[i]}
+		if now != 0 {
+			h.Left = time.Duration(min(end-float64(now), float64(math.MaxInt64/2000))) * time.Microsecond
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// readHolders takes in who of many holds the lock. Readers that may not be seen are there all the same, as their lock is.
+func (v *View) readHolders(reply, count any, now int64) {
+	if err := refusal(reply); err != nil && v.Kind == server.Semaphore {
+		*v = View{Err: err}
+		return
+	}
+	v.Holders = living(reply, now)
+	v.Holding = len(v.Holders)
+	if n, _ := redis.Int(count, nil); v.Holding == most {
+		v.Holding = n
+	}
+	if v.Kind == server.Reader {
+		return
+	}
+	for _, h := range v.Holders {
+		if KindOf(h.Token) != Ours {
+			*v = View{Err: redis.Error("WRONGTYPE the sorted set is no semaphore")}
+			return
+		}
+	}
+	if v.Held = v.Holding > 0; !v.Held {
+		v.Kind, v.Left = nil, 0 // the permits have expired
+	}
+}
+
 // A Waiter is one process in the queue of a lock.
 type Waiter struct {
-	Owner    string        // its label, or ""
-	Wants    *server.Kind  // what it waits for; nil if unknown
-	Since    time.Duration // how long it has waited; 0 if unknown
-	Presence Presence
+	Owner string        // its label, or ""
+	Wants *server.Kind  // what it waits for; nil if unknown
+	Since time.Duration // how long it has waited; 0 if unknown
+	// Listens says whether its process is connected to this server; nil if unknown. One that does not is dead, or its
+	// connection broke just now. In a cluster it may listen at another node, so that is never said there.
+	Listens *bool
 
 	channel string
 }
-
-// Presence says whether a waiter listens for its turn.
-type Presence int8
-
-const (
-	PresenceUnknown Presence = iota
-	Listening                // its process is connected to this server
-	Absent                   // it is not: it is dead, or its connection broke just now; never said in a cluster, where it may listen at another node
-)
 
 // The mark is a member of each queue that is no waiter. It sorts behind all of them: its score is
 // so much more than the moment when a waiter last looked at the queue.
@@ -160,11 +207,9 @@ func (m *meeting) presences(listening, cluster any) {
 		return // not permitted, or not known to a proxy: then it is not known
 	}
 	for _, w := range m.waiters {
-		switch n, known := counts[w.channel]; {
-		case n > 0:
-			w.Presence = Listening
-		case known && alone:
-			w.Presence = Absent
+		if n, known := counts[w.channel]; known && (n > 0 || alone) {
+			listens := n > 0
+			w.Listens = &listens
 		}
 	}
 }

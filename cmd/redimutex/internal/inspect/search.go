@@ -2,10 +2,14 @@ package inspect
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -189,4 +193,53 @@ func each(ses *server.Session, keys []string, command func(key string) []any) (r
 		commands[i] = command(key)
 	}
 	return ses.Pipeline(commands)
+}
+
+// A Kind is whose a token is, as far as its form tells.
+type Kind int8
+
+const (
+	NoToken Kind = iota // it has no form that we know, and may still be the token of some lock
+	Ours                // a UUID v4, with an owner's label or without
+	Foreign             // of a form that other libraries use
+)
+
+// uuidLen is the length of a UUID as it is commonly written.
+const uuidLen = 36
+
+// KindOf looks at a token, or at the first 41 bytes of it at least.
+func KindOf(token string) Kind {
+	if len(token) >= uuidLen {
+		if id, err := uuid.Parse(token[:uuidLen]); err == nil {
+			switch plain := len(token) == uuidLen; {
+			case id.Version() == 4 && (plain || strings.HasPrefix(token[uuidLen:], server.OwnerMark)):
+				return Ours
+			case plain:
+				return Foreign
+			}
+			return NoToken
+		}
+	}
+	if random(token) {
+		return Foreign
+	}
+	return NoToken
+}
+
+// random reports whether the token is 16 random bytes as libraries write them: in base64 with padding,
+// in base64 for URLs without it, in hexadecimal digits; or 20 bytes in those. Digests look the same.
+func random(token string) bool {
+	var err error
+	switch len(token) {
+	case 24:
+		_, err = base64.StdEncoding.Strict().DecodeString(token)
+		return err == nil && strings.HasSuffix(token, "==")
+	case 22:
+		_, err = base64.RawURLEncoding.Strict().DecodeString(token)
+	case 32, 40:
+		_, err = hex.DecodeString(token)
+	default:
+		return false
+	}
+	return err == nil
 }

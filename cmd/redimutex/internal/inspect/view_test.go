@@ -114,8 +114,8 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 	assert.Empty(t, v.Queue[1].Owner)
 	assert.GreaterOrEqual(t, v.Queue[0].Since, v.Queue[1].Since, "in order of arrival")
 	assert.Positive(t, v.Queue[1].Since)
-	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
-	assert.Equal(t, inspect.Listening, v.Queue[1].Presence)
+	assert.True(t, *v.Queue[0].Listens)
+	assert.True(t, *v.Queue[1].Listens)
 	assert.Positive(t, v.Age)
 	assert.GreaterOrEqual(t, v.Looked, 3*time.Second)
 	assert.Less(t, v.Looked, time.Minute)
@@ -124,16 +124,17 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 	redistest.Wait(t, "the server knows that the second waiter is gone", func() bool {
 		v, err = look(node, "job")
 		require.NoError(t, err)
-		return v.Queue[1].Presence == inspect.Absent
+		listens := v.Queue[1].Listens
+		return listens != nil && !*listens
 	})
-	assert.Equal(t, inspect.Listening, v.Queue[0].Presence)
+	assert.True(t, *v.Queue[0].Listens)
 
 	views, err := inspect.Look(t.Context(), node, []string{"free", "job", "job"}, 1, 10*time.Second)
 	require.NoError(t, err)
 	assert.False(t, views[0].Held)
 	assert.Equal(t, 2, views[1].Waiting)
 	assert.Len(t, views[1].Queue, 1, "as many as were asked for")
-	assert.Equal(t, inspect.Listening, views[2].Queue[0].Presence)
+	assert.True(t, *views[2].Queue[0].Listens)
 	views, err = inspect.Look(t.Context(), node, []string{"job"}, 0, 10*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, 2, views[0].Waiting)
@@ -207,7 +208,7 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	for i := range keys {
 		assert.Equal(t, fmt.Sprint(tokenA, i), views[i].Holder)
 		require.NoError(t, views[i].Err)
-		assert.Equal(t, inspect.Absent, views[i].Queue[0].Presence)
+		assert.False(t, *views[i].Queue[0].Listens)
 	}
 	require.ErrorContains(t, views[50].Err, "WRONGTYPE", "one key that is no lock does not hide the others")
 	numsub := m.Executed("PUBSUB", "NUMSUB")
@@ -230,10 +231,10 @@ func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, v.Age)
 	require.Len(t, v.Queue, 1)
-	assert.Equal(t, inspect.PresenceUnknown, v.Queue[0].Presence, "without PUBSUB NUMSUB")
+	assert.Nil(t, v.Queue[0].Listens, "without PUBSUB NUMSUB")
 	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub", "-time")
 	v, err = look(reader, "job")
 	require.NoError(t, err)
 	assert.Zero(t, v.Age, "without TIME")
-	assert.Equal(t, inspect.Absent, v.Queue[0].Presence)
+	assert.False(t, *v.Queue[0].Listens)
 }

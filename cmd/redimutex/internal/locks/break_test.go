@@ -28,8 +28,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1"), redimutex.WithFencing(), redimutex.WithTTL(2*time.Second))
 	m.Lock()
 	lease := m.Lease()
-	status, out, stderr := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
-	assert.Equal(t, cli.OK, status, stderr)
+	out, stderr := clitest.Ends(t, cli.OK, "break", "-yes", "-redis", s.URL(), "job")
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `(?s)^job: held by web-1, age .*, fence \d+, on \S+/0\nThe lock is broken\.\n  now: free\n  Its holder learns that its lease is lost at its next renewal, .* with fence \d+, once`, out)
 	assert.NotContains(t, out, lease.Token()[:36])
@@ -38,8 +37,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 	assert.Empty(t, s.Get("job"))
 
 	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
-		status, out, _ = clitest.Call(append([]string{"break", "-redis", s.URL(), "job"}, flags...)...)
-		assert.Equal(t, exitNotBroken, status)
+		out, _ = clitest.Ends(t, exitNotBroken, append([]string{"break", "-redis", s.URL(), "job"}, flags...)...)
 		assert.Equal(t, "job: free, on "+s.Addr()+"/0\nNothing was broken: the lock is free.\n", out)
 	}
 }
@@ -52,8 +50,7 @@ func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
 	clitest.Enqueue(t, s, "job", "m next", "web-2", true)
 	clitest.Enqueue(t, s, "job", "m next", "web-3", false)
 	clitest.Enqueue(t, s, "job", "m next", "web-4", false)
-	status, out, stderr := clitest.Call("break", "-yes", "-json", "-redis", s.URL(), "job")
-	assert.Equal(t, cli.OK, status, stderr)
+	out, stderr := clitest.Ends(t, cli.OK, "break", "-yes", "-json", "-redis", s.URL(), "job")
 	assert.Empty(t, stderr)
 	var b breach
 	require.NoError(t, json.Unmarshal([]byte(out), &b), out)
@@ -110,7 +107,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 
 func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	t.Parallel()
-	all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	all, _ := clitest.Three(t)
 	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
 	set := func(key string, tokens ...string) {
 		for i, token := range tokens {
@@ -171,8 +168,7 @@ func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
 	s := redistest.Start(t)
 	for _, token := range []string{"9HrBA1BqmdGOBrF8xKmY4g==", "worker 7", ""} {
 		s.Do("SET", "job", token)
-		status, out, _ := clitest.Call("break", "-y", "-redis", s.URL(), "job")
-		assert.Equal(t, cli.OK, status)
+		out, _ := clitest.Ends(t, cli.OK, "break", "-y", "-redis", s.URL(), "job")
 		assert.Contains(t, out, "held by an unknown owner of another library")
 		assert.Contains(t, out, "which may not notice")
 		assert.Contains(t, out, "It has no fence")
@@ -182,8 +178,7 @@ func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
 		assert.NotContains(t, s.Keys(), "job")
 	}
 	s.Do("HSET", "job", "field", "value")
-	status, _, stderr := clitest.Call("break", "-yes", "-redis", s.URL(), "job")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr := clitest.Ends(t, cli.Unavailable, "break", "-yes", "-redis", s.URL(), "job")
 	assert.Contains(t, stderr, "WRONGTYPE")
 	assert.Contains(t, s.Keys(), "job")
 }

@@ -57,12 +57,11 @@ func List() *cli.Command {
 			if l.pattern, err = onePattern(in.Words); err != nil {
 				return 0, err
 			}
-			if l.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
-				return 0, err
-			}
-			defer l.nodes.Close()
 			l.whole = sorted.Given
-			return l.list(t, order, asJSON)
+			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
+				l.nodes = nodes
+				return l.list(t, order, asJSON)
+			})
 		},
 	}
 }
@@ -110,7 +109,7 @@ var notes = []cli.Section{
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	by := l.run(ctx, cli.NewProgress(t.Err))
+	by := l.run(ctx, t.Err)
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
@@ -118,11 +117,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
-	if asJSON {
-		cli.PrintJSON(t.Out, r)
-	} else {
-		r.print(t.Out, l.nodes)
-	}
+	cli.Tell(t.Out, asJSON, r, func(w io.Writer) { r.print(w, l.nodes) })
 	r.warn(t.Err, by, l)
 	return cli.OK, by
 }

@@ -20,8 +20,7 @@ import (
 // listed calls redimutex list and returns the lines of the table, with single spaces.
 func listed(t *testing.T, args ...string) (lines []string, stderr string) {
 	t.Helper()
-	status, out, stderr := clitest.Call(append([]string{"list"}, args...)...)
-	assert.Equal(t, cli.OK, status, stderr)
+	out, stderr := clitest.Ends(t, cli.OK, append([]string{"list"}, args...)...)
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
@@ -40,8 +39,7 @@ func keysOf(lines []string) (keys []string) {
 // inventoryOf calls redimutex list -json.
 func inventoryOf(t *testing.T, args ...string) *inventory {
 	t.Helper()
-	status, out, stderr := clitest.Call(append([]string{"list", "-json"}, args...)...)
-	require.Equal(t, cli.OK, status, stderr)
+	out, _ := clitest.Ends(t, cli.OK, append([]string{"list", "-json"}, args...)...)
 	r := new(inventory)
 	require.NoError(t, json.Unmarshal([]byte(out), r), out)
 	return r
@@ -73,8 +71,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	lines, _ = listed(t, "b:*", "-redis", s.URL())
 	assert.Equal(t, []string{"b:job"}, keysOf(lines))
 
-	status, out, stderr := clitest.Call("list", "nothing*", "-redis", s.URL())
-	assert.Equal(t, cli.OK, status)
+	out, stderr := clitest.Ends(t, cli.OK, "list", "nothing*", "-redis", s.URL())
 	assert.Empty(t, out)
 	assert.Equal(t, "redimutex: there is no lock among 0 keys on "+s.Addr()+"/0\n", stderr)
 
@@ -89,8 +86,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Equal(t, m.Lease().Fence(), r.Locks[1].Fence)
 	assert.NotEmpty(t, r.Locks[2].Owner)
 
-	status, out, _ = clitest.Call("list", "-json", "-redis", s.URL())
-	assert.Equal(t, cli.OK, status)
+	out, _ = clitest.Ends(t, cli.OK, "list", "-json", "-redis", s.URL())
 	assert.NotContains(t, out, `"queue`, "the help says so")
 	assert.Contains(t, out, `"agree":1`)
 }
@@ -161,13 +157,7 @@ func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
 
 func TestListTellsHowManyServersAgree(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all = append(all, s)
-		urls = append(urls, "-redis", s.URL())
-	}
+	all, urls := clitest.Three(t)
 	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
 	for i, s := range all {
 		s.Do("SET", "whole", x, "PX", 60000)
@@ -203,8 +193,7 @@ func TestListTellsHowManyServersAgree(t *testing.T) {
 	assert.Equal(t, all[0].Addr(), r.Errors[0].Address)
 
 	all[1].Kill()
-	status, out, stderr := clitest.Call(append([]string{"list"}, urls...)...)
-	assert.Equal(t, cli.Unavailable, status)
+	out, stderr := clitest.Ends(t, cli.Unavailable, append([]string{"list"}, urls...)...)
 	assert.Empty(t, out)
 	assert.Contains(t, stderr, all[1].Addr())
 }
@@ -246,8 +235,38 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
 
 	s.Do("ACL", "SETUSER", "reader", "-scan")
-	status, _, stderr := clitest.Call("list", "-redis", "redis://reader:hunter2@"+s.Addr())
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.Ends(t, cli.Unavailable, "list", "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Contains(t, stderr, "NOPERM")
 	assert.NotContains(t, stderr, "hunter2")
+}
+
+func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	owner := c.Owner("job")
+	mine, other := c.Nodes[owner], c.Nodes[(owner+1)%len(c.Nodes)]
+	mine.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	clitest.Enqueue(t, mine, "job", "m next", "web-2", false)
+
+	clitest.Enqueue(t, mine, "job", "m next", "web-3", true)
+	_, out, _ := clitest.Call("show", "-redis", mine.URL(), "job")
+	assert.Regexp(t, `\n  2\. web-3, for [0-9.]+m?s\n$`, out, "it may listen at another node")
+
+	lines, _ := listed(t, "-redis", mine.URL())
+	assert.Equal(t, []string{"job"}, keysOf(lines))
+	lines, stderr := listed(t, "-redis", other.URL())
+	assert.Empty(t, lines)
+	assert.Contains(t, stderr, "there is no lock among 0 keys")
+
+	for _, verb := range []string{"show", "break"} {
+		args := []string{verb, "-redis", other.URL(), "job"}
+		if verb == "break" {
+			args = append(args, "-yes")
+		}
+		_, stderr := clitest.Ends(t, cli.Unavailable, args...)
+		assert.Contains(t, stderr, mine.Addr(), "where it is")
+		assert.Contains(t, stderr, "another one serves KEY; name that one")
+	}
+	clitest.Ends(t, cli.OK, "break", "-yes", "-redis", mine.URL(), "job")
+	assert.Contains(t, mine.Get("job"), " web-2", "handed over")
 }

@@ -2,7 +2,10 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,28 +26,30 @@ type listing struct {
 	limit   int  // 0: none
 	whole   bool // look at all keys, whatever the limit
 
-	mu       sync.Mutex
+	slow chan string // servers for whose answer we have waited for a while
+
+	mu       sync.Mutex      // of all below
 	seen     map[string]bool // keys that were taken for locks, on any server
 	locks    []*sight.Lock
 	searches []inspect.Search // how far each server is
-	failed   []bool
-	errs     []error
-	limited  bool
+	errs     []error          // why each can't be searched; nil: it can
 }
 
-// run searches until all is seen, or ctx ends, whose cause it returns. Then it does not wait for an
-// answer that may be under way.
-func (l *listing) run(ctx context.Context, show *cli.Progress) error {
-	l.searches, l.failed = make([]inspect.Search, len(l.nodes)), make([]bool, len(l.nodes))
+// run searches until all is seen, or ctx ends, whose cause it returns. Then it does not wait for an answer that may be
+// under way.
+func (l *listing) run(ctx context.Context, stderr io.Writer) error {
+	l.searches, l.errs = make([]inspect.Search, len(l.nodes)), make([]error, len(l.nodes))
+	l.slow = make(chan string, len(l.nodes))
 	done := make(chan struct{})
 	var each sync.WaitGroup
 	for i := range l.nodes {
-		each.Go(func() { l.search(ctx, i) })
+		each.Go(func() { l.fail(ctx, i, l.search(ctx, i)) })
 	}
 	go func() {
 		each.Wait()
 		close(done)
 	}()
+	show := cli.NewProgress(stderr)
 	defer show.End()
 	for {
 		select {
@@ -52,40 +57,42 @@ func (l *listing) run(ctx context.Context, show *cli.Progress) error {
 			return context.Cause(ctx)
 		case <-done:
 			return nil
+		case name := <-l.slow:
+			show.Clear()
+			fmt.Fprintf(stderr, "redimutex: waiting for %s, which has not answered for %v\n", name, patience)
 		case <-show.Due():
 			show.Show(l.progress())
 		}
 	}
 }
 
+// patience is how long a server may take to answer before we say that we wait for it.
+const patience = time.Second
+
 // maxPause is long beside what a step costs any server. What takes longer than this is the network, or the
 // server's other work.
 const maxPause = 50 * time.Millisecond
 
 // search goes through the keys of one server. It pauses after each step for as long as that took.
-func (l *listing) search(ctx context.Context, i int) {
+func (l *listing) search(ctx context.Context, i int) error {
 	if err := l.nodes[i].Dial(ctx); err != nil { // its errors say what TLS may have to do with them
-		l.fail(ctx, i, err)
-		return
+		return err
 	}
+	tell := sync.OnceFunc(func() { l.slow <- l.nodes[i].Name })
 	f := inspect.Find(server.New(l.nodes[i].Pool), l.pattern, l.all)
-	for !f.Done && ctx.Err() == nil {
+	for !f.Done && !l.full() && ctx.Err() == nil {
 		began := time.Now()
+		slow := time.AfterFunc(patience, tell)
 		keys, err := f.Next(ctx, servers.DialTimeout)
+		slow.Stop()
 		if err != nil {
-			l.fail(ctx, i, err)
-			return
+			return err
 		}
-		l.mu.Lock()
-		l.searches[i] = *f
-		fresh := l.unseen(keys)
-		l.mu.Unlock()
-		if err := l.look(ctx, fresh); err != nil {
-			l.fail(ctx, i, err)
-			return
+		if err := l.look(ctx, l.unseen(i, f, keys)); err != nil {
+			return err
 		}
-		if l.full() || f.Done {
-			return
+		if f.Done {
+			break
 		}
 		pause := time.NewTimer(min(time.Since(began), maxPause))
 		select {
@@ -94,10 +101,14 @@ func (l *listing) search(ctx context.Context, i int) {
 			pause.Stop()
 		}
 	}
+	return nil
 }
 
-// unseen returns the keys that no process has come across before. The caller holds l.mu.
-func (l *listing) unseen(keys []string) (fresh []string) {
+// unseen notes how far a server is, and returns the keys that no server has come across before.
+func (l *listing) unseen(i int, f *inspect.Search, keys []string) (fresh []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.searches[i] = *f
 	for _, key := range keys {
 		if !l.seen[key] {
 			l.seen[key] = true
@@ -112,20 +123,17 @@ const lookAtOnce = 100
 
 // look looks at keys on all servers, and takes those that are locks still.
 func (l *listing) look(ctx context.Context, keys []string) error {
-	for len(keys) > 0 && !l.full() {
-		n := min(len(keys), lookAtOnce)
-		views, err := sight.LookAll(ctx, l.nodes, keys[:n], 0)
+	for some := range slices.Chunk(keys, lookAtOnce) {
+		if l.full() {
+			break
+		}
+		views, err := sight.LookAll(ctx, l.nodes, some, 0)
 		if err != nil {
 			return err
 		}
-		keys = keys[n:]
 		l.mu.Lock()
 		for _, v := range views {
-			switch {
-			case v.Agree == 0: // it is over
-			case l.enough():
-				l.limited = true
-			default:
+			if v.Agree > 0 && !l.enough() { // else it is over
 				l.locks = append(l.locks, v)
 			}
 		}
@@ -137,36 +145,27 @@ func (l *listing) look(ctx context.Context, keys []string) error {
 func (l *listing) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.enough() {
-		l.limited = true
-	}
-	return l.limited
+	return l.enough()
 }
 
 // enough reports whether more locks than were found are not wanted. The caller holds l.mu.
 func (l *listing) enough() bool { return !l.whole && l.limit > 0 && len(l.locks) >= l.limit }
 
-// fail notes why a server can't be searched, unless it is only that we have been interrupted.
+// fail notes the first error of a server, unless it is only that we have been interrupted.
 func (l *listing) fail(ctx context.Context, i int, err error) {
-	if ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if nested := servers.NodeErrors(err); len(nested) > 0 { // too few servers could be looked at
-		for _, e := range nested {
-			l.note(e.Node, e.Err)
-		}
-		return
+	failures := servers.NodeErrors(err)
+	if len(failures) == 0 { // else too few servers could be looked at
+		failures = []*redimutex.NodeError{{Node: i, Err: err}}
 	}
-	l.note(i, err)
-}
-
-// note keeps the first error of each server. The caller holds l.mu.
-func (l *listing) note(i int, err error) {
-	if !l.failed[i] {
-		l.failed[i] = true
-		l.errs = append(l.errs, &redimutex.NodeError{Node: i, Err: err})
+	for _, e := range failures {
+		if l.errs[e.Node] == nil {
+			l.errs[e.Node] = e
+		}
 	}
 }
 
@@ -175,11 +174,11 @@ func (l *listing) inventory() *inventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &inventory{
-		Complete: len(l.errs) == 0 && !l.limited,
+		Complete: !l.enough(),
 		Asked:    l.nodes.Names(),
 		Locks:    []*sight.Lock{},
 		Errors:   []listError{},
-		limited:  l.limited,
+		limited:  l.enough(),
 	}
 	for _, lock := range l.locks {
 		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
@@ -190,10 +189,9 @@ func (l *listing) inventory() *inventory {
 		r.refused += s.Refused
 		r.Complete = r.Complete && s.Done && s.Refused == 0
 	}
-	for _, err := range l.errs {
-		for _, e := range servers.NodeErrors(err) {
-			r.Errors = append(r.Errors, listError{l.nodes[e.Node].Address, servers.Words(e.Err)})
-		}
+	for _, e := range servers.NodeErrors(errors.Join(l.errs...)) {
+		r.Complete = false
+		r.Errors = append(r.Errors, listError{l.nodes[e.Node].Address, servers.Words(e.Err)})
 	}
 	return r
 }

@@ -53,37 +53,35 @@ func Show() *cli.Command {
 				cli.Item("69", `too few servers can be reached, and stderr says why; or they disagree so that those
 					that did not answer would decide`), cli.WriteFails),
 		},
-		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			key, err := cli.OneKey(in.Words)
-			if err != nil {
-				return 0, err
+		Run: looking(&given, func(t *cli.Terminal, _ servers.Set, r *sight.Lock) (int, error) {
+			cli.Tell(t.Out, asJSON, r, r.Print)
+			switch {
+			case r.Held:
+				return cli.OK, nil
+			case r.Unsure:
+				return cli.Unavailable, nil
 			}
-			nodes, err := servers.Find(given, servers.QuickTimeout)
-			if err != nil {
-				return 0, err
-			}
-			defer nodes.Close()
-			return show(t, nodes, key, asJSON), nil
-		},
+			return exitFree, nil
+		}),
 	}
 }
 
-func show(t *cli.Terminal, nodes servers.Set, key string, asJSON bool) int {
-	r, err := sight.Look(context.Background(), nodes, key)
-	if err != nil {
-		fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
-		return cli.Unavailable
+// looking returns what runs a verb that looks at the lock KEY first.
+func looking(
+	given *servers.URLs, verb func(t *cli.Terminal, nodes servers.Set, lock *sight.Lock) (int, error),
+) func(t *cli.Terminal, in *cli.Input) (int, error) {
+	return func(t *cli.Terminal, in *cli.Input) (int, error) {
+		key, err := cli.OneKey(in.Words)
+		if err != nil {
+			return 0, err
+		}
+		return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
+			lock, err := sight.Look(context.Background(), nodes, key)
+			if err != nil {
+				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
+				return cli.Unavailable, nil
+			}
+			return verb(t, nodes, lock)
+		})
 	}
-	if asJSON {
-		cli.PrintJSON(t.Out, r)
-	} else {
-		r.Print(t.Out)
-	}
-	switch {
-	case r.Held:
-		return cli.OK
-	case r.Unsure:
-		return cli.Unavailable
-	}
-	return exitFree
 }

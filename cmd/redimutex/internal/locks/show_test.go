@@ -20,22 +20,19 @@ import (
 func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	status, out, stderr := clitest.Call("show", "-redis", s.URL(), "job")
-	assert.Equal(t, exitFree, status)
+	out, stderr := clitest.Ends(t, exitFree, "show", "-redis", s.URL(), "job")
 	assert.Equal(t, "job: free, on "+s.Addr()+"/0\n", out, "the server that was asked")
 	assert.Empty(t, stderr)
 
 	m := redimutex.New(s.Pool(), "job", redimutex.WithOwner("web-1 pid 7: backup"), redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	m.Lock()
 	defer m.Unlock()
-	status, out, _ = clitest.Call("show", "job", "-redis", s.URL())
-	assert.Equal(t, cli.OK, status)
+	out, _ = clitest.Ends(t, cli.OK, "show", "job", "-redis", s.URL())
 	assert.Regexp(t, `^job: held by web-1 pid 7: backup, age [0-9.ms]+, for another [0-9.ms]+, fence \d+, on \S+/0\n$`, out)
 	uuid, _, _ := strings.Cut(m.Lease().Token(), " ")
 	assert.NotContains(t, out, uuid)
 
-	status, out, _ = clitest.Call("show", "-json", "-redis", s.URL(), "job")
-	assert.Equal(t, cli.OK, status)
+	out, _ = clitest.Ends(t, cli.OK, "show", "-json", "-redis", s.URL(), "job")
 	assert.NotContains(t, out, uuid)
 	var v sight.Lock
 	require.NoError(t, json.Unmarshal([]byte(out), &v))
@@ -53,8 +50,7 @@ func TestShowCallsTheHolderOfAForeignTokenUnknown(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", "secret-token of bob")
 	for _, args := range [][]string{{"show", "job"}, {"show", "-json", "job"}} {
-		status, out, _ := clitest.Call(append(args, "-redis", s.URL())...)
-		assert.Equal(t, cli.OK, status)
+		out, _ := clitest.Ends(t, cli.OK, append(args, "-redis", s.URL())...)
 		assert.NotContains(t, out, "secret")
 		if args[1] == "-json" {
 			assert.Contains(t, out, `"age_ms":-1`)
@@ -94,24 +90,21 @@ $`, out)
 
 func TestShowTellsWhichServersDisagree(t *testing.T) {
 	t.Parallel()
-	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
-	flags := []string{"-redis", a.URL(), "-redis", b.URL(), "-redis", c.URL()}
+	all, flags := clitest.Three(t)
+	a, b, c := all[0], all[1], all[2]
 	token := uuid.NewString() + " web-1"
 	a.Do("SET", "job", token, "PX", 60000)
-	status, out, _ := clitest.Call(append([]string{"show", "job"}, flags...)...)
-	assert.Equal(t, exitFree, status)
+	out, _ := clitest.Ends(t, exitFree, append([]string{"show", "job"}, flags...)...)
 	assert.Contains(t, out, "job: free\n  1 of 3 servers have a holder, which is no majority: ")
 	assert.Contains(t, out, a.Addr()+"/0: held by web-1")
 	assert.Contains(t, out, b.Addr()+"/0: free")
 
 	c.Kill() // it may have known the holder, too
-	status, out, _ = clitest.Call(append([]string{"show", "job"}, flags...)...)
-	assert.Equal(t, cli.Unavailable, status)
+	out, _ = clitest.Ends(t, cli.Unavailable, append([]string{"show", "job"}, flags...)...)
 	assert.Contains(t, out, "job: perhaps held: ")
 
 	b.Do("SET", "job", token, "PX", 60000)
-	status, out, _ = clitest.Call(append([]string{"show", "-json", "job"}, flags...)...)
-	assert.Equal(t, cli.OK, status)
+	out, _ = clitest.Ends(t, cli.OK, append([]string{"show", "-json", "job"}, flags...)...)
 	var v sight.Lock
 	require.NoError(t, json.Unmarshal([]byte(out), &v))
 	assert.True(t, v.Held)
@@ -119,8 +112,7 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	assert.NotEmpty(t, v.Servers[2].Error)
 
 	b.Kill()
-	status, out, stderr := clitest.Call(append([]string{"show", "job"}, flags...)...)
-	assert.Equal(t, cli.Unavailable, status)
+	out, stderr := clitest.Ends(t, cli.Unavailable, append([]string{"show", "job"}, flags...)...)
 	assert.Empty(t, out)
 	assert.Contains(t, stderr, b.Addr())
 	assert.Contains(t, stderr, c.Addr())

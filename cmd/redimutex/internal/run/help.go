@@ -5,7 +5,8 @@ import "github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 // sections is what the help says behind the flags.
 func sections() []cli.Section {
 	return []cli.Section{
-		{Blocks: []cli.Block{cli.Para("Flags may stand behind KEY as well. -- ends them.")}},
+		{Blocks: []cli.Block{cli.Para(`Flags may stand behind KEY as well. -- ends them. KEYs of which the first
+			begins with a dash have a -- in front as well: redimutex run -- -KEY -- COMMAND.`)}},
 		{Title: "EXAMPLES", Blocks: []cli.Block{
 			cli.Example("A cron job that is due on several machines, and runs on one of them:",
 				"* * * * *  redimutex run -n -q -E 0 -min-hold 50s report -- /opt/report"),

@@ -3,14 +3,20 @@
 package run
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 const lingering = "echo ready; sleep 1000"
@@ -29,16 +35,14 @@ func TestReadersRunTogetherAndNoWriterBesideThem(t *testing.T) {
 	one.Says("ready")
 	two := clitest.Launch(t, s, "run", "-shared", "job", "--", "sh", "-c", lingering)
 	two.Says("ready")
-	status, _, stderr := clitest.Run(t, s, "run", "-n", "-E", "7", "job", "--", "true")
-	assert.Equal(t, 7, status, stderr)
+	clitest.RunEnds(t, 7, s, "run", "-n", "-E", "7", "job", "--", "true")
 	writer := redimutex.NewRWMutex(s.Pool(), "job")
 	require.ErrorIs(t, writer.TryLockContext(t.Context()), redimutex.ErrLocked)
 
 	ended(t, one)
 	ended(t, two)
 	require.NoError(t, writer.TryLockContext(t.Context()))
-	status, _, stderr = clitest.Run(t, s, "run", "-s", "-w", "0.2", "job", "--", "true")
-	assert.Equal(t, 1, status)
+	_, stderr := clitest.RunEnds(t, 1, s, "run", "-s", "-w", "0.2", "job", "--", "true")
 	assert.Contains(t, stderr, `gave up "job" after 200ms, held by `)
 	require.NoError(t, writer.UnlockContext(t.Context()))
 	assert.NotContains(t, s.Keys(), "job")
@@ -56,16 +60,14 @@ func TestNoMoreCommandsRunThanThereArePermits(t *testing.T) {
 	three := run()
 	three.Warns(`waiting for "job", held by `)
 	assert.Empty(t, three.Out())
-	status, _, _ := clitest.Run(t, s, "run", "-permits", "2", "-n", "job", "--", "true")
-	assert.Equal(t, 1, status)
+	clitest.RunEnds(t, 1, s, "run", "-permits", "2", "-n", "job", "--", "true")
 	ended(t, one)
 	three.Says("ready")
 	ended(t, two)
 	ended(t, three)
 	assert.NotContains(t, s.Keys(), "job")
 
-	status, _, stderr := clitest.Run(t, s, "run", "-permits", "1", "job", "--", "sh", "-c", `echo "$REDIMUTEX_KEY ${REDIMUTEX_FENCE-none}" >&2`)
-	assert.Equal(t, 0, status)
+	_, stderr := clitest.RunEnds(t, 0, s, "run", "-permits", "1", "job", "--", "sh", "-c", `echo "$REDIMUTEX_KEY ${REDIMUTEX_FENCE-none}" >&2`)
 	assert.Equal(t, "job none\n", stderr)
 }
 
@@ -75,8 +77,7 @@ func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 	p := clitest.Launch(t, s, "run", "b", "a", "b", "--", "sh", "-c", `echo "$REDIMUTEX_KEY:$REDIMUTEX_KEYS:$REDIMUTEX_FENCE"; `+lingering)
 	p.Says("ready")
 	assert.Regexp(t, "^a:a\nb:[1-9][0-9]+\n", p.Out())
-	status, _, stderr := clitest.Run(t, s, "run", "-n", "c", "a", "--", "true")
-	assert.Equal(t, 1, status)
+	_, stderr := clitest.RunEnds(t, 1, s, "run", "-n", "c", "a", "--", "true")
 	assert.Contains(t, stderr, `"a c" is held by `)
 	assert.NotContains(t, s.Keys(), "c", "all or none")
 	s.Do("DEL", "b")
@@ -90,7 +91,108 @@ func TestAKeyThatHasALockOfAnotherKindIsSaidToHaveOne(t *testing.T) {
 	s := redistest.Real(t)
 	_, err := redimutex.NewSemaphore(s.Pool(), "job", 1).Acquire(t.Context())
 	require.NoError(t, err)
-	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
-	assert.Equal(t, 69, status)
+	_, stderr := clitest.RunEnds(t, 69, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, "a lock of another kind, such as a semaphore")
+}
+
+func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	order := filepath.Join(t.TempDir(), "order")
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	var line []*clitest.Process
+	for i := range 4 {
+		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
+		redistest.Wait(t, "the waiter is in the queue", func() bool {
+			n, err := redis.Int(s.Do("ZCOUNT", server.QueueKey("job"), 0, 3e15), nil)
+			require.NoError(t, err)
+			return n == i+1
+		})
+	}
+	holder.Signal(15)
+	for _, p := range line {
+		assert.Equal(t, 0, p.Status(), p.Err())
+	}
+	ran, err := os.ReadFile(order)
+	require.NoError(t, err)
+	assert.Equal(t, "0\n1\n2\n3\n", string(ran))
+	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "4", "job", "--", "sh", "-c", "sleep 4.5; echo done")
+	next.Warns("\n")
+	holder.Signal(15)
+	assert.Equal(t, 0, next.Status(), "what the release handed off was extended and renewed: %s", next.Err())
+	assert.Equal(t, "done\n", next.Out())
+}
+
+// With -min-hold an ordinary release would leave the lock to expire, and the next wait would be for that.
+func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
+	t.Parallel()
+	for _, more := range [][]string{nil, {"-min-hold", "1000"}} {
+		t.Run(strings.Join(more, " "), func(t *testing.T) {
+			t.Parallel()
+			waitsAgain(t, more)
+		})
+	}
+}
+
+func waitsAgain(t *testing.T, more []string) {
+	t.Helper()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	args := append([]string{"run", "-redis", p.URL(), "-queue", "-ttl", "20"}, more...)
+	next := clitest.Launch(t, s, append(args, "job", "--", "echo", "done")...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(next.Err())
+		}
+	})
+	token := queued(t, s)
+	extension := p.Catch(token)
+	holder.Signal(15)
+	<-extension.Arrived()
+	redistest.Wait(t, "the hand-off lease is over", func() bool { return !strings.HasPrefix(s.Get("job"), token) })
+	extension.Release()
+	assert.Equal(t, 0, next.Status(), next.Err())
+	assert.Equal(t, "done\n", next.Out())
+}
+
+// queued waits for a caller in the queue, and returns the token.
+func queued(t *testing.T, s *redistest.Server) (token string) {
+	t.Helper()
+	redistest.Wait(t, "a place in the queue", func() bool {
+		for _, m := range s.Do("ZRANGE", server.QueueKey("job"), 0, -1).([]any) {
+			if place := strings.Fields(string(m.([]byte))); len(place) > 4 { // the channel, want, fence, lease, the token and the owner
+				token = place[4]
+			}
+		}
+		return token != ""
+	})
+	return token
+}
+
+func TestASignalInTheMomentOfTheHandOverLeavesNothingBehindWhateverTheMinHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
+	holder.Says("ready")
+	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-min-hold", "1000", "job", "--", "echo", "done")
+	extension := p.Catch(queued(t, s))
+	holder.Signal(15)
+	<-extension.Arrived()
+	next.Signal(15)
+	assert.Equal(t, 143, next.Status(), next.Err())
+	assert.Empty(t, next.Out())
+	extension.Release()
+	assert.NotContains(t, s.Keys(), "job")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,23 +19,19 @@ import (
 //
 //	trying    -> running      the lock was free
 //	trying    -> waiting      another holder has it, and we may wait
-//	waiting   -> settling     -queue: what a release hands off lasts for a moment, and a command needs a whole TTL
 //	waiting   -> running
-//	settling  -> running
-//	settling  -> waiting      the moment was over
+//	trying, waiting -> cancelled    by a signal
 //	running   -> outlived     COMMAND was ended because of a lock, and others of its group have not ended yet
-//	cancelled                 from trying, waiting and settling, by a signal
-//	releasing                 from every other state: gives the lock back, and undoes what a try has left
-//	over                      from releasing, or by a second signal
+//	releasing                 from each of these: gives the lock back, and undoes what a try has left
+//	over                      from releasing, or from cancelled and releasing by a second signal
 //
-// In trying, waiting, settling, cancelled and releasing one step is under way, on a goroutine of its own. Its outcome
-// is what ends the state. Everything else is done by the loop.
+// In trying, waiting, cancelled and releasing one step is under way, on a goroutine of its own. Its outcome ends the
+// state. The loop does everything else.
 type state int8
 
 const (
 	trying state = iota
 	waiting
-	settling
 	cancelled
 	running
 	outlived
@@ -65,6 +62,7 @@ type runner struct {
 	by     syscall.Signal // or by this signal
 	typed  bool           // at the terminal: those that would have got it too, were COMMAND in our group, have not
 
+	failing     sync.Once             // for saying that the servers fail
 	lastRenewal atomic.Pointer[error] // nil after a good one
 }
 
@@ -127,12 +125,8 @@ func (r *runner) enter(s state) { r.state, r.since = s, time.Now() }
 // stepped takes the outcome of a step.
 func (r *runner) stepped(err error) {
 	switch r.state {
-	case trying:
-		r.tried(err)
-	case waiting:
-		r.waited(err)
-	case settling:
-		r.settled(err)
+	case trying, waiting:
+		r.acquired(err)
 	case cancelled:
 		r.finish(0)
 	case releasing:
@@ -185,7 +179,7 @@ func (r *runner) due() {
 		if r.hurry && time.Since(r.since) >= patience {
 			r.skip()
 		}
-	case trying, waiting, settling, over:
+	case trying, waiting, over:
 	}
 }
 
@@ -202,7 +196,7 @@ func (r *runner) signalled(s syscall.Signal) {
 	switch r.state {
 	case running, outlived:
 		r.watch.pass(s)
-	case trying, waiting, settling:
+	case trying, waiting:
 		if ends(s) { // others have no addressee yet
 			r.by = s
 			r.cancel()
@@ -243,7 +237,7 @@ func (r *runner) start() {
 	}
 	group, err := startGroup(r.job, r.t, environment(os.Environ(), r.job, lease.Fence(), lease.Token()))
 	if err != nil {
-		r.finish(cannotRun(r.t, r.command, err))
+		r.finish(r.cannotRun(r.t, err))
 		return
 	}
 	r.watch = &watch{runner: r, lease: lease, group: group, got: time.Now()}
@@ -276,4 +270,30 @@ func (r *runner) changed(status syscall.WaitStatus) {
 		return
 	}
 	r.finish(r.status)
+}
+
+// ends reports whether a signal ends the wait for the lock.
+func ends(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM:
+		return true
+	}
+	return false
+}
+
+// catch has all signals that we pass on delivered to a channel. What our parent has us ignore, as nohup does, we go on
+// ignoring, and so does the command, as far as the Go runtime leaves it so: HUP, INT, and what stops a process.
+func catch() chan os.Signal {
+	signals := make(chan os.Signal, 64)
+	for _, s := range []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+	} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	// When nothing reads our stderr any more, that must not kill us while the command runs.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return signals
 }

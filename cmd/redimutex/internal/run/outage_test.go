@@ -4,7 +4,6 @@ package run
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,8 +44,7 @@ func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 			{"run", "-w", "60", "-redis", url, "job", "--", "echo", "ran"},
 			{"show", "-redis", url, "job"},
 		} {
-			status, out, stderr := clitest.Run(t, nil, args...)
-			assert.Equal(t, cli.Unavailable, status)
+			out, stderr := clitest.RunEnds(t, cli.Unavailable, nil, args...)
 			assert.Empty(t, out)
 			assert.Contains(t, stderr, shown)
 			assert.NotContains(t, stderr, "hunter2")
@@ -60,8 +58,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 	s := redistest.Real(t)
 	s.Pause()
 	defer s.Resume()
-	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, s.Addr()+": no answer")
 }
 
@@ -70,11 +67,9 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	s.Do("HSET", "job", "field", "value")
-	status, _, stderr := clitest.Run(t, s, "run", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, "WRONGTYPE")
-	status, _, stderr = clitest.Run(t, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
 	assert.Contains(t, stderr, "out of range (the URL names a database that this server does not have")
 
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+pttl", "+ping")
@@ -83,16 +78,15 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	p.Start()
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Contains(t, p.Notes(), "NOPERM")
-	status, _, stderr = clitest.Run(t, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
-	assert.Equal(t, 1, status, stderr)
+	clitest.RunEnds(t, 1, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
 
 	s.Do("CONFIG", "SET", "requirepass", "hunter2")
-	status, _, stderr = clitest.Run(t, s, "run", "other", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
-	assert.Contains(t, stderr, "NOAUTH")
-	assert.Contains(t, stderr, "redis://user:password@host")
-	status, _, stderr = clitest.Run(t, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
-	assert.Equal(t, cli.Unavailable, status)
+	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before a server knows us it also limits what it reads
+		_, stderr = clitest.RunEnds(t, cli.Unavailable, s, "run", kind, "other", "--", "true")
+		assert.Contains(t, stderr, "NOAUTH", kind)
+		assert.Contains(t, stderr, "redis://user:password@host", kind)
+	}
+	_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, "run", "-redis", "redis://:wrong-hunter@"+s.Addr(), "other", "--", "true")
 	assert.Contains(t, stderr, "WRONGPASS")
 	assert.NotContains(t, stderr, "hunter")
 }
@@ -158,12 +152,11 @@ func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
 	defer s.Resume()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	began := time.Now()
 	assert.Equal(t, 0, p.Status())
 	assert.Less(t, time.Since(began), 30*time.Second)
@@ -173,11 +166,10 @@ func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	stalled := time.Now().Add(2 * time.Second)
 	redistest.Wait(t, "the end of the stall", func() bool { return time.Now().After(stalled) })
 	s.Resume()
@@ -190,12 +182,11 @@ func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", "echo ready; until test -e "+gate+"; do sleep 0.02; done")
+	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
 	defer s.Resume()
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, cli.Unavailable, p.Status())
 	assert.Contains(t, p.Notes(), "could not be kept for the 1m0s of -min-hold")
 }

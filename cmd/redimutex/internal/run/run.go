@@ -8,10 +8,12 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
@@ -105,7 +107,7 @@ func Command() *cli.Command {
 			}
 			var err error
 			if j.path, err = find(j.command[0]); err != nil {
-				return cannotRun(t, j.command, err), nil
+				return j.cannotRun(t, err), nil
 			}
 			return j.run(t)
 		},
@@ -203,23 +205,65 @@ func find(name string) (string, error) {
 }
 
 // cannotRun prints why the command can't be started, and returns the status that a shell would.
-func cannotRun(t *cli.Terminal, command []string, err error) int {
+func (j *job) cannotRun(t *cli.Terminal, err error) int {
 	status := cli.CannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		status = cli.NotFound
 	}
 	var number syscall.Errno
-	reason := err
+	reason, hint := err, ""
 	switch {
 	case errors.As(err, &number):
 		reason = number
 	case errors.Is(err, exec.ErrNotFound):
 		reason = errors.New("there is no such command in the folders of $PATH")
 	}
-	hint := ""
-	if line := command[0]; len(command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line {
-		hint = "; for a line of the shell write: sh -c " + cli.Quote(command)
+	line := strings.Join(j.command, " ")
+	switch {
+	case number == syscall.E2BIG && len(j.name) > len(line):
+		hint = fmt.Sprintf("; it gets all KEYs in its environment, and they are %d bytes: lock fewer of them, or shorter ones", len(j.name))
+	case number == syscall.E2BIG:
+		hint = fmt.Sprintf("; it and its arguments are %d bytes: pass them in a file, or by stdin", len(line))
+	case len(j.command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line:
+		hint = "; for a line of the shell write: sh -c " + cli.Quote(j.command)
 	}
-	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
+	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(j.command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
 	return status
+}
+
+// maxLabel is what the library allows for an owner's label.
+const maxLabel = 256
+
+// label says who we are, for those that find the lock held: host, pid and the command, or what -owner
+// says. Arguments may be secret, and everybody sees the label that may read the server.
+func (j *job) label() string {
+	if j.owner != "" {
+		return shorten(cli.Printable(j.owner))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	command := filepath.Base(j.command[0])
+	if j.arguments {
+		words := make([]string, len(j.command))
+		for i, w := range j.command {
+			words[i] = cli.Mask(w)
+		}
+		command = strings.Join(words, " ")
+	}
+	return shorten(cli.Printable(fmt.Sprintf("%s pid %d: %s", host, os.Getpid(), command)))
+}
+
+// shorten cuts s to what fits into a label, between two characters.
+func shorten(s string) string {
+	const mark = "..."
+	if len(s) <= maxLabel {
+		return s
+	}
+	n := maxLabel - len(mark)
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
 }

@@ -31,8 +31,7 @@ func TestOneCommandAtATimeRuns(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 5 {
-				status, _, stderr := clitest.Run(t, s, "run", "job", "--", "sh", "-c", script)
-				assert.Equal(t, 0, status, stderr)
+				clitest.RunEnds(t, 0, s, "run", "job", "--", "sh", "-c", script)
 			}
 		})
 	}
@@ -68,8 +67,7 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key := "job " + name
-			status, out, stderr := clitest.Run(t, s, append([]string{"run", key, "--"}, c.command...)...)
-			assert.Equal(t, c.status, status, stderr)
+			out, stderr := clitest.RunEnds(t, c.status, s, append([]string{"run", key, "--"}, c.command...)...)
 			assert.Empty(t, out)
 			if c.status == 126 || c.status == 127 {
 				assert.Contains(t, stderr, fmt.Sprintf("%q", c.command[0]))
@@ -108,8 +106,7 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, out, stderr := clitest.Run(t, s, append(append([]string{"run"}, c.flags...), "job", "--", "echo", "ran")...)
-			assert.Equal(t, c.status, status)
+			out, stderr := clitest.RunEnds(t, c.status, s, append(append([]string{"run"}, c.flags...), "job", "--", "echo", "ran")...)
 			assert.Empty(t, out, "the command must not run")
 			assert.Equal(t, c.words, stderr, "who holds the lock")
 			assert.Equal(t, "another holder", s.Get("job"))
@@ -132,15 +129,16 @@ func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "another holder")
+	s.Do("MSET", "job", "another holder", "-job", "another holder")
 	for _, args := range [][]string{
+		{"run", "-n", "-E", "9", "--", "-job", "--", "true"},
+		{"run", "-n", "-E", "9", "--", "-job", "another", "--", "sh", "-c", "true", "--"},
 		{"run", "-n", "-E", "9", "job", "--", "true"},
 		{"run", "job", "-n", "-E", "9", "--", "true"},
 		{"run", "-E", "9", "job", "-n", "--", "true"},
 		{"run", "-redis", s.URL(), "job", "-nonblock", "-E=9", "-ttl", "5", "--", "true"},
 	} {
-		status, _, stderr := clitest.Run(t, s, args...)
-		assert.Equal(t, 9, status, "%v: %s", args, stderr)
+		clitest.RunEnds(t, 9, s, args...)
 	}
 }
 
@@ -197,16 +195,14 @@ func TestCommandHasOurStdinAndKnowsItsLock(t *testing.T) {
 func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	status, _, stderr := clitest.Run(t, s, "run", "-min-hold", "60", "job", "another", "--", "false")
-	require.Equal(t, 1, status, stderr)
+	clitest.RunEnds(t, 1, s, "run", "-min-hold", "60", "job", "another", "--", "false")
 	for _, key := range []string{"job", "another"} {
 		ms, err := redis.Int64(s.Do("PTTL", key), nil)
 		require.NoError(t, err)
 		left := time.Duration(ms) * time.Millisecond
 		assert.Greater(t, left, 15*time.Second, "the TTL alone would be 10 s")
 		assert.LessOrEqual(t, left, time.Minute)
-		status, out, _ := clitest.Run(t, s, "run", "-n", "-E", "9", key, "--", "echo", "ran")
-		assert.Equal(t, 9, status)
+		out, _ := clitest.RunEnds(t, 9, s, "run", "-n", "-E", "9", key, "--", "echo", "ran")
 		assert.Empty(t, out)
 	}
 }
@@ -220,8 +216,7 @@ func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte{0, 1, 2, 3}, 0o700))
 	for command, want := range map[string]int{"there-is-no-such-command": 127, broken: 127, file: 126} {
 		for _, queue := range []string{"-q", "-queue"} {
-			status, _, stderr := clitest.Run(t, s, "run", queue, "-min-hold", "60", "job", "--", command)
-			assert.Equal(t, want, status, stderr)
+			clitest.RunEnds(t, want, s, "run", queue, "-min-hold", "60", "job", "--", command)
 			assert.NotContains(t, s.Keys(), "job", "%s %s", queue, command)
 		}
 	}
@@ -249,25 +244,20 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 	held := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "job", "--", "sh", "-c", "echo ready; sleep 1000")...)
 	held.Says("ready")
 	conflict := append(append([]string{"run", "-n", "-E", "9"}, flags...), "job", "--", "true")
-	status, _, stderr := clitest.Run(t, nil, conflict...)
-	assert.Equal(t, 9, status, stderr)
-	status, out, _ := clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
-	assert.Equal(t, 0, status)
+	clitest.RunEnds(t, 9, nil, conflict...)
+	out, _ := clitest.RunEnds(t, 0, nil, append(append([]string{"show"}, flags...), "job")...)
 	assert.Equal(t, 4, strings.Count(out, "\n"), out)
 
 	servers[0].Kill()
-	status, _, stderr = clitest.Run(t, nil, conflict...)
-	assert.Equal(t, 9, status, stderr)
+	clitest.RunEnds(t, 9, nil, conflict...)
 	held.Signal(15)
 	assert.Equal(t, 143, held.Status())
-	status, out, _ = clitest.Run(t, nil, append(append([]string{"show"}, flags...), "job")...)
-	assert.Equal(t, 1, status)
+	out, _ = clitest.RunEnds(t, 1, nil, append(append([]string{"show"}, flags...), "job")...)
 	assert.Contains(t, out, servers[0].Addr()+"/0: connect: connection refused")
 
 	servers[1].Kill()
 	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
-		status, _, stderr = clitest.Run(t, nil, args...)
-		assert.Equal(t, cli.Unavailable, status)
+		_, stderr := clitest.RunEnds(t, cli.Unavailable, nil, args...)
 		assert.Contains(t, stderr, servers[0].Addr())
 		assert.Contains(t, stderr, servers[1].Addr())
 		assert.Equal(t, 1, strings.Count(stderr, "\n"))
@@ -293,7 +283,11 @@ func TestCommandIsFoundWithoutAPATH(t *testing.T) {
 
 func TestKeyMayBeLongAndFullOfPercentSigns(t *testing.T) {
 	t.Parallel()
-	status, out, stderr := clitest.Run(t, redistest.Start(t), "run", strings.Repeat("%", 60000), "--", "echo", "ran")
-	assert.Equal(t, 0, status, stderr)
+	s, key := redistest.Start(t), strings.Repeat("%", 60000)
+	out, _ := clitest.RunEnds(t, 0, s, "run", key, "--", "echo", "ran")
 	assert.Equal(t, "ran\n", out)
+	_, stderr := clitest.RunEnds(t, cli.CannotRun, s, "run", key+"1", key+"2", key+"3", "--", "echo", "ran")
+	assert.Equal(t, "redimutex: can't run \"echo\": argument list too long; it gets all KEYs in its environment, and they are 180005 bytes: "+
+		"lock fewer of them, or shorter ones\n", stderr)
+	assert.Empty(t, s.Get(key+"1"))
 }

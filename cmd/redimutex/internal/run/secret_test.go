@@ -107,8 +107,7 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "redis://127.0.0.1:6379", nodes.Child(), "the default is told as well")
 
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	_, out, stderr := clitest.Run(t, other, "run", "-redis", s.URL(), "job", "--", self, "show", "job")
 	assert.Contains(t, out, "job: held by", stderr)
 }
@@ -116,16 +115,14 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	for name, inner := range map[string][]string{
 		"its child":      {self, "run", "outer", "--", "echo", "ran"},
 		"with a limit":   {self, "run", "-w", "60", "outer", "--", "echo", "ran"},
 		"in the queue":   {self, "run", "-queue", "outer", "--", "echo", "ran"},
 		"its grandchild": {self, "run", "another", "--", self, "run", "outer", "--", "echo", "ran"},
 	} {
-		status, out, stderr := clitest.Run(t, s, append([]string{"run", "outer", "--"}, inner...)...)
-		assert.Equal(t, 1, status, name)
+		out, stderr := clitest.RunEnds(t, 1, s, append([]string{"run", "outer", "--"}, inner...)...)
 		assert.Empty(t, out)
 		assert.Contains(t, stderr, "which runs this command: the wait would never end", name)
 		assert.Equal(t, 1, strings.Count(stderr, "the wait would never end\n"), stderr)
@@ -133,8 +130,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	for _, flags := range [][]string{{"-s", ""}, {"-permits=1", "-permits=1"}, {"other", "another"}} { // of any kind
 		args := append([]string{"run", "job"}, strings.Fields(flags[0])...)
 		args = append(append(args, "--", self, "run", "job"), strings.Fields(flags[1])...)
-		status, _, stderr := clitest.Run(t, s, append(args, "--", "true")...)
-		assert.Equal(t, 1, status, flags)
+		_, stderr := clitest.RunEnds(t, 1, s, append(args, "--", "true")...)
 		assert.Contains(t, stderr, "the wait would never end", flags)
 	}
 	// Another holder of a lock that an ancestor has had is waited for.
@@ -150,8 +146,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	script := fmt.Sprintf(`(while kill -0 $PPID; do sleep 0.02; done; exec %q run -w 60 outer -- echo ran) &`, self)
 	p := clitest.Launch(t, s, "run", "-ttl", "2", "-min-hold", "6", "outer", "--", "sh", "-c", script)
 	assert.Equal(t, 0, p.Status(), p.Err())
@@ -163,8 +158,7 @@ func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 // A counter of one server may be higher than the fence of the holder.
 func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	var urls []string
 	var all []*redistest.Server
 	for range 3 {

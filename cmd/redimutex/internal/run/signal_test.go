@@ -4,7 +4,6 @@ package run
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -172,8 +171,7 @@ func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	const script = tells + `trap "" TERM; sh -c 'trap "" TERM USR1; echo "[$$]"; sleep 1000' & echo "[$$]"; ` + endless
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "middle", "--", self, "run", "inner", "--", "sh", "-c", script)
 	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
@@ -189,8 +187,7 @@ func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 func TestWhatANestedCommandLeavesBehindEndsWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := clitest.Self(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "inner", "--", "sh", "-c",
 		`sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & wait`)
 	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 1 })

@@ -23,17 +23,35 @@ import (
 // would repeat in its error what it does not take, password and all.
 type URLs []string
 
-func (u *URLs) String() string { return "" }
+// Value is what the flag sets.
+func (u *URLs) Value() cli.Value {
+	return cli.Value{Set: func(s string) error { *u = append(*u, s); return nil }, Complete: files}
+}
 
-// Set implements flag.Value.
-func (u *URLs) Set(s string) error {
-	*u = append(*u, s)
-	return nil
+// files completes @FILE.
+func files(word string) (paths []string) {
+	name, ok := strings.CutPrefix(word, "@")
+	if !ok {
+		return nil
+	}
+	folder, start := filepath.Split(name)
+	entries, _ := os.ReadDir(cmp.Or(folder, "."))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), start) || start == "" && strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := "@" + folder + e.Name()
+		if e.IsDir() {
+			path += "/"
+		}
+		paths = append(paths, path)
+	}
+	return paths
 }
 
 // Flag declares -redis. text is what a verb has to say of it besides.
 func Flag(u *URLs, text string) *cli.Flag {
-	return &cli.Flag{Names: []string{"redis"}, Arg: "URL", Value: u, Text: `The server; repeat it for Redlock. ` + text + `
+	return &cli.Flag{Names: []string{"redis"}, Arg: "URL", Value: u.Value(), Text: `The server; repeat it for Redlock. ` + text + `
 		-redis @FILE reads the URLs from a file. Default: $REDIMUTEX_URL (several with commas or spaces, or
 		@FILE), else $REDIS_URL, else redis://127.0.0.1:6379`}
 }
@@ -115,6 +133,16 @@ func Find(given URLs, node time.Duration) (Set, error) {
 		}
 	}
 	return nodes, nil
+}
+
+// Use finds the servers, has f use them, and closes the connections. It returns what f returns.
+func (u *URLs) Use(node time.Duration, f func(Set) (int, error)) (int, error) {
+	nodes, err := Find(*u, node)
+	if err != nil {
+		return 0, err
+	}
+	defer nodes.Close()
+	return f(nodes)
 }
 
 // Child is the list of URLs for a command that we run: a redimutex inside it finds the same servers. A

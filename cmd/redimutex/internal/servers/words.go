@@ -40,7 +40,7 @@ func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 // advice says what to do about the error of a server.
 func advice(err error) string {
 	var said redis.Error
-	if !errors.As(err, &said) {
+	if !errors.As(Shortened(err), &said) {
 		if errors.Is(err, ErrHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
 			return " (redis:// is for servers without TLS)"
 		}
@@ -79,6 +79,9 @@ func Shortened(err error) error {
 	}
 	var said redis.Error
 	if errors.As(err, &said) {
+		if strings.Contains(string(said), "Protocol error: unauthenticated ") { // it limits what it reads until it knows us
+			return redis.Error("NOAUTH Authentication required.")
+		}
 		words := scriptBefore.ReplaceAllString(string(said), "")
 		return redis.Error(strings.TrimSpace(scriptBehind.ReplaceAllString(words, "")))
 	}

@@ -2,8 +2,11 @@
 package sight
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redimutex/redimutex"
@@ -78,24 +81,16 @@ func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
 // servers that answers; what concerns one key alone is the failure of its Lock. It takes one look's time
 // once there are connections.
 func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int) ([]*Lock, error) {
-	type answer struct {
-		node  int
-		views []inspect.View
-		err   error
-	}
-	answers := make(chan answer, len(nodes))
-	for i, n := range nodes {
-		go func() {
-			views, err := LookAt(ctx, n, server.New(n.Pool), keys, waiters)
-			answers <- answer{i, views, err}
-		}()
-	}
 	views, failures := make([][]inspect.View, len(nodes)), make([]error, len(nodes))
+	var each sync.WaitGroup
+	for i, n := range nodes {
+		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, server.New(n.Pool), keys, waiters) })
+	}
+	each.Wait()
 	errs := []error{redimutex.ErrUnavailable}
-	for range nodes {
-		a := <-answers
-		if views[a.node], failures[a.node] = a.views, a.err; a.err != nil {
-			errs = append(errs, &redimutex.NodeError{Node: a.node, Err: a.err})
+	for i, err := range failures {
+		if err != nil {
+			errs = append(errs, &redimutex.NodeError{Node: i, Err: err})
 		}
 	}
 	if servers.TooMany(len(errs)-1, len(nodes)) {
@@ -171,12 +166,7 @@ func (r *Lock) conclude() {
 	r.Looked = &looked
 	r.Queue = make([]Waiter, 0, len(longest.Queue))
 	for _, w := range longest.Queue {
-		s := Waiter{Owner: cli.Printable(w.Owner), Kind: name(w.Wants), Since: inMillis(w.Since)}
-		if w.Presence != inspect.PresenceUnknown {
-			listens := w.Presence == inspect.Listening
-			s.Listening = &listens
-		}
-		r.Queue = append(r.Queue, s)
+		r.Queue = append(r.Queue, Waiter{cli.Printable(w.Owner), name(w.Wants), inMillis(w.Since), w.Listens})
 	}
 	most, _ := Prevailing(r.Views)
 	r.Holders = []Holder{}
@@ -221,42 +211,30 @@ func inMillis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
+// having returns the views in which the lock has the same holder.
+func having(views []inspect.View, holder inspect.View) (same []inspect.View) {
+	for _, v := range views {
+		if v.Held && holder.Held && v.Holder == holder.Holder && v.Kind == holder.Kind {
+			same = append(same, v)
+		}
+	}
+	return same
+}
+
 // Prevailing returns the view of the holder that most servers have, and how many they are; 0 if
 // the lock is free on all of them.
 func Prevailing(views []inspect.View) (most inspect.View, servers int) {
 	for _, v := range views {
-		same := 0
-		for _, other := range views {
-			if v.Held && other.Held && other.Holder == v.Holder && other.Kind == v.Kind {
-				same++
-			}
-		}
-		if same > servers {
+		if same := len(having(views, v)); same > servers {
 			most, servers = v, same
 		}
 	}
 	return most, servers
 }
 
-// fenceOf returns the fence of the holder, or 0 if it is not known. Each server counts for itself, so its counter may
-// be higher than the fence. That is written to a majority, so it is what a majority with this holder agrees on.
-func fenceOf(views []inspect.View, holder string) int64 {
-	for _, v := range views {
-		same := 0
-		for _, other := range views {
-			if other.Held && other.Holder == holder && other.Fence == v.Fence {
-				same++
-			}
-		}
-		if same > len(views)/2 {
-			return v.Fence
-		}
-	}
-	return 0
-}
-
 // Majority is what the servers say together. The lock lasts as long as a majority of them has it, and
-// is as old as the server says that gave it last.
+// is as old as the server says that gave it last. Each server counts for itself, so its counter may be higher than the
+// fence of the holder, which was written to a majority: the fence is what a majority with this holder agrees on, or 0.
 func Majority(views []inspect.View) Sight {
 	all := Sight{Age: -1}
 	for _, v := range views {
@@ -268,25 +246,19 @@ func Majority(views []inspect.View) Sight {
 	if servers < need {
 		return all
 	}
-	fence, waiting, age := fenceOf(views, most.Holder), all.Waiting, int64(-1)
-	for _, v := range views {
-		if !v.Held || v.Holder != most.Holder {
-			continue
+	same := having(views, most)
+	// What never ends is negative, and comes first.
+	slices.SortFunc(same, func(a, b inspect.View) int { return cmp.Compare(uint64(b.Left), uint64(a.Left)) })
+	held := See(same[need-1])
+	held.Fence, held.Waiting, held.Age = 0, all.Waiting, -1
+	agree := make(map[int64]int)
+	for _, v := range same {
+		if agree[v.Fence]++; agree[v.Fence] == need {
+			held.Fence = v.Fence
 		}
-		longer := 0
-		for _, other := range views {
-			if other.Held && other.Holder == v.Holder && (other.Left < 0 || v.Left >= 0 && other.Left >= v.Left) {
-				longer++
-			}
-		}
-		s := See(v)
-		if s.Age >= 0 && (age < 0 || s.Age < age) {
-			age = s.Age
-		}
-		if longer >= need && (!all.Held || s.TTL < 0 || all.TTL >= 0 && s.TTL > all.TTL) {
-			all = s
+		if age := inMillis(v.Age); age >= 0 && (held.Age < 0 || age < held.Age) {
+			held.Age = age
 		}
 	}
-	all.Fence, all.Waiting, all.Age = fence, waiting, age
-	return all
+	return held
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,10 +40,6 @@ func (p *page) frame(now time.Time) {
 		p.screen.draw(p.rows(now, width, height))
 	}
 }
-
-func (p *page) suspensions() <-chan os.Signal { return p.screen.suspensions() }
-func (p *page) suspend()                      { p.screen.suspend() }
-func (p *page) end()                          { p.screen.end() }
 
 // A piece is a part of a row in one colour.
 type piece struct{ text, colour string }

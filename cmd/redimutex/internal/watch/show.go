@@ -5,30 +5,12 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
-
-// A show is how a watch tells what it sees.
-type show interface {
-	survey(s *survey)
-	frame(now time.Time)           // draws again what changes by itself
-	suspensions() <-chan os.Signal // tells that a user wants to stop us for a while
-	suspend()                      // does that
-	end()
-}
-
-func (o *options) newShow(w io.Writer) show {
-	c := newChronicle(o.keys)
-	if style := cli.StyleOf(w); style.Terminal && !o.asJSON {
-		return newPage(w, o, c, style)
-	}
-	return &lines{w: w, asJSON: o.asJSON, chronicle: c}
-}
 
 // A chronicle is what has been seen of all locks and servers.
 type chronicle struct {
@@ -149,8 +131,3 @@ func (h *history) line(at string, news []event) lookLine {
 	}
 	return line
 }
-
-func (l *lines) frame(time.Time)               {}
-func (l *lines) suspensions() <-chan os.Signal { return nil }
-func (l *lines) suspend()                      {}
-func (l *lines) end()                          {}

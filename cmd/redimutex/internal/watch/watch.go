@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -71,12 +72,10 @@ func Command() *cli.Command {
 			if err := o.check(in.Words, limit.Given); err != nil {
 				return 0, err
 			}
-			var err error
-			if o.nodes, err = servers.Find(given, servers.QuickTimeout); err != nil {
-				return 0, err
-			}
-			defer o.nodes.Close()
-			return o.run(t)
+			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
+				o.nodes = nodes
+				return o.run(t)
+			})
 		},
 	}
 }
@@ -110,13 +109,21 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	surveys := newPoller(o.keys, o.nodes, o.interval).start(ctx)
-	show := o.newShow(t.Out)
-	defer show.end()
-	frames := time.NewTicker(min(o.interval, frameTime))
-	defer frames.Stop()
-	suspended := show.suspensions()
-	keys := o.listen(t, show)
-	defer keys.close()
+	seen := newChronicle(o.keys)
+	show := (&lines{w: t.Out, asJSON: o.asJSON, chronicle: seen}).survey
+	var picture *page // nil: there is no terminal, and lines are told
+	var keys *keys
+	var frames <-chan time.Time
+	var suspended <-chan os.Signal
+	var quit <-chan struct{}
+	if style := cli.StyleOf(t.Out); style.Terminal && !o.asJSON {
+		picture, keys = newPage(t.Out, o, seen, style), listen(t)
+		defer picture.screen.end()
+		defer keys.release()
+		ticker := time.NewTicker(min(o.interval, frameTime))
+		defer ticker.Stop()
+		show, frames, suspended, quit = picture.survey, ticker.C, picture.screen.suspensions(), keys.quit
+	}
 	var limit <-chan time.Time // counts from the first look
 	free, first := false, true
 	for {
@@ -130,22 +137,22 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 				limit = time.After(o.limit)
 			}
 			first = false
-			show.survey(s)
+			show(s)
 			if t.Out.Failed() != nil {
 				return cli.WriteError, nil
 			}
 			if free = s.free(); free && o.untilFree {
 				return cli.OK, nil
 			}
-		case <-frames.C:
-			show.frame(time.Now())
+		case <-frames:
+			picture.frame(time.Now())
 		case <-suspended:
 			keys.release()
-			show.suspend()
+			picture.screen.suspend()
 			keys.take()
 		case <-limit:
 			return o.verdict(free), nil
-		case <-keys.quit:
+		case <-quit:
 			return o.verdict(free), nil
 		case <-ctx.Done():
 			return 0, context.Cause(ctx) // the signal

@@ -87,11 +87,9 @@ func TestWatchEndsAsAsked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := hold(t, s, "job", "web-1")
-	status, out, stderr := clitest.Run(t, s, "watch", "-for", "0.2", "job")
-	assert.Equal(t, cli.OK, status, stderr)
+	out, _ := clitest.RunEnds(t, cli.OK, s, "watch", "-for", "0.2", "job")
 	assert.Contains(t, out, "job: held by web-1, fence")
-	status, _, _ = clitest.Run(t, s, "watch", "-until-free", "-for", "0.2", "job", "other")
-	assert.Equal(t, cli.Failure, status, "one of them is still held")
+	clitest.RunEnds(t, cli.Failure, s, "watch", "-until-free", "-for", "0.2", "job", "other")
 	p := clitest.Launch(t, s, "watch", "-until-free", "-interval", "0.05", "job", "other")
 	p.Says("job: held by")
 	m.Unlock()
@@ -102,16 +100,14 @@ func TestWatchEndsAsAsked(t *testing.T) {
 func TestWatchSaysAtOnceThatNoServerCanBeReached(t *testing.T) {
 	t.Parallel()
 	free := redistest.FreeAddr(t)
-	status, out, stderr := clitest.Run(t, nil, "watch", "-redis", "redis://:hunter2@"+free, "job")
-	assert.Equal(t, cli.Unavailable, status)
+	out, stderr := clitest.RunEnds(t, cli.Unavailable, nil, "watch", "-redis", "redis://:hunter2@"+free, "job")
 	assert.Empty(t, out)
 	assert.Regexp(t, `^redimutex: can't look at "job": `+free+`: connect: connection refused \(does it run`, stderr)
 	assert.NotContains(t, stderr, "hunter2")
 
 	s := redistest.Start(t)
 	s.Do("HSET", "hash", "field", "value")
-	status, _, stderr = clitest.Run(t, s, "watch", "job", "hash")
-	assert.Equal(t, cli.Unavailable, status)
+	_, stderr = clitest.RunEnds(t, cli.Unavailable, s, "watch", "job", "hash")
 	assert.Contains(t, stderr, `can't look at "hash": `)
 	assert.Contains(t, stderr, "WRONGTYPE")
 }
@@ -161,8 +157,7 @@ func TestWatchIsCheapForTheServer(t *testing.T) {
 	s := redistest.Real(t)
 	heard := s.Monitor()
 	keys := []string{"one", "two", "three", "four"}
-	status, out, stderr := clitest.Run(t, s, append([]string{"watch", "-json", "-for", "0.5", "-interval", "0.1"}, keys...)...)
-	require.Equal(t, cli.OK, status, stderr)
+	out, _ := clitest.RunEnds(t, cli.OK, s, append([]string{"watch", "-json", "-for", "0.5", "-interval", "0.1"}, keys...)...)
 	looks := strings.Count(out, "\n") / len(keys)
 	clients := make(map[string]bool)
 	asked := 0

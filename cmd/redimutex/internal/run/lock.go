@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/server"
 )
-
-// The steps of the states. Each is one call that may take its time and ends with its ctx.
 
 // options are those of the Client.
 func (r *runner) options() []redimutex.Option {
@@ -118,34 +117,76 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// await waits for the lock as long as it may, and says once that the servers fail meanwhile.
+// await waits for the lock as long as it may, and says once that the servers fail meanwhile. What a release hands off to the
+// first in the queue lasts for a moment, and a command needs a whole TTL: where that comes too late, it waits again.
 func (r *runner) await(ctx context.Context) error {
-	var once sync.Once
-	r.lock = r.locker(redimutex.WithTrace(&redimutex.Trace{
-		Renewed: r.renewed,
-		Attempt: func(e redimutex.Event) {
-			if e.Context.Err() == nil && !r.quiet && errors.Is(e.Err, redimutex.ErrUnavailable) {
-				once.Do(func() {
-					r.notes.say("still waiting for %q, though the server fails: %s", r.name, r.servers.Failures(e.Err))
-				})
-			}
-		},
-	}))
+	r.lock = r.locker(redimutex.WithTrace(&redimutex.Trace{Renewed: r.renewed, Attempt: r.attempted}))
+	limited := ctx
 	if r.wait > 0 {
-		limited, cancel := context.WithDeadline(ctx, r.began.Add(r.wait))
+		var cancel func()
+		limited, cancel = context.WithDeadline(ctx, r.began.Add(r.wait))
 		defer cancel()
-		ctx = limited
 	}
-	return r.hold(r.lock.Acquire(ctx))
+	for {
+		err := r.hold(r.lock.Acquire(limited))
+		if err != nil || !r.queue {
+			return err
+		}
+		if err = r.lease.Extend(ctx, r.ttl); err == nil {
+			return nil
+		}
+		r.abandon()
+		if !errors.Is(err, redimutex.ErrLost) && !errors.Is(err, redimutex.ErrUnavailable) {
+			return err
+		}
+	}
 }
 
-// settle extends what a release has handed off to a whole TTL.
-func (r *runner) settle(ctx context.Context) error {
-	err := r.lease.Extend(ctx, r.ttl)
-	if err != nil {
-		r.abandon()
+func (r *runner) attempted(e redimutex.Event) {
+	if e.Context.Err() == nil && !r.quiet && errors.Is(e.Err, redimutex.ErrUnavailable) {
+		r.failing.Do(func() {
+			r.notes.say("still waiting for %q, though the server fails: %s", r.name, r.servers.Failures(e.Err))
+		})
 	}
-	return err
+}
+
+// acquired takes the outcome of the first try, or of the wait.
+func (r *runner) acquired(err error) {
+	held := errors.Is(err, redimutex.ErrLocked)
+	switch {
+	case err == nil:
+		r.start()
+	case r.state == waiting && !held && r.wait > 0 && time.Since(r.began) >= r.wait &&
+		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redimutex.ErrUnavailable):
+		r.conflicts(r.locked, "gave up %q after "+r.wait.String()+", %s") // before it could ask once more
+	case !held:
+		r.notes.say("can't lock %q: %s", r.name, r.servers.Explain(err))
+		r.finish(cli.Unavailable)
+	case r.state == waiting:
+		r.conflicts(err, "gave up %q after "+r.wait.String()+", %s")
+	case errors.Is(err, errNested):
+		r.conflicts(err, "%q is %s, which runs this command: the wait would never end")
+	case r.once:
+		r.conflicts(err, "%q is %s")
+	default:
+		r.locked = err
+		r.say(err, "waiting for %q, %s")
+		r.begin(waiting, r.await)
+	}
+}
+
+// conflicts ends us because another holder has the lock.
+func (r *runner) conflicts(err error, format string) {
+	r.say(err, format)
+	r.finish(r.conflict)
+}
+
+// say says who holds the lock: format has the key, and then the holder.
+func (r *runner) say(err error, format string) {
+	var locked *redimutex.LockedError
+	if !r.quiet && errors.As(err, &locked) {
+		r.notes.say(format, r.name, cli.HeldBy(locked.Owner, locked.Left))
+	}
 }
 
 // release gives the lock back, if we have it, and waits until what an interrupted try has left is cleaned up. It fails
