@@ -29,7 +29,7 @@ type Conn struct {
 	ctx    context.Context // of the operation under way; nil: none
 	due    time.Time       // its deadline; zero: none
 	flying bool            // its command is written, and nothing else is being written
-	undone bool            // its Undo, too
+	undone chan struct{}   // not nil: its Undo is written too, or about to be; closed when the network is
 	timer  *time.Timer     // looks at the operation when it is due
 
 	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until one has
@@ -167,11 +167,16 @@ func (c *Conn) begin(ctx context.Context) (bounded bool, err error) {
 // finish is for when the operation is over. A deadline or a cancellation that comes later does nothing.
 func (c *Conn) finish(reply any, err error) (any, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.timer.Stop()
 	c.ctx, c.flying = nil, false
-	if c.undone || c.cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
-		return nil, c.cut
+	cut, undone := c.cut, c.undone
+	c.mu.Unlock()
+	if undone != nil {
+		<-undone // the caller may write as soon as it is back
+		return nil, cut
+	}
+	if cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+		return nil, cut
 	}
 	return reply, err
 }
@@ -191,12 +196,16 @@ func (c *Conn) look() {
 	defer time.AfterFunc(maxGrace, c.hangUp).Stop()
 	if c.flying {
 		undo, _ := c.ctx.Value(Undo).([]any) // its arguments belong to the caller, which comes back when it likes
-		c.undone = len(undo) > 0 && c.ConnWithTimeout.Send(undo[0].(string), undo[1:]...) == nil
+		if len(undo) > 0 && c.ConnWithTimeout.Send(undo[0].(string), undo[1:]...) == nil {
+			c.undone = make(chan struct{})
+			defer close(c.undone)
+		}
 	}
-	undone := c.undone
+	undone := c.undone != nil
 	c.mu.Unlock()
 	if undone {
 		c.Flush() //nolint:errcheck // the connection has ended either way
+		c.hangUp()
 	}
 }
 
