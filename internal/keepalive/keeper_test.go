@@ -26,7 +26,7 @@ func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
 				all.Go(func() {
 					if l.Holder().(*teller).terms.MaxHold == hangs {
 						<-hang
-						l.Renewed(false)
+						l.Renewed()
 					} else {
 						succeed([]*keepalive.Lease{l})
 					}

@@ -167,7 +167,7 @@ func (l *Lease) Ask(ttl time.Duration) {
 
 // Renewed says that the renewal is over that the keeper had asked for. The next one waits for a moment, whatever has come
 // of this one: it is due at once if this has failed, or took so long that it brought little.
-func (l *Lease) Renewed(bool) {
+func (l *Lease) Renewed() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false

@@ -67,14 +67,14 @@ func extend(l *keepalive.Lease, d time.Duration) {
 func succeed(due []*keepalive.Lease) {
 	for _, l := range due {
 		extend(l, l.TTL())
-		l.Renewed(true)
+		l.Renewed()
 	}
 }
 
 // fail is a renewal that fails at once.
 func fail(due []*keepalive.Lease) {
 	for _, l := range due {
-		l.Renewed(false)
+		l.Renewed()
 	}
 }
 
@@ -139,7 +139,7 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 			end(l)
 			extend(l, ttl)
 			l.Ask(time.Minute)
-			l.Renewed(false)
+			l.Renewed()
 			assert.NotEqual(t, keepalive.Alive, l.Reason())
 			assert.Zero(t, k.Len())
 		}

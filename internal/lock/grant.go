@@ -122,13 +122,13 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 		batch := make([]*quorum.Extension, 0, len(part))
 		for _, l := range part {
 			if l.Reason() != keepalive.Alive { // since it was handed out
-				l.Renewed(false)
+				l.Renewed()
 				continue
 			}
 			g, ttl := l.Holder().(*Grant), l.TTL()
 			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
 				g.extended(f, until, ttl)
-				l.Renewed(f == nil)
+				l.Renewed()
 			}})
 		}
 		e.quorum.Extend(context.Background(), batch)

@@ -26,7 +26,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		h.lose(was)
 		return nil, was, nil
 	}
-	to, f := g.votes.Give(withoutEnd(ctx), token, max(within, time.Until(g.keptUntil())))
+	to, f := g.votes.Give(ctx, token, max(within, time.Until(g.keptUntil())))
 	if r := lost(f); r != keepalive.Alive {
 		g.votes.ReleaseLater(time.Time{})
 		to.ReleaseLater(time.Time{})
@@ -40,7 +40,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 
 // Repeat does it once more, where the outcome is unknown.
 func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
-	return g.from.GiveAgain(withoutEnd(ctx), g.to)
+	return g.from.GiveAgain(ctx, g.to)
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try

@@ -188,14 +188,14 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
 		// there is no background, so that is done here, as far as it can be.
 		if was == keepalive.Closed {
-			g.votes.Release(withoutEnd(ctx), now, keep)
+			g.votes.Release(ctx, now, keep)
 		} else {
 			g.votes.ReleaseLater(keep)
 		}
 		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
-	f := g.votes.Release(withoutEnd(ctx), now, keep)
+	f := g.votes.Release(ctx, now, keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.lostKey.Store(&f.Key)
 		h.lose(r)
@@ -226,12 +226,4 @@ func (g *Grant) leave() {
 		g.key.pass()
 	}
 	g.key.unref()
-}
-
-// withoutEnd returns ctx, or one that does not end if ctx has ended already.
-func withoutEnd(ctx context.Context) context.Context {
-	if ctx.Err() != nil {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
 }

@@ -39,11 +39,10 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		s.Wait(ctx, "b", began.Add(time.Minute))
+		failed(t, request("b").claim(s).Try(ctx, server.Try{}))
 		assert.Equal(t, time.Second, time.Since(began))
 		time.AfterFunc(5*time.Second, func() { b.Set(nil) })
 		done(t, acquire(s, request("a")))
-		s.Wait(t.Context(), "b", time.Now().Add(time.Minute))
 		done(t, acquire(s, request("b")))
 	})
 }

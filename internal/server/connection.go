@@ -142,7 +142,7 @@ func (op *operation) failed(err error) error {
 		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
 		op.clock(op.key).forget() // the next primary may have another
-		op.server.demotion()
+		op.server.scripted.Store(false)
 	}
 	return explain(err)
 }

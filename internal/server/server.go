@@ -32,7 +32,6 @@ type Server struct {
 	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
 
 	mu       sync.Mutex
-	demoted  []func()
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
 	failed   int64
@@ -60,24 +59,6 @@ func (s *Server) Close(d time.Duration) {
 
 // Source is the way to the connections of the server.
 func (s *Server) Source() *conn.Source { return s.source }
-
-// OnDemotion has f called whenever a reply said that the server is read-only, so a replica now.
-func (s *Server) OnDemotion(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.demoted = append(s.demoted, f)
-}
-
-// demotion tells those who want to know that the server is a replica.
-func (s *Server) demotion() {
-	s.scripted.Store(false) // the next primary may be another server
-	s.mu.Lock()
-	listeners := s.demoted
-	s.mu.Unlock()
-	for _, f := range listeners {
-		f()
-	}
-}
 
 // Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
 // nor do releases in the background.
@@ -189,13 +170,8 @@ func (s *Server) stands(c *Claim, inTheWay bool) {
 	}
 }
 
-// Wait waits until no released claim of key is in the way of the next one, until due at most, or until ctx ends.
-func (s *Server) Wait(ctx context.Context, key string, due time.Time) {
-	s.await(ctx, &Lock{Key: key}, due)
-}
-
-// await is Wait for all keys of a lock, and reports whether none is in the way. One that waits counts as an operation that
-// waits for the server.
+// await waits until no released claim is in the way of a lock, until due at most, or until ctx ends, and reports whether
+// none is. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
 	c := s.inTheWay(l)
 	if c == nil {
