@@ -289,7 +289,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case f.Kind == quorum.Lapsed, a.ticket.shown:
 		a.renewTicket(f)
 	}
-	if !Over(ctx) || a.key.failure.Load() == nil {
+	if f.Kind != quorum.Closed && (!Over(ctx) || a.key.failure.Load() == nil) {
 		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
 	}
 	if a.stopped(ctx) {
