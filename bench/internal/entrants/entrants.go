@@ -57,6 +57,7 @@ const (
 	Redlock    = "redimutex Redlock"
 	RWMutex    = "redimutex RWMutex"
 	RWQueue    = "redimutex RWMutex queue"
+	RWMux      = "redimutex RWMutex queue, multiplexed"
 	RWReuse    = "redimutex RWMutex reuse"
 	Semaphore  = "redimutex Semaphore"
 	SemQueue   = "redimutex Semaphore queue"
@@ -90,14 +91,15 @@ var All = []Library{
 	{Do, "the same, `Do`; a wait is the whole call", ours(inDo)},
 	{Lock, "the same, `Lock` and `Unlock`", ours(plainLock)},
 	{Plain, "as redimutex, over a pool as redigo's documentation makes it", overPlain},
-	{Mux, "`WithMultiplexing(1)`", multiplexed},
+	{Mux, "`WithMultiplexing(1)`", multiplexed(sameCtx)},
 	{Queue, "`WithQueue()`", ours(sameCtx, queue)},
 	{Reuse, "`WithLeaseReuse(10 * time.Millisecond)`", ours(sameCtx, reuse)},
 	{QueueReuse, "both", ours(sameCtx, queue, reuse)},
 	{Redlock, "as redimutex, with a pool for each of five servers", redlock},
 	{RWMutex, "`RLockContext` or `LockContext` of an `RWMutex`", ours(inRWMutex)},
 	{RWQueue, "the same, `WithQueue()`", ours(inRWMutex, queue)},
-	{RWReuse, "the same, `WithLeaseReuse(4 * time.Second)`", ours(inRWMutex, redimutex.WithLeaseReuse(4*time.Second))},
+	{RWMux, "the same, `WithMultiplexing(1)` as well: readers that leave together leave in one packet", multiplexed(inRWMutex, queue)},
+	{RWReuse, "`RLockContext` or `LockContext` of an `RWMutex`, `WithLeaseReuse(4 * time.Second)`", ours(inRWMutex, redimutex.WithLeaseReuse(4*time.Second))},
 	{Semaphore, "`Acquire` of a `Semaphore`, and `Release`", ours(inSemaphore)},
 	{SemQueue, "the same, `WithQueue()`", ours(inSemaphore, queue)},
 	{All5, "as redimutex, a `MutexAll` of 5 keys", ours(allOf5)},

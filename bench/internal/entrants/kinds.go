@@ -10,9 +10,11 @@ import (
 )
 
 // multiplexed uses one connection, which is enough for a server that has one thread.
-func multiplexed(e Env) (Locker, error) {
-	pool := e.ourPool(e.Addrs[0])
-	return e.client(sameCtx, []redimutex.Pool{pool}, []io.Closer{pool}, redimutex.WithMultiplexing(1)), nil
+func multiplexed(how func(*client, string, bool) Pair, opts ...redimutex.Option) func(Env) (Locker, error) {
+	return func(e Env) (Locker, error) {
+		pool := e.ourPool(e.Addrs[0])
+		return e.client(how, []redimutex.Pool{pool}, []io.Closer{pool}, append(opts, redimutex.WithMultiplexing(1))...), nil
+	}
 }
 
 func inRWMutex(c *client, key string, writes bool) Pair {
