@@ -112,6 +112,16 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
+// Keeps reports whether the pool may keep the ctx of a checkout, or wait for its Done. One that does not asks for no more
+// than its deadline.
+func (s *Source) Keeps() bool {
+	p, ok := s.Pool.(*redis.Pool)
+	if !ok {
+		return !s.Punctual // a shared one is
+	}
+	return p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
+}
+
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
 //
 // A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:

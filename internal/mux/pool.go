@@ -86,12 +86,17 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		case l != nil:
 			return l, nil
 		case changed != nil:
+			var late <-chan time.Time
+			if deadline, bounded := ctx.Deadline(); bounded { // Done need not be closed then
+				late = time.After(time.Until(deadline))
+			}
 			select {
 			case <-changed:
 				continue
+			case <-late:
 			case <-ctx.Done():
-				return nil, fmt.Errorf("still connecting: %w", ctx.Err())
 			}
+			return nil, fmt.Errorf("still connecting: %w", cmp.Or(ctx.Err(), context.DeadlineExceeded))
 		case !errors.Is(err, errClosed):
 			return nil, err
 		}

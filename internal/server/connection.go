@@ -23,22 +23,21 @@ const maxRedials = 20
 // used for scripts: it would take the hash of a script for the key.
 type binder interface{ Bind(keys ...string) error }
 
-// connect takes a connection out of the pool for the operation, or dials one. A pool that waits, or that we don't know, may
-// look for a Done that is closed at the deadline as well, or keep its ctx; so it gets another one, which ends with the
-// checkout.
+// connect takes a connection out of the pool for the operation, or dials one. A pool that may look for a Done that is closed
+// at the deadline as well, or keep its ctx, gets another one, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source := op.server.source
-	if p, ok := source.Pool.(*redis.Pool); ok && source.Punctual && (!p.Wait || p.MaxActive <= 0) && !op.fresh {
-		op.conn, err = source.Get(op)
-	} else {
-		ctx, cancel := context.WithDeadline(op.Context, op.end)
+	var ctx context.Context = op
+	if op.fresh || source.Keeps() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(op.Context, op.end)
 		defer cancel()
-		from := source.Get
-		if op.fresh {
-			from = source.Dial
-		}
-		op.conn, err = from(ctx)
+	}
+	if op.fresh {
+		op.conn, err = source.Dial(ctx)
+	} else {
+		op.conn, err = source.Get(ctx)
 	}
 	if err != nil {
 		op.conn = nil

@@ -42,6 +42,8 @@ type operation struct {
 	replies []Reply // of the claims; one of a question. The zero Reply: none yet
 	err     error   // what ended it before all had their replies
 	state   atomic.Int32
+	done    chan struct{} // gets a message when another goroutine is done with it
+	timer   *time.Timer   // fires at the end
 
 	// Its connection, and what was said over it.
 	conn           redis.Conn
@@ -69,7 +71,7 @@ const (
 func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration, claims ...*Claim) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
-		op = &operation{server: s}
+		op = &operation{server: s, done: make(chan struct{}, 1)}
 	}
 	if start.IsZero() {
 		start = time.Now()
@@ -98,7 +100,7 @@ func (op *operation) free() {
 		clear(op.claims)
 		clear(op.replies)
 		*op = operation{
-			server: s, args: op.args, claims: op.claims[:0], replies: op.replies[:0],
+			server: s, done: op.done, timer: op.timer, args: op.args, claims: op.claims[:0], replies: op.replies[:0],
 			round: round{todo: op.todo, again: op.again},
 		}
 		s.operations.Put(op)
@@ -169,36 +171,43 @@ func (op *operation) apart() (over bool, why error) {
 		op.settle()
 		return true, nil
 	}
-	done := make(chan struct{})
-	go func() {
-		op.run()
-		inTime := op.state.CompareAndSwap(running, finished)
-		l.leave(inTime)
-		if inTime {
-			close(done)
-		} else {
-			op.free() // no caller waits
-		}
-	}()
-	timer := time.NewTimer(time.Until(op.end))
-	defer timer.Stop()
+	if op.timer == nil {
+		op.timer = time.NewTimer(time.Until(op.end))
+	} else {
+		op.timer.Reset(time.Until(op.end))
+	}
+	go op.runAside()
 	late := false
 	select {
-	case <-done:
+	case <-op.done:
+		op.timer.Stop()
 		return true, nil
-	case <-timer.C:
+	case <-op.timer.C:
 		late, why = true, errTimeout
 	case <-ctx.Done():
+		op.timer.Stop()
 		why = ctx.Err()
 	}
 	if !op.state.CompareAndSwap(running, abandoned) {
-		<-done // it came back just then
+		<-op.done // it came back just then
 		return true, nil
 	}
 	if late {
 		l.overdue()
 	}
 	return false, why
+}
+
+// runAside is run on a goroutine of its own.
+func (op *operation) runAside() {
+	op.run()
+	inTime := op.state.CompareAndSwap(running, finished)
+	op.node.limit.leave(inTime)
+	if inTime {
+		op.done <- struct{}{}
+	} else {
+		op.free() // no caller waits
+	}
 }
 
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
