@@ -157,8 +157,11 @@ func (op *operation) do() (first Reply) {
 			op.report(i, r)
 		}
 	}
-	now := op.received // a reading of the clock less
-	if !over || now.IsZero() {
+	var now time.Time
+	if over {
+		now = op.received // a reading of the clock less
+	}
+	if now.IsZero() {
 		now = time.Now()
 	}
 	s.heard(op, now, silent, pooled, failed)
