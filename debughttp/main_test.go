@@ -74,7 +74,7 @@ type (
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	// A crowded machine is not a broken server.
-	opts = append([]redimutex.Option{redimutex.WithTTL(5 * time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}, opts...)
+	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(2 * time.Second)}, opts...)
 	c := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
