@@ -79,7 +79,7 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 			var said, was redis.Error
 			assert.Equal(t, errors.As(err, &was), errors.As(shown, &said), "its class")
 			for e := shown; e != nil; e = errors.Unwrap(e) {
-				assert.NotRegexp(t, `://[^*]*@`, fmt.Sprintf("%v %+v %#v %s", e, e, e, said))
+				assert.NotRegexp(t, `://[^*]*@`, fmt.Sprintf("%v %+v %#v %s %#v", e, e, e, said, struct{ error }{e}))
 			}
 		}
 	}

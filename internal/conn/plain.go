@@ -64,18 +64,20 @@ func mask(text string) string {
 
 // Masked returns an error with other words than its cause. The cause is hidden, because it may tell a password: errors.Is
 // finds it, errors.As finds the words of a server, masked, and whether time ran out.
-func Masked(text string, cause error) error { return maskedError{text, cause} }
+func Masked(text string, cause error) error { return &maskedError{text, cause} }
 
+// A maskedError is always behind a pointer: %#v of an error that wraps it calls no method, but prints its fields; of a
+// pointer there it prints the address.
 type maskedError struct {
 	text  string
 	cause error
 }
 
-func (e maskedError) Error() string        { return e.text }
-func (e maskedError) GoString() string     { return e.text }
-func (e maskedError) Is(target error) bool { return errors.Is(e.cause, target) }
+func (e *maskedError) Error() string        { return e.text }
+func (e *maskedError) GoString() string     { return e.text }
+func (e *maskedError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-func (e maskedError) As(target any) bool {
+func (e *maskedError) As(target any) bool {
 	said, ok := target.(*redis.Error)
 	if ok = ok && errors.As(e.cause, said); ok {
 		*said = redis.Error(mask(string(*said)))
@@ -84,7 +86,7 @@ func (e maskedError) As(target any) bool {
 }
 
 // Timeout is how the net package says it.
-func (e maskedError) Timeout() bool {
+func (e *maskedError) Timeout() bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(e.cause, &timeout) && timeout.Timeout()
 }

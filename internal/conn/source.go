@@ -132,7 +132,10 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	if p, ok := s.Pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
-		return p.GetContext(ctx)
+		if c, err = p.GetContext(ctx); err == nil {
+			_ = c.Err() // as in punctual.Behind; one that has broken is told by its first command
+		}
+		return c, err
 	}
 	c = s.Pool.Get()
 	if err = c.Err(); err != nil {

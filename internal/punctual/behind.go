@@ -36,7 +36,10 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
 	caught := func() (c redis.Conn, err error) {
 		defer Caught(&err)
-		return dial(ctx)
+		if c, err = dial(ctx); err == nil {
+			_ = c.Err() // panics here, and not in the middle of an operation, if there is no connection
+		}
+		return c, err
 	}
 	go func() {
 		c, err := caught()

@@ -22,7 +22,7 @@ type Conn struct {
 	redis.ConnWithTimeout
 	network io.Closer // below redigo, and below TLS, whose goodbye may take as long as the peer likes
 
-	sent atomic.Bool // since the last DoContext: replies may be still to come
+	sent atomic.Bool // since the last Do of any kind: replies may be still to come
 
 	mu     sync.Mutex
 	cut    error           // not nil: it has ended, and why
@@ -231,6 +231,18 @@ func ended(ctx context.Context) error {
 func (c *Conn) Send(command string, args ...any) error {
 	c.sent.Store(true)
 	return c.ConnWithTimeout.Send(command, args...)
+}
+
+// Do is that of redigo, which receives all that is still to come.
+func (c *Conn) Do(command string, args ...any) (any, error) {
+	defer c.sent.Store(false)
+	return c.ConnWithTimeout.Do(command, args...)
+}
+
+// DoWithTimeout is that of redigo, as Do is.
+func (c *Conn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	defer c.sent.Store(false)
+	return c.ConnWithTimeout.DoWithTimeout(d, command, args...)
 }
 
 // Err returns why the connection can't be used any more, or nil.

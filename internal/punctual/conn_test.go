@@ -66,6 +66,31 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 	})
 }
 
+// Other code that shares the pool sends pipelines over the connection. redigo's pools end each use with a Do, which receives
+// all that is still to come.
+func TestTheUndoIsWrittenAfterAPipelineOfAnotherUser(t *testing.T) {
+	for name, end := range map[string]func(*punctual.Conn) (any, error){
+		"Do":            func(c *punctual.Conn) (any, error) { return c.Do("") },
+		"DoWithTimeout": func(c *punctual.Conn) (any, error) { return c.DoWithTimeout(time.Second, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{silentAt: "SET"}
+				c := dial(t, p.dialer())
+				require.NoError(t, c.Send("PING"))
+				_, err := end(c)
+				require.NoError(t, err)
+				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), time.Second)
+				defer cancel()
+				_, err = c.DoContext(ctx, "SET", "k", "v")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				synctest.Wait()
+				assert.Equal(t, []string{"PING", "SET k v", "UNDO"}, p.commands()[3:])
+			})
+		})
+	}
+}
+
 // The reply comes in the very moment of the deadline.
 func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
 	for range 300 {

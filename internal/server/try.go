@@ -177,7 +177,7 @@ func (op *operation) setAndWatch() (any, error) {
 		return raw, err
 	}
 	<-written
-	if err == nil { // the reply and the deadline came together; the connection still owes one
+	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
 		_, _ = conn.Receive(c, drain)
 	}
 	return nil, errTimeout

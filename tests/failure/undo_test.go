@@ -49,3 +49,81 @@ func TestAPlainTryThatIsExecutedLateIsUndoneOverItsOwnConnection(t *testing.T) {
 		return true
 	})
 }
+
+// The refusal of a try comes when its undo is already written: two replies are to be received.
+func TestAConnectionOnWhichATryWasUndoneOwesNothing(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]redistest.Fate{
+		"granted": {},
+		"refused": {Reply: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
+	} {
+		redistest.Repeat(t, "a reply between the undo and the end of the grace", func() bool {
+			s := redistest.Real(t)
+			front := redistest.NewFront(t, s)
+			raw, err := redis.Dial("tcp", front.Addr())
+			require.NoError(t, err)
+			t.Cleanup(func() { raw.Close() })
+			p := &lender{conns: make(chan redis.Conn, 1)}
+			p.conns <- raw
+			c := newClient(t, p, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(100*time.Millisecond))
+			warm := c.Mutex("warm")
+			warm.Lock()
+			warm.Unlock()
+			late := make(chan struct{}, 1)
+			front.On(func(command []string) redistest.Fate {
+				if command[0] != "SET" {
+					return redistest.Fate{}
+				}
+				redistest.Wait(t, "the undo is written", func() bool { return p.sends.Load() == 2 })
+				late <- struct{}{}
+				return fate
+			})
+			_ = c.Mutex("k").LockContext(t.Context(), 10*time.Millisecond)
+			<-late
+			front.On(nil)
+			again := p.Get()
+			defer again.Close()
+			require.False(t, p.owing.Load(), name)
+			return again.Err() == nil
+		})
+	}
+}
+
+// A lender is a pool of another make: the same connection goes from one user to the next as it is.
+type lender struct {
+	conns chan redis.Conn
+	sends atomic.Int32 // how often something was written that is to be received later
+	owing atomic.Bool  // a connection came back that had still to receive
+}
+
+func (p *lender) Get() redis.Conn { return &lent{<-p.conns, p} }
+
+type lent struct {
+	redis.Conn
+	pool *lender
+}
+
+func (c *lent) Flush() error {
+	defer c.pool.sends.Add(1)
+	return c.Conn.Flush()
+}
+
+func (c *lent) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	return redis.DoWithTimeout(c.Conn, d, command, args...)
+}
+
+func (c *lent) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+// Close gives it back: a reply that is still to come would be the next user's.
+func (c *lent) Close() error {
+	if c.Err() == nil && c.Send("ECHO", "mine") == nil && c.Conn.Flush() == nil {
+		reply, err := redis.ReceiveWithTimeout(c.Conn, 10*time.Second)
+		if mine, _ := redis.String(reply, err); c.Err() == nil && mine != "mine" {
+			c.pool.owing.Store(true)
+		}
+	}
+	c.pool.conns <- c.Conn
+	return nil
+}
