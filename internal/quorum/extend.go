@@ -100,7 +100,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 			err = r.home.servers[i].Raise(r.ctx, &c.Lock, v.Fence, c.Timeout).Err
 		}
 		if err == nil {
-			err = c.Try(r.ctx, server.Try{}).Err
+			err = c.Try(r.ctx, server.Try{Regains: true}).Err
 		}
 		if err != nil && !server.OfOneLock(err) {
 			return

@@ -21,6 +21,7 @@ type Try struct {
 	Old     string        // not "": take the place of this token
 	OldEnds *atomic.Int64 // gets when Old would have expired, on the wall clock in ns, as the servers tell it: the earliest
 	Reads   bool          // a writer becomes a reader; the claim is that of the reader
+	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
 
 var (
@@ -37,7 +38,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	if t.Old == "" && !t.Reads && !s.await(ctx, &c.Lock, t.Start.Add(c.Timeout)) {
+	if t.Old == "" && !t.Reads && !t.Regains && !s.await(ctx, &c.Lock, t.Start.Add(c.Timeout)) {
 		return Reply{Err: errBefore, Unasked: true}
 	}
 	op := s.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout, c)
