@@ -191,7 +191,7 @@ func TestStatsCountWhatHappens(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		assert.EqualValues(t, 2, client.Stats().Renewed)
 		server.Del("k")
-		<-m.Lease().Done()
+		redistest.Receive(t, "the next renewal finds the key gone", m.Lease().Done())
 		synctest.Wait()
 		s = client.Stats()
 		assert.Zero(t, s.Held, "a lost lease is no hold")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +123,48 @@ func TestEndedContextLocksNothing(t *testing.T) {
 		assert.ErrorIs(t, err, context.Canceled)
 	}
 	assert.False(t, s.Exists("k"))
+}
+
+// endsAt is a ctx that passes its deadline when it is looked at for the n-th time.
+type endsAt struct {
+	context.Context
+	n     atomic.Int64
+	ended chan struct{}
+}
+
+func (c *endsAt) Done() <-chan struct{} { return c.ended }
+
+func (c *endsAt) Err() error {
+	switch n := c.n.Add(-1); {
+	case n > 0:
+		return nil
+	case n == 0:
+		close(c.ended)
+	}
+	return context.DeadlineExceeded
+}
+
+func TestACallThatEndsBeforeItHasAskedDoesNotSayThatAnotherHasTheLock(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithNodeTimeout(9*time.Second))
+	ended := 0
+	for n := range 5 {
+		for name, lock := range map[string]func(context.Context) (*redimutex.Lease, error){
+			"Mutex": client.Mutex("k").Acquire, "RWMutex": client.RWMutex("rw").RAcquire, "try": client.RWMutex("rw").TryRAcquire,
+		} {
+			ctx := &endsAt{Context: context.WithoutCancel(t.Context()), ended: make(chan struct{})}
+			ctx.n.Store(int64(n + 1))
+			lease, err := lock(ctx)
+			if err == nil {
+				require.NoError(t, lease.Release(t.Context()))
+				continue
+			}
+			ended++
+			require.ErrorIs(t, err, context.DeadlineExceeded, "%s, %d", name, n)
+			require.NotErrorIs(t, err, redimutex.ErrLocked, "%s, %d", name, n)
+		}
+	}
+	assert.GreaterOrEqual(t, ended, 6)
 }
 
 // The ctx ends after the server has granted the lock, and before LockContext hears of it.

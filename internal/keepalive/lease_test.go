@@ -81,7 +81,12 @@ func fail(due []*keepalive.Lease) {
 // lived asserts that the loss is told now, shortly before the validity of span ends, which is at until.
 func lived(t *testing.T, h *teller, until time.Time, span time.Duration) {
 	t.Helper()
-	<-h.lost
+	select {
+	case <-h.lost:
+	case <-time.After(time.Until(until.Add(time.Second))):
+		t.Error("the loss is not told")
+		return
+	}
 	left := time.Until(until)
 	assert.Positive(t, left, "told too late")
 	assert.LessOrEqual(t, left, min(max(span/100, time.Millisecond), 50*time.Millisecond), "told far too early")

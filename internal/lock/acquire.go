@@ -167,7 +167,10 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
-		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.inTheWay()}
+		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known()}
+		if !a.turn && !a.Once { // it waits in line
+			a.result.Before = a.key.inTheWay()
+		}
 	case a.engine.closed.Load():
 		a.result = &quorum.Failure{Kind: quorum.Closed}
 	}

@@ -108,13 +108,18 @@ func (k *Key) unref() {
 	}
 }
 
-// inTheWay returns what keeps others of this process from the lock: the hold of one of them, or what the servers have said
-// to the last try.
-func (k *Key) inTheWay() *quorum.Failure {
+// known returns what is known to stand in the way of the lock: a hold of this process, or what the servers have said to the
+// last try. It is nil if nothing is.
+func (k *Key) known() *quorum.Failure {
 	if g := k.grant.Load(); g != nil {
 		return &quorum.Failure{Kind: quorum.Contended, Holder: g.Token()}
 	}
-	if f := k.failure.Load(); f != nil {
+	return k.failure.Load()
+}
+
+// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it.
+func (k *Key) inTheWay() *quorum.Failure {
+	if f := k.known(); f != nil {
 		return f
 	}
 	return &quorum.Failure{Kind: quorum.Contended}

@@ -29,7 +29,7 @@ type Failure struct {
 	Holder string        // with Contended: the token of a holder; or "", if it is not known
 	Left   time.Duration // with Contended: what is left of its TTL
 	Key    string        // with Missing and Taken: which of the keys it was
-	Before *Failure      // with Ended: what stood in the way until then; nil: the call had not begun
+	Before *Failure      // with Ended: what stood in the way until then; nil: nothing is known of that
 
 	// With Contended and a ticket:
 	Now  int64         // a server's clock in µs

@@ -23,6 +23,7 @@ type operation struct {
 	context.Context // the caller's
 	server          *Server
 	node            *node
+	began           time.Time
 	due             time.Time // nothing may be executed on the server after this
 	end             time.Time // bound of the call; with replicas that is later
 	ours            bool      // the end is that of the caller's ctx
@@ -76,7 +77,7 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	if start.IsZero() {
 		start = time.Now()
 	}
-	op.Context = ctx
+	op.Context, op.began = ctx, start
 	op.due = start.Add(l.Timeout)
 	op.end = op.due.Add(extra)
 	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
@@ -123,7 +124,7 @@ func (op *operation) keys(yield func(string) bool) {
 // do runs op and returns its first reply within its bound.
 func (op *operation) do() (first Reply) {
 	s := op.server
-	began := s.ask(op)
+	s.ask(op)
 	pooled, over := !op.fresh, true
 	var why error
 	switch {
@@ -156,7 +157,14 @@ func (op *operation) do() (first Reply) {
 			op.report(i, r)
 		}
 	}
-	s.heard(op, began, silent, pooled, failed)
+	var now time.Time
+	if over {
+		now = op.received // a reading of the clock less
+	}
+	if now.IsZero() {
+		now = time.Now()
+	}
+	s.heard(op, now, silent, pooled, failed)
 	if over {
 		op.free()
 	}

@@ -96,15 +96,14 @@ func (s *Server) waits(now time.Time) {
 
 // ask notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
 // leaves the next operation on the key to do so too.
-func (s *Server) ask(op *operation) (began time.Time) {
-	began = time.Now()
+func (s *Server) ask(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !op.aside {
-		s.waits(began)
+		s.waits(op.began)
 	}
 	if len(s.silent) == 0 {
-		return began
+		return
 	}
 	for key := range op.keys {
 		if _, was := s.silent[key]; was {
@@ -114,15 +113,13 @@ func (s *Server) ask(op *operation) (began time.Time) {
 			}
 		}
 	}
-	return began
 }
 
 // maxSilent bounds the memory that those keys cost which are never used again.
 const maxSilent = 4096
 
-// heard takes in what came of op. silent: the server did not answer. pooled: that was over a connection of the pool.
-func (s *Server) heard(op *operation, began time.Time, silent, pooled bool, failed int) {
-	now := time.Now()
+// heard takes in what came of op, now. silent: the server did not answer. pooled: that was over a connection of the pool.
+func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
 	pooled = pooled && silent && !op.ours && s.source.CanDial() && !s.source.Full()
@@ -139,14 +136,16 @@ func (s *Server) heard(op *operation, began time.Time, silent, pooled bool, fail
 	if op.aside {
 		return
 	}
-	if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || now.Before(d)) { // ctx may not have noticed yet
-		s.failed += int64(failed)
+	if failed > 0 {
+		if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || time.Now().Before(d)) { // ctx may not have noticed yet
+			s.failed += int64(failed)
+		}
 	}
 	s.pending--
 	if silent {
 		return // it goes on owing: the next operation is alone with the server
 	}
-	s.typical += (now.Sub(began) - s.typical) / 8
+	s.typical += (now.Sub(op.began) - s.typical) / 8
 	s.owes = now
 	if s.pending == 0 {
 		s.owes = time.Time{}

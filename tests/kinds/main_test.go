@@ -74,10 +74,12 @@ func eachWay(t *testing.T, f func(t *testing.T, s *redistest.Server, opts []redi
 	}
 }
 
-// process returns an RWMutex as another process would have it.
+// process returns an RWMutex as another process would have it. Unless the options say otherwise, its TTL and its node timeout,
+// on which hand-offs and marks depend, are longer than any stall of a busy machine.
 func process(t testing.TB, s *redistest.Server, opts []redimutex.Option, more ...redimutex.Option) *redimutex.RWMutex {
 	t.Helper()
-	all := append(append([]redimutex.Option{}, opts...), more...)
+	all := append([]redimutex.Option{redimutex.WithTTL(5 * time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)
+	all = append(all, more...)
 	return locktest.Client(t, []redimutex.Pool{s.Pool()}, all...).RWMutex("k")
 }
 

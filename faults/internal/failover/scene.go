@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -165,8 +166,8 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 // they had expired, and looks whether its fences are higher.
 func (s *scene) succeed(ctx context.Context, t testing.TB, l *ledger, now int, before []ack) {
 	s.random.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
-	pool, _ := s.pool(t, false)
-	lock := redimutexTry(t, pool)
+	// Straight to the new primary, and with patience: a busy machine may need more than a node timeout to find it each time.
+	lock := redimutexTry(t, s.servers[now].Pool(), redimutex.WithNodeTimeout(20*time.Second))
 	for _, a := range before[:min(successors, len(before))] {
 		s.servers[now].Do("DEL", a.key)
 		var fence int64

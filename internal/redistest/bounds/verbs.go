@@ -71,7 +71,7 @@ func kept(name string, bound time.Duration, lock func(*party) error) Verb {
 	v := try(name, bound, lock)
 	without := v.begin
 	v.begin = func(p *party) func() error {
-		other := p.client.Mutex(p.key, redimutex.WithLeaseReuse(20*time.Second))
+		other := p.client.Mutex(p.key, redimutex.WithLeaseReuse(20*time.Second), redimutex.WithNodeTimeout(20*time.Second))
 		p.must(other.LockContext(p.patience, 0))
 		p.must(other.UnlockContext(p.patience))
 		return without(p)

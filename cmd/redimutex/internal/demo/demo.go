@@ -28,8 +28,7 @@ const (
 	demoTTL        = time.Second
 
 	// The parts of the demo are bounded, so that all of it is over in 20 s on any machine.
-	demoLimit   = 18 * time.Second
-	serverLimit = 2 * time.Second
+	demoLimit = 18 * time.Second
 )
 
 // A demo is what was asked for on the command line.
@@ -207,7 +206,7 @@ func openDemoServer(given servers.URLs) (*demoServer, error) {
 // probe locks and unlocks once, so that a server that is away, refuses us or is read-only says so
 // before the demo begins.
 func (s *demoServer) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, serverLimit)
+	ctx, cancel := context.WithTimeout(ctx, servers.DialTimeout)
 	defer cancel()
 	c := demoClient(s.nodes, "demo")
 	defer c.Close()
@@ -240,7 +239,7 @@ func (s *demoServer) close() {
 
 // remove deletes the key, if the server answers; else it expires.
 func (s *demoServer) remove(n servers.Node) {
-	ctx, cancel := context.WithTimeout(context.Background(), serverLimit/4)
+	ctx, cancel := context.WithTimeout(context.Background(), servers.QuickTimeout)
 	defer cancel()
 	c, err := n.Get(ctx)
 	if err != nil {

@@ -55,10 +55,28 @@ func (p *demoProcess) end(t *testing.T) int {
 	return status
 }
 
+// playDemo runs the demo to its end. Its rounds are bounded, so where the machine was late and a round was not over in time, it is
+// played again; but never where updates were lost.
+func playDemo(t *testing.T) (p *demoProcess, status int) {
+	t.Helper()
+	for range 5 {
+		lateness := redistest.MeasureLateness()
+		p = startDemo(t)
+		status = p.end(t)
+		late := lateness.Stop()
+		if status == cli.OK || late < time.Second || strings.Contains(p.said, errLostUpdates.Error()) {
+			return p, status
+		}
+		t.Logf("again: the machine was late by %v in all: %s", late, p.said)
+	}
+	t.Skip("the machine is too busy for the time that the demo has")
+	return nil, 0
+}
+
 func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 	t.Parallel()
-	p := startDemo(t)
-	require.Equal(t, cli.OK, p.end(t), "%s\n%s", p.Out(), p.said)
+	p, status := playDemo(t)
+	require.Equal(t, cli.OK, status, "%s\n%s", p.Out(), p.said)
 
 	r := regexp.MustCompile(`(?m)^\d\. `).Split(p.Out(), -1)[1:]
 	require.Len(t, r, 3)
