@@ -16,7 +16,8 @@ import (
 // connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
 // A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). That is how a broken connection is
-// replaced, outside the limit of the pool. Any other Pool hands a fresh one out when its broken ones are used up.
+// replaced, outside the limit of the pool. Any other Pool hands a fresh one out when its broken ones are used up; one
+// operation uses up 20 at most.
 //
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
 // with. A panic of the Pool is an error of the operation.

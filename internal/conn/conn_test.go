@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -72,6 +73,9 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 		"see https://redis.io/docs":                "see https://redis.io/docs",
 		"mail me@example.org":                      "mail me@example.org",
 		"unix://:pw@/run/redis.sock: no such file": "unix://***@/run/redis.sock: no such file",
+		parsed("redis://:p#w@host"):                "dial: parse ***",
+		parsed("redis://:p/w@host"):                "dial: parse ***",
+		parsed(":p%w@host"):                        "dial: parse ***",
 	} {
 		for _, err := range []error{errors.New(text), redis.Error(text), fmt.Errorf("%w", redis.Error(text)), timeout{text}} {
 			shown := conn.Plain(err)
@@ -86,6 +90,12 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	shown := conn.Plain(fmt.Errorf("redis://:pw@host: %w", context.DeadlineExceeded))
 	assert.ErrorIs(t, shown, conn.ErrTimeout)
 	assert.NotContains(t, fmt.Sprintf("%+v", shown), "pw")
+}
+
+// parsed is what a pool says of a URL of which it can make nothing, without wrapping the error.
+func parsed(rawURL string) string {
+	_, err := url.Parse(rawURL)
+	return fmt.Sprintf("dial: %v", err)
 }
 
 type timeout struct{ text string }

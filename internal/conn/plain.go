@@ -50,10 +50,13 @@ func Mask(err error) error {
 	return Masked(shown, err)
 }
 
-// mask cuts off what a server quotes, and hides who logs in, and how, in every URL of text. A password may contain anything,
-// so all goes from the first "://" to the last "@" after it.
+// mask cuts off what a server quotes, and what net/url does, and hides who logs in, and how, in every URL of text. A password
+// may contain anything, so all goes from the first "://" to the last "@" after it.
 func mask(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
+	if before, _, quoted := strings.Cut(text, `parse "`); quoted { // the URL up to a #, and the part of it that is wrong
+		text = before + "parse ***"
+	}
 	scheme, rest, found := strings.Cut(text, "://")
 	end := strings.LastIndexByte(rest, '@')
 	if !found || end < 0 {

@@ -247,6 +247,10 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 		assert.Nil(t, c.Away())
 		d.ReleaseLater(time.Time{})
 		assert.False(t, m.Exists("other"), "after Close there is no background")
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			panic("nothing was sent that could have left anything")
+		})
+		request("untried").claim(s).ReleaseLater(time.Time{})
 	})
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		c := request("k").claim(s)

@@ -63,7 +63,8 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 }
 
 // ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
-// is left to expire then. After Close there is no background, and the release is tried once before this returns.
+// is left to expire then. After Close there is no background, and the release, if there is anything to release, is tried
+// once before this returns.
 func (c *Claim) ReleaseLater(keep time.Time) {
 	c.server.running.Enter() // what the runner gets now it has before Close has it end
 	defer c.server.running.Leave()
@@ -72,7 +73,7 @@ func (c *Claim) ReleaseLater(keep time.Time) {
 	if !c.letGo(keep) {
 		return
 	}
-	if !c.server.running.Closing() {
+	if !c.server.running.Closing() || !c.there && c.running == 0 {
 		c.settle()
 		return
 	}
