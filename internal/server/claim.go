@@ -42,6 +42,7 @@ type Claim struct {
 // unsettled is what is known of a claim of which more is to come than the answer to its release. Most have none.
 type unsettled struct {
 	open      time.Time     // no try without an answer is executed after this
+	silent    bool          // the last of these had no answer; else it had one when it was repeated over a fresh connection
 	extending time.Time     // nor an extension
 	keep      time.Time     // released: the lock is to expire then; zero: at once
 	still     chan struct{} // closed when no command is under way; nil if no caller waits for it
@@ -154,6 +155,7 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	}
 	if unanswered {
 		c.opens(due.Add(c.Timeout)) // by the server's clock, which may have drifted since it last answered
+		c.silent = r.Verdict == Failed
 	}
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.opens(time.Now())

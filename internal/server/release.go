@@ -97,7 +97,8 @@ func (c *Claim) letGo(keep time.Time) bool {
 	if !keep.IsZero() {
 		c.more().keep = keep
 	}
-	if (c.there || c.running > 0) && !c.unknown() && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
+	silent := c.tries > 0 || c.unsettled != nil && c.silent
+	if (c.there || c.running > 0) && !silent && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
 		c.server.stands(c, true)
 	}
 	return true

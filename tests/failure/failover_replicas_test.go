@@ -2,6 +2,7 @@ package failure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,6 +133,44 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	i := slices.IndexFunc(failed, func(err error) bool { return strings.Contains(err.Error(), words) })
 	require.GreaterOrEqual(t, i, 0, "%v", failed)
 	serverFailure(t, failed[i], words)
+}
+
+// The message tells the waiter that the primary has given it the lock, and nothing of the replicas.
+func TestWhatTheQueueHandsOffHasToBeOnTheReplicasToo(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	for range 4 { // a waiter that has not looked just before asks again in any case
+		handsOff(t, primary, replicas[0])
+	}
+}
+
+func handsOff(t *testing.T, primary, replica *redistest.Server) {
+	t.Helper()
+	opts := []redimutex.Option{redimutex.WithTTL(5 * time.Minute), redimutex.WithQueue()}
+	holder := newMutex(t, primary.Pool(), "k", append(slices.Clip(opts), redimutex.WithNodeTimeout(20*time.Second))...)
+	require.NoError(t, holder.LockContext(t.Context(), 0))
+	tried, got := make(chan error, 1000), make(chan error, 1)
+	m := newMutex(t, primary.Pool(), "k", append(opts, redimutex.WithReplicas(1, 200*time.Millisecond), redimutex.WithNodeTimeout(500*time.Millisecond),
+		redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) { tried <- e.Err }}))...)
+	go func() { got <- m.LockContext(t.Context(), 0) }()
+	redistest.Wait(t, "it to be in the queue", func() bool {
+		n, _ := primary.Do("ZCOUNT", "redimutex:queue:{k}", 0, "3e15").(int64)
+		return n == 1
+	})
+	replica.Pause()
+	require.NoError(t, holder.UnlockContext(t.Context()))
+	for err := error(nil); !errors.Is(err, redimutex.ErrUnavailable); {
+		select {
+		case err = <-tried:
+		case err := <-got:
+			replica.Resume()
+			require.Fail(t, "it has a lock that no replica has", "%v", err)
+		}
+	}
+	replica.Resume()
+	require.NoError(t, redistest.Receive(t, "the lock, once the replica answers", got))
+	m.Unlock()
+	redistest.Wait(t, "the lock to be free", func() bool { return !primary.Exists("k") })
 }
 
 // Renewals of the one kind wait for the replica as long as they may. The other lock has no use for it.

@@ -13,11 +13,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // long is a reuse that no test outlasts, with the TTL that it needs.
 const long = time.Minute
+
+// A lock of several keys has what is parked of them released, at any moment.
+func TestAHoldNeverFollowsInALeaseThatIsBeingReleased(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(5*long), redimutex.WithTTL(15*long), redimutex.WithNodeTimeout(20*time.Second))
+	m, both := c.Mutex("k"), c.MutexAll([]string{"k", "l"})
+	over := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		defer close(over)
+		for range 5000 {
+			if both.TryLock() {
+				both.Unlock()
+			}
+		}
+	})
+	for holds := 0; !locktest.Ended(over) && !t.Failed(); holds++ {
+		lease, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, lease.Err(), "after %d holds", holds)
+		assert.NoError(t, lease.Release(t.Context()), "after %d holds", holds)
+	}
+	others.Wait()
+}
 
 func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
 	t.Parallel()
