@@ -44,7 +44,9 @@ func Of(pool Pool) *Source {
 	_, s.Punctual = pool.(interface{ Punctual() })
 	switch p := pool.(type) {
 	case *redis.Pool:
-		s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
+		if p != nil {
+			s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
+		}
 	case interface{ Dial() (redis.Conn, error) }:
 		_, s.Cluster = pool.(interface { // *redisc.Cluster
 			EachNode(bool, func(string, redis.Conn) error) error

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,12 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 func newProxy(t testing.TB, addr string, oneWay time.Duration) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, server: addr, oneWay: oneWay, held: make(map[Part]chan struct{})}
-	p.relay = NewRelay(t, "127.0.0.1:0", p.serve)
+	made := make(chan struct{})
+	p.relay = NewRelay(t, "127.0.0.1:0", func(r *Relay, client net.Conn) {
+		<-made // a client that takes the port for its own may be there already
+		p.serve(r, client)
+	})
+	close(made)
 	return p
 }
 

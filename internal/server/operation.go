@@ -125,7 +125,7 @@ func (op *operation) keys(yield func(string) bool) {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.ask(op)
-	pooled, over := !op.fresh, true
+	key, pooled, over := op.key, !op.fresh, true // one that is abandoned may go to the node of another key
 	var why error
 	switch {
 	case op.Err() != nil: // nothing is sent
@@ -137,7 +137,7 @@ func (op *operation) do() (first Reply) {
 		over, why = op.apart()
 	}
 	if !over {
-		s.nodes.clock(op.key).forget() // who answers next may be another server
+		s.nodes.clock(key).forget() // who answers next may be another server
 	}
 	silent, failed := false, 0
 	for i := range op.replies {

@@ -147,7 +147,7 @@ func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	for _, h := range holders {
 		links = append(links, h.links...)
 	}
-	return each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
+	return each(links, func(p *redistest.Proxy) { p.Hold() }, func(p *redistest.Proxy) { p.Release() })
 }
 
 // each breaks all, and returns what heals them again.

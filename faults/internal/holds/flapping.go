@@ -138,7 +138,7 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 		heal()
 	case 2:
 		f.Struck("a client's links silent")
-		heal := each(links, (*redistest.Proxy).Hold, (*redistest.Proxy).Release)
+		heal := each(links, func(p *redistest.Proxy) { p.Hold() }, func(p *redistest.Proxy) { p.Release() })
 		pause(ctx, between(f.random, 0, 200*time.Millisecond))
 		heal()
 	}
