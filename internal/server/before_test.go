@@ -99,3 +99,21 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 		assert.Zero(t, s.Silent(time.Now()))
 	})
 }
+
+func TestAClaimWhoseReleaseWasAnsweredIsInNoWay(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+		c := request("a").claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+		c.InTheWay()
+		got := make(chan server.Reply, 1)
+		go func() { got <- acquire(s, request("a")) }()
+		select {
+		case r := <-got:
+			done(t, r)
+		case <-time.After(time.Hour):
+			t.Error("the next try waits for it for ever")
+		}
+	})
+}

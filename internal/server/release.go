@@ -82,8 +82,14 @@ func (c *Claim) ReleaseLater(keep time.Time) {
 	c.server.releaseAll([]*Claim{c})
 }
 
-// InTheWay has the next claims of its keys wait for the release of c, which is about to begin.
-func (c *Claim) InTheWay() { c.server.stands(c, true) }
+// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already.
+func (c *Claim) InTheWay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.want < away {
+		c.server.stands(c, true)
+	}
+}
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
 //
