@@ -10,6 +10,46 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
+// line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
+// has left, if that is of use.
+func (a *acquisition) line(ctx context.Context) state {
+	if ctx.Err() != nil {
+		return a.fail(&quorum.Failure{Kind: quorum.Ended})
+	}
+	if a.key = a.engine.ref(&a.Call); a.key == nil {
+		return a.fail(&quorum.Failure{Kind: quorum.Closed})
+	}
+	switch {
+	case a.key.fifo.TryAcquire():
+		a.began, a.fresh, a.turn = time.Now(), a.key.pause == 0, true
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
+		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
+		// overtake one that the servers have refused, and that waits.
+		a.began = time.Now()
+	case a.Once:
+		return a.fail(a.key.inTheWay())
+	default:
+		if a.turn = a.join(ctx); !a.turn {
+			return failed
+		}
+	}
+	if a.stopped(ctx) {
+		return failed
+	}
+	if a.key.adopt(a.Terms, a.hold) {
+		a.key.unref() // the grant has a reference of its own
+		a.granted = true
+		return held
+	}
+	if a.turn {
+		if g := a.key.takeGift(a.Terms); g != nil {
+			a.grant = g
+			return a.won(0)
+		}
+	}
+	return trying
+}
+
 // join waits in line, and reports whether the turn has come.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began = a.engine.made.Add(a.engine.now()) // the monotonic clock alone, in half of the time
