@@ -69,6 +69,7 @@ func (r *round) dispatch(i int) {
 // run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.
 func (r *round) run(ctx context.Context) {
+	defer close(r.over) // also when a function of the caller's panics
 	limit := time.Until(r.began.Add(r.bound)) + r.bound/8
 	now, wait := time.Now(), limit
 	for i, s := range r.home.servers {
@@ -91,7 +92,6 @@ func (r *round) run(ctx context.Context) {
 			r.tell(k)
 		}
 	}
-	close(r.over)
 }
 
 // count counts the votes. When the timer fires, one that was thought to be alive hangs, so those that were thought to hang
