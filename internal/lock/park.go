@@ -79,13 +79,13 @@ func (g *Grant) unpark() {
 		g.mu.Unlock()
 		return
 	}
+	g.votes.Each((*server.Claim).InTheWay) // before a caller of this process can miss the grant
 	g.close()
 	g.mu.Unlock()
 	ended := g.lease.End(time.Now())
 	if ended != keepalive.Unlocked {
 		g.votes.ReleaseLater(time.Time{})
 	}
-	g.votes.Each((*server.Claim).InTheWay)
 	release := func() {
 		defer g.key.unref()
 		if ended == keepalive.Unlocked {
