@@ -82,7 +82,7 @@ func (r *round) run(ctx context.Context) {
 		for k := range r.tallies {
 			r.tallies[k].replies[i].Err = silentError(d)
 		}
-		wait = server.MinSilence
+		wait = min(server.MinSilence, limit/2)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
