@@ -38,6 +38,7 @@ type operation struct {
 	speak   func(*operation) error                     // says what there is to say; again, if the connection has broken
 	lay     func(op *operation, i int) (script, []any) // the script of a claim
 	took    func(op *operation, i int, r *Reply)       // has a claim take in its reply, once, as soon as it is there; or nil
+	left    func(op *operation, i int)                 // has a claim go on without its reply, when the caller has gone; or nil
 	report  func(i int, r Reply)                       // gets the replies, when the operation is over for its caller; or nil
 
 	replies []Reply // of the claims; one of a question. The zero Reply: none yet
@@ -144,6 +145,8 @@ func (op *operation) do() (first Reply) {
 		r := Reply{Err: why}
 		if over {
 			r = op.replies[i]
+		} else if op.left != nil {
+			op.left(op, i)
 		}
 		if r.Verdict == Failed {
 			failed++

@@ -30,8 +30,14 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing, Unasked: true}
 	}
 	op := c.server.begin(ctx, &c.Lock, start, 0, c)
-	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
+	op.releases()
 	return op.do()
+}
+
+// releases makes op the release of its claims.
+func (op *operation) releases() {
+	op.speak, op.lay = (*operation).scripts, layRelease
+	op.took, op.left = (*operation).tookRelease, (*operation).leftRelease
 }
 
 // tookRelease takes in what came of a release.
@@ -41,6 +47,10 @@ func (op *operation) tookRelease(i int, r *Reply) {
 		r.Verdict = Done // the command over the connection that broke may have released it
 	}
 }
+
+// leftRelease has the runner go on with a release that its caller has left, because a pool may hang for longer than the lock
+// lasts. What comes of the operation is taken in as well.
+func (op *operation) leftRelease(i int) { op.claims[i].answered(&Reply{Err: errTimeout}) }
 
 // layRelease is the release of claim i. To send it twice does no harm, because tokens are never used again.
 func layRelease(op *operation, i int) (script, []any) {
@@ -56,7 +66,7 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 	}
 	op := s.begin(context.Background(), &first.Lock, time.Time{}, extra, claims...)
 	op.aside = true
-	op.speak, op.lay, op.took = (*operation).scripts, layRelease, (*operation).tookRelease
+	op.releases()
 	reply := op.do()
 	code, _ := said(reply.Err)
 	return reply.Verdict != Failed || code != ""
@@ -164,7 +174,9 @@ func (c *Claim) answered(r *Reply) {
 	case r.Sent.Before(u.open):
 		more = c.pursue(u.open)
 	case c.doubt && r.Verdict != Done:
-		c.doubt, more = false, c.pursue(time.Now())
+		now := time.Now()
+		c.opens(now) // another release that is under way does not count as the second one
+		c.doubt, more = false, c.pursue(now)
 	}
 	if !more {
 		c.leave(gone)

@@ -11,7 +11,7 @@ type runner struct {
 	server *Server
 
 	mu      sync.Mutex
-	pending []pursuit
+	pending map[*Claim]pursuit
 	pause   time.Duration // after the last round trip, if the node did not answer it
 	rests   time.Time     // until then, unless it is closed
 	closed  bool          // what is pending is released for one last time, and nothing is taken in
@@ -19,11 +19,8 @@ type runner struct {
 	over    chan struct{} // closed when the goroutine has ended; nil while there is none
 }
 
-// A pursuit is a claim that is to be released at a time, and given up at another.
-type pursuit struct {
-	claim     *Claim
-	at, until time.Time
-}
+// A pursuit says when a claim is to be released, and when it is given up.
+type pursuit struct{ at, until time.Time }
 
 const (
 	// maxPending bounds the memory that a dead node costs. What is dropped expires by itself.
@@ -38,18 +35,18 @@ const (
 // runner returns the runner for c.
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
-// add takes a claim in. It reports false if it is given up.
+// add takes a claim in; one that is pending has new times then. It reports false if it is given up.
 func (w *runner) add(c *Claim, at, until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
 		return false
 	}
-	w.pending = append(w.pending, pursuit{c, at, until})
 	if w.over == nil {
-		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
+		w.pending, w.wake, w.over = make(map[*Claim]pursuit), make(chan struct{}, 1), make(chan struct{})
 		go w.run()
 	}
+	w.pending[c] = pursuit{at, until}
 	w.rouse()
 	return true
 }
@@ -58,11 +55,9 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.pending {
-		if p := &w.pending[i]; p.claim == c {
-			p.at = time.Now()
-			w.rouse()
-		}
+	if p, pending := w.pending[c]; pending {
+		w.pending[c] = pursuit{time.Now(), p.until}
+		w.rouse()
 	}
 }
 
@@ -110,21 +105,19 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	if !w.closed {
 		rests = w.rests.Sub(now)
 	}
-	rest := w.pending[:0]
-	for _, p := range w.pending {
+	for c, p := range w.pending {
 		switch {
 		case now.After(p.until):
-			givenUp = append(givenUp, p.claim)
+			givenUp = append(givenUp, c)
 		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
-			batch = append(batch, p.claim)
+			batch = append(batch, c)
 		default:
 			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
-			rest = append(rest, p)
+			continue
 		}
+		delete(w.pending, c)
 	}
-	clear(w.pending[len(rest):])
-	w.pending = rest
-	if len(batch) == 0 && len(rest) == 0 {
+	if len(batch) == 0 && len(w.pending) == 0 {
 		close(w.over)
 		w.pending, w.over, wait = nil, nil, 0
 	}

@@ -3,6 +3,7 @@ package failure_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,32 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 			s.Do("CLIENT", "PAUSE", "400")
 			assert.Error(t, m.LockContext(t.Context(), 20*time.Millisecond))
 			locktest.NoOrphans(t, s, pool) // waits for the end of the pause
+		})
+	}
+}
+
+// A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
+// for that.
+func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
+	t.Parallel()
+	for _, hung := range []int32{1, 2, 5} { // the first is that of Unlock, the others are in the background
+		synctest.Test(t, func(t *testing.T) {
+			_, real := redistest.Virtual(t)
+			pool := redistest.NewBetween(real)
+			m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+			m.Lock()
+			end, commands := make(chan struct{}), atomic.Int32{}
+			defer close(end)
+			pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				if commands.Add(1) <= hung {
+					<-end
+					return nil, redistest.ErrCut
+				}
+				return run()
+			})
+			assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnavailable)
+			require.NoError(t, m.LockContext(t.Context(), time.Minute))
+			assert.NoError(t, m.UnlockContext(t.Context()))
 		})
 	}
 }
