@@ -30,7 +30,7 @@ type acquisition struct {
 	wait    time.Duration // after the try under way
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
-	seen    bool          // a grant that was dropped has left a mark that this process waits
+	seen    bool          // a grant that was dropped has left a mark that this process waits; see Key.mark
 	ticket  *ticket       // our place in the server's queue; nil without one
 	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
 	granted bool
@@ -90,7 +90,10 @@ func (a *acquisition) finish() {
 		if a.seen && a.grant == nil {
 			a.grant = a.want()
 		}
-		a.drop(a.key.fifo.Waiting() > 0 && a.key.unseen.Load() == 0)
+		goesOn := a.key.fifo.Waiting() > 0
+		if a.drop(goesOn); goesOn && a.seen {
+			a.key.mark = a.want()
+		}
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
 		a.key.refused.Store(false)

@@ -57,7 +57,6 @@ type Key struct {
 	line   line
 	kind   atomic.Pointer[server.Kind] // of the last try
 	fifo   fifo.Line
-	unseen atomic.Int32 // how many wait in line that show themselves to no other process: a Mutex among writers
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.
 	refused atomic.Bool
@@ -68,6 +67,7 @@ type Key struct {
 	// These belong to the turn.
 	pause time.Duration // no waiter tries before this, since the Engine was made
 	gifts []*Grant      // what a try has won for others in line
+	mark  *Grant        // its release takes back what a call before has left to show that this process waits; or nil
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
@@ -150,14 +150,15 @@ func (k *Key) clear() {
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, the gifts are returned.
+// pass gives the turn to the next goroutine. If there is none, the gifts are returned, and the mark is taken back.
 func (k *Key) pass() {
 	for {
-		if len(k.gifts) > 0 && k.fifo.Waiting() == 0 {
+		if (len(k.gifts) > 0 || k.mark != nil) && k.fifo.Waiting() == 0 {
 			k.returnGifts()
+			k.unmark()
 		}
-		left := len(k.gifts) > 0
-		// If gifts are left, those who waited for them have left just now.
+		left := len(k.gifts) > 0 || k.mark != nil
+		// If anything is left, those who waited for it have left just now.
 		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
 			return
 		}
@@ -173,6 +174,14 @@ func (k *Key) takeGift(t *Terms) *Grant {
 		}
 	}
 	return nil
+}
+
+// unmark takes back what shows that this process waits, if a call before has left that. The caller has the turn.
+func (k *Key) unmark() {
+	if k.mark != nil {
+		k.mark.votes.ReleaseLater(time.Time{})
+		k.mark = nil
+	}
 }
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.

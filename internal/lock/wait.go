@@ -7,7 +7,6 @@ import (
 	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
@@ -46,6 +45,10 @@ func (a *acquisition) line(ctx context.Context) state {
 			a.grant = g
 			return a.won(0)
 		}
+		if a.key.mark != nil && a.Terms.Kind.Shows && !a.Once {
+			a.seen, a.key.mark = true, nil // ours now
+		}
+		a.key.unmark()
 	}
 	return trying
 }
@@ -54,16 +57,12 @@ func (a *acquisition) line(ctx context.Context) state {
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began = a.engine.made.Add(a.engine.now()) // the monotonic clock alone, in half of the time
 	k := a.key
-	if !a.Terms.Kind.Shows {
-		k.unseen.Add(1)
-		defer k.unseen.Add(-1)
-	}
 	w := k.fifo.Join()
 	a.engine.Waiting.Add(1)
 	defer func() {
 		a.engine.Waiting.Add(-1)
-		if !granted && w.Cancel() && k.kind.Load() == server.Reader && k.fifo.TryAcquire() {
-			k.pass() // w had the turn already, and perhaps a gift
+		if !granted && w.Cancel() && k.fifo.TryAcquire() {
+			k.pass() // w had the turn already, and perhaps a gift or the mark
 		}
 	}()
 	if a.hold.Observer.Traced() {

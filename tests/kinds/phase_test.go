@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,41 @@ func TestOneWaiterThatGivesUpLeavesTheOthersOfItsProcessWaiting(t *testing.T) {
 		release(t, first)
 		release(t, stays.get(t))
 	})
+}
+
+// Each of them sees the others wait, so it leaves the mark of their process to them.
+func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
+	const timeout = 40 * time.Second // so long the others would see waiters that are gone
+	type verb = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
+	for set, sides := range map[string][2]verb{
+		"writers":  {(*redimutex.RWMutex).Acquire, (*redimutex.RWMutex).RAcquire},
+		"entitled": {(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire},
+	} {
+		t.Run(set, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+				opts = append(slices.Clip(opts), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour))
+				a, b := process(t, s, opts), process(t, s, opts)
+				for range 5 {
+					holder := start(t, a.Acquire).get(t)
+					ctx, cancel := context.WithCancel(t.Context())
+					var waiters [10]*call
+					for i := range waiters {
+						waiters[i] = startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return sides[0](b, ctx) })
+					}
+					shown(t, s, set, 1)
+					redistest.Wait(t, "all to wait", func() bool { return b.Client().Stats().Waiting == len(waiters) })
+					cancel()
+					for _, w := range waiters {
+						<-w.done
+					}
+					release(t, holder)
+					began := time.Now()
+					release(t, start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[1](a, ctx) }).get(t))
+					require.Less(t, time.Since(began), timeout/2)
+				}
+			})
+		})
+	}
 }
 
 // TestAWaitingReaderSeesAtMostOneWriterBegin counts by the server's order of what it has executed. It counts as well what
