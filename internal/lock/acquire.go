@@ -114,7 +114,7 @@ func (a *acquisition) drop(goesOn bool) {
 		if goesOn {
 			g.votes.Each((*server.Claim).KeepMark)
 		}
-		g.votes.ReleaseLater(time.Time{})
+		g.votes.Drop()
 	}
 	a.seen = a.seen || goesOn && a.Terms.Kind.Shows && !a.Once
 	a.grant, a.group = nil, nil

@@ -113,7 +113,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 		}
 	}
 	if failure != nil && t.Old == "" {
-		v.ReleaseLater(time.Time{})
+		v.Drop()
 	}
 	return failure
 }
@@ -172,14 +172,19 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
 // background, and each server is asked once before this returns, all at the same time.
-func (v *Votes) ReleaseLater(keep time.Time) {
+func (v *Votes) ReleaseLater(keep time.Time) { v.later(func(c *server.Claim) { c.ReleaseLater(keep) }) }
+
+// Drop is ReleaseLater for a try that did not get the lock. The next one does not wait for servers that were silent.
+func (v *Votes) Drop() { v.later((*server.Claim).Drop) }
+
+func (v *Votes) later(release func(*server.Claim)) {
 	var closed sync.WaitGroup
 	defer closed.Wait()
 	v.Each(func(c *server.Claim) {
 		if v.home.Closing() {
-			closed.Go(func() { c.ReleaseLater(keep) })
+			closed.Go(func() { release(c) })
 		} else {
-			c.ReleaseLater(keep)
+			release(c)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 				failed(t, c.Try(t.Context(), server.Try{}))
 			}
 			cut(b)
-			c.ReleaseLater(time.Time{})
+			c.Drop()
 			time.Sleep(time.Millisecond)
 			b.Set(nil)
 			next := *q
@@ -115,5 +115,28 @@ func TestAClaimWhoseReleaseWasAnsweredIsInNoWay(t *testing.T) {
 		case <-time.After(time.Hour):
 			t.Error("the next try waits for it for ever")
 		}
+	})
+}
+
+func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("warm")))
+		answers := make(chan struct{})
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			reply, err := run()
+			<-answers
+			return reply, err
+		})
+		late := request("k").claim(s)
+		go late.Try(t.Context(), server.Try{}) // the others are a majority without it
+		synctest.Wait()
+		late.ReleaseLater(time.Time{})
+		got := make(chan server.Reply, 1)
+		go func() { got <- acquire(s, request("k")) }()
+		synctest.Wait()
+		close(answers)
+		b.Set(nil)
+		done(t, <-got)
 	})
 }

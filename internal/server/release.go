@@ -15,7 +15,7 @@ import (
 // over.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	c.mu.Lock()
-	goes := c.letGo(keep)
+	goes := c.letGo(keep, false)
 	if goes {
 		c.releasing = true
 		if c.running > 0 {
@@ -75,12 +75,17 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 // ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
 // is left to expire then. After Close there is no background, and the release, if there is anything to release, is tried
 // once before this returns.
-func (c *Claim) ReleaseLater(keep time.Time) {
+func (c *Claim) ReleaseLater(keep time.Time) { c.releaseLater(keep, false) }
+
+// Drop is ReleaseLater for a try that did not get the lock. Where the server was silent, the next try does not wait for it.
+func (c *Claim) Drop() { c.releaseLater(time.Time{}, true) }
+
+func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.running.Enter() // what the runner gets now it has before Close has it end
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep) {
+	if !c.letGo(keep, dropped && (c.tries > 0 || c.unsettled != nil && c.silent)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {
@@ -104,8 +109,8 @@ func (c *Claim) InTheWay() {
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
 //
 // The next claim waits for one that excludes others, or of which a mark is to be taken back that may be the next one's by
-// then. It does not wait for a server that was silent.
-func (c *Claim) letGo(keep time.Time) bool {
+// then; unless this one goes aside.
+func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if c.want >= released {
 		return false
 	}
@@ -113,8 +118,7 @@ func (c *Claim) letGo(keep time.Time) bool {
 	if !keep.IsZero() {
 		c.more().keep = keep
 	}
-	silent := c.tries > 0 || c.unsettled != nil && c.silent
-	if (c.there || c.running > 0) && !silent && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
+	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
 		c.server.stands(c, true)
 	}
 	return true
