@@ -11,7 +11,7 @@ type runner struct {
 	server *Server
 
 	mu      sync.Mutex
-	pending map[*Claim]pursuit
+	pending []pursuit     // in order of arrival, each claim once
 	pause   time.Duration // after the last round trip, if the node did not answer it
 	rests   time.Time     // until then, unless it is closed
 	closed  bool          // what is pending is released for one last time, and nothing is taken in
@@ -19,8 +19,11 @@ type runner struct {
 	over    chan struct{} // closed when the goroutine has ended; nil while there is none
 }
 
-// A pursuit says when a claim is to be released, and when it is given up.
-type pursuit struct{ at, until time.Time }
+// A pursuit is a claim that is to be released at a time, and given up at another.
+type pursuit struct {
+	claim     *Claim
+	at, until time.Time
+}
 
 const (
 	// maxPending bounds the memory that a dead node costs. What is dropped expires by itself.
@@ -43,20 +46,34 @@ func (w *runner) add(c *Claim, at, until time.Time) bool {
 		return false
 	}
 	if w.over == nil {
-		w.pending, w.wake, w.over = make(map[*Claim]pursuit), make(chan struct{}, 1), make(chan struct{})
+		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
 		go w.run()
 	}
-	w.pending[c] = pursuit{at, until}
+	if p := w.pursuit(c); p != nil {
+		p.at, p.until = at, until
+	} else {
+		w.pending = append(w.pending, pursuit{c, at, until})
+	}
 	w.rouse()
 	return true
+}
+
+// pursuit returns that of a claim, or nil. The caller holds w.mu.
+func (w *runner) pursuit(c *Claim) *pursuit {
+	for i := range w.pending {
+		if w.pending[i].claim == c {
+			return &w.pending[i]
+		}
+	}
+	return nil
 }
 
 // hasten has a claim released now: what it waited for is over.
 func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p, pending := w.pending[c]; pending {
-		w.pending[c] = pursuit{time.Now(), p.until}
+	if p := w.pursuit(c); p != nil {
+		p.at = time.Now()
 		w.rouse()
 	}
 }
@@ -105,19 +122,21 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	if !w.closed {
 		rests = w.rests.Sub(now)
 	}
-	for c, p := range w.pending {
+	rest := w.pending[:0]
+	for _, p := range w.pending {
 		switch {
 		case now.After(p.until):
-			givenUp = append(givenUp, c)
+			givenUp = append(givenUp, p.claim)
 		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
-			batch = append(batch, c)
+			batch = append(batch, p.claim)
 		default:
 			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
-			continue
+			rest = append(rest, p)
 		}
-		delete(w.pending, c)
 	}
-	if len(batch) == 0 && len(w.pending) == 0 {
+	clear(w.pending[len(rest):])
+	w.pending = rest
+	if len(batch) == 0 && len(rest) == 0 {
 		close(w.over)
 		w.pending, w.over, wait = nil, nil, 0
 	}
