@@ -1,6 +1,7 @@
 package redimutex
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -81,14 +82,7 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
 		forget()
-		if ctx.Err() != nil {
-			return
-		}
-		err := l.Err()
-		if err == nil { // another caller is unlocking just now
-			err = l.reason(keepalive.Unlocked)
-		}
-		cancel(err)
+		cancel(cmp.Or(l.Err(), l.reason(keepalive.Unlocked))) // not ended: another caller is unlocking just now
 	}
 }
 

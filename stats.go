@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/redimutex/redimutex/internal/keepalive"
 )
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
@@ -47,9 +49,9 @@ func (c *Client) Stats() Stats {
 		Failed:      n.failed.Load(),
 		Renewed:     e.Renewed.Load(),
 		NotRenewed:  e.NotRenewed.Load(),
-		LostExpired: e.LostExpired.Load(),
-		LostDeleted: e.LostDeleted.Load(),
-		LostTaken:   e.LostTaken.Load(),
+		LostExpired: e.Lost[keepalive.Expired].Load(),
+		LostDeleted: e.Lost[keepalive.Deleted].Load(),
+		LostTaken:   e.Lost[keepalive.Taken].Load(),
 		Errors:      e.Errors(),
 		WaitTime:    time.Duration(n.waitTime.Load()),
 		HoldTime:    time.Duration(n.holdTime.Load()),

@@ -30,7 +30,6 @@ type acquisition struct {
 	wait    time.Duration // after the try under way
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
-	seen    bool          // a grant that was dropped has left a mark that this process waits; see Key.mark
 	ticket  *ticket       // our place in the server's queue; nil without one
 	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
 	granted bool
@@ -87,13 +86,7 @@ func (a *acquisition) finish() {
 		a.ticket.waiter.Leave()
 	}
 	if !a.granted {
-		if a.seen && a.grant == nil {
-			a.grant = a.want()
-		}
-		goesOn := a.key.fifo.Waiting() > 0
-		if a.drop(goesOn); goesOn && a.seen {
-			a.key.mark = a.want()
-		}
+		a.drop(a.key.fifo.Waiting() > 0)
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
 		a.key.refused.Store(false)
@@ -116,8 +109,11 @@ func (a *acquisition) drop(goesOn bool) {
 		}
 		g.votes.Drop()
 	}
-	a.seen = a.seen || goesOn && a.Terms.Kind.Shows && !a.Once
 	a.grant, a.group = nil, nil
+	if goesOn && a.Terms.Kind.Shows && !a.Once {
+		a.key.mark = a.want()
+		a.key.mark.votes.Each((*server.Claim).Waited)
+	}
 }
 
 // fail ends the acquisition.
@@ -152,8 +148,10 @@ func (a *acquisition) try(ctx context.Context) state {
 	switch {
 	case first && (a.Once || a.fresh):
 		t.Start = a.began // it has not waited
-	case first && !a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1))): // another waiter of this process may have tried just now
-		return failed
+	case first: // another waiter of this process may have tried just now
+		if _, ok := a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1)), nil); !ok {
+			return failed
+		}
 	}
 	a.prepare()
 	// Not where that costs the most and is of the least use: at the first try of a call for a single key that may wait.
@@ -203,11 +201,7 @@ func (a *acquisition) want() *Grant {
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
 		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
 	}
-	g := a.key.want(&a.Call, w)
-	if a.seen {
-		g.votes.Each((*server.Claim).Waited)
-	}
-	return g
+	return a.key.want(&a.Call, w)
 }
 
 // describe describes the next try.

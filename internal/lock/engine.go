@@ -41,21 +41,9 @@ type Engine struct {
 
 // Counters count what happens to the locks of an Engine.
 type Counters struct {
-	Waiting                             atomic.Int64 // calls that wait just now, in line or between two tries
-	Renewed, NotRenewed                 atomic.Int64
-	LostExpired, LostDeleted, LostTaken atomic.Int64
-}
-
-func (c *Counters) lost(r keepalive.Reason) {
-	switch r {
-	case keepalive.Expired:
-		c.LostExpired.Add(1)
-	case keepalive.Deleted:
-		c.LostDeleted.Add(1)
-	case keepalive.Taken:
-		c.LostTaken.Add(1)
-	case keepalive.Alive, keepalive.Unlocked, keepalive.Closed:
-	}
+	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
+	Renewed, NotRenewed atomic.Int64
+	Lost                [keepalive.Closed + 1]atomic.Int64 // by reason
 }
 
 // New returns the Engine over the servers behind pools. It does not connect.

@@ -150,7 +150,7 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 // lose ends a hold that was lost, and tells it if it had not ended before.
 func (h *Hold) lose(r keepalive.Reason) {
 	if h.finish(r) {
-		h.grant.key.engine.lost(r)
+		h.grant.key.engine.Lost[r].Add(1)
 		h.Observer.Lost(r)
 	}
 }

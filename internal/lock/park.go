@@ -92,7 +92,7 @@ func (g *Grant) unpark() {
 			ended = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
 		}
 		if ended == keepalive.Deleted || ended == keepalive.Taken { // while it was kept for the next hold
-			g.key.engine.lost(ended)
+			g.key.engine.Lost[ended].Add(1)
 			g.reuse.last.LostIdle(ended)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
 // line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
@@ -45,10 +46,9 @@ func (a *acquisition) line(ctx context.Context) state {
 			a.grant = g
 			return a.won(0)
 		}
-		if a.key.mark != nil && a.Terms.Kind.Shows && !a.Once {
-			a.seen, a.key.mark = true, nil // ours now
+		if !a.Terms.Kind.Shows {
+			a.key.unmark()
 		}
-		a.key.unmark()
 	}
 	return trying
 }
@@ -118,26 +118,27 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 		return a.waitInQueue(ctx)
 	}
 	a.key.pause = a.engine.now() + a.wait
-	if !a.sleep(ctx, a.wait) {
+	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
 		return failed
 	}
 	return trying
 }
 
-// sleep reports whether d has passed. Otherwise the acquisition has failed.
-func (a *acquisition) sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return !a.stopped(ctx)
+// sleep waits until d has passed, or a message of wake has come, which is nil if none can. It reports whether it is so; else
+// the acquisition has failed.
+func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wakeup.Wake) (w wakeup.Wake, ok bool) {
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return w, true
+		case w = <-wake:
+		case <-ctx.Done():
+		case <-a.engine.closing:
+		}
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-a.engine.closing:
-	}
-	return !a.stopped(ctx)
+	return w, !a.stopped(ctx)
 }
 
 // waitInQueue waits until the server hands us the lock, or there is a reason to look again.
@@ -158,24 +159,13 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 			return trying // now that we can be woken
 		}
 	}
-	timer := time.NewTimer(a.untilLook())
-	defer timer.Stop()
-	select {
-	case wake := <-a.ticket.waiter.Wake():
-		switch {
-		case a.stopped(ctx):
-			return failed
-		case wake.Granted:
-			return a.accept(wake.Fence)
-		}
-		return trying
-	case <-timer.C:
-		return trying
-	case <-ctx.Done():
-	case <-a.engine.closing:
+	switch wake, ok := a.sleep(ctx, a.untilLook(), a.ticket.waiter.Wake()); {
+	case !ok:
+		return failed
+	case wake.Granted:
+		return a.accept(wake.Fence)
 	}
-	a.stopped(ctx)
-	return failed
+	return trying
 }
 
 // untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated soon, whatever
