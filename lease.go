@@ -65,7 +65,7 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", l.of.key, ErrUnlocked)
 	}
-	return &LostError{l.of.lostKey(l.hold.LostKey()), reasons[r]}
+	return &LostError{l.of.keyAt(l.hold.Lost()), reasons[r]}
 }
 
 // Context returns a context that is cancelled when parent is, and when the hold ends; then its [context.Cause] is

@@ -160,10 +160,10 @@ func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	return err
 }
 
-// lostKey is the key that was lost: of several that which the servers have named.
-func (o *object) lostKey(named string) string {
-	if len(o.more) > 0 && named != "" {
-		return named
+// keyAt is the i-th of the keys.
+func (o *object) keyAt(i int) string {
+	if i > 0 && i <= len(o.more) {
+		return o.more[i-1]
 	}
 	return o.key
 }
@@ -175,9 +175,9 @@ func (o *object) serversError(f *quorum.Failure) error {
 	case quorum.Contended, quorum.Lapsed:
 		return &LockedError{Key: o.key, Owner: server.Owner(f.Holder), Left: f.Left}
 	case quorum.Missing:
-		return &LostError{o.lostKey(f.Key), Deleted}
+		return &LostError{o.keyAt(f.Which), Deleted}
 	case quorum.Taken:
-		return &LostError{o.lostKey(f.Key), Taken}
+		return &LostError{o.keyAt(f.Which), Taken}
 	case quorum.Unavailable:
 		what, errs = ErrUnavailable.Error(), []error{ErrUnavailable}
 	case quorum.Refused, quorum.Ended, quorum.Closed:

@@ -111,8 +111,9 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	a.grant, a.group = nil, nil
 	if goesOn && a.Terms.Kind.Shows && !a.Once {
-		a.key.mark = a.want()
-		a.key.mark.votes.Each((*server.Claim).Waited)
+		mark := a.want()
+		mark.votes.Each((*server.Claim).Waited)
+		a.key.leave(nil, mark)
 	}
 }
 
@@ -230,7 +231,7 @@ func (a *acquisition) won(handOff time.Duration) state {
 	}
 	a.granted = true
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
-		a.key.gifts = append(a.key.gifts, a.group...)
+		a.key.leave(a.group, nil)
 	}
 	a.key.failure.Store(nil)
 	return held

@@ -26,14 +26,14 @@ type Grant struct {
 	votes quorum.Votes
 	lease keepalive.Lease
 
-	turn    atomic.Bool            // it has the turn of its line, and passes it on at the end
-	over    atomic.Bool            // no hold may follow: the time is over, or a holder has begun to extend the lock
-	lostKey atomic.Pointer[string] // which of the keys the server has lost; nil: it has not said so
-	reuse   *reuse                 // nil: no hold may follow from the beginning
+	turn  atomic.Bool  // it has the turn of its line, and passes it on at the end
+	over  atomic.Bool  // no hold may follow: the time is over, or a holder has begun to extend the lock
+	which atomic.Int32 // of the keys the servers have lost
+	reuse *reuse       // nil: no hold may follow from the beginning
 
 	mu       sync.Mutex
+	released bool  // and there will be no more holds
 	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
-	released bool  // and there will be no more
 }
 
 // want returns a grant that is to be asked for, with a new token.
@@ -171,7 +171,7 @@ func lost(f *quorum.Failure) keepalive.Reason {
 func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
 	if r != keepalive.Alive {
-		g.lostKey.Store(&f.Key)
+		g.which.Store(int32(f.Which))
 		g.lease.Lose(r)
 	}
 	return r != keepalive.Alive

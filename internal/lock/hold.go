@@ -65,13 +65,8 @@ func (h *Hold) Began() time.Time { return h.grant.votes.At.Add(h.after) }
 // Until returns when the validity ends.
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }
 
-// LostKey returns which of the keys was lost, if the server has said so.
-func (h *Hold) LostKey() string {
-	if k := h.grant.lostKey.Load(); k != nil {
-		return *k
-	}
-	return h.grant.votes.Lock().Key
-}
+// Lost returns which of the keys was lost, as far as the servers have said so.
+func (h *Hold) Lost() int { return int(h.grant.which.Load()) }
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {
@@ -197,7 +192,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	f := g.votes.Release(ctx, now, keep)
 	if r := lost(f); r != keepalive.Alive {
-		g.lostKey.Store(&f.Key)
+		g.which.Store(int32(f.Which))
 		h.lose(r)
 		return r, nil
 	}

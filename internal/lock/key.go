@@ -66,8 +66,13 @@ type Key struct {
 
 	// These belong to the turn.
 	pause time.Duration // no waiter tries before this, since the Engine was made
-	gifts []*Grant      // what a try has won for others in line
-	mark  *Grant        // its release takes back what a call before has left to show that this process waits; or nil
+	left  *left         // by calls before; nil: nothing
+}
+
+// A left is what a call has left for those behind it in line.
+type left struct {
+	gifts []*Grant // what its try has won for them
+	mark  *Grant   // its release takes back what shows that this process waits; or nil
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
@@ -150,14 +155,13 @@ func (k *Key) clear() {
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, the gifts are returned, and the mark is taken back.
+// pass gives the turn to the next goroutine. If there is none, what is left for it is given back.
 func (k *Key) pass() {
 	for {
-		if (len(k.gifts) > 0 || k.mark != nil) && k.fifo.Waiting() == 0 {
-			k.returnGifts()
-			k.unmark()
+		if k.fifo.Waiting() == 0 {
+			k.giveBack()
 		}
-		left := len(k.gifts) > 0 || k.mark != nil
+		left := k.left != nil
 		// If anything is left, those who waited for it have left just now.
 		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
 			return
@@ -165,29 +169,47 @@ func (k *Key) pass() {
 	}
 }
 
+// leave leaves something for those behind the caller, who has the turn.
+func (k *Key) leave(gifts []*Grant, mark *Grant) {
+	if k.left == nil {
+		k.left = new(left)
+	}
+	k.left.gifts = append(k.left.gifts, gifts...)
+	if mark != nil {
+		k.left.mark = mark
+	}
+}
+
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeGift(t *Terms) *Grant {
-	for i, g := range k.gifts {
+	if k.left == nil {
+		return nil
+	}
+	for i, g := range k.left.gifts {
 		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
-			k.gifts = slices.Delete(k.gifts, i, i+1)
+			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
 			return g
 		}
 	}
 	return nil
 }
 
-// unmark takes back what shows that this process waits, if a call before has left that. The caller has the turn.
-func (k *Key) unmark() {
-	if k.mark != nil {
-		k.mark.votes.ReleaseLater(time.Time{})
-		k.mark = nil
-	}
-}
-
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	for _, g := range k.gifts {
+	if k.left == nil {
+		return
+	}
+	for _, g := range k.left.gifts {
 		g.votes.ReleaseLater(time.Time{})
 	}
-	k.gifts = nil
+	k.left.gifts = nil
+}
+
+// giveBack releases all that is left. The caller has the turn.
+func (k *Key) giveBack() {
+	k.returnGifts()
+	if k.left != nil && k.left.mark != nil {
+		k.left.mark.votes.ReleaseLater(time.Time{})
+	}
+	k.left = nil
 }

@@ -47,7 +47,7 @@ func (a *acquisition) line(ctx context.Context) state {
 			return a.won(0)
 		}
 		if !a.Terms.Kind.Shows {
-			a.key.unmark()
+			a.key.giveBack()
 		}
 	}
 	return trying

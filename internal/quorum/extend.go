@@ -33,7 +33,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(q.servers) == 1 {
 		q.servers[0].Extend(ctx, time.Now(), leases[0], func(k int, reply server.Reply) {
 			x := batch[k]
-			x.Done(q.outcome(x.Lock(), reply), reply.Sent.Add(x.TTL-Drift(x.TTL)))
+			x.Done(outcome(reply), reply.Sent.Add(x.TTL-Drift(x.TTL)))
 		})
 		return
 	}
@@ -44,7 +44,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	}
 	r.told = func(k int) {
 		t, x := &r.tallies[k], batch[k]
-		failure, until := t.outcome(x.Lock()), time.Time{}
+		failure, until := t.outcome(), time.Time{}
 		if failure == nil {
 			until, _ = t.lease(x.TTL)
 		}

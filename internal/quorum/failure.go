@@ -28,7 +28,7 @@ type Failure struct {
 	Nodes  []NodeFailure // one for each server without a vote that counts
 	Holder string        // with Contended: the token of a holder; or "", if it is not known
 	Left   time.Duration // with Contended: what is left of its TTL
-	Key    string        // with Missing and Taken: which of the keys it was
+	Which  int           // with Missing and Taken: which of the keys it was, from 0
 	Before *Failure      // with Ended: what stood in the way until then; nil: nothing is known of that
 
 	// With Contended and a ticket:

@@ -32,15 +32,15 @@ func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
 		return 0, &Failure{Kind: Closed}
 	}
 	permits, reply := q.servers[0].InUse(ctx, l)
-	return permits, q.outcome(l, reply)
+	return permits, outcome(reply)
 }
 
 // outcome says what the reply of the only server comes to, about a lock that is held.
-func (q *Quorum) outcome(l *server.Lock, reply server.Reply) *Failure {
+func outcome(reply server.Reply) *Failure {
 	if reply.Verdict == server.Done {
 		return nil
 	}
-	return one(reply).outcome(l)
+	return one(reply).outcome()
 }
 
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.

@@ -78,7 +78,7 @@ func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 }
 
 // outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.
-func (t *tally) outcome(l *server.Lock) *Failure {
+func (t *tally) outcome() *Failure {
 	n, gone := len(t.replies), t.said[server.Missing]+t.said[server.Taken]
 	switch {
 	case t.won():
@@ -88,14 +88,12 @@ func (t *tally) outcome(l *server.Lock) *Failure {
 	case n-gone >= t.need:
 		return t.failure(Unavailable)
 	}
-	f := &Failure{Kind: Missing, Key: l.Key}
+	f := &Failure{Kind: Missing}
 	for i, reply := range t.replies {
 		if !t.in[i] || reply.Verdict != server.Missing && reply.Verdict != server.Taken {
 			continue
 		}
-		if reply.Which > 0 && reply.Which <= len(l.More) {
-			f.Key = l.More[reply.Which-1]
-		}
+		f.Which = reply.Which
 		if reply.Verdict == server.Taken {
 			f.Kind = Taken
 			break
@@ -105,7 +103,7 @@ func (t *tally) outcome(l *server.Lock) *Failure {
 }
 
 // refusal is the outcome of a try: nil if it was won.
-func (t *tally) refusal(l *server.Lock) *Failure {
+func (t *tally) refusal() *Failure {
 	n, lapsed := len(t.replies), t.said[server.Lapsed]
 	switch {
 	case t.won():
@@ -113,7 +111,7 @@ func (t *tally) refusal(l *server.Lock) *Failure {
 	case n-t.permanent < t.need:
 		return t.failure(Refused)
 	case t.said[server.Missing]+t.said[server.Taken] > 0: // of a token whose place it was to take
-		return t.outcome(l)
+		return t.outcome()
 	case lapsed >= t.need:
 		return t.failure(Lapsed)
 	case n-t.said[server.Failed]-t.out < t.need && t.said[server.Held]+lapsed < t.need:

@@ -88,7 +88,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 	if v.more == nil {
 		reply := v.first.Try(ctx, t)
 		if reply.Verdict != server.Done {
-			return one(reply).refusal(l)
+			return one(reply).refusal()
 		}
 		v.Fence = reply.Fence
 		failure := v.complete(ctx, reply.Sent.Add(l.TTL-Drift(l.TTL)))
@@ -101,7 +101,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 	r := q.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
 	r.run(ctx)
-	failure := r.tallies[0].refusal(l)
+	failure := r.tallies[0].refusal()
 	if failure == nil {
 		var until time.Time
 		until, v.Fence = r.tallies[0].lease(l.TTL)
@@ -145,7 +145,7 @@ func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
 	r := v.home.newRound(ctx, 1, time.Time{}, left)
 	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, left)) }
 	r.run(ctx)
-	return r.tallies[0].outcome(v.Lock())
+	return r.tallies[0].outcome()
 }
 
 // Release releases the lock on all servers, and returns when a majority has answered; with keep it is left to expire
@@ -159,7 +159,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if v.more == nil {
-		return q.outcome(l, v.first.Release(ctx, start, keep))
+		return outcome(v.first.Release(ctx, start, keep))
 	}
 	r := q.newRound(ctx, 1, start, l.Timeout)
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Release(r.ctx, r.began, keep)) }
@@ -167,7 +167,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	if len(r.skipped) > 0 { // those that were released already do not mind
 		v.ReleaseLater(keep)
 	}
-	return r.tallies[0].outcome(l)
+	return r.tallies[0].outcome()
 }
 
 // ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
