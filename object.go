@@ -182,10 +182,12 @@ func (o *object) serversError(f *quorum.Failure) error {
 		what, errs = ErrUnavailable.Error(), []error{ErrUnavailable}
 	case quorum.Refused, quorum.Ended, quorum.Closed:
 	}
-	words := make([]string, len(f.Nodes))
-	for i, n := range f.Nodes {
-		err := &NodeError{n.Node, n.Err}
-		words[i], errs = err.Error(), append(errs, err)
+	var words []string
+	for i, err := range f.Errs {
+		if err != nil {
+			node := &NodeError{i, err}
+			words, errs = append(words, node.Error()), append(errs, node)
+		}
 	}
 	return &wordedError{fmt.Sprintf("redimutex: %q: %s: %s", o.key, what, strings.Join(words, "; ")), errs}
 }

@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -25,7 +26,7 @@ const (
 // A Failure is how a call ended without success.
 type Failure struct {
 	Kind   Kind
-	Nodes  []NodeFailure // one for each server without a vote that counts
+	Errs   []error       // by server: why it did not vote; nil: it did
 	Holder string        // with Contended: the token of a holder; or "", if it is not known
 	Left   time.Duration // with Contended: what is left of its TTL
 	Which  int           // with Missing and Taken: which of the keys it was, from 0
@@ -37,26 +38,16 @@ type Failure struct {
 	Sent time.Time     // just before the server was asked
 }
 
-// A NodeFailure says why a server did not vote.
-type NodeFailure struct {
-	Node int
-	Err  error
-}
-
 func (f *Failure) String() string {
 	if f == nil {
 		return "no failure"
 	}
-	return fmt.Sprintf("failure of kind %d: %v", f.Kind, f.Nodes)
+	return fmt.Sprintf("failure of kind %d: %v", f.Kind, f.Errs)
 }
 
 // unavailable is the Failure of all servers together.
 func unavailable(size int, err error) *Failure {
-	f := &Failure{Kind: Unavailable}
-	for i := range size {
-		f.Nodes = append(f.Nodes, NodeFailure{i, err})
-	}
-	return f
+	return &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{err}, size)}
 }
 
 // heard takes in what a server says about the holder.

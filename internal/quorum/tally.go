@@ -122,13 +122,13 @@ func (t *tally) refusal() *Failure {
 
 // failure collects what the servers said.
 func (t *tally) failure(kind Kind) *Failure {
-	f := &Failure{Kind: kind}
+	f := &Failure{Kind: kind, Errs: make([]error, len(t.replies))}
 	for i, reply := range t.replies {
 		switch {
 		case !t.in[i] && reply.Err == nil:
-			f.Nodes = append(f.Nodes, NodeFailure{i, errNoAnswer})
+			f.Errs[i] = errNoAnswer
 		case !t.in[i] || reply.Verdict == server.Failed:
-			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
+			f.Errs[i] = reply.Err
 		case reply.Verdict == server.Held:
 			f.heard(reply)
 		}
