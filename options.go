@@ -179,8 +179,8 @@ func WithMaxAttempts(n int) Option {
 // hangs while subscribed delays the others once, by a node timeout plus 85 ms plus two of its round trips, and then
 // goes to the end of the queue. In a Redis Cluster the same is true of a dead waiter.
 //
-// A hand-off gives a lease of that time only. The holder asks for its TTL after 10 ms; until then Lease.Until is
-// near, and a longer pause or stall ends the lease.
+// A hand-off gives a lease of only a node timeout plus 85 ms plus two round trips. The holder asks for its TTL after
+// 10 ms; until then Lease.Until is near, and a longer pause or stall ends the lease.
 func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 
 // WithFencing gives each hold a fencing token, [Lease.Fence]: a number that is higher than that of every hold of the

@@ -22,7 +22,7 @@
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
 --   keep(token, ms, want, mark)  token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
 --                                locks it is; or whether anything was written
---   drop(token, ms, mark)        token leaves, in ms: 1; then whether no other can enter for that; or 0 or -1 as keep
+--   drop(token, ms, mark)        token leaves in ms, whatever it wants: 1; then whether no other can enter; or 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
 -- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller: where it
