@@ -8,7 +8,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // A call is a command, or a batch of them, on its way to the server and back. It belongs to its caller, except between
@@ -34,9 +33,9 @@ func (c *call) tell(err error) {
 }
 
 // DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
-// [punctual.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
+// [conn.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
 // server gets to executing the first, it executes the second next. If the command is still waiting to be written, it never
-// is. Without a command it is for a [punctual.Batch], in whose replies errors of the server stand.
+// is. Without a command it is for a [conn.Batch], in whose replies errors of the server stand.
 func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	c := l.pool.calls.Get().(*call)
 	c.began = time.Now()
 	c.overdue = c.began.Add(max(l.pool.bound, deadline.Sub(c.began)) + patience) // the caller may have less time than the server
-	c.undo, _ = ctx.Value(punctual.Undo).([]any)
+	c.undo, _ = ctx.Value(conn.Undo).([]any)
 	c.timer.Reset(deadline.Sub(c.began))
 	if err = l.enqueue(ctx, c, name, args); err == nil {
 		err = l.await(ctx, c)

@@ -12,7 +12,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one reads; nothing that they do
@@ -80,7 +79,7 @@ func (l *link) enqueue(ctx context.Context, c *call, name string, args []any) (e
 	if name != "" {
 		err = l.out.add(name, args...)
 	} else {
-		err = punctual.SendBatch(ctx, l.out.add)
+		err = conn.SendBatch(ctx, l.out.add)
 	}
 	switch c.owed = len(l.out.commands) - c.at; {
 	case err != nil:

@@ -122,7 +122,7 @@ const maxSilent = 4096
 func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	pooled = pooled && silent && !op.ours && s.source.CanDial() && !s.source.Full()
+	pooled = pooled && silent && !op.ours && s.source.Dial != nil && !s.source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pooled {

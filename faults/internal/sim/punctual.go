@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
@@ -39,7 +39,7 @@ func (c *conn) DoContext(ctx context.Context, command string, args ...any) (repl
 		return nil, err
 	}
 	if command == "" {
-		err = punctual.SendBatch(ctx, c.Send)
+		err = conn.SendBatch(ctx, c.Send)
 	} else {
 		err = c.Send(command, args...)
 	}
@@ -91,7 +91,7 @@ func (c *conn) explain(ctx context.Context, err error) error {
 		return err
 	}
 	late := errors.Is(err, os.ErrDeadlineExceeded)
-	if undo, _ := ctx.Value(punctual.Undo).([]any); len(undo) > 0 && (late || ctx.Err() != nil) {
+	if undo, _ := ctx.Value(conn.Undo).([]any); len(undo) > 0 && (late || ctx.Err() != nil) {
 		c.write(undo)
 	}
 	switch {

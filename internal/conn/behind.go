@@ -1,4 +1,4 @@
-package punctual
+package conn
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Behind runs dials that may block for as long as they like, and leaves those behind whose callers have gone. While 16
-// of them hang, there are no more dials. The zero Behind can be used.
-type Behind struct{ hung atomic.Int32 }
+// A hung counts the dials that go on although their callers have gone: they may block for as long as they like. While
+// maxHung of them do, there are no more.
+type hung struct{ atomic.Int32 }
 
 const maxHung = 16
 
 var errHung = errors.New("too many dials hang already")
 
-// Dial returns what dial does, or the error of ctx when that ends. A connection that is made later is closed.
-func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
-	if b.hung.Load() >= maxHung {
+// dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
+func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
+	if h.Load() >= maxHung {
 		return nil, errHung
 	}
 	var cancel context.CancelFunc
@@ -34,19 +34,19 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 		err  error
 	}
 	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
-	caught := func() (c redis.Conn, err error) {
-		defer Caught(&err)
-		if c, err = dial(ctx); err == nil {
+	tried := func() (c redis.Conn, err error) {
+		defer caught(&err)
+		if c, err = f(ctx); err == nil {
 			_ = c.Err() // panics here, and not in the middle of an operation, if there is no connection
 		}
 		return c, err
 	}
 	go func() {
-		c, err := caught()
+		c, err := tried()
 		select {
 		case done <- outcome{c, err}:
 		case <-ctx.Done():
-			b.hung.Add(-1)
+			h.Add(-1)
 			if err == nil {
 				c.Close()
 			}
@@ -56,14 +56,14 @@ func (b *Behind) Dial(ctx context.Context, dial func(context.Context) (redis.Con
 	case o := <-done:
 		return o.conn, o.err
 	case <-ctx.Done():
-		b.hung.Add(1)
+		h.Add(1)
 		return nil, ctx.Err()
 	}
 }
 
-// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
+// caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
 // panic would end the process.
-func Caught(err *error) {
+func caught(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("the pool panicked: %v", r)
 	}

@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
 // export it, so we ask once.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
-// ErrNoSend is what a pipeline gets over a connection that knows Do alone, as redisc's RetryConn. Nothing was sent.
+// ErrNoSend is what a command with an [Undo], or a pipeline, gets over a connection that knows Do alone, as redisc's
+// RetryConn. Nothing was sent.
 var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
 
 // Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
-// every way.
+// every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
 func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
 	if s.Punctual {
 		if c, ok := c.(interface {
@@ -27,9 +26,16 @@ func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...a
 			return c.DoContext(ctx, command, args...)
 		}
 	}
-	left := remaining(ctx)
+	deadline, _ := ctx.Deadline()
+	left := time.Until(deadline)
 	if left <= 0 {
 		return nil, ErrTimeout
+	}
+	if undo, _ := ctx.Value(Undo).([]any); len(undo) > 0 {
+		if err := s.send(c, command, args...); err != nil {
+			return nil, err
+		}
+		return undoable(c, left, undo)
 	}
 	reply, err := redis.DoWithTimeout(c, left, command, args...)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
@@ -38,9 +44,35 @@ func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...a
 	return reply, err
 }
 
-func remaining(ctx context.Context) time.Duration {
-	deadline, _ := ctx.Deadline()
-	return time.Until(deadline)
+const (
+	// grace is how much longer we read than the deadline says: the connection has to be open when the
+	// timer for the undo fires, and a busy machine fires it late.
+	grace = 100 * time.Millisecond
+	// drain is how long to wait for a reply that should be there already.
+	drain = 20 * time.Millisecond
+)
+
+// undoable finishes a command that was sent over a connection that knows no ctx.
+func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	written := make(chan struct{})
+	late := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
+		defer close(written)
+		if c.Send(undo[0].(string), undo[1:]...) == nil {
+			_ = c.Flush() // if it fails, the release in the background is left
+		}
+	})
+	reply, err := Receive(c, left+grace)
+	if late.Stop() {
+		return reply, err
+	}
+	<-written
+	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
+		_, _ = Receive(c, drain)
+	}
+	return nil, ErrTimeout
 }
 
 // Receive reads the next reply of a pipeline within d.
@@ -55,8 +87,7 @@ func Receive(c redis.Conn, d time.Duration) (any, error) {
 // Pipelines reports whether connections of s are not known to lack Send.
 func (s *Source) Pipelines() bool { return !s.sendless.Load() }
 
-// Send is that of a connection of s.
-func (s *Source) Send(c redis.Conn, command string, args ...any) error {
+func (s *Source) send(c redis.Conn, command string, args ...any) error {
 	err := c.Send(command, args...)
 	if err != nil && c.Err() == nil {
 		s.sendless.Store(true)
@@ -72,7 +103,7 @@ func (s *Source) Send(c redis.Conn, command string, args ...any) error {
 // The buffer of the connection is written whenever it is full, so the server may execute the first command before the
 // last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	var sends punctual.Sends = func(send func(string, ...any) error) error {
+	var sends Sends = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
 			if err := send(command, args...); err != nil {
@@ -82,7 +113,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		return nil
 	}
 	if s.Punctual {
-		raw, err := s.Do(context.WithValue(ctx, punctual.Batch, sends), c, "")
+		raw, err := s.Do(context.WithValue(ctx, Batch, sends), c, "")
 		if err != nil {
 			return err
 		}
@@ -95,11 +126,12 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		}
 		return nil
 	}
-	err := sends(func(command string, args ...any) error { return s.Send(c, command, args...) })
+	err := sends(func(command string, args ...any) error { return s.send(c, command, args...) })
 	if err == nil {
 		err = c.Flush()
 	}
-	next := func(int) (any, error) { return Receive(c, max(remaining(ctx), time.Microsecond)) }
+	deadline, _ := ctx.Deadline()
+	next := func(int) (any, error) { return Receive(c, max(time.Until(deadline), time.Microsecond)) }
 	switch {
 	case errors.Is(err, ErrNoSend):
 		next = func(i int) (any, error) {
