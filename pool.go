@@ -45,7 +45,7 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redimutex: the Redis URL is not valid: %w", err)
 	}
-	return NewPoolAt(t.Network, t.Address, append(t.Options(), opts...)...), nil
+	return NewPoolAt(t.Network, t.Address, append(t.Options, opts...)...), nil
 }
 
 // NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
