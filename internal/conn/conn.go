@@ -48,13 +48,11 @@ const (
 	// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
 	// is used again for other callers needs this value.
 	Caller
-	// Batch is the key of a value of the ctx that is given to DoContext without a command: Sends, whose replies DoContext
-	// returns. What is sent before that may have to be written while the operation has no bound yet.
-	Batch
 )
 
-// Sends calls send for each command, and returns its first error.
-type Sends = func(send func(command string, args ...any) error) error
+// A Batch calls send for each command, and returns its first error. It is the argument of a DoContext without a command,
+// which returns all replies: what is sent before that may have to be written while the operation has no bound yet.
+type Batch = func(send func(command string, args ...any) error) error
 
 // maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the goodbye of TLS. No
 // caller waits for room: they are small, and only a peer that takes nothing has none left.
@@ -75,8 +73,8 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (repl
 		return nil, err
 	}
 	undo, _ := ctx.Value(Undo).([]any)
-	if command == "" {
-		err = SendBatch(ctx, c.Send)
+	if command == "" && len(args) > 0 {
+		err = args[0].(Batch)(c.Send)
 	}
 	switch {
 	case err != nil:
@@ -110,14 +108,6 @@ func (c *Conn) receive(bounded bool) (any, error) {
 		return c.ReceiveWithTimeout(0)
 	}
 	return c.Receive()
-}
-
-// SendBatch sends the Batch of ctx, if it has one.
-func SendBatch(ctx context.Context, send func(command string, args ...any) error) error {
-	if sends, ok := ctx.Value(Batch).(Sends); ok && sends != nil {
-		return sends(send)
-	}
-	return nil
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.

@@ -103,7 +103,7 @@ func (s *Source) send(c redis.Conn, command string, args ...any) error {
 // The buffer of the connection is written whenever it is full, so the server may execute the first command before the
 // last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	var sends Sends = func(send func(string, ...any) error) error {
+	var batch Batch = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
 			if err := send(command, args...); err != nil {
@@ -113,7 +113,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		return nil
 	}
 	if s.Punctual {
-		raw, err := s.Do(context.WithValue(ctx, Batch, sends), c, "")
+		raw, err := s.Do(ctx, c, "", batch)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		}
 		return nil
 	}
-	err := sends(func(command string, args ...any) error { return s.send(c, command, args...) })
+	err := batch(func(command string, args ...any) error { return s.send(c, command, args...) })
 	if err == nil {
 		err = c.Flush()
 	}

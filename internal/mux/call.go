@@ -50,7 +50,7 @@ func (c *call) takeBack() *call {
 // DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
 // [conn.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
 // server gets to executing the first, it executes the second next. If the command is still waiting to be written, it never
-// is. Without a command it is for a [conn.Batch], in whose replies errors of the server stand.
+// is. With a [conn.Batch] in the place of a command, errors of the server stand in the replies.
 func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -60,10 +60,10 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	c.began = time.Now()
 	c.overdue = c.began.Add(max(l.pool.bound, deadline.Sub(c.began)) + patience) // the caller may have less time than the server
 	c.undo, _ = ctx.Value(conn.Undo).([]any)
-	if name != "" {
-		err = c.add(name, args...)
+	if name == "" {
+		err = args[0].(conn.Batch)(c.add)
 	} else {
-		err = conn.SendBatch(ctx, c.add)
+		err = c.add(name, args...)
 	}
 	if err != nil || len(c.commands) == 0 {
 		return nil, err

@@ -55,13 +55,18 @@ var (
 	errDemoted = errors.New("the server has become a replica")
 )
 
-// newLink starts a link, whose goroutines run runs.
-func newLink(p *Pool, c redis.Conn, run func(func())) *link {
+// newLink starts a link.
+func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
-	l := &link{pool: p, conn: c, born: now, alive: now, close: sync.OnceFunc(func() { c.Close() })}
+	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
-	run(l.write)
-	run(l.read)
+	for _, run := range []func(){l.write, l.read} {
+		p.links.Enter()
+		go func() {
+			defer p.links.Leave()
+			run()
+		}()
+	}
 	return l
 }
 

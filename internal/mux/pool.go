@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/underway"
 )
 
 // A Pool hands out any number of connections that all are the same few. It connects when it is
@@ -29,7 +30,7 @@ type Pool struct {
 
 	ctx    context.Context // ends with Close, and the dialling with it
 	cancel context.CancelFunc
-	links  sync.WaitGroup // the goroutines of all links
+	links  underway.Count // the goroutines of all links
 
 	// When the last command was sent that had no answer. The connections are retired that have answered none sent since:
 	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
@@ -104,9 +105,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		l = newLink(p, c, func(f func()) { go f() })
-		l.alone = true
-		return l, nil
+		return newLink(p, c, true), nil
 	}
 }
 
@@ -156,7 +155,7 @@ func (p *Pool) dial(s *slot) {
 		go c.Close()
 	default:
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
-		s.link = newLink(p, c, p.links.Go)
+		s.link = newLink(p, c, false)
 	}
 	s.retry = time.Now().Add(s.wait)
 }
@@ -171,13 +170,5 @@ func (p *Pool) Close(d time.Duration) {
 		}
 	}
 	p.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		p.links.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(d):
-	}
+	p.links.Wait(d)
 }

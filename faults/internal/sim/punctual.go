@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/internal/conn"
+	punctual "github.com/redimutex/redimutex/internal/conn"
 )
 
 // A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
@@ -32,14 +32,14 @@ func (p punctualPool) Dial() (redis.Conn, error) {
 	return c, nil
 }
 
-// DoContext is that of internal/punctual: it ends with ctx, and then writes its Undo behind it, if it has one.
+// DoContext is that of internal/conn: it ends with ctx, and then writes its Undo behind it, if it has one.
 func (c *conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
 	end, err := c.bound(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if command == "" {
-		err = conn.SendBatch(ctx, c.Send)
+		err = args[0].(punctual.Batch)(c.Send)
 	} else {
 		err = c.Send(command, args...)
 	}
@@ -91,7 +91,7 @@ func (c *conn) explain(ctx context.Context, err error) error {
 		return err
 	}
 	late := errors.Is(err, os.ErrDeadlineExceeded)
-	if undo, _ := ctx.Value(conn.Undo).([]any); len(undo) > 0 && (late || ctx.Err() != nil) {
+	if undo, _ := ctx.Value(punctual.Undo).([]any); len(undo) > 0 && (late || ctx.Err() != nil) {
 		c.write(undo)
 	}
 	switch {
