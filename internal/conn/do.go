@@ -37,7 +37,11 @@ func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...a
 		}
 		return undoable(c, left, undo)
 	}
-	reply, err := redis.DoWithTimeout(c, left, command, args...)
+	return within(c, left, command, args...)
+}
+
+func within(c redis.Conn, d time.Duration, command string, args ...any) (any, error) {
+	reply, err := redis.DoWithTimeout(c, d, command, args...)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
 		reply, err = c.Do(command, args...)
 	}
@@ -112,47 +116,33 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		}
 		return nil
 	}
+	var raw any
+	var err error
 	if s.Punctual {
-		raw, err := s.Do(ctx, c, "", batch)
-		if err != nil {
+		raw, err = s.Do(ctx, c, "", batch)
+	} else if err = batch(func(command string, args ...any) error { return s.send(c, command, args...) }); err == nil {
+		deadline, _ := ctx.Deadline()
+		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
+	}
+	replies, _ := raw.([]any)
+	if errors.Is(err, ErrNoSend) {
+		err = batch(func(command string, args ...any) error {
+			reply, err := s.Do(ctx, c, command, args...)
+			var said redis.Error
+			if errors.As(err, &said) {
+				reply, err = said, nil
+			}
+			replies = append(replies, reply)
 			return err
-		}
-		replies, _ := raw.([]any)
-		if len(replies) != n {
-			return errors.New("a pipeline has another number of replies than of commands")
-		}
-		for i, reply := range replies {
-			got(i, reply)
-		}
-		return nil
+		})
 	}
-	err := batch(func(command string, args ...any) error { return s.send(c, command, args...) })
-	if err == nil {
-		err = c.Flush()
+	if err == nil && len(replies) != n {
+		err = errors.New("a pipeline has another number of replies than of commands")
 	}
-	deadline, _ := ctx.Deadline()
-	next := func(int) (any, error) { return Receive(c, max(time.Until(deadline), time.Microsecond)) }
-	switch {
-	case errors.Is(err, ErrNoSend):
-		next = func(i int) (any, error) {
-			command, args := lay(i)
-			return s.Do(ctx, c, command, args...)
-		}
-	case err != nil:
-		return err
+	for i := 0; i < n && err == nil; i++ {
+		got(i, replies[i])
 	}
-	for i := range n {
-		reply, err := next(i)
-		var said redis.Error
-		switch {
-		case errors.As(err, &said):
-			reply = said
-		case err != nil:
-			return err
-		}
-		got(i, reply)
-	}
-	return nil
+	return err
 }
 
 // Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a

@@ -222,11 +222,9 @@ func (l *link) fail(err error) {
 	if l.err != nil {
 		return
 	}
-	if l.err = err; err != errClosed { //nolint:errorlint // the very value
-		l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
-	}
+	l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
 	farewell := time.Duration(0)
-	if err == errSilent { //nolint:errorlint // same
+	if err == errSilent { //nolint:errorlint // the very value
 		farewell = maxFarewell
 	}
 	var last []*call
