@@ -20,11 +20,7 @@ var ErrNoSend = errors.New("the connection can't send without waiting for the re
 // every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
 func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
 	if s.Punctual {
-		if c, ok := c.(interface {
-			DoContext(ctx context.Context, command string, args ...any) (any, error)
-		}); ok {
-			return c.DoContext(ctx, command, args...)
-		}
+		return redis.DoContext(c, ctx, command, args...)
 	}
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)

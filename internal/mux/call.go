@@ -131,7 +131,8 @@ func (l *link) Discard() {
 
 // These are not supported: what is sent has to have a deadline.
 
-func (*link) Do(string, ...any) (any, error) { return nil, errors.ErrUnsupported }
-func (*link) Send(string, ...any) error      { return errors.ErrUnsupported }
-func (*link) Flush() error                   { return errors.ErrUnsupported }
-func (*link) Receive() (any, error)          { return nil, errors.ErrUnsupported }
+func (*link) Do(string, ...any) (any, error)              { return nil, errors.ErrUnsupported }
+func (*link) Send(string, ...any) error                   { return errors.ErrUnsupported }
+func (*link) Flush() error                                { return errors.ErrUnsupported }
+func (*link) Receive() (any, error)                       { return nil, errors.ErrUnsupported }
+func (*link) ReceiveContext(context.Context) (any, error) { return nil, errors.ErrUnsupported }

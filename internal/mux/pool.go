@@ -24,7 +24,6 @@ type Pool struct {
 	conn.Pool // whose connections are shared by GetContext, and not by Get
 
 	source *conn.Source
-	limit  time.Duration // of one dial
 	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
@@ -62,7 +61,7 @@ const (
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
-		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
+		Pool: source.Pool, source: source, bound: nodeTimeout,
 		slots: make([]slot, n), changed: make(chan struct{}),
 	}
 	p.calls.New = newCall
@@ -140,7 +139,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 
 // dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
 func (p *Pool) dial(s *slot) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
+	ctx, cancel := context.WithTimeout(p.ctx, min(max(2*p.bound, minDial), maxDial))
 	defer cancel()
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
