@@ -50,7 +50,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 		}
 		source := conn.Of(p)
 		must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
-		must(source.CanDial(), "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
+		must(source.Dial != nil, "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
 		shared := mux.New(source, n, c.config.terms.Timeout)
 		c.shared, servers[i] = append(c.shared, shared), shared
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redisurl"
 )
 
@@ -45,13 +45,13 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redimutex: the Redis URL is not valid: %w", err)
 	}
-	return NewPoolAt(t.Network, t.Address, append(t.Options(), opts...)...), nil
+	return NewPoolAt(t.Network, t.Address, append(t.Options, opts...)...), nil
 }
 
 // NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
 // redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
-	d := punctual.NewDialer(network, address, append([]redis.DialOption{
+	d := conn.NewDialer(network, address, append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout),
 		redis.DialTLSHandshakeTimeout(dialTimeout),
 		redis.DialReadTimeout(dialTimeout),
@@ -76,5 +76,5 @@ func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 // Commands of other code, without a ctx, have the timeouts in opts. A function for dialling in opts is used as well;
 // its connections have to support deadlines.
 func Dialer(network, address string, opts ...redis.DialOption) func(context.Context) (redis.Conn, error) {
-	return punctual.NewDialer(network, address, opts...).DialContext
+	return conn.NewDialer(network, address, opts...).DialContext
 }

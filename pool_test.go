@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -323,18 +323,18 @@ func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 }
 
 func TestThePoolsThatWeDialKeepEveryDeadline(t *testing.T) {
-	assert.True(t, punctual.Pool(openPool(t, "redis://host")))
-	assert.True(t, punctual.Pool(openPool(t, "rediss://user:pw@host", redis.DialConnectTimeout(time.Second))))
+	assert.True(t, conn.Of(openPool(t, "redis://host")).Punctual)
+	assert.True(t, conn.Of(openPool(t, "rediss://user:pw@host", redis.DialConnectTimeout(time.Second))).Punctual)
 	dial := redimutex.Dialer("tcp", "host:6379")
-	assert.True(t, punctual.Pool(&redis.Pool{DialContext: dial}))
-	assert.False(t, punctual.Pool(&redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return dial(ctx) }}))
+	assert.True(t, conn.Of(&redis.Pool{DialContext: dial}).Punctual)
+	assert.False(t, conn.Of(&redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return dial(ctx) }}).Punctual)
 }
 
 func TestAPoolAtAnAddressIsThatOfItsURL(t *testing.T) {
 	s := redistest.Start(t)
 	p := redimutex.NewPoolAt("tcp", s.Addr(), redis.DialDatabase(3))
 	defer p.Close()
-	assert.True(t, punctual.Pool(p))
+	assert.True(t, conn.Of(p).Punctual)
 	require.NoError(t, redimutex.New(p, "k", redimutex.WithMinHold(time.Minute)).TryDo(t.Context(), func(context.Context) error { return nil }))
 	left, err := redis.Int(ask(openPool(t, s.URL()+"/3"), "PTTL", "k"))
 	require.NoError(t, err)

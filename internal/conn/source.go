@@ -1,18 +1,21 @@
 // Package conn is the one way to a connection. It knows the pools of redigo and those that are built on it: what kind of
 // pool it is, how a connection comes out of it, how to dial one beside it, which deadlines it keeps, and what must not be
 // seen of what it says. Operations, subscriptions and multiplexed connections all begin here.
+//
+// It also makes connections of redigo that are punctual: their operations end with their contexts in every phase, dial, TLS
+// handshake, AUTH, CLIENT SETNAME, SELECT and command. So they can be used on the goroutine of a caller who has a bound to
+// keep, without a second goroutine to watch them.
 package conn
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // A Pool is where connections come from.
@@ -20,50 +23,60 @@ type Pool interface{ Get() redis.Conn }
 
 // A Source is a pool, and what is known of it. Its methods may be called from any goroutine.
 type Source struct {
+	Pool Pool
 	// Punctual pools and their connections keep the deadline of a ctx, and hear of its end, in all phases. All others
 	// must be used on a goroutine that no caller waits for: a Dial, a TestOnBorrow, a connection without timeouts or a
 	// pool that we don't know may block for as long as the server hangs.
 	Punctual bool
+	// Keeps says that the pool may keep the ctx of a checkout, or wait for its Done. One that does not asks for no more
+	// than its deadline.
+	Keeps bool
 	// Cluster says that each key may lead to another server.
 	Cluster bool
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
+	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends, at the
+	// latest, and leaves a dial behind that does not. It is nil where the pool does not tell how to dial.
+	Dial Dial
+	// Listen is Dial for a connection that carries no commands of ours: for a subscription.
+	Listen Dial
 
-	Pool     Pool
-	dial     dialling // nil: the pool does not tell how
-	listen   dialling // dial for a connection that carries no commands of ours; nil as well
-	behind   punctual.Behind
+	hung     hung
 	sendless atomic.Bool // connections have turned out to know Do, and no pipelines
 }
 
-type dialling func(context.Context) (redis.Conn, error)
+// A Dial makes a connection.
+type Dial = func(context.Context) (redis.Conn, error)
 
 // Of returns the Source that pool is. It does not connect.
 func Of(pool Pool) *Source {
 	s := &Source{Pool: pool}
 	_, s.Punctual = pool.(interface{ Punctual() })
+	s.Keeps = !s.Punctual
 	switch p := pool.(type) {
 	case *redis.Pool:
 		if p != nil {
-			s.Punctual, s.Lifetime, s.dial = punctual.Pool(p), p.MaxConnLifetime, dialOf(p)
+			s.Punctual = punctual(p)
+			s.Keeps = p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
+			s.Lifetime, s.Dial = p.MaxConnLifetime, s.bounded(dialOf(p))
 		}
 	case interface{ Dial() (redis.Conn, error) }:
 		_, s.Cluster = pool.(interface { // *redisc.Cluster
 			EachNode(bool, func(string, redis.Conn) error) error
 		})
-		s.dial = func(context.Context) (redis.Conn, error) { return p.Dial() }
+		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
-	s.listen = s.dial
+	s.Listen = s.Dial
 	if p, shares := pool.(interface{ Shares() *Source }); shares { // multiplexed; a subscription has a connection of its own
-		s.listen = p.Shares().Listen
-	} else if s.dial == nil {
-		s.listen = dialOf(inside(pool))
+		s.Listen = p.Shares().Listen
+	} else if s.Dial == nil {
+		s.Listen = s.bounded(dialOf(inside(pool)))
 	}
 	return s
 }
 
 // dialOf returns how p dials; nil if it can't.
-func dialOf(p *redis.Pool) dialling {
+func dialOf(p *redis.Pool) Dial {
 	switch {
 	case p == nil:
 		return nil
@@ -73,6 +86,17 @@ func dialOf(p *redis.Pool) dialling {
 		return func(context.Context) (redis.Conn, error) { return p.Dial() }
 	}
 	return nil
+}
+
+// bounded returns a dial that ends with its ctx, and whose errors are as [Plain] has them.
+func (s *Source) bounded(dial Dial) Dial {
+	if dial == nil {
+		return nil
+	}
+	return func(ctx context.Context) (redis.Conn, error) {
+		c, err := s.hung.dial(ctx, dial)
+		return c, Plain(err)
+	}
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
@@ -97,12 +121,6 @@ func inside(pool Pool) (found *redis.Pool) {
 	return found
 }
 
-// CanDial reports whether the Source can make a connection that does not count against the limit of its pool.
-func (s *Source) CanDial() bool { return s.dial != nil }
-
-// CanListen reports whether Listen can work.
-func (s *Source) CanListen() bool { return s.listen != nil }
-
 // Full reports whether the pool has as many connections in use as it may, so that waiting for one says nothing of the
 // server.
 func (s *Source) Full() bool {
@@ -114,28 +132,18 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
-// Keeps reports whether the pool may keep the ctx of a checkout, or wait for its Done. One that does not asks for no more
-// than its deadline.
-func (s *Source) Keeps() bool {
-	p, ok := s.Pool.(*redis.Pool)
-	if !ok {
-		return !s.Punctual // a shared one is
-	}
-	return p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
-}
-
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
 //
 // A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
 // it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
 func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	defer func() { err = Plain(err) }()
-	defer punctual.Caught(&err)
+	defer caught(&err)
 	if p, ok := s.Pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
 		if c, err = p.GetContext(ctx); err == nil {
-			_ = c.Err() // as in punctual.Behind; one that has broken is told by its first command
+			_ = c.Err() // as in hung.dial; one that has broken is told by its first command
 		}
 		return c, err
 	}
@@ -146,17 +154,62 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	return c, err
 }
 
-// Dial makes a connection that does not count against the limit of the pool. It returns when ctx ends, at the latest, and
-// leaves a dial behind that does not.
-func (s *Source) Dial(ctx context.Context) (redis.Conn, error) { return s.bounded(ctx, s.dial) }
+// A hung counts the dials that go on although their callers have gone: they may block for as long as they like. While
+// maxHung of them do, there are no more.
+type hung struct{ atomic.Int32 }
 
-// Listen is Dial for a subscription.
-func (s *Source) Listen(ctx context.Context) (redis.Conn, error) { return s.bounded(ctx, s.listen) }
+const maxHung = 16
 
-func (s *Source) bounded(ctx context.Context, dial dialling) (redis.Conn, error) {
-	if dial == nil {
-		return nil, errors.New("the pool does not tell how to dial a connection")
+var errHung = errors.New("too many dials hang already")
+
+// dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
+func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
+	if h.Load() >= maxHung {
+		return nil, errHung
 	}
-	c, err := s.behind.Dial(ctx, dial)
-	return c, Plain(err)
+	var cancel context.CancelFunc
+	if deadline, ok := ctx.Deadline(); ok { // ctx need not end by itself
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	defer cancel()
+	type outcome struct {
+		conn redis.Conn
+		err  error
+	}
+	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
+	tried := func() (c redis.Conn, err error) {
+		defer caught(&err)
+		if c, err = f(ctx); err == nil {
+			_ = c.Err() // panics here, and not in the middle of an operation, if there is no connection
+		}
+		return c, err
+	}
+	go func() {
+		c, err := tried()
+		select {
+		case done <- outcome{c, err}:
+		case <-ctx.Done():
+			h.Add(-1)
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.conn, o.err
+	case <-ctx.Done():
+		h.Add(1)
+		return nil, ctx.Err()
+	}
+}
+
+// caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
+// panic would end the process.
+func caught(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the pool panicked: %v", r)
+	}
 }

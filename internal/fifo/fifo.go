@@ -12,20 +12,14 @@ import (
 //
 // Release happens before the next turn begins, as the race detector sees it.
 type Line struct {
-	state atomic.Int32
+	// n is how many goroutines have the turn or wait for it. If any wait, one has the turn. Without mu, it changes between 0
+	// and 1 only.
+	n atomic.Int32
 
 	mu      sync.Mutex
 	waiters []*Waiter // in order of arrival
 	closed  bool
 }
-
-// The states of a Line. Without mu, it changes between free and taken only; so in a crowd no caller
-// comes or goes without looking at the waiters.
-const (
-	free    int32 = iota
-	taken         // and no caller waits
-	crowded       // taken, and a caller waits
-)
 
 // A Waiter has a place in a Line, until Release or Cancel.
 type Waiter struct {
@@ -35,7 +29,7 @@ type Waiter struct {
 }
 
 // TryAcquire takes the turn if it is free.
-func (q *Line) TryAcquire() bool { return q.state.CompareAndSwap(free, taken) }
+func (q *Line) TryAcquire() bool { return q.n.CompareAndSwap(0, 1) }
 
 // Join takes a place at the end. The caller has to wait for Granted, or to Cancel.
 func (q *Line) Join() *Waiter {
@@ -46,8 +40,7 @@ func (q *Line) Join() *Waiter {
 	case q.closed:
 		w.closed = true
 		close(w.granted)
-	case q.state.Swap(crowded) == free:
-		q.state.Store(taken) // by us: until now no other could take or release it
+	case q.n.Add(1) == 1:
 		close(w.granted)
 	default:
 		q.waiters = append(q.waiters, w)
@@ -56,17 +49,10 @@ func (q *Line) Join() *Waiter {
 }
 
 // Waiting returns how many wait.
-func (q *Line) Waiting() int {
-	if q.state.Load() != crowded {
-		return 0
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiters)
-}
+func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 
 // Taken reports whether a goroutine has the turn.
-func (q *Line) Taken() bool { return q.state.Load() != free }
+func (q *Line) Taken() bool { return q.n.Load() > 0 }
 
 // Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
@@ -83,7 +69,7 @@ func (w *Waiter) Cancel() (freed bool) {
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiters, w); i >= 0 {
 		q.waiters = slices.Delete(q.waiters, i, i+1)
-		q.calm()
+		q.n.Add(-1)
 		return false
 	}
 	return !w.closed && !q.pass()
@@ -91,7 +77,7 @@ func (w *Waiter) Cancel() (freed bool) {
 
 // Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
 func (q *Line) Release() (passed bool) {
-	if q.state.CompareAndSwap(taken, free) {
+	if q.n.CompareAndSwap(1, 0) {
 		return false
 	}
 	q.mu.Lock()
@@ -108,26 +94,18 @@ func (q *Line) Close() {
 		w.closed = true
 		close(w.granted)
 	}
+	q.n.Add(-int32(len(q.waiters)))
 	q.waiters = nil
-	q.calm()
 }
 
 // pass gives the turn on. The caller had it, and holds mu.
 func (q *Line) pass() bool {
+	q.n.Add(-1)
 	if len(q.waiters) == 0 {
-		q.state.Store(free)
 		return false
 	}
 	close(q.waiters[0].granted)
 	q.waiters[0] = nil
 	q.waiters = q.waiters[1:]
-	q.calm()
 	return true
-}
-
-// calm ends the crowd if no caller waits any more. The caller holds mu.
-func (q *Line) calm() {
-	if len(q.waiters) == 0 {
-		q.state.CompareAndSwap(crowded, taken)
-	}
 }

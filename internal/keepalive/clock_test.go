@@ -52,7 +52,7 @@ func TestALeaseIsOverWhereTheMachineHasSleptForLonger(t *testing.T) {
 	longer, _ := start(t, k, func(terms *keepalive.Terms) { lasting(2 * long)(terms); fixed(terms) })
 	k.Slept(long)
 	assert.Equal(t, keepalive.Expired, asked.Reason())
-	assert.Equal(t, keepalive.Expired, unlocked.End(time.Now()))
+	assert.Equal(t, keepalive.Expired, unlocked.End(keepalive.Unlocked, time.Now()))
 	assert.EqualValues(t, 1, told.times.Load())
 	extend(extended, long)
 	assert.Equal(t, keepalive.Expired, extended.Reason(), "an expired lease was revived")
@@ -87,7 +87,7 @@ func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			l, _ := start(t, k, func(terms *keepalive.Terms) { terms.HandOff = terms.TTL })
 			assert.True(t, k.Wakes().Before(beat))
-			assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
+			assert.Equal(t, keepalive.Unlocked, l.End(keepalive.Unlocked, time.Now()))
 			assert.Equal(t, beat, k.Wakes())
 		}
 		k.Close()
@@ -127,7 +127,7 @@ func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
 	until := sent.Add(2 * long)
 	k.Slept(long / 3)
 	endsAt(t, l, initial(l).Add(-long/3)) // the heartbeat has been
-	l.Extended(redistest.Earlier(until, long/3), 2*long)
+	l.Extended(redistest.Earlier(until, long/3))
 	endsAt(t, l, until.Add(-long/3))
 }
 

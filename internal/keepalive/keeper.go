@@ -55,11 +55,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 			l.last = k.at(t.Began.Add(t.MaxHold))
 		}
 	}
-	l.ttl, l.span, l.index = t.TTL, t.TTL, -1
-	if t.HandOff > 0 {
-		l.span, l.handOff = t.HandOff, true
-		l.retry = k.at(t.Began.Add(min(Patience, t.HandOff/20)))
-	}
+	l.ttl, l.handOff, l.index = t.TTL, t.HandOff, -1
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -71,7 +67,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 		k.beat = now.Add(heartbeat)
 	}
 	l.until = nearer(t.Until, now)
-	l.schedule()
+	l.schedule(k.at(t.Began.Add(min(Patience, t.HandOff/20))))
 	return true
 }
 
@@ -99,7 +95,7 @@ func (k *Keeper) Close() {
 	}
 	k.mu.Unlock()
 	for _, l := range alive {
-		l.Lose(Closed)
+		l.End(Closed, time.Now())
 	}
 	k.running.Wait()
 }
@@ -108,8 +104,8 @@ func (k *Keeper) Close() {
 // the timer for every lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease, r Reason) {
 	l.reason.Store(int32(r))
-	heap.Remove(&k.leases, l.index)
-	if l.handOff {
+	heap.Remove(&k.leases, int(l.index))
+	if l.handOff > 0 {
 		k.timer.Stop()
 		k.armed = time.Time{}
 		k.arm()
@@ -152,7 +148,7 @@ func (k *Keeper) tick() {
 		for _, l := range slices.Clone(k.leases) {
 			if until := nearer(l.until, now); l.until.Sub(until) > jump {
 				l.until = until
-				l.schedule()
+				l.schedule(0)
 			}
 		}
 	}
@@ -174,15 +170,15 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		soon := at
-		if !l.handOff { // else it waits to see whether it is needed at all
+		if l.handOff == 0 { // else it waits to see whether it is needed at all
 			soon += instant(min(early, l.pace()/20))
 		}
-		if l.loss <= at || l.over(now) {
+		if loss := l.loss(); loss <= at || l.over(now) {
 			k.remove(l, Expired)
 			lost = append(lost, l)
-		} else if l.next < l.loss && l.next <= soon {
+		} else if l.next < loss && l.next <= soon {
 			l.renewing = true
-			l.schedule()
+			l.schedule(0)
 			due = append(due, l)
 		} else {
 			break
@@ -198,12 +194,12 @@ func (h leases) Len() int           { return len(h) }
 func (h leases) Less(i, j int) bool { return h[i].next < h[j].next }
 func (h leases) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *leases) Push(x any) {
 	l := x.(*Lease)
-	l.index = len(*h)
+	l.index = int32(len(*h))
 	*h = append(*h, l)
 }
 

@@ -35,13 +35,10 @@ type Lease struct {
 	// All below is protected by keeper.mu; reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
-	span     time.Duration // the TTL that until belongs to
-	retry    instant       // no renewal before then
-	loss     instant       // when the loss is told
-	next     instant       // when the keeper has to look at the lease: then, or before, to renew it
-	index    int           // place in the keeper's heap, -1 before it is there
+	handOff  time.Duration // more than 0: it was given a hand-off lease, and has still to ask for its TTL
+	next     instant       // when the keeper has to look at the lease: to renew it, or to tell its loss
+	index    int32         // place in the keeper's heap, -1 before it is there
 	reason   atomic.Int32  // a Reason
-	handOff  bool          // it was given a hand-off lease, and has still to ask for its TTL
 	renewing bool          // from due until Renewed
 }
 
@@ -110,19 +107,13 @@ func (l *Lease) over(now time.Time) bool {
 		return false
 	}
 	l.until = until // perhaps only the wall clock says so; it may be set back, which must revive nothing
-	l.schedule()
+	l.schedule(0)
 	return true
 }
 
-// End ends the lease because its holder unlocks, now. It returns Unlocked, or how the lease had ended before; an
-// expiry that no timer has noticed yet counts.
-func (l *Lease) End(now time.Time) Reason { return l.end(Unlocked, now) }
-
-// Lose ends the lease for a reason that the servers gave. An expiry that no timer has noticed yet comes first.
-func (l *Lease) Lose(r Reason) { l.end(r, time.Now()) }
-
-// end ends the lease, unless it has ended, and returns the reason of its end.
-func (l *Lease) end(r Reason, now time.Time) Reason {
+// End ends the lease now, because its holder unlocks or for a reason that the servers gave. It returns r, or how the lease
+// had ended before; an expiry that no timer has noticed yet counts.
+func (l *Lease) End(r Reason, now time.Time) Reason {
 	l.keeper.mu.Lock()
 	if was := Reason(l.reason.Load()); was != Alive {
 		l.keeper.mu.Unlock()
@@ -139,20 +130,19 @@ func (l *Lease) end(r Reason, now time.Time) Reason {
 	return r
 }
 
-// Extended moves the end of the validity, after the servers have confirmed an extension to ttl. It never brings the end
-// nearer.
-func (l *Lease) Extended(until time.Time, ttl time.Duration) {
+// Extended moves the end of the validity, after the servers have confirmed an extension. It never brings the end nearer.
+func (l *Lease) Extended(until time.Time) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
 	if l.Ended() || l.over(now) {
 		return
 	}
-	l.handOff = false
+	l.handOff = 0
 	if until = nearer(until, now); until.After(l.until) {
-		l.until, l.span = until, ttl
+		l.until = until
 	}
-	l.schedule()
+	l.schedule(0)
 }
 
 // Ask has renewals ask for ttl from now on.
@@ -161,7 +151,7 @@ func (l *Lease) Ask(ttl time.Duration) {
 	defer l.keeper.mu.Unlock()
 	l.ttl = ttl
 	if !l.Ended() {
-		l.schedule()
+		l.schedule(0)
 	}
 }
 
@@ -171,35 +161,40 @@ func (l *Lease) Renewed() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
-	l.retry = l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond))
 	if !l.Ended() {
-		l.schedule()
+		l.schedule(l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond)))
 	}
 }
 
-// pace is the TTL that decides when renewals and the end of l are due: that of the present validity, or what renewals ask
-// for, if that is less. The caller holds keeper.mu.
-func (l *Lease) pace() time.Duration { return min(l.span, l.ttl) }
-
-// schedule decides when the keeper looks at the lease next. The lease is alive, and the caller holds
-// keeper.mu.
-func (l *Lease) schedule() {
-	k, until := l.keeper, l.keeper.at(l.until)
-	pace := l.pace()
-	// The loss is told some time before the end, so that the timers of a busy machine do not make it late.
-	l.loss = until - instant(min(max(pace/100, time.Millisecond), 50*time.Millisecond))
-	l.next = l.loss
-	renewal := l.retry
-	if !l.handOff { // for less than what is left it would bring nothing
-		renewal = max(renewal, until-instant(pace*2/3))
+// pace is the TTL that decides when renewals and the end of l are due. The caller holds keeper.mu.
+func (l *Lease) pace() time.Duration {
+	if l.handOff > 0 {
+		return min(l.handOff, l.ttl)
 	}
-	if !l.renewing && (l.handOff || renewal < l.last) {
-		l.next = min(renewal, l.loss)
+	return l.ttl
+}
+
+// loss is when the loss of l is told: some time before the end, so that the timers of a busy machine do not make it late.
+// The caller holds keeper.mu.
+func (l *Lease) loss() instant {
+	return l.keeper.at(l.until) - instant(min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond))
+}
+
+// schedule decides when the keeper looks at the lease next. A renewal is not due before earliest. The lease is alive, and
+// the caller holds keeper.mu.
+func (l *Lease) schedule(earliest instant) {
+	k := l.keeper
+	l.next = l.loss()
+	if l.handOff == 0 { // for less than what is left it would bring nothing
+		earliest = max(earliest, k.at(l.until)-instant(l.ttl*2/3))
+	}
+	if !l.renewing && (l.handOff > 0 || earliest < l.last) {
+		l.next = min(l.next, earliest)
 	}
 	if l.index < 0 {
 		heap.Push(&k.leases, l)
 	} else {
-		heap.Fix(&k.leases, l.index)
+		heap.Fix(&k.leases, int(l.index))
 	}
 	k.arm()
 }

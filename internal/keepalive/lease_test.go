@@ -60,7 +60,7 @@ func lasting(d time.Duration) func(*keepalive.Terms) {
 // extend is what a server does that answers at once.
 func extend(l *keepalive.Lease, d time.Duration) {
 	now := time.Now()
-	l.Extended(now.Add(d), d)
+	l.Extended(now.Add(d))
 }
 
 // succeed is a renewal that succeeds at once.
@@ -101,7 +101,7 @@ func TestTheReasonGoesByTheClockAndNotByTheTimer(t *testing.T) {
 		assert.Equal(t, keepalive.Expired, l.Reason())
 		extend(l, ttl)
 		assert.Equal(t, keepalive.Expired, l.Reason(), "an expired lease was revived")
-		assert.Equal(t, keepalive.Expired, l.End(time.Now()), "End did not notice the expiry")
+		assert.Equal(t, keepalive.Expired, l.End(keepalive.Unlocked, time.Now()), "End did not notice the expiry")
 		synctest.Wait()
 		assert.Equal(t, keepalive.Expired, l.Reason())
 		assert.EqualValues(t, 1, h.times.Load(), "how often the loss was told")
@@ -114,18 +114,18 @@ func TestTheFirstEndWins(t *testing.T) {
 		k := keepalive.New(succeed)
 
 		l, h := start(t, k, nil)
-		assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
-		l.Lose(keepalive.Taken)
+		assert.Equal(t, keepalive.Unlocked, l.End(keepalive.Unlocked, time.Now()))
+		l.End(keepalive.Taken, time.Now())
 		assert.Equal(t, keepalive.Unlocked, l.Reason())
 		time.Sleep(2 * ttl)
 		assert.Equal(t, keepalive.Unlocked, l.Reason(), "the validity went on counting after the end")
-		assert.Equal(t, keepalive.Unlocked, l.End(time.Now()))
+		assert.Equal(t, keepalive.Unlocked, l.End(keepalive.Unlocked, time.Now()))
 		assert.Zero(t, h.times.Load(), "End is no loss")
 
 		l, h = start(t, k, nil)
-		l.Lose(keepalive.Taken)
-		l.Lose(keepalive.Deleted)
-		assert.Equal(t, keepalive.Taken, l.End(time.Now()))
+		l.End(keepalive.Taken, time.Now())
+		l.End(keepalive.Deleted, time.Now())
+		assert.Equal(t, keepalive.Taken, l.End(keepalive.Unlocked, time.Now()))
 		assert.Equal(t, keepalive.Taken, l.Reason())
 		assert.Equal(t, keepalive.Taken, h.reason())
 		assert.EqualValues(t, 1, h.times.Load())
@@ -137,8 +137,8 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(func([]*keepalive.Lease) { t.Error("renewed after the end") })
 		for _, end := range []func(*keepalive.Lease){
-			func(l *keepalive.Lease) { l.End(time.Now()) },
-			func(l *keepalive.Lease) { l.Lose(keepalive.Deleted) },
+			func(l *keepalive.Lease) { l.End(keepalive.Unlocked, time.Now()) },
+			func(l *keepalive.Lease) { l.End(keepalive.Deleted, time.Now()) },
 		} {
 			l, _ := start(t, k, nil)
 			end(l)
@@ -164,8 +164,8 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		l, h := start(t, k, nil)
 		var all sync.WaitGroup
 		var was keepalive.Reason
-		all.Go(func() { was = l.End(time.Now()) })
-		all.Go(func() { l.Lose(keepalive.Taken) })
+		all.Go(func() { was = l.End(keepalive.Unlocked, time.Now()) })
+		all.Go(func() { l.End(keepalive.Taken, time.Now()) })
 		all.Go(func() { k.Close() })
 		all.Go(func() { extend(l, ttl) })
 		all.Wait()
@@ -192,7 +192,7 @@ func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
 		time.Sleep(ttl / 9)
 		extend(l, 9*ttl)
 		until := l.Until()
-		l.Extended(sent.Add(ttl), ttl)
+		l.Extended(sent.Add(ttl))
 		assert.Equal(t, until, l.Until())
 		k.Close()
 	})

@@ -32,7 +32,7 @@ type Engine struct {
 	closing chan struct{}
 	made    time.Time // what cheap readings of the clock count from
 
-	background *underway.Count // releases that no caller waits for
+	background underway.Count // releases that no caller waits for
 
 	mu     sync.Mutex
 	keys   map[line]*Key // that a caller holds or waits for
@@ -53,8 +53,6 @@ func New(pools []server.Pool) *Engine {
 		closing: make(chan struct{}),
 		made:    time.Now(),
 		keys:    make(map[line]*Key),
-
-		background: underway.New(),
 	}
 	for i, p := range pools {
 		e.servers[i] = server.New(p)

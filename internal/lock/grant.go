@@ -125,9 +125,9 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 				l.Renewed()
 				continue
 			}
-			g, ttl := l.Holder().(*Grant), l.TTL()
-			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
-				g.extended(f, until, ttl)
+			g := l.Holder().(*Grant)
+			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: l.TTL(), Done: func(f *quorum.Failure, until time.Time) {
+				g.extended(f, until)
 				l.Renewed()
 			}})
 		}
@@ -136,9 +136,9 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 }
 
 // extended records the outcome of an extension.
-func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) {
+func (g *Grant) extended(f *quorum.Failure, until time.Time) {
 	if f == nil {
-		g.lease.Extended(until, ttl)
+		g.lease.Extended(until)
 	}
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(f) {
 		return
@@ -172,7 +172,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
 	if r != keepalive.Alive {
 		g.which.Store(int32(f.Which))
-		g.lease.Lose(r)
+		g.lease.End(r, time.Now())
 	}
 	return r != keepalive.Alive
 }

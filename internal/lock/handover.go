@@ -21,7 +21,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		return nil, h.Reason(), nil
 	}
 	defer g.leave()
-	if was := g.lease.End(time.Now()); was != keepalive.Unlocked {
+	if was := g.lease.End(keepalive.Unlocked, time.Now()); was != keepalive.Unlocked {
 		g.votes.ReleaseLater(time.Time{})
 		h.lose(was)
 		return nil, was, nil

@@ -159,10 +159,10 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	}
 	var failure *quorum.Failure
 	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
+		g.extended(f, until)
 		if failure = f; f == nil {
 			g.lease.Ask(ttl)
 		}
-		g.extended(f, until, ttl)
 	}}})
 	return h.Reason(), failure
 }
@@ -179,7 +179,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	if !keep.After(now) || g.kind().Shared { // so is a writer that has become a reader
 		keep = time.Time{}
 	}
-	if was := g.lease.End(now); was != keepalive.Unlocked {
+	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
 		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
 		// there is no background, so that is done here, as far as it can be.
 		if was == keepalive.Closed {

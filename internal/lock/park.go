@@ -82,7 +82,7 @@ func (g *Grant) unpark() {
 	g.votes.Each((*server.Claim).InTheWay) // before a caller of this process can miss the grant
 	g.close()
 	g.mu.Unlock()
-	ended := g.lease.End(time.Now())
+	ended := g.lease.End(keepalive.Unlocked, time.Now())
 	if ended != keepalive.Unlocked {
 		g.votes.ReleaseLater(time.Time{})
 	}

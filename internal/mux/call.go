@@ -8,35 +8,49 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
-// A call is a command, or a batch of them, on its way to the server and back. It belongs to its caller, except between
-// enqueue and the message on done, or leave: there it is protected by link.mu.
+// A call is a command, or a batch of them, on its way to the server and back. It belongs to its caller before enqueue and
+// after the message on done; in between link.mu protects it. The writer looks at its commands without that, so it is used
+// again only after it was answered.
 type call struct {
-	began   time.Time
-	overdue time.Time // when the link is taken for dead without its replies
-	at      int       // the place of its first command in link.out, as long as that is not written
-	owed    int       // replies that are to come
-	replies []any
-	undo    []any // a command to write behind it if it is late; it belongs to the caller
+	commands []command
+	args     []any // of all commands: strings and numbers
+	undo     []any // a command to write behind it if it is late; it belongs to the caller
+	undoes   bool  // it is such a command itself
+	began    time.Time
+	overdue  time.Time // when the link is taken for dead without its replies
+	replies  []any
+	done     chan error // gets nil with the last reply, or why there is none
+	timer    *time.Timer
+}
 
-	done  chan error // gets nil with the last reply, or why there is none; nil: no caller waits
-	timer *time.Timer
+type command struct {
+	name string
+	args int // how many
 }
 
 func newCall() any { return &call{done: make(chan error, 1), timer: time.NewTimer(time.Hour)} }
 
-func (c *call) tell(err error) {
-	if c.done != nil {
-		c.done <- err
-	}
+// add copies a command with its arguments: the caller may use them for something else when it has left.
+func (c *call) add(name string, args ...any) error {
+	c.commands = append(c.commands, command{name, len(args)})
+	c.args = append(c.args, args...)
+	return nil
+}
+
+// takeBack returns the call that undoes c.
+func (c *call) takeBack() *call {
+	u := &call{undoes: true, began: time.Now(), done: make(chan error, 1)}
+	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
+	c.undo = nil
+	return u
 }
 
 // DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
-// [punctual.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
+// [conn.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
 // server gets to executing the first, it executes the second next. If the command is still waiting to be written, it never
-// is. Without a command it is for a [punctual.Batch], in whose replies errors of the server stand.
+// is. With a [conn.Batch] in the place of a command, errors of the server stand in the replies.
 func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -45,24 +59,34 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	c := l.pool.calls.Get().(*call)
 	c.began = time.Now()
 	c.overdue = c.began.Add(max(l.pool.bound, deadline.Sub(c.began)) + patience) // the caller may have less time than the server
-	c.undo, _ = ctx.Value(punctual.Undo).([]any)
+	c.undo, _ = ctx.Value(conn.Undo).([]any)
+	if name == "" {
+		err = args[0].(conn.Batch)(c.add)
+	} else {
+		err = c.add(name, args...)
+	}
+	if err != nil || len(c.commands) == 0 {
+		return nil, err
+	}
 	c.timer.Reset(deadline.Sub(c.began))
-	if err = l.enqueue(ctx, c, name, args); err == nil {
+	if err = l.enqueue(c); err == nil {
 		err = l.await(ctx, c)
 	}
-	switch {
-	case err != nil:
-	case name == "":
+	c.timer.Stop()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
 		reply, c.replies = c.replies, nil
-	default:
+	} else {
 		reply = c.replies[0]
 		if refused, ok := reply.(redis.Error); ok {
 			reply, err = nil, refused
 		}
 	}
-	c.timer.Stop()
+	clear(c.args)
 	clear(c.replies)
-	c.replies, c.undo = c.replies[:0], nil
+	*c = call{commands: c.commands[:0], args: c.args[:0], replies: c.replies[:0], done: c.done, timer: c.timer}
 	l.pool.calls.Put(c)
 	return reply, err
 }
@@ -107,7 +131,8 @@ func (l *link) Discard() {
 
 // These are not supported: what is sent has to have a deadline.
 
-func (*link) Do(string, ...any) (any, error) { return nil, errors.ErrUnsupported }
-func (*link) Send(string, ...any) error      { return errors.ErrUnsupported }
-func (*link) Flush() error                   { return errors.ErrUnsupported }
-func (*link) Receive() (any, error)          { return nil, errors.ErrUnsupported }
+func (*link) Do(string, ...any) (any, error)              { return nil, errors.ErrUnsupported }
+func (*link) Send(string, ...any) error                   { return errors.ErrUnsupported }
+func (*link) Flush() error                                { return errors.ErrUnsupported }
+func (*link) Receive() (any, error)                       { return nil, errors.ErrUnsupported }
+func (*link) ReceiveContext(context.Context) (any, error) { return nil, errors.ErrUnsupported }

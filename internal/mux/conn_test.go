@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -52,15 +51,15 @@ func TestEachCallerGetsItsOwnReplies(t *testing.T) {
 // batch sends commands as one.
 func batch(t *testing.T, c redis.Conn, commands ...[]any) []any {
 	t.Helper()
-	ctx := context.WithValue(until(time.Minute), punctual.Batch, func(send func(string, ...any) error) error {
+	var all conn.Batch = func(send func(string, ...any) error) error {
 		for _, command := range commands {
 			if err := send(command[0].(string), command[1:]...); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	replies, err := redis.Values(do(ctx, c, ""))
+	}
+	replies, err := redis.Values(within(c, time.Minute, "", all))
 	require.NoError(t, err)
 	return replies
 }
@@ -90,13 +89,13 @@ func TestArgumentsAreWrittenAsTheyWereGiven(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := get(t, share(t, s.Pool(), 1))
-	ctx := context.WithValue(until(time.Minute), punctual.Batch, func(send func(string, ...any) error) error {
+	var all conn.Batch = func(send func(string, ...any) error) error {
 		args := []any{"k", "value", "PX", int64(60_000)}
 		err := send("SET", args...)
 		args[0], args[1], args[3] = "other", "other", 0
 		return err
-	})
-	reply, err := c.DoContext(ctx, "")
+	}
+	reply, err := within(c, time.Minute, "", all)
 	require.NoError(t, err)
 	assert.Equal(t, []any{"OK"}, reply)
 	assert.Equal(t, "value", s.Get("k"))
@@ -258,7 +257,7 @@ func TestWhatIsCancelledEndsAtOnceAndIsUndone(t *testing.T) {
 
 // until is a ctx that has a deadline and an undo, and does not end: the connection keeps the deadline by itself.
 func until(d time.Duration, undo ...any) context.Context {
-	return deadline{context.WithValue(context.Background(), punctual.Undo, undo), time.Now().Add(d)}
+	return deadline{context.WithValue(context.Background(), conn.Undo, undo), time.Now().Add(d)}
 }
 
 type deadline struct {

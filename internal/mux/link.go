@@ -1,7 +1,6 @@
 package mux
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,7 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
-	"github.com/redimutex/redimutex/internal/punctual"
 )
 
 // A link is one shared connection, from the dial to the end. One goroutine writes to it and one reads; nothing that they do
@@ -34,7 +32,6 @@ type link struct {
 	alive   time.Time // when the last command was sent that was answered; before the first, when it was dialled
 	calls   []*call   // what is under way, the oldest first
 	written int       // how many of calls are written, or about to be
-	out     batch     // the commands of the others
 }
 
 const (
@@ -58,40 +55,31 @@ var (
 	errDemoted = errors.New("the server has become a replica")
 )
 
-// newLink starts a link, whose goroutines run runs.
-func newLink(p *Pool, c redis.Conn, run func(func())) *link {
+// newLink starts a link.
+func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
-	l := &link{pool: p, conn: c, born: now, alive: now, close: sync.OnceFunc(func() { c.Close() })}
+	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
-	run(l.write)
-	run(l.read)
+	for _, run := range []func(){l.write, l.read} {
+		p.links.Enter()
+		go func() {
+			defer p.links.Leave()
+			run()
+		}()
+	}
 	return l
 }
 
-// enqueue has a command written, or the batch of ctx. The arguments are copied: the caller may use them for something else
-// when it has left.
-func (l *link) enqueue(ctx context.Context, c *call, name string, args []any) (err error) {
+// enqueue has c written.
+func (l *link) enqueue(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
-	c.at = len(l.out.commands)
-	if name != "" {
-		err = l.out.add(name, args...)
-	} else {
-		err = punctual.SendBatch(ctx, l.out.add)
-	}
-	switch c.owed = len(l.out.commands) - c.at; {
-	case err != nil:
-		l.out.drop(c)
-	case c.owed == 0:
-		c.tell(nil)
-	default:
-		l.calls = append(l.calls, c)
-		l.work.Signal()
-	}
-	return err
+	l.calls = append(l.calls, c)
+	l.work.Signal()
+	return nil
 }
 
 // leave takes c back, and reports false if it has an outcome already. What is not written yet never is. Else the undo of c
@@ -104,22 +92,17 @@ func (l *link) leave(c *call) bool {
 	case i < 0:
 		return false
 	case i >= l.written:
-		l.out.drop(c)
 		l.calls = slices.Delete(l.calls, i, i+1)
 		return true
-	}
-	late := &call{began: c.began, owed: c.owed}
-	l.calls[i] = late
-	if c.undo != nil {
-		l.calls = append(l.calls, &call{began: time.Now(), at: len(l.out.commands), owed: 1})
-		l.out.undo(c)
+	case c.undo != nil:
+		l.calls = append(l.calls, c.takeBack())
 		l.work.Signal()
 	}
 	time.AfterFunc(time.Until(c.overdue), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if slices.Contains(l.calls, late) {
-			l.pool.silent.Store(&late.began)
+		if slices.Contains(l.calls, c) {
+			l.pool.silent.Store(&c.began)
 			l.fail(errSilent)
 		}
 	})
@@ -129,36 +112,47 @@ func (l *link) leave(c *call) bool {
 // write writes what is queued. In the end it closes the connection, when the last undos are written.
 func (l *link) write() {
 	defer l.close()
-	var b batch
-	for l.launch(&b) {
-		if err := b.send(l.conn); err != nil {
+	for batch, more := l.launch(nil); more; batch, more = l.launch(batch) {
+		if err := send(l.conn, batch); err != nil {
 			l.end(err)
 			return
 		}
 	}
 }
 
-// launch waits until something is queued, and puts it into b. It counts as written from now on: the reply may be there
-// before the writer is back. launch reports false when the link has ended.
-func (l *link) launch(b *batch) bool {
-	clear(b.args)
-	b.commands, b.args = b.commands[:0], b.args[:0]
+func send(to redis.Conn, batch []*call) error {
+	for _, c := range batch {
+		args := c.args
+		for _, command := range c.commands {
+			if err := to.Send(command.name, args[:command.args]...); err != nil {
+				return err
+			}
+			args = args[command.args:]
+		}
+	}
+	return to.Flush()
+}
+
+// launch waits until something is queued, and returns it, in the place of the last batch. It counts as written from now on:
+// the reply may be there before the writer is back. It reports false when the link has ended and nothing is left to write.
+func (l *link) launch(batch []*call) ([]*call, bool) {
+	clear(batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.out.commands) == 0 && l.err == nil {
+	for len(l.calls) == l.written && l.err == nil {
 		l.work.Wait()
 	}
 	// Others run as long as they have something to send as well. Sending is what costs, far more than this does, and one
 	// packet serves them all.
-	for n := -1; n < len(l.out.commands) && len(l.out.commands) < enough; {
-		n = len(l.out.commands)
+	for n := -1; n < len(l.calls)-l.written && len(l.calls)-l.written < enough; {
+		n = len(l.calls) - l.written
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
 	}
-	*b, l.out = l.out, *b
+	batch = append(batch[:0], l.calls[l.written:]...)
 	l.written = len(l.calls)
-	return len(b.commands) > 0
+	return batch, len(batch) > 0 || l.err == nil // or they have left meanwhile
 }
 
 // read hands the replies out.
@@ -189,14 +183,13 @@ func (l *link) land(reply any) error {
 		return fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.calls[0]
-	c.replies = append(c.replies, reply)
-	if c.owed--; c.owed > 0 {
+	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
 		return nil
 	}
 	l.calls = slices.Delete(l.calls, 0, 1)
 	l.written--
 	l.alive = c.began
-	c.tell(nil)
+	c.done <- nil
 	if l.retired && len(l.calls) == 0 {
 		return errRetired
 	}
@@ -229,65 +222,26 @@ func (l *link) fail(err error) {
 	if l.err != nil {
 		return
 	}
-	if l.err = err; err != errClosed { //nolint:errorlint // the very value
-		l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
-	}
+	l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
 	farewell := time.Duration(0)
-	if err == errSilent { //nolint:errorlint // same
+	if err == errSilent { //nolint:errorlint // the very value
 		farewell = maxFarewell
 	}
+	var last []*call
 	for i, c := range l.calls {
 		told := l.err
 		switch {
-		case i < l.written && c.undo != nil && farewell > 0:
-			l.out.undo(c)
+		case farewell == 0:
+		case i >= l.written && c.undoes:
+			last = append(last, c)
+			continue
+		case i < l.written && c.undo != nil:
+			last = append(last, c.takeBack())
 			told = conn.ErrTimeout // so that it is not sent again over another connection, behind its undo
-		case i >= l.written && (c.done != nil || farewell == 0):
-			l.out.drop(c) // else it is an undo
 		}
-		c.tell(told)
+		c.done <- told
 	}
-	l.calls, l.written = nil, 0
+	l.calls, l.written = last, 0
 	l.work.Signal()
 	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
-}
-
-// A batch is commands with their arguments, which are strings and numbers.
-type batch struct {
-	commands []command
-	args     []any // of all commands
-}
-
-type command struct {
-	name string // "": dropped
-	args int    // how many
-}
-
-func (b *batch) add(name string, args ...any) error {
-	b.commands = append(b.commands, command{name, len(args)})
-	b.args = append(b.args, args...)
-	return nil
-}
-
-// undo adds what takes c back.
-func (b *batch) undo(c *call) { b.add(c.undo[0].(string), c.undo[1:]...) } //nolint:errcheck // never fails
-
-// drop takes the commands of c out, which are not written yet.
-func (b *batch) drop(c *call) {
-	for i := range c.owed {
-		b.commands[c.at+i].name = ""
-	}
-}
-
-func (b *batch) send(c redis.Conn) error {
-	args := b.args
-	for _, command := range b.commands {
-		if command.name != "" {
-			if err := c.Send(command.name, args[:command.args]...); err != nil {
-				return err
-			}
-		}
-		args = args[command.args:]
-	}
-	return c.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
+	"github.com/redimutex/redimutex/internal/underway"
 )
 
 // A Pool hands out any number of connections that all are the same few. It connects when it is
@@ -23,13 +24,12 @@ type Pool struct {
 	conn.Pool // whose connections are shared by GetContext, and not by Get
 
 	source *conn.Source
-	limit  time.Duration // of one dial
 	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
 	ctx    context.Context // ends with Close, and the dialling with it
 	cancel context.CancelFunc
-	links  sync.WaitGroup // the goroutines of all links
+	links  underway.Count // the goroutines of all links
 
 	// When the last command was sent that had no answer. The connections are retired that have answered none sent since:
 	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
@@ -61,7 +61,7 @@ const (
 // or a second if that is more. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
-		Pool: source.Pool, source: source, limit: min(max(2*nodeTimeout, minDial), maxDial), bound: nodeTimeout,
+		Pool: source.Pool, source: source, bound: nodeTimeout,
 		slots: make([]slot, n), changed: make(chan struct{}),
 	}
 	p.calls.New = newCall
@@ -104,9 +104,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		l = newLink(p, c, func(f func()) { go f() })
-		l.alone = true
-		return l, nil
+		return newLink(p, c, true), nil
 	}
 }
 
@@ -141,7 +139,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 
 // dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
 func (p *Pool) dial(s *slot) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.limit)
+	ctx, cancel := context.WithTimeout(p.ctx, min(max(2*p.bound, minDial), maxDial))
 	defer cancel()
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
@@ -156,7 +154,7 @@ func (p *Pool) dial(s *slot) {
 		go c.Close()
 	default:
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
-		s.link = newLink(p, c, p.links.Go)
+		s.link = newLink(p, c, false)
 	}
 	s.retry = time.Now().Add(s.wait)
 }
@@ -171,13 +169,5 @@ func (p *Pool) Close(d time.Duration) {
 		}
 	}
 	p.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		p.links.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(d):
-	}
+	p.links.Wait(d)
 }

@@ -14,15 +14,15 @@ import (
 
 // A Quorum decides by majority over its servers.
 type Quorum struct {
-	servers         []*server.Server
-	*underway.Count // each operation, and each goroutine of this package
+	servers        []*server.Server
+	underway.Count // each operation, and each goroutine of this package
 }
 
 // MaxServers is how many servers there may be.
 const MaxServers = 64
 
 // New returns the Quorum over servers.
-func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers, Count: underway.New()} }
+func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }
 
 // InUse asks the only server how many permits of a semaphore are in use.
 func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {

@@ -2,6 +2,7 @@
 package redisurl
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -11,14 +12,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Target is what a URL says.
+// A Target is what a URL says. Printed, it shows no password: the options are functions.
 type Target struct {
 	Network, Address string // as net.Dial has them
-	User             string
-	Database         int
-	TLS              bool
-
-	password string
+	Options          []redis.DialOption
 }
 
 // errEncoding is for a URL that went to pieces; it must not say into which.
@@ -48,91 +45,61 @@ func Parse(raw string) (*Target, error) {
 	if err != nil || u.Opaque != "" || u.Fragment != "" || u.User == nil && strings.Contains(raw, "@") {
 		return nil, errEncoding
 	}
-	t := &Target{Network: "tcp"}
-	if u.User != nil {
-		t.User = u.User.Username()
-		t.password, _ = u.User.Password()
-		if t.password == "" && t.User != "" {
-			return nil, errors.New("it has a user but no password; write redis://:password@host, or redis://user:password@host")
-		}
+	user := u.User.Username()
+	password, _ := u.User.Password()
+	if password == "" && user != "" {
+		return nil, errors.New("it has a user but no password; write redis://:password@host, or redis://user:password@host")
 	}
+	t, database := &Target{}, ""
 	switch u.Scheme {
 	case "redis", "rediss":
-		t.TLS = u.Scheme == "rediss"
-		err = t.tcp(u)
+		port := cmp.Or(u.Port(), "6379")
+		t.Network, t.Address, database = "tcp", net.JoinHostPort(u.Hostname(), port), strings.TrimPrefix(u.Path, "/")
+		err = checkTCP(u, port)
 	case "unix":
-		err = t.unix(u)
+		t.Network, t.Address, database = "unix", u.Path, u.Query().Get("db")
+		err = checkUnix(u)
 	default:
 		err = errors.New("its scheme is not redis, rediss or unix")
 	}
 	if err != nil {
 		return nil, err
 	}
+	db, err := strconv.Atoi(cmp.Or(database, "0"))
+	if err != nil || db < 0 {
+		return nil, errors.New("its database is not a number")
+	}
+	t.Options = []redis.DialOption{
+		redis.DialUsername(user), redis.DialPassword(password), redis.DialDatabase(db), redis.DialUseTLS(u.Scheme == "rediss"),
+	}
 	return t, nil
 }
 
-func (t *Target) tcp(u *url.URL) error {
-	if u.Hostname() == "" {
+func checkTCP(u *url.URL, port string) error {
+	n, err := strconv.Atoi(port)
+	switch {
+	case u.Hostname() == "":
 		return errors.New("it has no host; write redis://host:6379")
-	}
-	if strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[") {
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
 		return errors.New("it has more than one port; write redis://host:6379, and an IPv6 address in brackets")
-	}
-	if u.RawQuery != "" {
+	case u.RawQuery != "":
 		return errors.New("it has parameters after a question mark, and none are known for redis and rediss")
-	}
-	port := u.Port()
-	if port == "" {
-		port = "6379"
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	case err != nil || n < 1 || n > 65535:
 		return errors.New("its port is not a number from 1 to 65535")
 	}
-	t.Address = net.JoinHostPort(u.Hostname(), port)
-	return t.database(strings.TrimPrefix(u.Path, "/"))
-}
-
-func (t *Target) unix(u *url.URL) error {
-	if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
-		return errors.New("the path of a socket has to begin with a slash; write unix:///path/to/socket")
-	}
-	t.Network, t.Address = "unix", u.Path
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return errEncoding
-	}
-	for name := range query {
-		if name != "db" {
-			return errors.New("the only parameter of a unix URL is db")
-		}
-	}
-	return t.database(query.Get("db"))
-}
-
-func (t *Target) database(s string) error {
-	if s == "" {
-		return nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return errors.New("its database is not a number")
-	}
-	t.Database = n
 	return nil
 }
 
-// Options returns how to dial the target.
-func (t *Target) Options() []redis.DialOption {
-	return []redis.DialOption{
-		redis.DialUsername(t.User),
-		redis.DialPassword(t.password),
-		redis.DialDatabase(t.Database),
-		redis.DialUseTLS(t.TLS),
+func checkUnix(u *url.URL) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	delete(query, "db")
+	switch {
+	case u.Host != "" || !strings.HasPrefix(u.Path, "/"):
+		return errors.New("the path of a socket has to begin with a slash; write unix:///path/to/socket")
+	case err != nil:
+		return errEncoding
+	case len(query) > 0:
+		return errors.New("the only parameter of a unix URL is db")
 	}
+	return nil
 }
-
-// String returns where the target is.
-func (t Target) String() string { return t.Network + " " + t.Address }
-
-// GoString is String: %#v shows no password either.
-func (t Target) GoString() string { return t.String() }

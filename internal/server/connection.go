@@ -29,7 +29,7 @@ func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source := op.server.source
 	var ctx context.Context = op
-	if op.fresh || source.Keeps() {
+	if op.fresh || source.Keeps {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(op.Context, op.end)
 		defer cancel()
@@ -76,7 +76,7 @@ func (op *operation) redial(err error) bool {
 	}
 	op.redials++
 	op.close()
-	op.fresh = op.server.source.CanDial()
+	op.fresh = op.server.source.Dial != nil
 	return op.connect() == nil
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
-	"github.com/redimutex/redimutex/internal/punctual"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -183,7 +182,7 @@ func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
-	d := punctual.NewDialer("tcp", r.Addr())
+	d := conn.NewDialer("tcp", r.Addr())
 	pool := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext}
 	t.Cleanup(func() { pool.Close() })
 	s := server.New(pool)
@@ -222,7 +221,7 @@ func TestTheRoundTripIsKnown(t *testing.T) {
 
 // punctualPools are those whose operations run on the goroutine of the caller.
 func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
-	d := punctual.NewDialer("tcp", r.Addr())
+	d := conn.NewDialer("tcp", r.Addr())
 	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
 	waits := &redis.Pool{MaxIdle: 10, MaxActive: 2, Wait: true, DialContext: d.DialContext}
 	shared := mux.New(conn.Of(r.Pool()), 2, time.Second)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file keeps
@@ -285,16 +285,16 @@ func (op *operation) Deadline() (time.Time, bool) {
 	return op.deadline, true
 }
 
-// Value answers punctual.Undo with the command that takes back a plain SET that is interrupted, and punctual.Caller, because
+// Value answers conn.Undo with the command that takes back a plain SET that is interrupted, and conn.Caller, because
 // a connection watches its last ctx until it has another, and an operation is another caller's by then.
 func (op *operation) Value(key any) any {
 	switch key {
-	case any(punctual.Undo):
+	case any(conn.Undo):
 		if !op.undoes {
 			return nil
 		}
 		return op.args.undo()
-	case punctual.Caller:
+	case conn.Caller:
 		return op.Context
 	}
 	return op.Context.Value(key)

@@ -26,10 +26,10 @@ type Server struct {
 	source *conn.Source
 	nodes  nodes
 
-	operations sync.Pool       // of *operation
-	running    *underway.Count // operations that have not ended, those whose caller has gone as well
-	rtt        atomic.Int64    // smoothed time of a script; 0: not known
-	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
+	operations sync.Pool      // of *operation
+	running    underway.Count // operations that have not ended, those whose caller has gone as well
+	rtt        atomic.Int64   // smoothed time of a script; 0: not known
+	scripted   atomic.Bool    // a script has worked, so that whatever is locked can be renewed
 
 	mu       sync.Mutex
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
@@ -43,7 +43,7 @@ type Server struct {
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
 	s := &Server{
-		source: conn.Of(pool), running: underway.New(), released: make(map[string]*Claim), silent: make(map[string]struct{}),
+		source: conn.Of(pool), released: make(map[string]*Claim), silent: make(map[string]struct{}),
 	}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
@@ -122,7 +122,7 @@ const maxSilent = 4096
 func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	pooled = pooled && silent && !op.ours && s.source.CanDial() && !s.source.Full()
+	pooled = pooled && silent && !op.ours && s.source.Dial != nil && !s.source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pooled {

@@ -6,46 +6,27 @@ import (
 	"time"
 )
 
-// A Count is how much is under way.
+// A Count is how much is under way. The zero Count is nothing.
 type Count struct {
 	n       atomic.Int64
 	closing atomic.Bool
-	idle    chan struct{} // tells one that waits that nothing is under way
 }
-
-// New returns the Count of nothing.
-func New() *Count { return &Count{idle: make(chan struct{}, 1)} }
 
 // Enter notes that something starts.
 func (c *Count) Enter() { c.n.Add(1) }
 
 // Leave notes that it is over.
-func (c *Count) Leave() {
-	if c.n.Add(-1) == 0 && c.closing.Load() {
-		c.signal()
-	}
-}
-
-func (c *Count) signal() {
-	select {
-	case c.idle <- struct{}{}:
-	default:
-	}
-}
+func (c *Count) Leave() { c.n.Add(-1) }
 
 // Closing reports whether a caller waits for the end, or has.
 func (c *Count) Closing() bool { return c.closing.Load() }
 
-// Wait waits until nothing is under way, d at most. Several may wait.
+// Wait waits until nothing is under way, d at most. Several may wait. It looks again and again, as http.Server.Shutdown
+// does, so that what runs need not tell that it is the last.
 func (c *Count) Wait(d time.Duration) {
 	c.closing.Store(true)
-	timeout := time.After(d)
-	for c.n.Load() > 0 {
-		select {
-		case <-c.idle:
-		case <-timeout:
-			return
-		}
+	end := time.Now().Add(d)
+	for pause := 50 * time.Microsecond; c.n.Load() > 0 && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
+		time.Sleep(min(pause, time.Until(end)))
 	}
-	c.signal() // another one may wait, too
 }

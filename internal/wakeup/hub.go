@@ -63,7 +63,7 @@ func (h *Hub) Join(name string) *Waiter {
 		return w
 	}
 	h.waiters[name] = w
-	if h.done == nil && h.server.Source().CanListen() {
+	if h.done == nil && h.server.Source().Listen != nil {
 		h.done, h.known = make(chan struct{}), make(chan struct{})
 		go h.run()
 	}

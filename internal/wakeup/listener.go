@@ -28,20 +28,16 @@ const (
 
 // run is the goroutine. There is one at a time: two that listen would hear each message twice.
 func (h *Hub) run() {
-	for wait := minRedial; h.closing.Err() == nil; wait = min(2*wait, maxRedial) {
-		h.listen()
-		if h.turn(false) {
-			wait = minRedial
-		}
-		if h.rest() {
-			return
-		}
+	for wait := time.Duration(0); !h.rest(); wait = min(max(2*wait, minRedial), maxRedial) {
 		select {
 		case <-time.After(wait):
+			h.listen()
+			if h.turn(false) {
+				wait = 0
+			}
 		case <-h.closing.Done():
 		}
 	}
-	h.rest()
 }
 
 // rest gives the goroutine up, unless the Hub is wanted.

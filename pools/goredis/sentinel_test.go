@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
@@ -26,7 +26,7 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	}
 	opt := &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Username: "locks", Password: pooltest.Secret, DB: 3}
 	pool := open(t, redis.NewFailoverClient(opt)).(*redigo.Pool)
-	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+	assert.True(t, conn.Of(pool).Punctual, "locks run on the caller's goroutine")
 	pooltest.Lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
 	var idle []redigo.Conn // to the old primary
 	for range 3 {

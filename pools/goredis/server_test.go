@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
@@ -69,7 +69,7 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := single(t, &c.opt)
-			assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+			assert.True(t, conn.Of(pool).Punctual, "locks run on the caller's goroutine")
 			pooltest.Lock(t, pool, "k", redimutex.WithQueue(), redimutex.WithFencing())
 			about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 			require.NoError(t, err)

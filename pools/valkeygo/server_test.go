@@ -16,7 +16,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 	"github.com/redimutex/redimutex/pools/valkeygo"
@@ -73,7 +73,7 @@ func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := open(t, c.option)
-			assert.True(t, punctual.Pool(pool.(*redigo.Pool)), "locks run on the caller's goroutine")
+			assert.True(t, conn.Of(pool.(*redigo.Pool)).Punctual, "locks run on the caller's goroutine")
 			pooltest.Lock(t, pool, "k", redimutex.WithFencing())
 			about, err := pooltest.Ask(pool, "CLIENT", "INFO")
 			require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 		InitAddress: g.Addrs(), Username: "locks", Password: pooltest.Secret,
 		Sentinel: valkey.SentinelOption{MasterSet: g.Name, Username: "locks", Password: pooltest.Secret},
 	}).(*redigo.Pool)
-	assert.True(t, punctual.Pool(pool), "locks run on the caller's goroutine")
+	assert.True(t, conn.Of(pool).Punctual, "locks run on the caller's goroutine")
 	pooltest.Lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
 	g.Sentinels[0].Pause() // one that hangs costs no time
 	primary := func() *redistest.Server {

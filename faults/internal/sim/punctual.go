@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	punctual "github.com/redimutex/redimutex/internal/conn"
 )
 
 // A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
@@ -32,14 +32,14 @@ func (p punctualPool) Dial() (redis.Conn, error) {
 	return c, nil
 }
 
-// DoContext is that of internal/punctual: it ends with ctx, and then writes its Undo behind it, if it has one.
+// DoContext is that of internal/conn: it ends with ctx, and then writes its Undo behind it, if it has one.
 func (c *conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
 	end, err := c.bound(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if command == "" {
-		err = punctual.SendBatch(ctx, c.Send)
+		err = args[0].(punctual.Batch)(c.Send)
 	} else {
 		err = c.Send(command, args...)
 	}

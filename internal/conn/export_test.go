@@ -1,4 +1,4 @@
-package punctual
+package conn
 
 // WithoutKnowing has f run as with a redigo that netConn can't look into.
 func WithoutKnowing(f func()) {

@@ -1,4 +1,4 @@
-package punctual_test
+package conn_test
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -42,7 +42,7 @@ type peer struct {
 }
 
 // dialer returns a Dialer for the peer, which asks for everything that there is to ask for at the beginning.
-func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
+func (p *peer) dialer(opts ...redis.DialOption) *conn.Dialer {
 	all := []redis.DialOption{
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
@@ -52,7 +52,7 @@ func (p *peer) dialer(opts ...redis.DialOption) *punctual.Dialer {
 		redis.DialPassword("secret"), redis.DialClientName("us"), redis.DialDatabase(3),
 		redis.DialUseTLS(p.secure != nil), redis.DialTLSSkipVerify(true), redis.DialTLSHandshakeTimeout(0),
 	}
-	return punctual.NewDialer("tcp", "peer:6379", append(all, opts...)...)
+	return conn.NewDialer("tcp", "peer:6379", append(all, opts...)...)
 }
 
 func (p *peer) serve(raw net.Conn) {
@@ -143,12 +143,12 @@ var secure = sync.OnceValue(func() *tls.Config {
 })
 
 // dial dials, and closes the connection at the end of the test.
-func dial(t testing.TB, d *punctual.Dialer) *punctual.Conn {
+func dial(t testing.TB, d *conn.Dialer) *conn.Conn {
 	t.Helper()
 	c, err := d.DialContext(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	return c.(*punctual.Conn)
+	return c.(*conn.Conn)
 }
 
 // An until is a ctx with a deadline and no timer of its own.

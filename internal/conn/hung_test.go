@@ -1,4 +1,4 @@
-package punctual_test
+package conn_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // grace is what comes on top of a ctx, all in all, in the worst case.
@@ -86,7 +86,7 @@ func cutTLS(phase string) (word string, over bool) {
 func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{silentAt: "STOP"}
-		punctual.WithoutKnowing(func() {
+		conn.WithoutKnowing(func() {
 			goOn := make(chan struct{})
 			d := p.dialer(redis.DialNetDial(func(string, string) (net.Conn, error) {
 				<-goOn
@@ -94,7 +94,7 @@ func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 				go p.serve(theirs)
 				return ours, nil
 			}), redis.DialPassword(""), redis.DialClientName(""), redis.DialDatabase(0))
-			assert.False(t, punctual.Pool(&redis.Pool{DialContext: d.DialContext}))
+			assert.False(t, conn.Of(&redis.Pool{DialContext: d.DialContext}).Punctual)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := d.DialContext(ctx)
@@ -132,7 +132,7 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 					ctx, cancel := ending.after(t.Context(), time.Second)
 					defer cancel()
 					began := time.Now()
-					ctx = context.WithValue(ctx, punctual.Undo, []any{"UNDO"})
+					ctx = context.WithValue(ctx, conn.Undo, []any{"UNDO"})
 					if i/2 > 0 { // it does not even take the command
 						require.NoError(t, c.Send("STOP"))
 						require.NoError(t, c.Flush())

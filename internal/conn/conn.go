@@ -1,4 +1,4 @@
-package punctual
+package conn
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -22,15 +21,14 @@ type Conn struct {
 	redis.ConnWithTimeout
 	network io.Closer // below redigo, and below TLS, whose goodbye may take as long as the peer likes
 
-	sent atomic.Bool // since the last Do of any kind: replies may be still to come
+	mu    sync.Mutex
+	cut   error           // not nil: it has ended, and why
+	ctx   context.Context // of the operation under way; nil: none
+	due   time.Time       // its deadline; zero: none
+	undo  []any           // not nil: its command is written, this takes it back, and nothing else is being written
+	timer *time.Timer     // looks at the operation when it is due
 
-	mu     sync.Mutex
-	cut    error           // not nil: it has ended, and why
-	ctx    context.Context // of the operation under way; nil: none
-	due    time.Time       // its deadline; zero: none
-	flying bool            // its command is written, and nothing else is being written
-	undone chan struct{}   // not nil: its Undo is written too, or about to be; closed when the network is
-	timer  *time.Timer     // looks at the operation when it is due
+	undoing sync.WaitGroup // a look that ends the operation, and writes its undo
 
 	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until one has
 	// another ctx, and does nothing between them.
@@ -50,13 +48,11 @@ const (
 	// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
 	// is used again for other callers needs this value.
 	Caller
-	// Batch is the key of a value of the ctx that is given to DoContext without a command: Sends, whose replies DoContext
-	// returns. What is sent before that may have to be written while the operation has no bound yet.
-	Batch
 )
 
-// Sends calls send for each command, and returns its first error.
-type Sends = func(send func(command string, args ...any) error) error
+// A Batch calls send for each command, and returns its first error. It is the argument of a DoContext without a command,
+// which returns all replies: what is sent before that may have to be written while the operation has no bound yet.
+type Batch = func(send func(command string, args ...any) error) error
 
 // maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the goodbye of TLS. No
 // caller waits for room: they are small, and only a peer that takes nothing has none left.
@@ -66,35 +62,35 @@ var errCut = errors.New("the connection was given up: an operation on it was cut
 
 // DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
 // context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for
-// reading that the connection was dialled with; one that has ended before anything was sent leaves the
-// connection as it was.
+// reading that the connection was dialled with; a command whose ctx has ended before it was sent leaves the connection as
+// it was.
 //
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply, unless
 // that was undone.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
-	bounded, err := c.begin(ctx)
+	bounded, err := c.begin(ctx, command == "")
 	if err != nil {
 		return nil, err
 	}
-	if command == "" {
-		err = SendBatch(ctx, c.ConnWithTimeout.Send)
+	undo, _ := ctx.Value(Undo).([]any)
+	if command == "" && len(args) > 0 {
+		err = args[0].(Batch)(c.Send)
 	}
 	switch {
 	case err != nil:
-	case command != "" && !c.sent.Load(): // else other replies come first
-		reply, err = c.undoable(bounded, command, args)
+	case len(undo) > 0:
+		reply, err = c.undoable(bounded, undo, command, args)
 	case bounded:
 		reply, err = c.DoWithTimeout(0, command, args...)
 	default:
 		reply, err = c.Do(command, args...)
 	}
-	c.sent.Store(false)
 	return c.finish(reply, err)
 }
 
 // undoable is Do in steps: as soon as the command is written another goroutine may write behind it.
-func (c *Conn) undoable(bounded bool, command string, args []any) (any, error) {
-	err := c.ConnWithTimeout.Send(command, args...)
+func (c *Conn) undoable(bounded bool, undo []any, command string, args []any) (any, error) {
+	err := c.Send(command, args...)
 	if err == nil {
 		err = c.Flush()
 	}
@@ -102,7 +98,7 @@ func (c *Conn) undoable(bounded bool, command string, args []any) (any, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.flying = true
+	c.undo = undo
 	c.mu.Unlock()
 	return c.receive(bounded)
 }
@@ -114,17 +110,9 @@ func (c *Conn) receive(bounded bool) (any, error) {
 	return c.Receive()
 }
 
-// SendBatch sends the Batch of ctx, if it has one.
-func SendBatch(ctx context.Context, send func(command string, args ...any) error) error {
-	if sends, ok := ctx.Value(Batch).(Sends); ok && sends != nil {
-		return sends(send)
-	}
-	return nil
-}
-
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
-	bounded, err := c.begin(ctx)
+	bounded, err := c.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +120,16 @@ func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 }
 
 // begin has what is written and read from now on end with ctx, unless that has ended already. It reports whether ctx has a
-// deadline.
-func (c *Conn) begin(ctx context.Context) (bounded bool, err error) {
+// deadline. owed: replies to what was sent before may be still to come.
+func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut != nil {
 		return false, errCut
 	}
 	if err := ended(ctx); err != nil {
-		if c.sent.Load() {
-			c.cut = err // no caller has the time to receive what is still to come
+		if owed {
+			c.cut = err // no caller has the time to receive them
 			c.hangUp()
 		}
 		return false, err
@@ -164,18 +152,16 @@ func (c *Conn) begin(ctx context.Context) (bounded bool, err error) {
 	return bounded, nil
 }
 
-// finish is for when the operation is over. A deadline or a cancellation that comes later does nothing.
+// finish is for when the operation is over. A deadline or a cancellation that comes later does nothing. The caller may write
+// as soon as it is back, so it waits for an undo that is being written.
 func (c *Conn) finish(reply any, err error) (any, error) {
 	c.mu.Lock()
 	c.timer.Stop()
-	c.ctx, c.flying = nil, false
-	cut, undone := c.cut, c.undone
+	cut, undone := c.cut, c.cut != nil && c.undo != nil
+	c.ctx, c.undo = nil, nil
 	c.mu.Unlock()
-	if undone != nil {
-		<-undone // the caller may write as soon as it is back
-		return nil, cut
-	}
-	if cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+	c.undoing.Wait()
+	if undone || cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
 		return nil, cut
 	}
 	return reply, err
@@ -192,20 +178,16 @@ func (c *Conn) look() {
 		return
 	}
 	c.cut = cmp.Or(c.ctx.Err(), context.DeadlineExceeded)
-	defer c.hangUp()
-	defer time.AfterFunc(maxGrace, c.hangUp).Stop()
-	if c.flying {
-		undo, _ := c.ctx.Value(Undo).([]any) // its arguments belong to the caller, which comes back when it likes
-		if len(undo) > 0 && c.ConnWithTimeout.Send(undo[0].(string), undo[1:]...) == nil {
-			c.undone = make(chan struct{})
-			defer close(c.undone)
-		}
-	}
-	undone := c.undone != nil
+	undo := c.undo
+	c.undoing.Add(1)
+	defer c.undoing.Done()
 	c.mu.Unlock()
-	if undone {
-		c.Flush() //nolint:errcheck // the connection has ended either way
-		c.hangUp()
+	defer c.hangUp()
+	if undo != nil {
+		defer time.AfterFunc(maxGrace, c.hangUp).Stop()
+		if c.Send(undo[0].(string), undo[1:]...) == nil {
+			c.Flush() //nolint:errcheck // the connection has ended either way
+		}
 	}
 }
 
@@ -225,24 +207,6 @@ func ended(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
-}
-
-// Send is that of redigo.
-func (c *Conn) Send(command string, args ...any) error {
-	c.sent.Store(true)
-	return c.ConnWithTimeout.Send(command, args...)
-}
-
-// Do is that of redigo, which receives all that is still to come.
-func (c *Conn) Do(command string, args ...any) (any, error) {
-	defer c.sent.Store(false)
-	return c.ConnWithTimeout.Do(command, args...)
-}
-
-// DoWithTimeout is that of redigo, as Do is.
-func (c *Conn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
-	defer c.sent.Store(false)
-	return c.ConnWithTimeout.DoWithTimeout(d, command, args...)
 }
 
 // Err returns why the connection can't be used any more, or nil.

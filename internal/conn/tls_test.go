@@ -1,4 +1,4 @@
-package punctual_test
+package conn_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A wrapped connection hides what is below it, as many a function for dialling does.
@@ -40,8 +40,8 @@ func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &peer{secure: secure(), silentAt: "STOP"}
-					c := dial(t, punctual.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide)))
-					ctx, cancel := ending.after(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), time.Second)
+					c := dial(t, conn.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide)))
+					ctx, cancel := ending.after(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), time.Second)
 					defer cancel()
 					began := time.Now()
 					_, err := c.DoContext(ctx, "STOP")
@@ -59,16 +59,16 @@ func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 
 // The goodbye of TLS may take 5 s where the peer takes nothing.
 func TestCloseWaitsForNobody(t *testing.T) {
-	for name, dialer := range map[string]func(*peer, func(*peer, net.Conn)) *punctual.Dialer{
-		"redigo's": func(p *peer, serve func(*peer, net.Conn)) *punctual.Dialer {
+	for name, dialer := range map[string]func(*peer, func(*peer, net.Conn)) *conn.Dialer{
+		"redigo's": func(p *peer, serve func(*peer, net.Conn)) *conn.Dialer {
 			return p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
 				ours, theirs := net.Pipe()
 				go serve(p, theirs)
 				return ours, nil
 			}))
 		},
-		"its own": func(p *peer, serve func(*peer, net.Conn)) *punctual.Dialer {
-			return punctual.NewDialer("tcp", "peer:6379", dialTLS(p, serve, secured["TLS"]))
+		"its own": func(p *peer, serve func(*peer, net.Conn)) *conn.Dialer {
+			return conn.NewDialer("tcp", "peer:6379", dialTLS(p, serve, secured["TLS"]))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,39 +91,39 @@ func TestCloseWaitsForNobody(t *testing.T) {
 //go:noinline
 func handOver[F any](f F) F { return f }
 
-type embedding struct{ *punctual.Dialer }
+type embedsDialer struct{ *conn.Dialer }
 
 type dialler interface {
 	DialContext(context.Context) (redis.Conn, error)
 }
 
 func TestAPoolIsPunctualOnlyByTheMethodsOfADialer(t *testing.T) {
-	d := punctual.NewDialer("tcp", "localhost:1")
+	d := conn.NewDialer("tcp", "localhost:1")
 	hand := handOver(d.DialContext)
 	for name, p := range map[string]*redis.Pool{
 		"method":        {DialContext: d.DialContext},
-		"other dialer":  {DialContext: punctual.NewDialer("unix", "/s").DialContext},
+		"other dialer":  {DialContext: conn.NewDialer("unix", "/s").DialContext},
 		"with a test":   {DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle},
 		"handed over":   {DialContext: hand, TestOnBorrowContext: handOver(d.TestIdle)},
 		"limits":        {DialContext: d.DialContext, Wait: true, MaxActive: 1, IdleTimeout: 1, MaxConnLifetime: 1},
 		"and Dial":      {DialContext: d.DialContext, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", "localhost:1") }},
-		"embedded":      {DialContext: embedding{d}.DialContext}, // the compiler takes the method of the field
+		"embedded":      {DialContext: embedsDialer{d}.DialContext}, // the compiler takes the method of the field
 		"by expression": {DialContext: func() func(context.Context) (redis.Conn, error) { e := d; return e.DialContext }()},
 	} {
-		assert.True(t, punctual.Pool(p), name)
+		assert.True(t, conn.Of(p).Punctual, name)
 	}
 	for name, p := range map[string]*redis.Pool{
 		"nil":             nil,
 		"empty":           {},
 		"Dial":            {Dial: func() (redis.Conn, error) { return d.DialContext(t.Context()) }},
 		"wrapper":         {DialContext: func(ctx context.Context) (redis.Conn, error) { return d.DialContext(ctx) }},
-		"expression":      {DialContext: func(ctx context.Context) (redis.Conn, error) { return (*punctual.Dialer).DialContext(d, ctx) }},
+		"expression":      {DialContext: func(ctx context.Context) (redis.Conn, error) { return (*conn.Dialer).DialContext(d, ctx) }},
 		"by an interface": {DialContext: dialler(d).DialContext},
 		"redigo":          {DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", "localhost:1") }},
 		"TestOnBorrow":    {DialContext: d.DialContext, TestOnBorrow: func(redis.Conn, time.Time) error { return nil }},
 		"another test":    {DialContext: d.DialContext, TestOnBorrowContext: func(context.Context, redis.Conn, time.Time) error { return nil }},
 		"wrapped test":    {DialContext: d.DialContext, TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) error { return d.TestIdle(ctx, c, used) }},
 	} {
-		assert.False(t, punctual.Pool(p), name)
+		assert.False(t, conn.Of(p).Punctual, name)
 	}
 }

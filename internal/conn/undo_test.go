@@ -1,4 +1,4 @@
-package punctual_test
+package conn_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/punctual"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -30,7 +30,7 @@ func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 					c := dial(t, p.dialer(redis.DialReadTimeout(time.Minute), redis.DialWriteTimeout(time.Minute)))
 					ctx, cancel := ending.after(t.Context(), time.Second)
 					defer cancel()
-					ctx = context.WithValue(ctx, punctual.Undo, []any{"DEL", "k", 1})
+					ctx = context.WithValue(ctx, conn.Undo, []any{"DEL", "k", 1})
 					_, err := c.DoContext(ctx, "PING")
 					require.NoError(t, err)
 					_, err = c.DoContext(ctx, "SET", "k", "v")
@@ -49,7 +49,7 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{silentAt: "GET"}
 		c := dial(t, p.dialer(redis.DialReadTimeout(time.Second)))
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}))
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}))
 		_, err := c.DoContext(ctx, "PING")
 		require.NoError(t, err)
 		cancel()
@@ -58,7 +58,7 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 		assert.NoError(t, c.Err(), "nothing was sent, so nothing is wrong with it")
 		synctest.Wait()
 		assert.Equal(t, []string{"PING"}, p.commands()[3:])
-		_, err = c.DoContext(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), "PING")
+		_, err = c.DoContext(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), "PING")
 		assert.NoError(t, err)
 		_, err = c.Do("GET", "k")
 		assert.ErrorContains(t, err, "timeout")
@@ -69,9 +69,9 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 // Other code that shares the pool sends pipelines over the connection. redigo's pools end each use with a Do, which receives
 // all that is still to come.
 func TestTheUndoIsWrittenAfterAPipelineOfAnotherUser(t *testing.T) {
-	for name, end := range map[string]func(*punctual.Conn) (any, error){
-		"Do":            func(c *punctual.Conn) (any, error) { return c.Do("") },
-		"DoWithTimeout": func(c *punctual.Conn) (any, error) { return c.DoWithTimeout(time.Second, "") },
+	for name, end := range map[string]func(*conn.Conn) (any, error){
+		"Do":            func(c *conn.Conn) (any, error) { return c.Do("") },
+		"DoWithTimeout": func(c *conn.Conn) (any, error) { return c.DoWithTimeout(time.Second, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestTheUndoIsWrittenAfterAPipelineOfAnotherUser(t *testing.T) {
 				require.NoError(t, c.Send("PING"))
 				_, err := end(c)
 				require.NoError(t, err)
-				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), punctual.Undo, []any{"UNDO"}), time.Second)
+				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), time.Second)
 				defer cancel()
 				_, err = c.DoContext(ctx, "SET", "k", "v")
 				require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -97,7 +97,7 @@ func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{late: time.Second}
 			c := dial(t, p.dialer())
-			ctx := context.WithValue(until{t.Context(), time.Now().Add(p.late)}, punctual.Undo, []any{"UNDO"})
+			ctx := context.WithValue(until{t.Context(), time.Now().Add(p.late)}, conn.Undo, []any{"UNDO"})
 			_, err := c.DoContext(ctx, "SET", "k", "v")
 			synctest.Wait()
 			if err == nil {
@@ -114,7 +114,7 @@ func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
 func TestAnInterruptionNeverHitsALaterCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	d := punctual.NewDialer("tcp", s.Addr())
+	d := conn.NewDialer("tcp", s.Addr())
 	pool := &redis.Pool{MaxIdle: 4, DialContext: d.DialContext}
 	defer pool.Close()
 	good, bad := 0, 0
@@ -151,7 +151,7 @@ func TestAnInterruptionNeverHitsALaterCommand(t *testing.T) {
 func TestAConnectionBehavesAsOneOfRedigo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	d := punctual.NewDialer("tcp", s.Addr())
+	d := conn.NewDialer("tcp", s.Addr())
 	for name, pool := range map[string]*redis.Pool{"redigo": s.Pool(), "ours": {DialContext: d.DialContext}} {
 		c := pool.Get()
 		require.NoError(t, c.Send("ECHO", "a"), name)
@@ -187,7 +187,7 @@ func TestTheTimeoutsOfTheDialCountWithoutAContextAndTheDeadlineInstead(t *testin
 		defer cancel()
 		dialled, err := d.DialContext(ctx)
 		require.NoError(t, err)
-		c := dialled.(*punctual.Conn)
+		c := dialled.(*conn.Conn)
 		p.late = 10 * time.Second
 		ctx, cancel = context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
@@ -270,7 +270,7 @@ func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testin
 		defer cancel()
 		long := &caller{Context: parent}
 		for range 10 {
-			made := context.WithValue(long, punctual.Caller, long) // for one operation
+			made := context.WithValue(long, conn.Caller, long) // for one operation
 			_, err := c.DoContext(made, "PING")
 			require.NoError(t, err)
 		}

@@ -1,7 +1,4 @@
-// Package punctual makes connections of redigo whose operations end with their contexts in every phase: dial, TLS
-// handshake, AUTH, CLIENT SETNAME, SELECT, command. So they can be used on the goroutine of a caller who has a
-// bound to keep, without a second goroutine to watch them.
-package punctual
+package conn
 
 import (
 	"context"
@@ -10,7 +7,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,7 +16,7 @@ import (
 type Dialer struct {
 	network, address string
 	opts             []redis.DialOption
-	behind           Behind
+	hung             hung
 }
 
 // NewDialer returns a Dialer for the server at address, with the options that redis.Dial has. A function for
@@ -30,11 +26,9 @@ func NewDialer(network, address string, opts ...redis.DialOption) *Dialer {
 }
 
 // DialContext dials a connection: a *Conn, as long as redigo is made as we know it (see netConn). It returns when
-// ctx ends, at the latest. A pool that dials by this very method is punctual; see [Pool].
-//
-// A function of the user that dials and does not end with ctx is left behind; see [Behind].
+// ctx ends, at the latest, and leaves a function of the user behind that dials and does not end with ctx.
 func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
-	c, err := d.behind.Dial(ctx, d.connect)
+	c, err := d.hung.dial(ctx, d.connect)
 	if err == nil {
 		return c, nil
 	}
@@ -105,49 +99,23 @@ func netConn(c redis.Conn) net.Conn {
 	return *(*net.Conn)(field.Addr().UnsafePointer())
 }
 
-// discreet hides what a server quotes of what it was sent, which may be the password: servers that know no AUTH, and some
-// that are no Redis, quote the command. Nothing but quotes is touched, for the words tell what kind of an error it is. The
-// names of our commands may be seen, and so may DENIED, where Redis says how to leave its protected mode.
-func discreet(err error) error {
-	var said redis.Error
-	if !errors.As(err, &said) || strings.HasPrefix(string(said), "DENIED ") {
-		return err
-	}
-	words, _, _ := strings.Cut(string(said), ", with args")
-	first, last := strings.IndexAny(words, quotes), strings.LastIndexAny(words, quotes)
-	if first < last && !slices.Contains(ours, strings.ToLower(words[first+1:last])) {
-		words = words[:first+1] + "***" + words[last:]
-	}
-	if words == string(said) {
-		return err
-	}
-	return redis.Error(words)
-}
-
-const quotes = "'\"`"
-
-var ours = []string{"auth", "client", "client|setname", "setname", "select"}
-
-// testAfter is how long a connection may be idle before it is tested.
-const testAfter = 10 * time.Second
-
 // TestIdle is for redis.Pool.TestOnBorrowContext: it tests a connection that was idle for more than 10 s.
 func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) error {
-	if time.Since(used) < testAfter {
+	if time.Since(used) < 10*time.Second {
 		return nil
 	}
 	_, err := redis.DoContext(c, ctx, "PING")
 	return err
 }
 
-// Pool reports whether nothing that p does outlasts the ctx given to its GetContext, nor do operations of its
+// punctual reports whether nothing that p does outlasts the ctx given to its GetContext, nor do operations of its
 // connections outlast theirs: it dials by the DialContext of a Dialer, and tests what it hands out by the TestIdle
 // of one, or not at all.
 //
 // It looks at the functions themselves. A function that calls ours in turn may do anything else as well, so it
 // does not count.
-func Pool(p *redis.Pool) bool {
-	return known && p != nil && p.TestOnBorrow == nil &&
+func punctual(p *redis.Pool) bool {
+	return known && p.TestOnBorrow == nil &&
 		code(p.DialContext) == dialCode &&
 		(p.TestOnBorrowContext == nil || code(p.TestOnBorrowContext) == testCode)
 }

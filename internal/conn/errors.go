@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -93,3 +94,26 @@ func (e *maskedError) Timeout() bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(e.cause, &timeout) && timeout.Timeout()
 }
+
+// discreet hides what a server quotes of what it was sent, which may be the password: servers that know no AUTH, and some
+// that are no Redis, quote the command. Nothing but quotes is touched, for the words tell what kind of an error it is. The
+// names of our commands may be seen, and so may DENIED, where Redis says how to leave its protected mode.
+func discreet(err error) error {
+	var said redis.Error
+	if !errors.As(err, &said) || strings.HasPrefix(string(said), "DENIED ") {
+		return err
+	}
+	words, _, _ := strings.Cut(string(said), ", with args")
+	first, last := strings.IndexAny(words, quotes), strings.LastIndexAny(words, quotes)
+	if first < last && !slices.Contains(ours, strings.ToLower(words[first+1:last])) {
+		words = words[:first+1] + "***" + words[last:]
+	}
+	if words == string(said) {
+		return err
+	}
+	return redis.Error(words)
+}
+
+const quotes = "'\"`"
+
+var ours = []string{"auth", "client", "client|setname", "setname", "select"}

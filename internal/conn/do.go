@@ -1,0 +1,154 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
+// export it, so we ask once.
+var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
+
+// ErrNoSend is what a command with an [Undo], or a pipeline, gets over a connection that knows Do alone, as redisc's
+// RetryConn. Nothing was sent.
+var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
+
+// Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
+// every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
+func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
+	if s.Punctual {
+		return redis.DoContext(c, ctx, command, args...)
+	}
+	deadline, _ := ctx.Deadline()
+	left := time.Until(deadline)
+	if left <= 0 {
+		return nil, ErrTimeout
+	}
+	if undo, _ := ctx.Value(Undo).([]any); len(undo) > 0 {
+		if err := s.send(c, command, args...); err != nil {
+			return nil, err
+		}
+		return undoable(c, left, undo)
+	}
+	return within(c, left, command, args...)
+}
+
+func within(c redis.Conn, d time.Duration, command string, args ...any) (any, error) {
+	reply, err := redis.DoWithTimeout(c, d, command, args...)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was sent
+		reply, err = c.Do(command, args...)
+	}
+	return reply, err
+}
+
+const (
+	// grace is how much longer we read than the deadline says: the connection has to be open when the
+	// timer for the undo fires, and a busy machine fires it late.
+	grace = 100 * time.Millisecond
+	// drain is how long to wait for a reply that should be there already.
+	drain = 20 * time.Millisecond
+)
+
+// undoable finishes a command that was sent over a connection that knows no ctx.
+func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	written := make(chan struct{})
+	late := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
+		defer close(written)
+		if c.Send(undo[0].(string), undo[1:]...) == nil {
+			_ = c.Flush() // if it fails, the release in the background is left
+		}
+	})
+	reply, err := Receive(c, left+grace)
+	if late.Stop() {
+		return reply, err
+	}
+	<-written
+	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
+		_, _ = Receive(c, drain)
+	}
+	return nil, ErrTimeout
+}
+
+// Receive reads the next reply of a pipeline within d.
+func Receive(c redis.Conn, d time.Duration) (any, error) {
+	reply, err := redis.ReceiveWithTimeout(c, d)
+	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
+		reply, err = c.Receive()
+	}
+	return reply, err
+}
+
+// Pipelines reports whether connections of s are not known to lack Send.
+func (s *Source) Pipelines() bool { return !s.sendless.Load() }
+
+func (s *Source) send(c redis.Conn, command string, args ...any) error {
+	err := c.Send(command, args...)
+	if err != nil && c.Err() == nil {
+		s.sendless.Store(true)
+		return ErrNoSend
+	}
+	return err
+}
+
+// Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
+// called with each reply; errors of the server stand in it. An error of the connection is returned. Where connections
+// can't do that, the commands go one by one.
+//
+// The buffer of the connection is written whenever it is full, so the server may execute the first command before the
+// last is laid out.
+func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+	var batch Batch = func(send func(string, ...any) error) error {
+		for i := range n {
+			command, args := lay(i)
+			if err := send(command, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var raw any
+	var err error
+	if s.Punctual {
+		raw, err = s.Do(ctx, c, "", batch)
+	} else if err = batch(func(command string, args ...any) error { return s.send(c, command, args...) }); err == nil {
+		deadline, _ := ctx.Deadline()
+		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
+	}
+	replies, _ := raw.([]any)
+	if errors.Is(err, ErrNoSend) {
+		err = batch(func(command string, args ...any) error {
+			reply, err := s.Do(ctx, c, command, args...)
+			var said redis.Error
+			if errors.As(err, &said) {
+				reply, err = said, nil
+			}
+			replies = append(replies, reply)
+			return err
+		})
+	}
+	if err == nil && len(replies) != n {
+		err = errors.New("a pipeline has another number of replies than of commands")
+	}
+	for i := 0; i < n && err == nil; i++ {
+		got(i, replies[i])
+	}
+	return err
+}
+
+// Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a
+// connection is broken by a reply that does not come in time.
+func Discard(c redis.Conn) {
+	if d, ok := c.(interface{ Discard() }); ok { // a shared one, of mux
+		d.Discard()
+		return
+	}
+	if _, err := redis.DoWithTimeout(c, time.Nanosecond, "PING"); err == errNoTimeout { //nolint:errorlint // the very value
+		_, _ = c.Do("QUIT") // the server hangs up, and the next user finds it broken
+	}
+}
