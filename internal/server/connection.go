@@ -3,9 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
 )
@@ -101,13 +101,10 @@ func (op *operation) follow(err error) bool {
 		return false
 	}
 	op.server.nodes.outdated()
-	op.clock(op.key).forget() // another node has another
-	op.close()                // the pool has heard it as well, and now knows the node
+	op.server.nodes.clock(op.key).forget() // another node has another
+	op.close()                             // the pool has heard it as well, and now knows the node
 	return op.connect() == nil
 }
-
-// clock returns what is known of the clock of the server that serves key.
-func (op *operation) clock(key string) *clock { return op.server.nodes.clock(key) }
 
 // errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
 var errNoConnection = errors.New("no connection to the node that serves the key")
@@ -125,7 +122,7 @@ func (op *operation) command(name string, args ...any) (reply any, err error) {
 		if err == nil {
 			return reply, nil
 		}
-		if err = op.failed(err); op.timed || !first || !op.follow(err) {
+		if err = op.failed(err); op.verb.timed() || !first || !op.follow(err) {
 			return nil, err
 		}
 	}
@@ -133,14 +130,15 @@ func (op *operation) command(name string, args ...any) (reply any, err error) {
 
 // failed looks at an error of a command.
 func (op *operation) failed(err error) error {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	code, text := said(err)
+	if code == "" {
 		return conn.Plain(err)
 	}
-	if readOnly(said) {
+	if code == "READONLY" || strings.Contains(text, "against a read only") ||
+		strings.Contains(text, "WAIT cannot be used with replica instances") {
 		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
-		op.clock(op.key).forget() // the next primary may have another
+		op.server.nodes.clock(op.key).forget() // the next primary may have another
 		op.server.scripted.Store(false)
 	}
 	return explain(err)
@@ -165,24 +163,4 @@ func (op *operation) pipeline(n int, lay func(i int) (string, []any), got func(i
 		return op.failed(err)
 	}
 	return nil
-}
-
-// eval runs a script. args is what follows it in the command: the number of keys, the keys, the arguments; its
-// first place is free, for the script itself.
-func (op *operation) eval(s script, args []any) (any, error) {
-	args[0] = s.hash
-	reply, err := op.command("EVALSHA", args...)
-	switch {
-	case coded(err, "NOSCRIPT"): // the server was restarted, or its script cache flushed
-		args[0] = s.source
-		return op.command("EVAL", args...)
-	case err == nil:
-		rtt := &op.server.rtt
-		old, took := rtt.Load(), int64(op.received.Sub(op.sent))
-		if old == 0 {
-			old = took
-		}
-		rtt.Store(old + (took-old)/8) // one of two that come together may be lost
-	}
-	return reply, err
 }

@@ -108,7 +108,7 @@ type Kind struct {
 	keys    []string // the kinds of siblings that belong to the lock
 	Shows   bool     // waiters show themselves to the others
 	plain   bool     // SET NX PX takes it
-	scripts func() *scripts
+	scripts scripts
 }
 
 // The kinds of locks.
@@ -125,37 +125,57 @@ var (
 // Permits is what a caller of a semaphore wants.
 func Permits(n int) string { return strconv.Itoa(n) }
 
-// scripts are those of a kind. Those of two are by whether the lock has a queue.
-type scripts struct {
-	acquire, release, downgrade map[bool]script
-	extend, inUse               script
-}
+// A verb is what is asked of a server.
+type verb int8
 
-// load joins the scripts of a kind, which is some files, when they are needed. first stands in front of its release without
-// a queue.
-func load(first string, kind ...string) func() *scripts {
-	return sync.OnceValue(func() *scripts {
-		join := func(first string, rest ...string) script {
-			return newScript(slices.Concat([]string{first, "head", "holder"}, kind, rest)...)
-		}
-		s := &scripts{
-			acquire: make(map[bool]script), release: make(map[bool]script), downgrade: make(map[bool]script),
-			extend: join("", "demoted", "extend"), inUse: join("", "inuse"),
-		}
-		for queue, file := range map[bool]string{false: "", true: "queue"} {
-			s.acquire[queue] = join("", "demoted", "fence", "guard", file, "acquire")
-			s.release[queue] = join("", "demoted", "fence", file, "release")
-			s.downgrade[queue] = join("", "demoted", "fence", file, "downgrade")
-		}
-		s.release[false] = join(first, "demoted", "fence", "release")
-		return s
-	})
-}
-
-var (
-	swapScript  = newScript("head", "holder", "demoted", "fence", "guard", "swap")
-	raiseScript = newScript("raise")
+const (
+	acquire   verb = iota
+	swap           // our token takes the place of another one
+	downgrade      // a writer becomes a reader
+	extend
+	release
+	raise // lift the fence counters
+	inUse // how many permits are
+	verbs
+	say = verbs // what a Session asks: no script
 )
+
+// creates reports whether it is a try, which may leave a lock behind.
+func (v verb) creates() bool { return v <= downgrade }
+
+// timed reports whether the script carries a deadline.
+func (v verb) timed() bool { return v <= extend }
+
+// bodies are the files of lua/ that follow the kind, for each verb. Locks without a queue have no "queue".
+var bodies = [verbs][]string{
+	acquire:   {"fence", "queue", "acquire"},
+	swap:      {"fence", "swap"},
+	downgrade: {"fence", "queue", "downgrade"},
+	extend:    {"extend"},
+	release:   {"fence", "queue", "release"},
+	raise:     {"raise"},
+	inUse:     {"inuse"},
+}
+
+// scripts are those of a kind, by whether the lock has a queue. They are joined when they are needed.
+type scripts map[bool]*[verbs]func() script
+
+// load returns the scripts of a kind, which is some files. first stands in front of its release without a queue.
+func load(first string, kind ...string) scripts {
+	s := scripts{false: {}, true: {}}
+	for queue, all := range s {
+		for v, body := range bodies {
+			files := slices.Concat([]string{"head", "holder"}, kind, body)
+			if verb(v) == release && !queue {
+				files = append([]string{first}, files...)
+			}
+			all[v] = sync.OnceValue(func() script {
+				return newScript(slices.DeleteFunc(files, func(file string) bool { return file == "" || file == "queue" && !queue }))
+			})
+		}
+	}
+	return s
+}
 
 //go:embed lua/*.lua
 var lua embed.FS
@@ -164,13 +184,10 @@ var lua embed.FS
 // kept as arguments, ready to be sent.
 type script struct{ hash, source any }
 
-// newScript joins files of lua/; "" is none. What is comment there is not sent.
-func newScript(files ...string) script {
+// newScript joins files of lua/. What is comment there is not sent.
+func newScript(files []string) script {
 	var code strings.Builder
 	for _, name := range files {
-		if name == "" {
-			continue
-		}
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err)

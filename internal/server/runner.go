@@ -13,7 +13,7 @@ type runner struct {
 	mu      sync.Mutex
 	pending []pursuit     // in order of arrival, each claim once
 	pause   time.Duration // after the last round trip, if the node did not answer it
-	rests   time.Time     // until then, unless it is closed
+	rests   time.Duration // until then, since epoch, unless it is closed
 	closed  bool          // what is pending is released for one last time, and nothing is taken in
 	wake    chan struct{} // something new
 	over    chan struct{} // closed when the goroutine has ended; nil while there is none
@@ -22,7 +22,7 @@ type runner struct {
 // A pursuit is a claim that is to be released at a time, and given up at another.
 type pursuit struct {
 	claim     *Claim
-	at, until time.Time
+	at, until time.Duration // since epoch
 }
 
 const (
@@ -39,10 +39,10 @@ const (
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
 // add takes a claim in; one that is pending has new times then. It reports false if it is given up.
-func (w *runner) add(c *Claim, at, until time.Time) bool {
+func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
+	if w.closed || len(w.pending) >= maxPending || time.Since(epoch) > until {
 		return false
 	}
 	if w.over == nil {
@@ -73,7 +73,7 @@ func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.pursuit(c); p != nil {
-		p.at = time.Now()
+		p.at = time.Since(epoch)
 		w.rouse()
 	}
 }
@@ -95,7 +95,7 @@ func (w *runner) run() {
 			if w.pause = min(max(2*w.pause, minPause), maxPause); answered {
 				w.pause = 0
 			}
-			w.rests = time.Now().Add(w.pause)
+			w.rests = time.Since(epoch) + w.pause
 			w.mu.Unlock()
 			continue
 		}
@@ -116,21 +116,21 @@ func (w *runner) run() {
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	var givenUp []*Claim
 	w.mu.Lock()
-	now := time.Now()
+	now := time.Since(epoch)
 	wait = maxPause
 	rests := time.Duration(0)
 	if !w.closed {
-		rests = w.rests.Sub(now)
+		rests = w.rests - now
 	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
-		case now.After(p.until):
+		case now > p.until:
 			givenUp = append(givenUp, p.claim)
-		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
+		case rests <= 0 && len(batch) < releaseBatch && (w.closed || p.at <= now):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
+			wait = min(wait, max(p.at-now, rests, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}

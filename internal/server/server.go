@@ -105,10 +105,11 @@ func (s *Server) ask(op *operation) {
 	if len(s.silent) == 0 {
 		return
 	}
-	for key := range op.keys {
+	for i := range op.requests {
+		key := op.requests[i].claim.Key
 		if _, was := s.silent[key]; was {
 			op.fresh = true
-			if !op.aside || len(op.claims) == 0 {
+			if !op.aside || op.verb != release {
 				delete(s.silent, key)
 			}
 		}
@@ -126,8 +127,8 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pooled {
-		for key := range op.keys {
-			s.silent[key] = struct{}{}
+		for i := range op.requests {
+			s.silent[op.requests[i].claim.Key] = struct{}{}
 		}
 		if len(s.silent) > maxSilent {
 			clear(s.silent)
@@ -169,10 +170,10 @@ func (s *Server) stands(c *Claim, inTheWay bool) {
 	}
 }
 
-// await waits until no released claim is in the way of a lock, until due at most, or until ctx ends, and reports whether
-// none is. A claim that waits counts as an operation that waits for the server.
-func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
-	c := s.inTheWay(l)
+// await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
+// is. A claim that waits counts as an operation that waits for the server.
+func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
+	c := s.inTheWay(next)
 	if c == nil {
 		return true
 	}
@@ -184,33 +185,26 @@ func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
 		defer s.mu.Unlock()
 		s.pending--
 	}()
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	for ; c != nil; c = s.inTheWay(l) {
-		gone := c.Away()
-		if gone == nil { // just now
-			continue
-		}
-		select {
-		case <-gone:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
+	for ; c != nil; c = s.inTheWay(next) {
+		c.mu.Lock()
+		left := c.await(ctx, due, (*Claim).away)
+		c.mu.Unlock()
+		if !left {
 			return false
 		}
 	}
 	return true
 }
 
-// inTheWay returns a released claim of another that is in the way of a lock, or nil.
-func (s *Server) inTheWay(l *Lock) *Claim {
+// inTheWay returns a released claim of another token that is in the way of next, or nil.
+func (s *Server) inTheWay(next *Claim) *Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.released) == 0 {
 		return nil
 	}
-	for key := range l.keys {
-		if c := s.released[key]; c != nil && &c.Lock != l {
+	for key := range next.keys {
+		if c := s.released[key]; c != nil && c != next {
 			return c
 		}
 	}
