@@ -57,7 +57,7 @@ func (a *arguments) undo() any {
 		list = make([]any, 5)
 		a.back = list
 	}
-	list[0], list[1], list[2], list[3], list[4] = "EVAL", Mutex.scripts[false][release]().source, 1, a.key, a.token
+	list[0], list[1], list[2], list[3], list[4] = "EVAL", Mutex.scripts[release][false]().source, 1, a.key, a.token
 	return a.back
 }
 
@@ -68,9 +68,9 @@ var flag = map[bool]any{false: "0", true: "1"}
 func (op *operation) lay(r *request) (script, []any) {
 	a, l, t := &op.args, r.claim.Lock, &op.try
 	a.remember(l, r.ttl)
-	s := l.Kind.scripts[l.Queue][op.verb]()
+	s := l.Kind.scripts[op.verb][l.Queue]()
 	ms, due, fence, mark, member := a.ttl, any("0"), any("0"), "", ""
-	if op.verb.timed() {
+	if verbs[op.verb].timed {
 		due, _ = op.server.nodes.clock(l.Key).at(op.due)
 	}
 	switch op.verb {
@@ -123,7 +123,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	switch {
 	case op.verb == swap:
 		list = append(list, t.Old)
-	case mark != "" || member != "" || len(t.With) > 0:
+	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
 		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], waitersTTL)
 	}
 	for _, other := range t.With {

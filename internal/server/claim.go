@@ -88,10 +88,8 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unknown()
+	return c.tries > 0 || c.open > 0
 }
-
-func (c *Claim) unknown() bool { return c.tries > 0 || c.open > 0 }
 
 // Waited has the release take back what shows that this process waits, whatever comes of the tries: a mark may be there
 // from those before.
@@ -133,12 +131,12 @@ func (c *Claim) begin(creates, plain bool, until time.Time) bool {
 	return true
 }
 
-// tried takes in the answer to a try, which is not executed after due. waits: it showed that the caller waits.
-func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
+// tried takes in the answer to a try, which is not executed after due. unanswered: it may have been executed, or may be
+// yet, whatever the answer. waits: it showed that the caller waits.
+func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tries--
-	unanswered := r.Unknown || r.Twice
 	if plain {
 		c.doubt = unanswered
 	}
@@ -149,7 +147,7 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, time.Since(epoch))
 	}
-	c.there = c.there || unanswered || r.There || r.Verdict == Done || r.Verdict == Held && waits
+	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && waits
 	switch {
 	case !waits:
 	case r.Verdict == Done:
@@ -194,19 +192,13 @@ func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.want = max(c.want, ended)
-	c.await(ctx, until, (*Claim).still)
+	c.await(ctx, until, func() bool { return c.running == 0 })
 }
-
-// still reports whether no command is under way. The caller holds c.mu.
-func (c *Claim) still() bool { return c.running == 0 }
-
-// away reports whether it is out of the way of the next claim. The caller holds c.mu.
-func (c *Claim) away() bool { return c.want >= away }
 
 // await waits until that is so, until then at most, or until ctx ends; it reports whether it is. The caller holds c.mu,
 // which is free meanwhile.
-func (c *Claim) await(ctx context.Context, until time.Time, so func(*Claim) bool) bool {
-	for !so(c) {
+func (c *Claim) await(ctx context.Context, until time.Time, so func() bool) bool {
+	for !so() {
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
@@ -221,7 +213,7 @@ func (c *Claim) await(ctx context.Context, until time.Time, so func(*Claim) bool
 		}
 		c.mu.Lock()
 		if over {
-			return so(c)
+			return so()
 		}
 	}
 	return true

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
@@ -122,7 +121,7 @@ func (op *operation) command(name string, args ...any) (reply any, err error) {
 		if err == nil {
 			return reply, nil
 		}
-		if err = op.failed(err); op.verb.timed() || !first || !op.follow(err) {
+		if err = op.failed(err); verbs[op.verb].timed || !first || !op.follow(err) {
 			return nil, err
 		}
 	}

@@ -4,5 +4,5 @@ package server
 func (c *Claim) Away() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.away()
+	return c.want >= away
 }

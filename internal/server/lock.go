@@ -108,7 +108,7 @@ type Kind struct {
 	keys    []string // the kinds of siblings that belong to the lock
 	Shows   bool     // waiters show themselves to the others
 	plain   bool     // SET NX PX takes it
-	scripts scripts
+	scripts *scripts
 }
 
 // The kinds of locks.
@@ -136,41 +136,38 @@ const (
 	release
 	raise // lift the fence counters
 	inUse // how many permits are
-	verbs
-	say = verbs // what a Session asks: no script
+	say   // commands of a Session, which is no script
 )
 
-// creates reports whether it is a try, which may leave a lock behind.
-func (v verb) creates() bool { return v <= downgrade }
-
-// timed reports whether the script carries a deadline.
-func (v verb) timed() bool { return v <= extend }
-
-// bodies are the files of lua/ that follow the kind, for each verb. Locks without a queue have no "queue".
-var bodies = [verbs][]string{
-	acquire:   {"fence", "queue", "acquire"},
-	swap:      {"fence", "swap"},
-	downgrade: {"fence", "queue", "downgrade"},
-	extend:    {"extend"},
-	release:   {"fence", "queue", "release"},
-	raise:     {"raise"},
-	inUse:     {"inuse"},
+var verbs = [...]struct {
+	creates bool     // it is a try, which may leave a lock behind
+	timed   bool     // it carries a deadline
+	files   []string // of lua/, behind those of the kind; without "queue" if the lock has none
+}{
+	acquire:   {true, true, []string{"fence", "queue", "acquire"}},
+	swap:      {true, true, []string{"fence", "swap"}},
+	downgrade: {true, true, []string{"fence", "queue", "downgrade"}},
+	extend:    {false, true, []string{"extend"}},
+	release:   {false, false, []string{"fence", "queue", "release"}},
+	raise:     {false, false, []string{"raise"}},
+	inUse:     {false, false, []string{"inuse"}},
+	say:       {},
 }
 
-// scripts are those of a kind, by whether the lock has a queue. They are joined when they are needed.
-type scripts map[bool]*[verbs]func() script
+// scripts are those of a kind, by verb and whether the lock has a queue. They are joined when they are needed.
+type scripts [len(verbs)]map[bool]func() script
 
 // load returns the scripts of a kind, which is some files. first stands in front of its release without a queue.
-func load(first string, kind ...string) scripts {
-	s := scripts{false: {}, true: {}}
-	for queue, all := range s {
-		for v, body := range bodies {
-			files := slices.Concat([]string{"head", "holder"}, kind, body)
-			if verb(v) == release && !queue {
-				files = append([]string{first}, files...)
-			}
-			all[v] = sync.OnceValue(func() script {
-				return newScript(slices.DeleteFunc(files, func(file string) bool { return file == "" || file == "queue" && !queue }))
+func load(first string, kind ...string) *scripts {
+	s := new(scripts)
+	for v, verb := range verbs {
+		s[v] = make(map[bool]func() script)
+		for _, queue := range []bool{false, true} {
+			files := slices.Concat([]string{first, "head", "holder"}, kind, verb.files)
+			s[v][queue] = sync.OnceValue(func() script {
+				return newScript(slices.DeleteFunc(files, func(file string) bool {
+					return file == "" || file == "queue" && !queue || file == first && (v != int(release) || queue)
+				}))
 			})
 		}
 	}

@@ -149,12 +149,11 @@ func (n *nodes) close(end time.Time) {
 			over = append(over, o)
 		}
 	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
+	late := time.After(time.Until(end))
 	for _, o := range over {
 		select {
 		case <-o:
-		case <-timer.C:
+		case <-late:
 			return
 		}
 	}

@@ -228,20 +228,20 @@ func (op *operation) run() {
 func (op *operation) settle() {
 	for i := range op.requests {
 		switch r := &op.requests[i]; {
-		case !r.reply.none():
+		case r.told:
 		case op.err != nil:
 			op.tell(r, Reply{Err: op.err})
 		case op.ask != nil:
-			r.reply.Verdict = Done
+			op.tell(r, Reply{Verdict: Done})
 		}
 	}
 }
 
 // tell records the reply to a request, once, as soon as it is there, and has the claim take it in.
 func (op *operation) tell(r *request, reply Reply) {
-	r.reply = reply
+	r.reply, r.told = reply, true
 	switch {
-	case op.verb.creates():
+	case verbs[op.verb].creates:
 		op.tried(&r.reply)
 	case op.verb == extend:
 		r.claim.extended(&r.reply, op.due)
@@ -258,10 +258,8 @@ func (op *operation) tell(r *request, reply Reply) {
 func (op *operation) blame(r *Reply) {
 	switch {
 	case op.ours && errors.Is(r.Err, errLate):
-		timer := time.NewTimer(time.Until(op.end))
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
 		}
 	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):

@@ -18,14 +18,14 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	goes := c.letGo(keep, false)
 	if goes {
 		c.releasing = true
-		c.await(ctx, start.Add(c.Timeout/2), (*Claim).still)
+		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 		if goes = c.there || c.running > 0; !goes {
 			c.leave(gone)
 		}
 	}
 	c.mu.Unlock()
 	if !goes {
-		return Reply{Verdict: Missing, Unasked: true}
+		return Reply{Verdict: Missing}
 	}
 	return c.server.begin(ctx, release, c, start, 0).do()
 }

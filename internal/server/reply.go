@@ -27,10 +27,6 @@ const (
 type Reply struct {
 	Verdict Verdict
 	Err     error         // with Failed
-	Unasked bool          // the server was not asked: there was no need
-	Unknown bool          // with Failed: the operation may have been executed, or may be yet
-	There   bool          // acquire, with Failed: it was executed, but does not count
-	Twice   bool          // acquire: it was sent twice, because a connection broke; the first may be executed yet
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done; of InUse: the number of permits
 	Holder  string        // with Held: the value of the lock, 320 bytes at most
@@ -39,9 +35,6 @@ type Reply struct {
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
 	Gap     time.Duration // with Held, in the queue: since a waiter looked at it before; 0: none has
 }
-
-// none reports whether there is no reply yet.
-func (r *Reply) none() bool { return r.Verdict == Failed && r.Err == nil }
 
 // verdicts are those that begin the replies of the scripts, as head.lua and acquire.lua tell them; with late nothing was
 // done.
@@ -184,28 +177,23 @@ func coded(err error, code string) bool {
 	return c == code
 }
 
-// said returns the code and the text of what a server said; both are empty where err is something else.
+// said returns the code and the text of what a server said; both are empty where err is something else. Before Redis 7 an
+// error inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …",
+// or the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code
+// of its own.
 func said(err error) (code, text string) {
 	var e redis.Error
 	if !errors.As(err, &e) {
 		return "", ""
 	}
-	return words(string(e))
-}
-
-// words splits a server error into its code and text. Before Redis 7 an error inside a script
-// comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …",
-// or the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code
-// of its own.
-func words(e string) (code, text string) {
-	if returned, ok := strings.CutPrefix(e, "@user_script: "); ok {
-		_, said, _ := strings.Cut(returned, ": ")
-		if own, ok := strings.CutPrefix(said, "-"); ok {
-			return words(own)
+	words := string(e)
+	if returned, ok := strings.CutPrefix(words, "@user_script: "); ok {
+		_, words, _ = strings.Cut(returned, ": ")
+		if words, ok = strings.CutPrefix(words, "-"); !ok {
+			return "ERR", words
 		}
-		return "ERR", said
 	}
-	code, text, _ = strings.Cut(e, " ")
+	code, text, _ = strings.Cut(words, " ")
 	if code == "ERR" && strings.HasPrefix(text, "Error running script") {
 		for _, field := range strings.Fields(text) {
 			field = strings.TrimPrefix(field, "-")

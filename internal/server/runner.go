@@ -102,12 +102,10 @@ func (w *runner) run() {
 		if wait == 0 {
 			return
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-w.wake:
 		}
-		timer.Stop()
 	}
 }
 

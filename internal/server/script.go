@@ -14,8 +14,9 @@ type request struct {
 	claim *Claim
 	ttl   time.Duration // what it asks for; 0: nothing
 	place int           // in the batch of its caller
-	reply Reply         // zero: none yet
+	reply Reply
 
+	told        bool // the reply is there
 	again       bool // it has to be sent once more
 	unconfirmed bool // it waits for replicas
 }
@@ -25,7 +26,7 @@ type request struct {
 func (op *operation) scripts() error {
 	op.todo = op.todo[:0]
 	for i := range op.requests {
-		if r := &op.requests[i]; r.reply.none() {
+		if r := &op.requests[i]; !r.told {
 			op.todo = append(op.todo, r)
 		}
 	}
@@ -34,7 +35,7 @@ func (op *operation) scripts() error {
 	}
 	for i := range op.requests {
 		r := &op.requests[i]
-		if !r.reply.none() {
+		if r.told {
 			continue
 		}
 		if op.pinned {
@@ -56,7 +57,7 @@ func (op *operation) scripts() error {
 // one that goes alone, if another node of the cluster serves its key now.
 func (op *operation) round() error {
 	for first := true; len(op.todo) > 0; first = false {
-		if op.verb.timed() {
+		if verbs[op.verb].timed {
 			op.deadline = op.due
 			if err := op.learnClocks(); err != nil {
 				return untried{err}
@@ -150,15 +151,15 @@ func (op *operation) take(r *request, raw any, first bool) {
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
 	r.again = first && (reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
-		reply.Verdict == Failed && op.verb.timed() && op.follow(reply.Err))
+		reply.Verdict == Failed && verbs[op.verb].timed && op.follow(reply.Err))
 	if r.again {
 		return
 	}
-	if reply.Verdict == Done && reply.Now == 0 && op.verb.creates() {
+	if reply.Verdict == Done && reply.Now == 0 && verbs[op.verb].creates {
 		reply = Reply{Err: errors.New("unexpected reply to a try"), Sent: op.sent}
 	}
 	op.tell(r, reply)
-	if op.verb.timed() && reply.Verdict != Failed {
+	if verbs[op.verb].timed && reply.Verdict != Failed {
 		r.unconfirmed = reply.Verdict == Done && r.claim.Replicas.N > 0
 		op.server.scripted.Store(true)
 	}
@@ -183,7 +184,7 @@ func (op *operation) confirm() {
 			}
 		}
 		if err != nil {
-			r.reply = Reply{Err: err, Sent: r.reply.Sent, There: true, Twice: r.reply.Twice}
+			r.reply = Reply{Err: err, Sent: r.reply.Sent}
 		}
 	}
 }

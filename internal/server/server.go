@@ -187,7 +187,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	}()
 	for ; c != nil; c = s.inTheWay(next) {
 		c.mu.Lock()
-		left := c.await(ctx, due, (*Claim).away)
+		left := c.await(ctx, due, func() bool { return c.want >= away })
 		c.mu.Unlock()
 		if !left {
 			return false

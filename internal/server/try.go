@@ -39,7 +39,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 		t.Start = time.Now()
 	}
 	if t.Old == "" && !t.Reads && !t.Regains && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
-		return Reply{Err: errBefore, Unasked: true}
+		return Reply{Err: errBefore}
 	}
 	v := acquire
 	if t.Old != "" {
@@ -54,7 +54,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()
-		return Reply{Err: errEnded, Unasked: true}
+		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
 		other.begin(true, false, until)
@@ -64,11 +64,10 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 
 // tried takes in what came of a try.
 func (op *operation) tried(r *Reply) {
-	r.Unknown = r.Verdict == Failed && !refused(r.Err)
-	r.Twice = op.redials > 0
-	op.requests[0].claim.tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+	unanswered := op.redials > 0 || r.Verdict == Failed && !refused(r.Err) // the first of two may be executed yet
+	op.requests[0].claim.tried(r, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
 	for _, other := range op.try.With {
-		other.tried(r, op.due, false, false)
+		other.tried(r, unanswered, op.due, false, false)
 	}
 	if r.Verdict == Done && op.try.OldEnds != nil {
 		op.try.oldEnds(r)
