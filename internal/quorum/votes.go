@@ -15,7 +15,7 @@ type Votes struct {
 	Fence int64         // 0: none
 
 	home  *Quorum
-	lock  server.Lock
+	lock  server.Lock     // what they are for
 	first server.Claim    // of the first server, which often is the only one
 	more  *[]server.Claim // of the others; nil: there is none
 }

@@ -6,14 +6,11 @@ import "time"
 // restarts from the server's clock, which is ahead of it unless the clock was set back.
 const fenceTTL = time.Hour
 
-// queueTTL is how long a queue outlives the last waiter who came by. Live waiters come by every second.
-const queueTTL = 30 * time.Second
+// queueTTL is how long a queue outlives the last waiter who came by, in ms. Live waiters come by every second.
+const queueTTL = 30_000
 
 // guardKey marks a server that has kept its data.
 const guardKey = reserved + "guard"
-
-// waitersTTL is queueTTL as an argument.
-var waitersTTL any = queueTTL.Milliseconds()
 
 // arguments lays out the arguments of a command. It is used again and again, and remembers the
 // values of the last time: the same key, token or TTL need not be put into an interface again,
@@ -124,7 +121,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	case op.verb == swap:
 		list = append(list, t.Old)
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], waitersTTL)
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], queueTTL)
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

@@ -28,8 +28,7 @@ type nodes struct {
 	mu      sync.Mutex
 	asked   time.Time // when the slots were asked for
 	asking  bool
-	refused bool // we may not ask
-	closed  bool
+	refused bool    // we may not ask
 	made    []*node // all that there ever were, but for the single one
 	byAddr  map[string]*node
 	bySlot  []*node
@@ -79,7 +78,7 @@ func (n *nodes) clock(key string) *clock {
 // fresh returns a new node. The caller holds n.mu.
 func (n *nodes) fresh() *node {
 	node := new(node)
-	node.runner.server, node.runner.closed = n.server, n.closed
+	node.runner.server = n.server
 	n.made = append(n.made, node)
 	return node
 }
@@ -96,7 +95,7 @@ func (n *nodes) outdated() {
 func (n *nodes) learn(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.server.running.Closing() || n.asking || n.refused || n.closed || time.Since(n.asked) < slotsAge {
+	if n.server.running.Closing() || n.asking || n.refused || time.Since(n.asked) < slotsAge {
 		return
 	}
 	n.asking = true
@@ -139,24 +138,17 @@ func (n *nodes) take(answer []any) {
 
 // close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
 func (n *nodes) close(end time.Time) {
+	runners := n.server.runners
+	runners.Wait(0) // nothing more is taken in
 	n.mu.Lock()
-	n.closed = true
-	all := append([]*node{&n.single}, n.made...)
+	for _, node := range append(n.made, &n.single) {
+		w := &node.runner
+		w.mu.Lock()
+		w.rouse()
+		w.mu.Unlock()
+	}
 	n.mu.Unlock()
-	var over []<-chan struct{}
-	for _, node := range all {
-		if o := node.runner.close(); o != nil {
-			over = append(over, o)
-		}
-	}
-	late := time.After(time.Until(end))
-	for _, o := range over {
-		select {
-		case <-o:
-		case <-late:
-			return
-		}
-	}
+	runners.Wait(time.Until(end))
 }
 
 // maxStuck is how many operations of one node may be stuck beyond their bound.

@@ -22,7 +22,6 @@ import (
 type operation struct {
 	context.Context // the caller's
 	server          *Server
-	node            *node
 	began           time.Time
 	due             time.Time // nothing may be executed on the server after this
 	end             time.Time // bound of the call; with replicas that is later
@@ -39,7 +38,6 @@ type operation struct {
 	report   func(place int, r Reply) // gets the replies, when the operation is over for its caller; or nil
 
 	todo  []*request // whose scripts are sent next
-	err   error      // what ended it before all had their replies
 	state atomic.Int32
 	done  chan struct{} // gets a message when another goroutine is done with it
 	timer *time.Timer   // fires at the end
@@ -83,7 +81,7 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 			op.due = d
 		}
 	}
-	op.key, op.node = c.Key, s.nodes.of(c.Key)
+	op.key = c.Key
 	op.requests = append(op.requests, request{claim: c})
 	s.running.Enter()
 	return op
@@ -110,11 +108,10 @@ func (op *operation) do() (first Reply) {
 	key, pooled, over := op.key, !op.fresh, true // one that is abandoned may go to the node of another key
 	var why error
 	switch {
-	case op.Err() != nil: // nothing is sent
-		op.err = untried{op.Err()}
-		op.settle()
+	case op.Err() != nil:
+		op.run(op.Err())
 	case s.source.Punctual:
-		op.run()
+		op.run(nil)
 	default:
 		over, why = op.apart()
 	}
@@ -158,10 +155,9 @@ func (op *operation) do() (first Reply) {
 
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
-	l, ctx := &op.node.limit, op.Context
+	l, ctx := &op.server.nodes.of(op.key).limit, op.Context
 	if err := l.enter(ctx, op.end); err != nil {
-		op.err = untried{err}
-		op.settle()
+		op.run(err)
 		return true, nil
 	}
 	if op.timer == nil {
@@ -169,7 +165,16 @@ func (op *operation) apart() (over bool, why error) {
 	} else {
 		op.timer.Reset(time.Until(op.end))
 	}
-	go op.runAside()
+	go func() {
+		op.run(nil)
+		inTime := op.state.CompareAndSwap(running, finished)
+		l.leave(inTime)
+		if inTime {
+			op.done <- struct{}{}
+		} else {
+			op.free() // no caller waits
+		}
+	}()
 	late := false
 	select {
 	case <-op.done:
@@ -191,46 +196,33 @@ func (op *operation) apart() (over bool, why error) {
 	return false, why
 }
 
-// runAside is run on a goroutine of its own.
-func (op *operation) runAside() {
-	op.run()
-	inTime := op.state.CompareAndSwap(running, finished)
-	op.node.limit.leave(inTime)
-	if inTime {
-		op.done <- struct{}{}
-	} else {
-		op.free() // no caller waits
-	}
-}
-
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
-// has broken. So what it sends may be executed twice.
-func (op *operation) run() {
-	if err := op.connect(); err != nil {
-		op.err = untried{err}
+// has broken. So what it sends may be executed twice. With an error nothing is sent. The error that ended the operation is
+// the reply to each request that has none.
+func (op *operation) run(err error) {
+	if err == nil {
+		err = op.connect()
+	}
+	if err != nil {
+		err = untried{err}
 	} else {
-		for again := true; again; again = op.err != nil && op.redial(op.err) {
+		for again := true; again; again = err != nil && op.redial(err) {
 			switch {
 			case op.ask != nil:
-				op.err = op.ask(op)
+				err = op.ask(op)
 			case op.plain && op.redials == 0:
-				op.err = op.set()
+				err = op.set()
 			default:
-				op.err = op.scripts()
+				err = op.scripts()
 			}
 		}
 	}
 	op.close()
-	op.settle()
-}
-
-// settle has the claims without a reply take in the error that ended the operation.
-func (op *operation) settle() {
 	for i := range op.requests {
 		switch r := &op.requests[i]; {
 		case r.told:
-		case op.err != nil:
-			op.tell(r, Reply{Err: op.err})
+		case err != nil:
+			op.tell(r, Reply{Err: err})
 		case op.ask != nil:
 			op.tell(r, Reply{Verdict: Done})
 		}

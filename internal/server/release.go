@@ -60,7 +60,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && (c.tries > 0 || c.open > 0 && c.silent)) {
+	if !c.letGo(keep, dropped && (c.tries > 0 || c.silent)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {

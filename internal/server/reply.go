@@ -80,13 +80,14 @@ func answer(raw any, sent time.Time) Reply {
 	return r
 }
 
+// Plainer words; behind a colon come the server's.
 const (
 	wrongKind = "the key holds a lock of another kind, or no lock; a Mutex or RWMutex, a Semaphore and other data need keys " +
-		"of their own"
+		"of their own: "
 	wrongSlots = "the keys are in different slots of the cluster; give them a {tag} in common, as in account:{eu}:1 and " +
-		"account:{eu}:2"
+		"account:{eu}:2: "
 	wrongDB = "the server does not have that database; choose a lower number in the URL, from 0, or raise databases in its " +
-		"configuration"
+		"configuration: "
 	noScripts = "the server can't run the scripts of the lock: "
 	needed    = "; it has to be Redis 5.0, Valkey 7.2 or newer, with Lua scripting and its default lua-replicate-commands yes"
 	tooOld    = noScripts + "it is too old, or set to lua-replicate-commands no" + needed
@@ -155,10 +156,14 @@ func refusal(err error) (forever bool, plainer string) {
 func explain(err error) error {
 	err = conn.Mask(err)
 	var said redis.Error
-	if _, plainer := refusal(err); plainer != "" && errors.As(err, &said) {
-		return conn.Masked(plainer+": "+string(said), said)
+	_, plainer := refusal(err)
+	if plainer == "" || !errors.As(err, &said) {
+		return err
 	}
-	return err
+	if strings.HasSuffix(plainer, ": ") {
+		plainer += string(said)
+	}
+	return conn.Masked(plainer, said)
 }
 
 // OfOneLock reports whether err may concern one lock alone, and others find the server in a better mood: it will never

@@ -28,6 +28,7 @@ type Server struct {
 
 	operations sync.Pool       // of *operation
 	running    *underway.Count // operations that have not ended, those whose caller has gone as well
+	runners    *underway.Count // those of the nodes that have something to release
 	rtt        atomic.Int64    // smoothed time of a script; 0: not known
 	scripted   atomic.Bool     // a script has worked, so that whatever is locked can be renewed
 
@@ -43,7 +44,8 @@ type Server struct {
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
 	s := &Server{
-		source: conn.Of(pool), running: underway.New(), released: make(map[string]*Claim), silent: make(map[string]struct{}),
+		source: conn.Of(pool), running: underway.New(), runners: underway.New(),
+		released: make(map[string]*Claim), silent: make(map[string]struct{}),
 	}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
