@@ -35,7 +35,7 @@ type Claim struct {
 	waits     bool          // that may be a place in the queue, or a mark that it waits
 	shown     bool          // the mark stays: others wait under it
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
-	silent    bool          // the last try without an answer had none; else it had one when it was repeated over a fresh connection
+	silent    bool          // the last of those tries had no answer at all; else one came when it was repeated
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.
@@ -141,7 +141,8 @@ func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits boo
 		c.doubt = unanswered
 	}
 	if unanswered {
-		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch)) // by the server's clock, which may have drifted since it last answered
+		// By the server's clock, which may have drifted since it last answered.
+		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 		c.silent = r.Verdict == Failed
 	}
 	if c.want >= released { // the try may have been executed after a release that is still to be answered

@@ -108,23 +108,18 @@ func (op *operation) follow(err error) bool {
 // errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
 var errNoConnection = errors.New("no connection to the node that serves the key")
 
-// command runs one command within the deadline. Where it carries no deadline of its own, it goes again to where its slot
-// has moved to.
-func (op *operation) command(name string, args ...any) (reply any, err error) {
-	for first := true; ; first = false {
-		if op.conn == nil {
-			return nil, errNoConnection
-		}
-		op.sent = time.Now()
-		reply, err = op.server.source.Do(op, op.conn, name, args...)
-		op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
-		if err == nil {
-			return reply, nil
-		}
-		if err = op.failed(err); verbs[op.verb].timed || !first || !op.follow(err) {
-			return nil, err
-		}
+// command runs one command within the deadline.
+func (op *operation) command(name string, args ...any) (any, error) {
+	if op.conn == nil {
+		return nil, errNoConnection
 	}
+	op.sent = time.Now()
+	reply, err := op.server.source.Do(op, op.conn, name, args...)
+	op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
+	if err != nil {
+		return nil, op.failed(err)
+	}
+	return reply, nil
 }
 
 // failed looks at an error of a command.

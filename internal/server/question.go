@@ -85,6 +85,9 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 	}
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
+		if op.follow(err) {
+			reply, err = op.command(c[0].(string), c[1:]...)
+		}
 		var said redis.Error
 		switch {
 		case errors.As(err, &said):

@@ -151,7 +151,7 @@ func (op *operation) take(r *request, raw any, first bool) {
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
 	r.again = first && (reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
-		reply.Verdict == Failed && verbs[op.verb].timed && op.follow(reply.Err))
+		reply.Verdict == Failed && op.follow(reply.Err))
 	if r.again {
 		return
 	}

@@ -3,8 +3,8 @@
 //
 // The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), try.go,
 // release.go, extend.go, question.go (what is said), operation.go (who runs it, and when its caller gives up),
-// connection.go (a connection for it, from package conn), script.go (what goes over that). claim.go knows what may still be
-// executed for a token, and runner.go releases what no caller waits for.
+// connection.go (a connection for it, from package conn), script.go and arguments.go (what goes over that). claim.go knows
+// what may still be executed for a token, and runner.go releases what no caller waits for.
 package server
 
 import (
