@@ -31,8 +31,8 @@ func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
 	if q.Closing() {
 		return 0, &Failure{Kind: Closed}
 	}
-	permits, reply := q.servers[0].InUse(ctx, l)
-	return permits, outcome(reply)
+	reply := q.servers[0].InUse(ctx, l)
+	return int(reply.Fence), outcome(reply)
 }
 
 // outcome says what the reply of the only server comes to, about a lock that is held.

@@ -23,30 +23,26 @@ import (
 // up, as if it were gone, when all that its token may have has expired; when the runner is full; or when the Client is
 // closed.
 type Claim struct {
-	Lock
+	*Lock
 	server *Server
 
 	mu        sync.Mutex
-	until     time.Duration // since epoch: when what the token may have has expired, at the latest
 	want      want
-	running   int16 // commands under way
-	tries     int16 // those of them that could create the lock
-	releasing bool  // a release is under way, or is the runner's
-	there     bool  // the server may have something of the token
-	waits     bool  // that may be a place in the queue, or a mark that it waits
-	shown     bool  // the mark stays: others wait under it
-	doubt     bool  // a plain try has no answer, so that an undo may be behind it, or none
-	*unsettled
-}
+	running   int16         // commands under way
+	tries     int16         // those of them that could create the lock
+	releasing bool          // a release is under way, or is the runner's
+	there     bool          // the server may have something of the token
+	waits     bool          // that may be a place in the queue, or a mark that it waits
+	shown     bool          // the mark stays: others wait under it
+	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
+	silent    bool          // the last of those tries had no answer at all; else one came when it was repeated
+	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
-// unsettled is what is known of a claim of which more is to come than the answer to its release. Most have none.
-type unsettled struct {
-	open      time.Time     // no try without an answer is executed after this
-	silent    bool          // the last of these had no answer; else it had one when it was repeated over a fresh connection
-	extending time.Time     // nor an extension
-	keep      time.Time     // released: the lock is to expire then; zero: at once
-	still     chan struct{} // closed when no command is under way; nil if no caller waits for it
-	gone      chan struct{} // closed when the claim is away; nil if no caller waits for it
+	// Since epoch; 0: never.
+	until     time.Duration // when what the token may have has expired, at the latest
+	open      time.Duration // no try without an answer is executed after this
+	extending time.Duration // nor an extension
+	keep      time.Duration // released: the lock is to expire then; 0: at once
 }
 
 type want int8
@@ -60,11 +56,11 @@ const (
 )
 
 // Claim makes c the claim of a new token.
-func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
+func (s *Server) Claim(c *Claim, l *Lock) { c.Lock, c.server = l, s }
 
 // Foreign returns the claim of a token that another process has taken.
 func (s *Server) Foreign(l Lock) *Claim {
-	return &Claim{Lock: l, server: s, there: true, until: time.Since(epoch) + l.TTL}
+	return &Claim{Lock: &l, server: s, there: true, until: time.Since(epoch) + l.TTL}
 }
 
 // End has nothing more sent for the claim but its release.
@@ -92,10 +88,8 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unknown()
+	return c.tries > 0 || c.open > 0
 }
-
-func (c *Claim) unknown() bool { return c.tries > 0 || c.unsettled != nil && !c.open.IsZero() }
 
 // Waited has the release take back what shows that this process waits, whatever comes of the tries: a mark may be there
 // from those before.
@@ -106,7 +100,7 @@ func (c *Claim) mayHave(mark bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.there, c.waits = true, mark
-	c.lasts(time.Now().Add(c.TTL))
+	c.until = max(c.until, time.Since(epoch)+c.TTL)
 }
 
 // KeepMark has the release leave the mark that this process waits.
@@ -119,13 +113,6 @@ func (c *Claim) KeepMark() {
 // Entered notes that the waiter has been handed the lock. A lock of another kind on the key, which knows no marks, may
 // have done that: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows) }
-
-// lasts notes that the token may have something until then. The caller holds c.mu.
-func (c *Claim) lasts(until time.Time) {
-	if u := until.Sub(epoch); c.until == 0 || u > c.until {
-		c.until = u
-	}
-}
 
 // begin notes a command of the claim, which lets the token live until then. plain: it is a plain try. It reports false if
 // the claim is not wanted.
@@ -140,27 +127,28 @@ func (c *Claim) begin(creates, plain bool, until time.Time) bool {
 		c.tries++
 	}
 	c.doubt = c.doubt || plain
-	c.lasts(until)
+	c.until = max(c.until, until.Sub(epoch))
 	return true
 }
 
-// tried takes in the answer to a try, which is not executed after due. waits: it showed that the caller waits.
-func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
+// tried takes in the answer to a try, which is not executed after due. unanswered: it may have been executed, or may be
+// yet, whatever the answer. waits: it showed that the caller waits.
+func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tries--
-	unanswered := r.Unknown || r.Twice
 	if plain {
 		c.doubt = unanswered
 	}
 	if unanswered {
-		c.opens(due.Add(c.Timeout)) // by the server's clock, which may have drifted since it last answered
+		// By the server's clock, which may have drifted since it last answered.
+		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 		c.silent = r.Verdict == Failed
 	}
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
-		c.opens(time.Now())
+		c.open = max(c.open, time.Since(epoch))
 	}
-	c.there = c.there || unanswered || r.There || r.Verdict == Done || r.Verdict == Held && waits
+	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && waits
 	switch {
 	case !waits:
 	case r.Verdict == Done:
@@ -171,19 +159,12 @@ func (c *Claim) tried(r *Reply, due time.Time, plain, waits bool) {
 	c.end()
 }
 
-// opens notes that a try may be executed until then. The caller holds c.mu.
-func (c *Claim) opens(until time.Time) {
-	u := c.more()
-	u.open = latest(u.open, until)
-}
-
 // extended takes in the answer to an extension, which is not executed after due.
 func (c *Claim) extended(r *Reply, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.Verdict == Failed {
-		u := c.more()
-		u.extending = latest(u.extending, due.Add(c.Timeout)) // as in tried
+		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
 	}
 	c.end()
 }
@@ -191,29 +172,20 @@ func (c *Claim) extended(r *Reply, due time.Time) {
 // end ends a command. The caller holds c.mu.
 func (c *Claim) end() {
 	c.running--
-	if u := c.unsettled; u != nil && c.running == 0 && u.still != nil {
-		close(u.still)
-		u.still = nil
+	if c.running == 0 {
+		c.change()
 	}
 	if c.want >= released {
 		c.settle()
 	}
 }
 
-// more returns what is unsettled. The caller holds c.mu.
-func (c *Claim) more() *unsettled {
-	if c.unsettled == nil {
-		c.unsettled = new(unsettled)
+// change wakes those who await something of the claim. The caller holds c.mu.
+func (c *Claim) change() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
 	}
-	return c.unsettled
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // Quiet ends the claim, and waits until nothing is under way for it, until then at most, or until ctx ends.
@@ -221,26 +193,29 @@ func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.want = max(c.want, ended)
-	c.awaitStill(ctx, until)
+	c.await(ctx, until, func() bool { return c.running == 0 })
 }
 
-// awaitStill waits until no command is under way. The caller holds c.mu, which is free meanwhile.
-func (c *Claim) awaitStill(ctx context.Context, until time.Time) {
-	if c.running == 0 {
-		return
+// await waits until that is so, until then at most, or until ctx ends; it reports whether it is. The caller holds c.mu,
+// which is free meanwhile.
+func (c *Claim) await(ctx context.Context, until time.Time, so func() bool) bool {
+	for !so() {
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed, over := c.changed, false
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(time.Until(until)):
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+		c.mu.Lock()
+		if over {
+			return so()
+		}
 	}
-	u := c.more()
-	if u.still == nil {
-		u.still = make(chan struct{})
-	}
-	still := u.still
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-still:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	return true
 }

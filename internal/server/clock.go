@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// epoch is the zero of this process's monotonic clock, in which the offsets are kept.
-var epoch = time.Now()
+// epoch is the zero of this process's monotonic clock. It is so long ago that it is before virtual time as well: a moment
+// since epoch is above 0, which says never.
+var epoch = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
 // A clock is what we know of a server's clock: by how much it is ahead of our monotonic one.
 //

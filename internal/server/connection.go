@@ -3,9 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
 )
@@ -101,46 +100,39 @@ func (op *operation) follow(err error) bool {
 		return false
 	}
 	op.server.nodes.outdated()
-	op.clock(op.key).forget() // another node has another
-	op.close()                // the pool has heard it as well, and now knows the node
+	op.server.nodes.clock(op.key).forget() // another node has another
+	op.close()                             // the pool has heard it as well, and now knows the node
 	return op.connect() == nil
 }
-
-// clock returns what is known of the clock of the server that serves key.
-func (op *operation) clock(key string) *clock { return op.server.nodes.clock(key) }
 
 // errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
 var errNoConnection = errors.New("no connection to the node that serves the key")
 
-// command runs one command within the deadline. Where it carries no deadline of its own, it goes again to where its slot
-// has moved to.
-func (op *operation) command(name string, args ...any) (reply any, err error) {
-	for first := true; ; first = false {
-		if op.conn == nil {
-			return nil, errNoConnection
-		}
-		op.sent = time.Now()
-		reply, err = op.server.source.Do(op, op.conn, name, args...)
-		op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
-		if err == nil {
-			return reply, nil
-		}
-		if err = op.failed(err); op.timed || !first || !op.follow(err) {
-			return nil, err
-		}
+// command runs one command within the deadline.
+func (op *operation) command(name string, args ...any) (any, error) {
+	if op.conn == nil {
+		return nil, errNoConnection
 	}
+	op.sent = time.Now()
+	reply, err := op.server.source.Do(op, op.conn, name, args...)
+	op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
+	if err != nil {
+		return nil, op.failed(err)
+	}
+	return reply, nil
 }
 
 // failed looks at an error of a command.
 func (op *operation) failed(err error) error {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	code, text := said(err)
+	if code == "" {
 		return conn.Plain(err)
 	}
-	if readOnly(said) {
+	if code == "READONLY" || strings.Contains(text, "against a read only") ||
+		strings.Contains(text, "WAIT cannot be used with replica instances") {
 		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
-		op.clock(op.key).forget() // the next primary may have another
+		op.server.nodes.clock(op.key).forget() // the next primary may have another
 		op.server.scripted.Store(false)
 	}
 	return explain(err)
@@ -165,24 +157,4 @@ func (op *operation) pipeline(n int, lay func(i int) (string, []any), got func(i
 		return op.failed(err)
 	}
 	return nil
-}
-
-// eval runs a script. args is what follows it in the command: the number of keys, the keys, the arguments; its
-// first place is free, for the script itself.
-func (op *operation) eval(s script, args []any) (any, error) {
-	args[0] = s.hash
-	reply, err := op.command("EVALSHA", args...)
-	switch {
-	case coded(err, "NOSCRIPT"): // the server was restarted, or its script cache flushed
-		args[0] = s.source
-		return op.command("EVAL", args...)
-	case err == nil:
-		rtt := &op.server.rtt
-		old, took := rtt.Load(), int64(op.received.Sub(op.sent))
-		if old == 0 {
-			old = took
-		}
-		rtt.Store(old + (took-old)/8) // one of two that come together may be lost
-	}
-	return reply, err
 }

@@ -25,44 +25,31 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 		replicas Replicas
 		timeout  time.Duration
 	}
-	type group struct {
-		claims []*Claim
-		places []int // in the batch
-	}
-	var groups []*group // in order, as a simulation repeats it
-	found := make(map[kind]*group, 1)
+	var kinds []kind // in order, as a simulation repeats it
+	groups := make(map[kind][]request, 1)
 	for i, e := range batch {
 		if !e.begin(false, false, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}
 		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout}
-		g := found[k]
-		if g == nil {
-			g = new(group)
-			found[k], groups = g, append(groups, g)
+		if groups[k] == nil {
+			kinds = append(kinds, k)
 		}
-		g.claims, g.places = append(g.claims, e.Claim), append(g.places, i)
+		groups[k] = append(groups[k], request{claim: e.Claim, ttl: e.TTL, place: i})
 	}
 	var others sync.WaitGroup
 	defer others.Wait()
-	for n, g := range slices.Backward(groups) {
-		extend := func() {
-			l := &g.claims[0].Lock
-			op := s.begin(ctx, l, start, l.Replicas.Timeout, g.claims...)
-			op.speak, op.took, op.timed = (*operation).scripts, (*operation).tookExtension, true
-			op.lay = func(op *operation, i int) (script, []any) {
-				return op.args.extend(&batch[g.places[i]], op.dueAt(i))
-			}
-			op.report = func(i int, r Reply) { report(g.places[i], r) }
+	for n, k := range slices.Backward(kinds) {
+		group := func() {
+			op := s.begin(ctx, extend, groups[k][0].claim, start, k.replicas.Timeout)
+			op.requests, op.report = append(op.requests[:0], groups[k]...), report
 			op.do()
 		}
 		if n > 0 {
-			others.Go(extend)
+			others.Go(group)
 		} else {
-			extend()
+			group()
 		}
 	}
 }
-
-func (op *operation) tookExtension(i int, r *Reply) { op.claims[i].extended(r, op.due) }

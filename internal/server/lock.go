@@ -108,7 +108,7 @@ type Kind struct {
 	keys    []string // the kinds of siblings that belong to the lock
 	Shows   bool     // waiters show themselves to the others
 	plain   bool     // SET NX PX takes it
-	scripts func() *scripts
+	scripts *scripts
 }
 
 // The kinds of locks.
@@ -125,37 +125,54 @@ var (
 // Permits is what a caller of a semaphore wants.
 func Permits(n int) string { return strconv.Itoa(n) }
 
-// scripts are those of a kind. Those of two are by whether the lock has a queue.
-type scripts struct {
-	acquire, release, downgrade map[bool]script
-	extend, inUse               script
-}
+// A verb is what is asked of a server.
+type verb int8
 
-// load joins the scripts of a kind, which is some files, when they are needed. first stands in front of its release without
-// a queue.
-func load(first string, kind ...string) func() *scripts {
-	return sync.OnceValue(func() *scripts {
-		join := func(first string, rest ...string) script {
-			return newScript(slices.Concat([]string{first, "head", "holder"}, kind, rest)...)
-		}
-		s := &scripts{
-			acquire: make(map[bool]script), release: make(map[bool]script), downgrade: make(map[bool]script),
-			extend: join("", "demoted", "extend"), inUse: join("", "inuse"),
-		}
-		for queue, file := range map[bool]string{false: "", true: "queue"} {
-			s.acquire[queue] = join("", "demoted", "fence", "guard", file, "acquire")
-			s.release[queue] = join("", "demoted", "fence", file, "release")
-			s.downgrade[queue] = join("", "demoted", "fence", file, "downgrade")
-		}
-		s.release[false] = join(first, "demoted", "fence", "release")
-		return s
-	})
-}
-
-var (
-	swapScript  = newScript("head", "holder", "demoted", "fence", "guard", "swap")
-	raiseScript = newScript("raise")
+const (
+	acquire   verb = iota
+	swap           // our token takes the place of another one
+	downgrade      // a writer becomes a reader
+	extend
+	release
+	raise // lift the fence counters
+	inUse // how many permits are
+	say   // commands of a Session, which is no script
 )
+
+var verbs = [...]struct {
+	creates bool     // it is a try, which may leave a lock behind
+	timed   bool     // it carries a deadline
+	files   []string // of lua/, behind those of the kind; without "queue" if the lock has none
+}{
+	acquire:   {true, true, []string{"fence", "queue", "acquire"}},
+	swap:      {true, true, []string{"fence", "swap"}},
+	downgrade: {true, true, []string{"fence", "queue", "downgrade"}},
+	extend:    {false, true, []string{"extend"}},
+	release:   {false, false, []string{"fence", "queue", "release"}},
+	raise:     {false, false, []string{"raise"}},
+	inUse:     {false, false, []string{"inuse"}},
+	say:       {},
+}
+
+// scripts are those of a kind, by verb and whether the lock has a queue. They are joined when they are needed.
+type scripts [len(verbs)]map[bool]func() script
+
+// load returns the scripts of a kind, which is some files. first stands in front of its release without a queue.
+func load(first string, kind ...string) *scripts {
+	s := new(scripts)
+	for v, verb := range verbs {
+		s[v] = make(map[bool]func() script)
+		for _, queue := range []bool{false, true} {
+			files := slices.Concat([]string{first, "head", "holder"}, kind, verb.files)
+			s[v][queue] = sync.OnceValue(func() script {
+				return newScript(slices.DeleteFunc(files, func(file string) bool {
+					return file == "" || file == "queue" && !queue || file == first && (v != int(release) || queue)
+				}))
+			})
+		}
+	}
+	return s
+}
 
 //go:embed lua/*.lua
 var lua embed.FS
@@ -164,13 +181,10 @@ var lua embed.FS
 // kept as arguments, ready to be sent.
 type script struct{ hash, source any }
 
-// newScript joins files of lua/; "" is none. What is comment there is not sent.
-func newScript(files ...string) script {
+// newScript joins files of lua/. What is comment there is not sent.
+func newScript(files []string) script {
 	var code strings.Builder
 	for _, name := range files {
-		if name == "" {
-			continue
-		}
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err)

@@ -44,7 +44,8 @@ func (q *hold) lock() server.Lock {
 // claim returns a new claim of the token.
 func (q *hold) claim(s *server.Server) *server.Claim {
 	c := new(server.Claim)
-	s.Claim(c, q.lock())
+	l := q.lock()
+	s.Claim(c, &l)
 	return c
 }
 

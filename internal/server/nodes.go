@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A node is what has to answer by itself: a server, or a primary of a cluster. One that hangs must not keep what concerns
@@ -30,8 +28,7 @@ type nodes struct {
 	mu      sync.Mutex
 	asked   time.Time // when the slots were asked for
 	asking  bool
-	refused bool // we may not ask
-	closed  bool
+	refused bool    // we may not ask
 	made    []*node // all that there ever were, but for the single one
 	byAddr  map[string]*node
 	bySlot  []*node
@@ -43,9 +40,6 @@ const (
 	slotsAge   = 10 * time.Second
 	askTimeout = time.Second
 )
-
-// askTerms are those of asking for the slots.
-var askTerms = Terms{Timeout: askTimeout}
 
 // several reports whether keys may be on different servers.
 func (n *nodes) several() bool { return n.server.source.Cluster || n.cluster.Load() }
@@ -84,7 +78,7 @@ func (n *nodes) clock(key string) *clock {
 // fresh returns a new node. The caller holds n.mu.
 func (n *nodes) fresh() *node {
 	node := new(node)
-	node.runner.server, node.runner.closed = n.server, n.closed
+	node.runner.server = n.server
 	n.made = append(n.made, node)
 	return node
 }
@@ -101,32 +95,23 @@ func (n *nodes) outdated() {
 func (n *nodes) learn(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.server.running.Closing() || n.asking || n.refused || n.closed || time.Since(n.asked) < slotsAge {
+	if n.server.running.Closing() || n.asking || n.refused || time.Since(n.asked) < slotsAge {
 		return
 	}
 	n.asking = true
 	n.server.running.Enter() // Close waits for it
 	go func() {
 		defer n.server.running.Leave()
-		l := &Lock{Key: key, Terms: &askTerms}
-		reply := n.server.question(context.Background(), l, time.Time{}, 0, func(op *operation) error {
-			answer, err := redis.Values(op.command("CLUSTER", "SLOTS"))
-			if err == nil {
-				n.take(answer)
-			}
-			return err
-		})
+		answer, err := redis.Values(n.server.Do(context.Background(), askTimeout, key, "CLUSTER", "SLOTS"))
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.asking, n.asked = false, time.Now()
-		n.refused = Permanent(reply.Err)
+		n.take(answer)
+		n.asking, n.asked, n.refused = false, time.Now(), Permanent(err)
 	}()
 }
 
-// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas.
+// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
 func (n *nodes) take(answer []any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.bySlot == nil {
 		n.bySlot = make([]*node, slots)
 	}
@@ -153,25 +138,17 @@ func (n *nodes) take(answer []any) {
 
 // close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
 func (n *nodes) close(end time.Time) {
+	runners := n.server.runners
+	runners.Wait(0) // nothing more is taken in
 	n.mu.Lock()
-	n.closed = true
-	all := append([]*node{&n.single}, n.made...)
+	for _, node := range append(n.made, &n.single) {
+		w := &node.runner
+		w.mu.Lock()
+		w.rouse()
+		w.mu.Unlock()
+	}
 	n.mu.Unlock()
-	var over []<-chan struct{}
-	for _, node := range all {
-		if o := node.runner.close(); o != nil {
-			over = append(over, o)
-		}
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	for _, o := range over {
-		select {
-		case <-o:
-		case <-timer.C:
-			return
-		}
-	}
+	runners.Wait(time.Until(end))
 }
 
 // maxStuck is how many operations of one node may be stuck beyond their bound.
@@ -188,37 +165,29 @@ type limit struct {
 }
 
 // enter waits until one more may run. It fails when the time is over.
-func (l *limit) enter(ctx context.Context, end time.Time) error {
-	freed := l.tryEnter()
-	if freed == nil {
-		return nil
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	for ; freed != nil; freed = l.tryEnter() {
-		select {
-		case <-freed:
-		case <-timer.C:
-			return conn.Plain(&stuckError{})
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// tryEnter returns nil if the caller may run; else what is closed when there may be room.
-func (l *limit) tryEnter() <-chan struct{} {
+func (l *limit) enter(ctx context.Context, end time.Time) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running < maxStuck+l.more {
-		l.running++
-		return nil
+	for l.running >= maxStuck+l.more {
+		if l.freed == nil {
+			l.freed = make(chan struct{})
+		}
+		freed := l.freed
+		l.mu.Unlock()
+		select {
+		case <-freed:
+		case <-time.After(time.Until(end)):
+			err = errStuck
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		l.mu.Lock()
+		if err != nil {
+			return err
+		}
 	}
-	if l.freed == nil {
-		l.freed = make(chan struct{})
-	}
-	return l.freed
+	l.running++
+	return nil
 }
 
 // leave ends an operation that came back in time, or late.
@@ -242,7 +211,4 @@ func (l *limit) overdue() {
 	l.more = 0
 }
 
-type stuckError struct{}
-
-func (*stuckError) Error() string { return "too many operations are stuck on this server" }
-func (*stuckError) Timeout() bool { return true }
+var errStuck = fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)

@@ -22,30 +22,25 @@ import (
 type operation struct {
 	context.Context // the caller's
 	server          *Server
-	node            *node
 	began           time.Time
 	due             time.Time // nothing may be executed on the server after this
 	end             time.Time // bound of the call; with replicas that is later
 	ours            bool      // the end is that of the caller's ctx
 
-	// What it is about, and how that is done. These don't change while it runs.
-	claims  []*Claim // none: a question
-	aside   bool     // it is no operation of a lock that a caller waits for
-	timed   bool     // the scripts carry the deadline
-	creates bool     // it is a try
-	try     Try
-	plain   bool                                       // the first try is a plain SET
-	speak   func(*operation) error                     // says what there is to say; again, if the connection has broken
-	lay     func(op *operation, i int) (script, []any) // the script of a claim
-	took    func(op *operation, i int, r *Reply)       // has a claim take in its reply, once, as soon as it is there; or nil
-	left    func(op *operation, i int)                 // has a claim go on without its reply, when the caller has gone; or nil
-	report  func(i int, r Reply)                       // gets the replies, when the operation is over for its caller; or nil
+	// What is asked. This does not change while it runs, but for the replies.
+	verb     verb
+	requests []request // one at least
+	try      Try
+	plain    bool                     // the first try is a plain SET
+	fence    int64                    // to which the counters are raised
+	ask      func(*operation) error   // instead of scripts
+	aside    bool                     // it is no operation of a lock that a caller waits for
+	report   func(place int, r Reply) // gets the replies, when the operation is over for its caller; or nil
 
-	replies []Reply // of the claims; one of a question. The zero Reply: none yet
-	err     error   // what ended it before all had their replies
-	state   atomic.Int32
-	done    chan struct{} // gets a message when another goroutine is done with it
-	timer   *time.Timer   // fires at the end
+	todo  []*request // whose scripts are sent next
+	state atomic.Int32
+	done  chan struct{} // gets a message when another goroutine is done with it
+	timer *time.Timer   // fires at the end
 
 	// Its connection, and what was said over it.
 	conn           redis.Conn
@@ -58,8 +53,7 @@ type operation struct {
 	undoes         bool      // what is interrupted now is a plain SET
 	shown          bool      // others may keep the operation as a ctx
 	sent, received time.Time // the last command, and its reply
-	round
-	args arguments
+	args           arguments
 }
 
 // The states of an operation.
@@ -69,8 +63,8 @@ const (
 	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
 )
 
-// begin makes an operation about l, and claims. extra is what its bound has more than the timeout of l.
-func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time.Duration, claims ...*Claim) *operation {
+// begin makes an operation about c. extra is what its bound has more than the timeout of c.
+func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
 		op = &operation{server: s, done: make(chan struct{}, 1)}
@@ -78,8 +72,8 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 	if start.IsZero() {
 		start = time.Now()
 	}
-	op.Context, op.began = ctx, start
-	op.due = start.Add(l.Timeout)
+	op.Context, op.began, op.verb = ctx, start, v
+	op.due = start.Add(c.Timeout)
 	op.end = op.due.Add(extra)
 	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
 		op.end, op.ours = d, true
@@ -87,9 +81,8 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 			op.due = d
 		}
 	}
-	op.key, op.node = l.Key, s.nodes.of(l.Key)
-	op.claims = append(op.claims, claims...)
-	op.replies = append(op.replies, make([]Reply, max(len(claims), 1))...)
+	op.key = c.Key
+	op.requests = append(op.requests, request{claim: c})
 	s.running.Enter()
 	return op
 }
@@ -99,27 +92,13 @@ func (s *Server) begin(ctx context.Context, l *Lock, start time.Time, extra time
 func (op *operation) free() {
 	s := op.server
 	if op.state.Load() != abandoned && !op.shown && (op.Done() == nil || op.Err() == nil) {
-		clear(op.claims)
-		clear(op.replies)
+		clear(op.requests)
 		*op = operation{
-			server: s, done: op.done, timer: op.timer, args: op.args, claims: op.claims[:0], replies: op.replies[:0],
-			round: round{todo: op.todo, again: op.again},
+			server: s, done: op.done, timer: op.timer, args: op.args, requests: op.requests[:0], todo: op.todo[:0],
 		}
 		s.operations.Put(op)
 	}
 	s.running.Leave()
-}
-
-// keys are those that op is about.
-func (op *operation) keys(yield func(string) bool) {
-	if len(op.claims) == 0 {
-		yield(op.key)
-	}
-	for _, c := range op.claims {
-		if !yield(c.Key) {
-			return
-		}
-	}
 }
 
 // do runs op and returns its first reply within its bound.
@@ -129,24 +108,31 @@ func (op *operation) do() (first Reply) {
 	key, pooled, over := op.key, !op.fresh, true // one that is abandoned may go to the node of another key
 	var why error
 	switch {
-	case op.Err() != nil: // nothing is sent
-		op.err = untried{op.Err()}
-		op.settle()
+	case op.Err() != nil:
+		op.run(op.Err())
 	case s.source.Punctual:
-		op.run()
+		op.run(nil)
 	default:
 		over, why = op.apart()
 	}
-	if !over {
+	var now time.Time
+	if over {
+		now = op.received // a reading of the clock less
+	} else {
 		s.nodes.clock(key).forget() // who answers next may be another server
 	}
+	if now.IsZero() {
+		now = time.Now()
+	}
 	silent, failed := false, 0
-	for i := range op.replies {
+	for i := range op.requests {
 		r := Reply{Err: why}
 		if over {
-			r = op.replies[i]
-		} else if op.left != nil {
-			op.left(op, i)
+			r = op.requests[i].reply
+		} else if op.verb == release {
+			// The runner goes on with it, because a pool may hang for longer than the lock lasts. What comes of the
+			// operation is taken in as well.
+			op.requests[i].claim.answered(&Reply{Err: errTimeout})
 		}
 		if r.Verdict == Failed {
 			failed++
@@ -157,15 +143,8 @@ func (op *operation) do() (first Reply) {
 			first = r
 		}
 		if op.report != nil {
-			op.report(i, r)
+			op.report(op.requests[i].place, r)
 		}
-	}
-	var now time.Time
-	if over {
-		now = op.received // a reading of the clock less
-	}
-	if now.IsZero() {
-		now = time.Now()
 	}
 	s.heard(op, now, silent, pooled, failed)
 	if over {
@@ -176,10 +155,9 @@ func (op *operation) do() (first Reply) {
 
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
-	l, ctx := &op.node.limit, op.Context
+	l, ctx := &op.server.nodes.of(op.key).limit, op.Context
 	if err := l.enter(ctx, op.end); err != nil {
-		op.err = untried{err}
-		op.settle()
+		op.run(err)
 		return true, nil
 	}
 	if op.timer == nil {
@@ -187,7 +165,16 @@ func (op *operation) apart() (over bool, why error) {
 	} else {
 		op.timer.Reset(time.Until(op.end))
 	}
-	go op.runAside()
+	go func() {
+		op.run(nil)
+		inTime := op.state.CompareAndSwap(running, finished)
+		l.leave(inTime)
+		if inTime {
+			op.done <- struct{}{}
+		} else {
+			op.free() // no caller waits
+		}
+	}()
 	late := false
 	select {
 	case <-op.done:
@@ -209,50 +196,52 @@ func (op *operation) apart() (over bool, why error) {
 	return false, why
 }
 
-// runAside is run on a goroutine of its own.
-func (op *operation) runAside() {
-	op.run()
-	inTime := op.state.CompareAndSwap(running, finished)
-	op.node.limit.leave(inTime)
-	if inTime {
-		op.done <- struct{}{}
-	} else {
-		op.free() // no caller waits
-	}
-}
-
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
-// has broken. So what it sends may be executed twice.
-func (op *operation) run() {
-	if err := op.connect(); err != nil {
-		op.err = untried{err}
+// has broken. So what it sends may be executed twice. With an error nothing is sent. The error that ended the operation is
+// the reply to each request that has none.
+func (op *operation) run(err error) {
+	if err == nil {
+		err = op.connect()
+	}
+	if err != nil {
+		err = untried{err}
 	} else {
-		for again := true; again; again = op.err != nil && op.redial(op.err) {
-			op.err = op.speak(op)
+		for again := true; again; again = err != nil && op.redial(err) {
+			switch {
+			case op.ask != nil:
+				err = op.ask(op)
+			case op.plain && op.redials == 0:
+				err = op.set()
+			default:
+				err = op.scripts()
+			}
 		}
 	}
 	op.close()
-	op.settle()
-}
-
-// settle has the claims without a reply take in the error that ended the operation.
-func (op *operation) settle() {
-	for i := range op.replies {
-		switch {
-		case !op.replies[i].none():
-		case op.err != nil:
-			op.tell(i, Reply{Err: op.err})
-		case len(op.claims) == 0:
-			op.replies[i].Verdict = Done
+	for i := range op.requests {
+		switch r := &op.requests[i]; {
+		case r.told:
+		case err != nil:
+			op.tell(r, Reply{Err: err})
+		case op.ask != nil:
+			op.tell(r, Reply{Verdict: Done})
 		}
 	}
 }
 
-// tell records the reply of claim i.
-func (op *operation) tell(i int, r Reply) {
-	op.replies[i] = r
-	if op.took != nil {
-		op.took(op, i, &op.replies[i])
+// tell records the reply to a request, once, as soon as it is there, and has the claim take it in.
+func (op *operation) tell(r *request, reply Reply) {
+	r.reply, r.told = reply, true
+	switch {
+	case verbs[op.verb].creates:
+		op.tried(&r.reply)
+	case op.verb == extend:
+		r.claim.extended(&r.reply, op.due)
+	case op.verb == release:
+		r.claim.answered(&r.reply)
+		if op.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
+			r.reply.Verdict = Done // the command over the connection that broke may have released it
+		}
 	}
 }
 
@@ -261,10 +250,8 @@ func (op *operation) tell(i int, r Reply) {
 func (op *operation) blame(r *Reply) {
 	switch {
 	case op.ours && errors.Is(r.Err, errLate):
-		timer := time.NewTimer(time.Until(op.end))
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
 		}
 	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):

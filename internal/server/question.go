@@ -8,47 +8,30 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// question asks what leaves nothing behind that would have to be released. extra is as in begin.
-func (s *Server) question(ctx context.Context, l *Lock, start time.Time, extra time.Duration, ask func(*operation) error) Reply {
-	op := s.begin(ctx, l, start, extra)
-	op.aside = l.Kind == nil // it is not about a lock
-	op.speak = ask
+// Raise lifts the fence counters of a lock to fence where they are lower, within d.
+func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
+	op := s.begin(ctx, raise, &Claim{Lock: l}, time.Time{}, d-l.Timeout)
+	op.fence = fence
 	return op.do()
 }
 
-// Raise lifts the fence counters of a lock to fence where they are lower, within d.
-func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
-	return s.question(ctx, l, time.Time{}, d-l.Timeout, func(op *operation) error {
-		_, err := op.eval(op.args.raise(l, fence))
-		return err
-	})
-}
-
-// InUse asks how many permits of a semaphore are in use. The number counts if the Verdict is Done.
-func (s *Server) InUse(ctx context.Context, l *Lock) (int, Reply) {
-	var permits int
-	reply := s.question(ctx, l, time.Time{}, 0, func(op *operation) (err error) {
-		permits, err = redis.Int(op.eval(op.args.inUse(l)))
-		return err
-	})
-	if reply.Verdict != Done {
-		return 0, reply // a goroutine that was left behind may still write it
-	}
-	return permits, reply
+// InUse asks how many permits of a semaphore are in use.
+func (s *Server) InUse(ctx context.Context, l *Lock) Reply {
+	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Time{}, 0).do()
 }
 
 // A Session is for commands of any kind, all of them together within one bound. Each step has a connection of its own.
 type Session struct {
 	server *Server
 	ctx    context.Context
-	lock   Lock
+	claim  Claim // that is none
 	start  time.Time
 	err    error // why nothing more can be done
 }
 
 // Session begins a Session with the server that serves key. It ends when timeout or ctx does.
 func (s *Server) Session(ctx context.Context, timeout time.Duration, key string) *Session {
-	return &Session{server: s, ctx: ctx, lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}}, start: time.Now()}
+	return &Session{server: s, ctx: ctx, claim: Claim{Lock: &Lock{Key: key, Terms: &Terms{Timeout: timeout}}}, start: time.Now()}
 }
 
 // Do runs one command at the server that serves key, within timeout. It goes again to where the slot of the key has
@@ -82,11 +65,12 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 		return nil, s.err
 	}
 	var replies []any
-	reply := s.server.question(s.ctx, &s.lock, s.start, 0, func(op *operation) error {
+	op := s.server.begin(s.ctx, say, &s.claim, s.start, 0)
+	op.aside, op.ask = true, func(op *operation) error {
 		replies = make([]any, len(cmds))
 		return op.commands(cmds, replies)
-	})
-	if reply.Verdict != Done {
+	}
+	if reply := op.do(); reply.Verdict != Done {
 		s.err = reply.Err
 		return nil, s.err // a goroutine that was left behind may still write the replies
 	}
@@ -101,6 +85,9 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 	}
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
+		if op.follow(err) {
+			reply, err = op.command(c[0].(string), c[1:]...)
+		}
 		var said redis.Error
 		switch {
 		case errors.As(err, &said):

@@ -18,43 +18,16 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	goes := c.letGo(keep, false)
 	if goes {
 		c.releasing = true
-		if c.running > 0 {
-			c.awaitStill(ctx, start.Add(c.Timeout/2))
-		}
+		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 		if goes = c.there || c.running > 0; !goes {
 			c.leave(gone)
 		}
 	}
 	c.mu.Unlock()
 	if !goes {
-		return Reply{Verdict: Missing, Unasked: true}
+		return Reply{Verdict: Missing}
 	}
-	op := c.server.begin(ctx, &c.Lock, start, 0, c)
-	op.releases()
-	return op.do()
-}
-
-// releases makes op the release of its claims.
-func (op *operation) releases() {
-	op.speak, op.lay = (*operation).scripts, layRelease
-	op.took, op.left = (*operation).tookRelease, (*operation).leftRelease
-}
-
-// tookRelease takes in what came of a release.
-func (op *operation) tookRelease(i int, r *Reply) {
-	op.claims[i].answered(r)
-	if op.redials > 0 && (r.Verdict == Missing || r.Verdict == Taken) {
-		r.Verdict = Done // the command over the connection that broke may have released it
-	}
-}
-
-// leftRelease has the runner go on with a release that its caller has left, because a pool may hang for longer than the lock
-// lasts. What comes of the operation is taken in as well.
-func (op *operation) leftRelease(i int) { op.claims[i].answered(&Reply{Err: errTimeout}) }
-
-// layRelease is the release of claim i. To send it twice does no harm, because tokens are never used again.
-func layRelease(op *operation, i int) (script, []any) {
-	return op.args.release(op.claims[i], op.pinned)
+	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
@@ -64,9 +37,11 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 	for _, c := range claims {
 		extra = max(extra, c.Timeout-first.Timeout)
 	}
-	op := s.begin(context.Background(), &first.Lock, time.Time{}, extra, claims...)
+	op := s.begin(context.Background(), release, first, time.Time{}, extra)
+	for _, c := range claims[1:] {
+		op.requests = append(op.requests, request{claim: c})
+	}
 	op.aside = true
-	op.releases()
 	reply := op.do()
 	code, _ := said(reply.Err)
 	return reply.Verdict != Failed || code != ""
@@ -85,7 +60,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && (c.tries > 0 || c.unsettled != nil && c.silent)) {
+	if !c.letGo(keep, dropped && (c.tries > 0 || c.silent)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {
@@ -116,7 +91,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	}
 	c.want = released
 	if !keep.IsZero() {
-		c.more().keep = keep
+		c.keep = keep.Sub(epoch)
 	}
 	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
 		c.server.stands(c, true)
@@ -127,6 +102,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 // settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
 // overtakes it. The caller holds c.mu.
 func (c *Claim) settle() {
+	now := time.Since(epoch)
 	switch {
 	case c.want == gone:
 	case !c.there && c.running == 0:
@@ -134,20 +110,16 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
-		c.pursue(time.Now().Add(c.Timeout / 2)) // its end goes on, if this is given up
-	case !c.pursue(time.Now()):
+		c.pursue(now + c.Timeout/2) // its end goes on, if this is given up
+	case !c.pursue(now):
 		c.leave(gone)
 	}
 }
 
 // pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
 // c.mu.
-func (c *Claim) pursue(at time.Time) bool {
-	until := epoch.Add(c.until)
-	if c.unsettled != nil {
-		until = latest(until, c.keep)
-	}
-	c.releasing = c.server.runner(c).add(c, at, until)
+func (c *Claim) pursue(at time.Duration) bool {
+	c.releasing = c.server.runner(c).add(c, at, max(c.until, c.keep))
 	return c.releasing
 }
 
@@ -155,13 +127,9 @@ func (c *Claim) pursue(at time.Time) bool {
 func (c *Claim) answered(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := unsettled{}
-	if c.unsettled != nil {
-		u = *c.unsettled
-	}
-	kept := !u.keep.IsZero()
-	if kept { // an extension could raise the expiry again
-		u.open = latest(u.open, u.extending)
+	now, open := time.Since(epoch), c.open
+	if c.keep > 0 { // an extension could raise the expiry again
+		open = max(open, c.extending)
 	}
 	if r.Verdict != Failed {
 		c.leave(away)
@@ -170,16 +138,15 @@ func (c *Claim) answered(r *Reply) {
 	switch {
 	case c.want == gone:
 		return
-	case c.tries > 0, c.running > 0 && kept: // overtaken; its end goes on with the release
+	case c.tries > 0, c.running > 0 && c.keep > 0: // overtaken; its end goes on with the release
 		c.releasing, more = false, true
 	case r.Verdict == Failed && !Permanent(r.Err):
-		more = c.pursue(time.Now().Add(minPause))
+		more = c.pursue(now + minPause)
 	case r.Verdict == Failed:
-	case r.Sent.Before(u.open):
-		more = c.pursue(u.open)
+	case r.Sent.Sub(epoch) < open:
+		more = c.pursue(open)
 	case c.doubt && r.Verdict != Done:
-		now := time.Now()
-		c.opens(now) // another release that is under way does not count as the second one
+		c.open = max(c.open, now) // another release that is under way does not count as the second one
 		c.doubt, more = false, c.pursue(now)
 	}
 	if !more {
@@ -192,8 +159,8 @@ func (c *Claim) answered(r *Reply) {
 func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unsettled != nil && !c.keep.IsZero() {
-		keep = max(time.Until(c.keep), time.Millisecond)
+	if c.keep > 0 {
+		keep = max(c.keep-time.Since(epoch), time.Millisecond)
 	}
 	if c.waits {
 		member = c.member()
@@ -220,22 +187,5 @@ func (c *Claim) leave(to want) {
 		return
 	}
 	c.server.stands(c, false)
-	if u := c.unsettled; u != nil && u.gone != nil {
-		close(u.gone)
-	}
-}
-
-// Away returns a channel that is closed when the claim is out of the way of the next one, or nil if it is: a release was
-// answered, or there is none to wait for.
-func (c *Claim) Away() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.want >= away {
-		return nil
-	}
-	u := c.more()
-	if u.gone == nil {
-		u.gone = make(chan struct{})
-	}
-	return u.gone
+	c.change()
 }

@@ -13,16 +13,14 @@ type runner struct {
 	mu      sync.Mutex
 	pending []pursuit     // in order of arrival, each claim once
 	pause   time.Duration // after the last round trip, if the node did not answer it
-	rests   time.Time     // until then, unless it is closed
-	closed  bool          // what is pending is released for one last time, and nothing is taken in
-	wake    chan struct{} // something new
-	over    chan struct{} // closed when the goroutine has ended; nil while there is none
+	rests   time.Duration // until then, since epoch; not in Close
+	wake    chan struct{} // something new; nil while there is no goroutine
 }
 
 // A pursuit is a claim that is to be released at a time, and given up at another.
 type pursuit struct {
 	claim     *Claim
-	at, until time.Time
+	at, until time.Duration // since epoch
 }
 
 const (
@@ -39,15 +37,19 @@ const (
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
 // add takes a claim in; one that is pending has new times then. It reports false if it is given up.
-func (w *runner) add(c *Claim, at, until time.Time) bool {
+func (w *runner) add(c *Claim, at, until time.Duration) bool {
+	all := w.server.runners
+	all.Enter() // Close takes it in yet, or we see Close
+	defer all.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.pending) >= maxPending || time.Now().After(until) {
+	if all.Closing() || len(w.pending) >= maxPending || time.Since(epoch) > until {
 		return false
 	}
-	if w.over == nil {
-		w.wake, w.over = make(chan struct{}, 1), make(chan struct{})
-		go w.run()
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+		all.Enter()
+		go w.run(w.wake)
 	}
 	if p := w.pursuit(c); p != nil {
 		p.at, p.until = at, until
@@ -73,7 +75,7 @@ func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.pursuit(c); p != nil {
-		p.at = time.Now()
+		p.at = time.Since(epoch)
 		w.rouse()
 	}
 }
@@ -86,7 +88,8 @@ func (w *runner) rouse() {
 	}
 }
 
-func (w *runner) run() {
+func (w *runner) run(wake chan struct{}) {
+	defer w.server.runners.Leave()
 	for {
 		batch, wait := w.due()
 		if batch != nil {
@@ -95,66 +98,51 @@ func (w *runner) run() {
 			if w.pause = min(max(2*w.pause, minPause), maxPause); answered {
 				w.pause = 0
 			}
-			w.rests = time.Now().Add(w.pause)
+			w.rests = time.Since(epoch) + w.pause
 			w.mu.Unlock()
 			continue
 		}
 		if wait == 0 {
 			return
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
-		case <-w.wake:
+		case <-time.After(wait):
+		case <-wake:
 		}
-		timer.Stop()
 	}
 }
 
-// due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. After close
+// due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. In Close
 // everything is due, once.
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	var givenUp []*Claim
 	w.mu.Lock()
-	now := time.Now()
+	now, last := time.Since(epoch), w.server.runners.Closing()
 	wait = maxPause
 	rests := time.Duration(0)
-	if !w.closed {
-		rests = w.rests.Sub(now)
+	if !last {
+		rests = w.rests - now
 	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
-		case now.After(p.until):
+		case now > p.until:
 			givenUp = append(givenUp, p.claim)
-		case rests <= 0 && len(batch) < releaseBatch && (w.closed || !p.at.After(now)):
+		case rests <= 0 && len(batch) < releaseBatch && (last || p.at <= now):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at.Sub(now), rests, time.Millisecond))
+			wait = min(wait, max(p.at-now, rests, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}
 	clear(w.pending[len(rest):])
 	w.pending = rest
 	if len(batch) == 0 && len(rest) == 0 {
-		close(w.over)
-		w.pending, w.over, wait = nil, nil, 0
+		w.pending, w.wake, wait = nil, nil, 0
 	}
 	w.mu.Unlock()
 	for _, c := range givenUp {
 		c.GiveUp()
 	}
 	return batch, wait
-}
-
-// close takes nothing more in, and has what is pending released for one last time. It returns a channel that is closed
-// when that was done; nil: there is nothing.
-func (w *runner) close() (over <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	if w.over != nil {
-		w.rouse()
-	}
-	return w.over
 }

@@ -3,55 +3,61 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// A round is what becomes of the scripts of an operation in one round trip.
-type round struct {
-	todo        []int // claims whose scripts are sent next
-	again       []int // those whose scripts have to be sent once more
-	unconfirmed []int // those that wait for replicas
+// A request is one script for one claim, and what came of it.
+type request struct {
+	claim *Claim
+	ttl   time.Duration // what it asks for; 0: nothing
+	place int           // in the batch of its caller
+	reply Reply
+
+	told        bool // the reply is there
+	again       bool // it has to be sent once more
+	unconfirmed bool // it waits for replicas
 }
 
-// scripts runs the script of each claim that has no reply yet. This is where all scripts of claims are sent: tries,
-// extensions and releases. What the first round trip could not settle goes alone, to where it has to.
+// scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first round
+// trip could not settle goes alone, to where it has to.
 func (op *operation) scripts() error {
-	op.round = round{todo: op.todo[:0], again: op.again[:0]}
-	for i := range op.replies {
-		if op.replies[i].none() {
-			op.todo = append(op.todo, i)
+	op.todo = op.todo[:0]
+	for i := range op.requests {
+		if r := &op.requests[i]; !r.told {
+			op.todo = append(op.todo, r)
 		}
 	}
-	if err := op.runRound(); err != nil {
+	if err := op.round(); err != nil {
 		return err
 	}
-	for i := range op.replies {
-		if !op.replies[i].none() {
+	for i := range op.requests {
+		r := &op.requests[i]
+		if r.told {
 			continue
 		}
-		key := op.claims[i].Key
 		if op.pinned {
-			op.clock(key).forget() // it may be another node's
+			op.server.nodes.clock(r.claim.Key).forget() // it may be another node's
 		}
-		err := op.moveTo(key)
+		err := op.moveTo(r.claim.Key)
 		if err == nil {
-			op.todo = append(op.todo[:0], i)
-			err = op.runRound()
+			op.todo = append(op.todo[:0], r)
+			err = op.round()
 		}
 		if err != nil {
-			op.tell(i, Reply{Err: err})
+			op.tell(r, Reply{Err: err})
 		}
 	}
 	return nil
 }
 
-// runRound runs the scripts that are to do. One that came too late by a clock that we had wrong is sent once more; and so is
+// round runs the scripts that are to do. One that came too late by a clock that we had wrong is sent once more; and so is
 // one that goes alone, if another node of the cluster serves its key now.
-func (op *operation) runRound() error {
-	op.unconfirmed = op.unconfirmed[:0]
+func (op *operation) round() error {
 	for first := true; len(op.todo) > 0; first = false {
-		if op.timed {
+		if verbs[op.verb].timed {
 			op.deadline = op.due
 			if err := op.learnClocks(); err != nil {
 				return untried{err}
@@ -60,26 +66,23 @@ func (op *operation) runRound() error {
 				return untried{errTimeout}
 			}
 		}
-		op.again = op.again[:0]
 		if err := op.send(first); err != nil {
-			for _, i := range op.todo {
-				op.clock(op.claims[i].Key).forget() // who answers next may be another server, after a failover
+			for _, r := range op.todo {
+				op.server.nodes.clock(r.claim.Key).forget() // who answers next may be another server, after a failover
 			}
 			return err
 		}
-		op.todo, op.again = op.again, op.todo
+		op.todo = slices.DeleteFunc(op.todo, func(r *request) bool { return !r.again })
 	}
-	if len(op.unconfirmed) > 0 {
-		op.confirm()
-	}
+	op.confirm()
 	return nil
 }
 
 // learnClocks asks the server for its time, if that is not known. It is the only one that is asked: one node, one clock.
 func (op *operation) learnClocks() error {
 	var unknown []*clock
-	for _, i := range op.todo {
-		c := op.clock(op.claims[i].Key)
+	for _, r := range op.todo {
+		c := op.server.nodes.clock(r.claim.Key)
 		if _, known := c.at(op.due); !known {
 			unknown = append(unknown, c)
 		}
@@ -102,74 +105,86 @@ func (op *operation) learnClocks() error {
 
 // send sends what is to do. A script that is alone can be sent again where the server does not know it.
 func (op *operation) send(first bool) error {
-	if len(op.todo) == 1 {
-		raw, err := op.eval(op.lay(op, op.todo[0]))
-		var said redis.Error
-		if err != nil && !errors.As(err, &said) {
+	if len(op.todo) > 1 {
+		lay := func(i int) (string, []any) {
+			s, args := op.lay(op.todo[i])
+			args[0] = s.hash
+			return "EVALSHA", args
+		}
+		return op.pipeline(len(op.todo), lay, func(i int, raw any) {
+			if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") { // it goes alone
+				op.todo[i].again = false
+			} else {
+				op.take(op.todo[i], raw, first)
+			}
+		})
+	}
+	s, args := op.lay(op.todo[0])
+	args[0] = s.hash
+	raw, err := op.command("EVALSHA", args...)
+	switch {
+	case coded(err, "NOSCRIPT"): // the server was restarted, or its script cache flushed
+		args[0] = s.source
+		raw, err = op.command("EVAL", args...)
+	case err == nil:
+		rtt := &op.server.rtt
+		old, took := rtt.Load(), int64(op.received.Sub(op.sent))
+		if old == 0 {
+			old = took
+		}
+		rtt.Store(old + (took-old)/8) // one of two that come together may be lost
+	}
+	if err != nil {
+		if code, _ := said(err); code == "" {
 			return err
-		} else if err != nil {
-			raw = err
 		}
-		op.take(op.todo[0], raw, first)
-		return nil
+		raw = err
 	}
-	lay := func(n int) (string, []any) {
-		s, args := op.lay(op, op.todo[n])
-		args[0] = s.hash
-		return "EVALSHA", args
-	}
-	return op.pipeline(len(op.todo), lay, func(n int, raw any) {
-		if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
-			op.take(op.todo[n], raw, first)
-		}
-	})
-}
-
-// dueAt is the deadline of claim i on the server's clock.
-func (op *operation) dueAt(i int) int64 {
-	due, _ := op.clock(op.claims[i].Key).at(op.due)
-	return due
+	op.take(op.todo[0], raw, first)
+	return nil
 }
 
 // take takes in one reply. first: the script may be sent once more.
-func (op *operation) take(i int, raw any, first bool) {
-	if err, ok := raw.(error); ok && op.timed && first && op.follow(err) {
-		op.again = append(op.again, i)
+func (op *operation) take(r *request, raw any, first bool) {
+	reply := answer(raw, op.sent)
+	if reply.Now > 0 {
+		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
+	}
+	r.again = first && (reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
+		reply.Verdict == Failed && op.follow(reply.Err))
+	if r.again {
 		return
 	}
-	reply, now := answer(raw, op.sent)
-	if now != 0 {
-		op.clock(op.claims[i].Key).learn(max(now, -now), op.sent, op.received)
-	}
-	if now < 0 && first && op.received.Before(op.due) {
-		op.again = append(op.again, i)
-		return
-	}
-	if reply.Verdict == Done && now == 0 && op.creates {
+	if reply.Verdict == Done && reply.Now == 0 && verbs[op.verb].creates {
 		reply = Reply{Err: errors.New("unexpected reply to a try"), Sent: op.sent}
 	}
-	op.tell(i, reply)
-	switch {
-	case !op.timed || reply.Verdict == Failed:
-		return
-	case reply.Verdict == Done && op.claims[i].Replicas.N > 0:
-		op.unconfirmed = append(op.unconfirmed, i)
+	op.tell(r, reply)
+	if verbs[op.verb].timed && reply.Verdict != Failed {
+		r.unconfirmed = reply.Verdict == Done && r.claim.Replicas.N > 0
+		op.server.scripted.Store(true)
 	}
-	op.server.scripted.Store(true)
 }
 
 // confirm waits until the replicas have what this connection wrote.
 func (op *operation) confirm() {
-	want := op.claims[0].Replicas
-	op.deadline = op.end
-	got, err := redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
-	if err == nil && got < want.N {
-		err = replicaError{got, want}
-	}
-	if err != nil {
-		for _, i := range op.unconfirmed {
-			r := &op.replies[i]
-			*r = Reply{Err: err, Sent: r.Sent, There: true, Twice: r.Twice}
+	asked := false
+	var err error
+	for i := range op.requests {
+		r := &op.requests[i]
+		if !r.unconfirmed {
+			continue
+		}
+		r.unconfirmed = false
+		if want := r.claim.Replicas; !asked { // all want the same
+			var got int
+			op.deadline, asked = op.end, true
+			got, err = redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
+			if err == nil && got < want.N {
+				err = fmt.Errorf("%d of the %d wanted replicas confirmed within %v", got, want.N, want.Timeout)
+			}
+		}
+		if err != nil {
+			r.reply = Reply{Err: err, Sent: r.reply.Sent}
 		}
 	}
 }
@@ -188,14 +203,4 @@ func refused(err error) bool {
 	var e redis.Error
 	var u untried
 	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
-}
-
-// replicaError says that too few replicas have what was written.
-type replicaError struct {
-	got  int
-	want Replicas
-}
-
-func (e replicaError) Error() string {
-	return fmt.Sprintf("%d of the %d wanted replicas confirmed within %v", e.got, e.want.N, e.want.Timeout)
 }

@@ -3,8 +3,8 @@
 //
 // The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), try.go,
 // release.go, extend.go, question.go (what is said), operation.go (who runs it, and when its caller gives up),
-// connection.go (a connection for it, from package conn), script.go (what goes over that). claim.go knows what may still be
-// executed for a token, and runner.go releases what no caller waits for.
+// connection.go (a connection for it, from package conn), script.go and arguments.go (what goes over that). claim.go knows
+// what may still be executed for a token, and runner.go releases what no caller waits for.
 package server
 
 import (
@@ -28,6 +28,7 @@ type Server struct {
 
 	operations sync.Pool      // of *operation
 	running    underway.Count // operations that have not ended, those whose caller has gone as well
+	runners    underway.Count // those of the nodes that have something to release
 	rtt        atomic.Int64   // smoothed time of a script; 0: not known
 	scripted   atomic.Bool    // a script has worked, so that whatever is locked can be renewed
 
@@ -105,10 +106,11 @@ func (s *Server) ask(op *operation) {
 	if len(s.silent) == 0 {
 		return
 	}
-	for key := range op.keys {
+	for i := range op.requests {
+		key := op.requests[i].claim.Key
 		if _, was := s.silent[key]; was {
 			op.fresh = true
-			if !op.aside || len(op.claims) == 0 {
+			if !op.aside || op.verb != release {
 				delete(s.silent, key)
 			}
 		}
@@ -126,8 +128,8 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pooled {
-		for key := range op.keys {
-			s.silent[key] = struct{}{}
+		for i := range op.requests {
+			s.silent[op.requests[i].claim.Key] = struct{}{}
 		}
 		if len(s.silent) > maxSilent {
 			clear(s.silent)
@@ -169,10 +171,10 @@ func (s *Server) stands(c *Claim, inTheWay bool) {
 	}
 }
 
-// await waits until no released claim is in the way of a lock, until due at most, or until ctx ends, and reports whether
-// none is. A claim that waits counts as an operation that waits for the server.
-func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
-	c := s.inTheWay(l)
+// await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
+// is. A claim that waits counts as an operation that waits for the server.
+func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
+	c := s.inTheWay(next)
 	if c == nil {
 		return true
 	}
@@ -184,33 +186,26 @@ func (s *Server) await(ctx context.Context, l *Lock, due time.Time) bool {
 		defer s.mu.Unlock()
 		s.pending--
 	}()
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	for ; c != nil; c = s.inTheWay(l) {
-		gone := c.Away()
-		if gone == nil { // just now
-			continue
-		}
-		select {
-		case <-gone:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
+	for ; c != nil; c = s.inTheWay(next) {
+		c.mu.Lock()
+		left := c.await(ctx, due, func() bool { return c.want >= away })
+		c.mu.Unlock()
+		if !left {
 			return false
 		}
 	}
 	return true
 }
 
-// inTheWay returns a released claim of another that is in the way of a lock, or nil.
-func (s *Server) inTheWay(l *Lock) *Claim {
+// inTheWay returns a released claim of another token that is in the way of next, or nil.
+func (s *Server) inTheWay(next *Claim) *Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.released) == 0 {
 		return nil
 	}
-	for key := range l.keys {
-		if c := s.released[key]; c != nil && &c.Lock != l {
+	for key := range next.keys {
+		if c := s.released[key]; c != nil && c != next {
 			return c
 		}
 	}

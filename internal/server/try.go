@@ -38,18 +38,23 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	if t.Old == "" && !t.Reads && !t.Regains && !s.await(ctx, &c.Lock, t.Start.Add(c.Timeout)) {
-		return Reply{Err: errBefore, Unasked: true}
+	if t.Old == "" && !t.Reads && !t.Regains && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
+		return Reply{Err: errBefore}
 	}
-	op := s.begin(ctx, &c.Lock, t.Start, c.Replicas.Timeout, c)
-	op.speak, op.lay, op.took = (*operation).speakTry, layTry, (*operation).tookTry
-	op.timed, op.creates, op.try = true, true, t
+	v := acquire
+	if t.Old != "" {
+		v = swap
+	} else if t.Reads {
+		v = downgrade
+	}
+	op := s.begin(ctx, v, c, t.Start, c.Replicas.Timeout)
+	op.requests[0].ttl, op.try = c.TTL, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		s.scripted.Load() && s.source.Pipelines()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()
-		return Reply{Err: errEnded, Unasked: true}
+		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
 		other.begin(true, false, until)
@@ -57,46 +62,12 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	return op.do()
 }
 
-func layTry(op *operation, i int) (script, []any) {
-	due := op.dueAt(i)
-	switch l := &op.claims[0].Lock; {
-	case op.try.Old != "":
-		return op.args.swap(l, op.try.Old, due)
-	case op.try.Reads:
-		return op.args.downgrade(l, due, op.pinned)
-	default:
-		return op.args.acquire(l, &op.try, due, op.pinned)
-	}
-}
-
-// speakTry is a try over the connection that there is. One that is repeated takes the lock again that it has taken before.
-func (op *operation) speakTry() error {
-	if !op.plain || op.redials > 0 {
-		return op.scripts()
-	}
-	raw, err := op.set()
-	switch {
-	// A SET does not tell who holds the lock, nor whether it is one; and Redis 5.0 with too few replicas refuses it alone.
-	case err == nil && raw == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):
-		return op.scripts()
-	case err != nil:
-		return err
-	}
-	op.tell(0, Reply{Verdict: Done, Sent: op.sent})
-	if op.claims[0].Replicas.N > 0 {
-		op.unconfirmed = append(op.unconfirmed[:0], 0)
-		op.confirm()
-	}
-	return nil
-}
-
-// tookTry takes in what came of a try.
-func (op *operation) tookTry(_ int, r *Reply) {
-	r.Unknown = r.Verdict == Failed && !refused(r.Err)
-	r.Twice = op.redials > 0
-	op.claims[0].tried(r, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+// tried takes in what came of a try.
+func (op *operation) tried(r *Reply) {
+	unanswered := op.redials > 0 || r.Verdict == Failed && !refused(r.Err) // the first of two may be executed yet
+	op.requests[0].claim.tried(r, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
 	for _, other := range op.try.With {
-		other.tried(r, op.due, false, false)
+		other.tried(r, unanswered, op.due, false, false)
 	}
 	if r.Verdict == Done && op.try.OldEnds != nil {
 		op.try.oldEnds(r)
@@ -119,18 +90,30 @@ func (t *Try) oldEnds(r *Reply) {
 	}
 }
 
-// set is a try by SET NX PX. It takes less of the server than the script does, and knows less:
-// not who holds the lock, nor whether what is in its place is a lock at all.
+// set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
+// whether what is in its place is a lock at all. So the script follows where it does not take the lock, and where it can't
+// be sent, or is refused alone, as by Redis 5.0 with too few replicas. One that is repeated is a script, too: that takes the
+// lock again that was taken before.
 //
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,
 // be it after a hang or when the network has healed, it executes the second next.
-func (op *operation) set() (any, error) {
+func (op *operation) set() error {
 	if op.state.Load() == abandoned {
-		return nil, untried{errTimeout}
+		return untried{errTimeout}
 	}
 	op.deadline, op.undoes = op.due, true
-	raw, err := op.command("SET", op.args.plain(&op.claims[0].Lock)...)
+	r := &op.requests[0]
+	raw, err := op.command("SET", op.args.plain(r.claim.Lock)...)
 	op.undoes = false
-	return raw, err
+	switch {
+	case err == nil && raw == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):
+		return op.scripts()
+	case err != nil:
+		return err
+	}
+	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
+	r.unconfirmed = r.claim.Replicas.N > 0
+	op.confirm()
+	return nil
 }

@@ -1,8 +1,6 @@
--- One try for a lock; behind head.lua, holder.lua, the kind, demoted.lua, fence.lua, guard.lua and, with a queue,
--- queue.lua.
+-- One try for a lock; behind head.lua, holder.lua, the kind, fence.lua and, with a queue, queue.lua.
 --
 -- ARGV[8], ARGV[9]  '' for a try that does not wait
--- ARGV[11]  '1': the last key is the server's restart guard
 -- ARGV[12]  for how long the caller is seen to wait, in ms
 -- ARGV[13]  when the waiter first arrived, in µs on this server's clock; '0': now
 -- ARGV[14]  '1': a waiter who is missing in the queue goes back to its place
@@ -10,25 +8,14 @@
 -- ARGV[16]  and those behind it: further tokens, which enter together with the first
 --
 -- Replies
---   {now, fence}            granted; now is this server's clock in µs, and fence 0 without fencing
---   {holder, ms, now, gap}  held, for ms more (-1: it has no TTL); gap µs ago a waiter looked at the queue (0: none has)
---   0                       the waiter was called and let its hand-off lapse, or was passed over; nothing was done
---   -now                    too late, nothing was done
---   error GUARD             this server lost its data less than one TTL ago
+--   {1, now, fence}             granted; fence is 0 without fencing
+--   {2, now, left, gap, holder} held, for left ms more (-1: it has no TTL); gap µs ago a waiter looked at the queue (0:
+--                               none has)
+--   {3, now}                    the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
--- past a waiter. The deadline is compared on the same clock and at the same moment as the lock is
--- taken: a try that the server executes after its caller gave up takes nothing, and shows no waiter. The caller that comes by and
--- finds the lock free serves the first waiter, so that no hand-off depends on the one before.
-
-if now > tonumber(ARGV[3]) then
-  return -now
-end
-
-local abstention = abstain(ARGV[11])
-if abstention then
-  return abstention
-end
+-- past a waiter. The caller that comes by and finds the lock free serves the first waiter, so that no hand-off depends on
+-- the one before.
 
 local function granted(ours)
   local fence, failure = fenceOf(ARGV[7])
@@ -52,7 +39,7 @@ local function granted(ours)
   if queue and want ~= 'm' then -- there may be room for more
     serve('')
   end
-  return {now, fence}
+  return {1, now, fence}
 end
 
 local holder, left = look(token, want, mark)
@@ -81,7 +68,7 @@ if member ~= '' then
     if arrived == 0 then
       arrived = now
     elseif ARGV[14] ~= '1' then
-      return 0
+      return {3, now}
     end
     redis.call('ZADD', queue, us(math.min(arrived, now)), member)
   elseif arrived > now then
@@ -98,7 +85,7 @@ end
 if show and mark ~= '' then
   show(mark, ARGV[12], want, holder)
 elseif member == '' and holder then
-  local refused = demoted(lock, token)
+  local refused = demoted()
   if refused then
     return refused
   end
@@ -116,4 +103,4 @@ if not holder then
     return granted()
   end
 end
-return {string.sub(holder or '', 1, shown), left or 0, now, gap}
+return {2, now, left or 0, gap, string.sub(holder or '', 1, shown)}

@@ -1,27 +1,18 @@
--- A writer becomes a reader; behind head.lua, holder.lua, rwmutex.lua, demoted.lua and, with a queue, fence.lua and
--- queue.lua.
---
--- Replies
---   {now, 0}  done, or done before; now is this server's clock, in µs
---   {0, i}    the lock is gone
---   {-1, i}   another holds it
---   -now      too late, nothing was done
+-- A writer becomes a reader; behind head.lua, holder.lua, rwmutex.lua and, with a queue, fence.lua and queue.lua. A repeat
+-- finds what was done.
 --
 -- Atomic, so that no writer comes between; and the readers that wait come in with it.
 
-if now > tonumber(ARGV[3]) then
-  return -now
-end
 if peek(lock, #token) == token then
   begin(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
   entitle()
   if queue then
     serve('')
   end
-  return {now, 0}
+  return {1, now}
 end
 local kept, detail = keep(token, ms, 'r', '')
 if kept ~= 1 then
-  return demoted(lock, token) or {kept, detail}
+  return demoted() or {kept, now, detail}
 end
-return {now, 0}
+return {1, now}

@@ -5,14 +5,22 @@
 --       simple.lua gets less.
 -- ARGV[1]  the token
 -- ARGV[2]  a TTL in ms
--- ARGV[3]  deadline of the command, in µs on this server's clock
+-- ARGV[3]  deadline of the command, in µs on this server's clock; '0': none
 -- ARGV[4]  how many locks there are; more than one are held together, all or none
 -- ARGV[5]  TTL of the fence counters, in ms; '0': there are none among the keys
 -- ARGV[6]  what the caller wants: see the kind
--- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer
+-- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer; or the number that it has
 -- ARGV[8]  the mark under which the caller is seen to wait, or was; or ''
 -- ARGV[9]  the member of the queue that stands for this waiter, or ''
 -- ARGV[10] '1' in a cluster
+-- ARGV[11] '1': the last key marks a server that has kept its data; its value is when it was first seen, in µs
+--
+-- Replies; now is this server's clock, in µs
+--   1, {1, now, ...}  done; what follows is told by each script
+--   {0, now, i}       lock i is gone
+--   {-1, now, i}      another holds lock i
+--   {4, now}          too late, nothing was done
+--   error GUARD       this server lost its data less than one TTL ago, and nothing was done
 --
 -- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served. ms is text as a
 -- rule: to write a number for a command takes Redis longer than some commands.
@@ -34,9 +42,28 @@ local own = locks + (ARGV[5] == '0' and 0 or locks) -- the keys of the kind come
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- The deadline is compared on the same clock and at the same moment as the lock is taken: what the server executes after
+-- its caller gave up takes nothing, shows no waiter, and extends nothing that a release was to end.
+if ARGV[3] ~= '0' and now > tonumber(ARGV[3]) then
+  return {4, now}
+end
+
 -- Writes a time in µs as a score.
 local function us(t)
   return string.format('%.0f', t)
+end
+
+-- A server that lost its data abstains for the TTL of the caller's lock: until every lock that it forgot has expired.
+if ARGV[11] == '1' then
+  local born = tonumber(redis.call('GET', KEYS[#KEYS]) or nil)
+  if not born or born > now then -- or the clock was set back: it may have been wrong for as long as that says
+    born = now
+    redis.call('SET', KEYS[#KEYS], us(born))
+  end
+  local left = math.ceil((born - now) / 1000) + ms
+  if left > 0 then
+    return redis.error_reply('GUARD the server started without data; it votes again in ' .. left .. ' ms')
+  end
 end
 
 -- Locks without a queue have none of what queue.lua has.

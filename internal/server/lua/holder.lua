@@ -1,14 +1,12 @@
--- Shared by the scripts that look at a lock: its value, or the beginning of it.
---
--- key  the lock
--- n    how many bytes matter: those of the token, or of what a reply tells about another holder
---
--- Returns the value, nil if the key is missing; or nil and the error if it is no string. A value may be
--- anything, 200 MB too, so no more of it is read than one byte after those that matter, which tells a
--- longer value from an equal one. A user without GETRANGE reads all of it.
+-- Shared by the scripts that look at a lock; behind head.lua.
 
 local shown = 320 -- bytes of a holder that a reply tells
 
+-- Returns the value of a lock, or the beginning of it; nil if the key is missing; or nil and the error if it is no
+-- string. n is how many bytes matter: those of the token, or of what a reply tells about another holder.
+--
+-- A value may be anything, 200 MB too, so no more of it is read than one byte after those that matter, which tells a
+-- longer value from an equal one. A user without GETRANGE reads all of it.
 local function peek(key, n)
   local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320') -- Redis takes longer to write a number
   if type(value) == 'table' then
@@ -38,5 +36,21 @@ local function expire(key, ms)
     redis.call('PEXPIRE', key, ms)
   else
     redis.call('DEL', key)
+  end
+end
+
+-- Returns the error READONLY, or nil; for scripts that may answer without having written anything. A server that has just
+-- become a replica, and is not in step yet, answers from old data, so it has to try a write too, one that changes nothing.
+-- Why it might refuse that otherwise does not matter. Whether the lock is there has to be asked: our token may be missing
+-- in it while others have it.
+local function demoted()
+  local written
+  if redis.call('PTTL', lock) == -2 then
+    written = redis.pcall('DEL', lock)
+  else
+    written = redis.pcall('SET', lock, token, 'NX', 'PX', 1)
+  end
+  if type(written) == 'table' and written.err and string.find(written.err, 'READONLY', 1, true) then
+    return written
   end
 end

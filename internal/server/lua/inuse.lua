@@ -1,7 +1,3 @@
--- How many permits of a semaphore are in use; behind head.lua and semaphore.lua.
---
--- Reply: their number
---
--- It only reads.
+-- How many permits of a semaphore are in use; behind head.lua. It only reads. Reply: {1, now, their number}
 
-return redis.call('ZCOUNT', lock, '(' .. us(now), '+inf')
+return {1, now, redis.call('ZCOUNT', lock, '(' .. us(now), '+inf')}

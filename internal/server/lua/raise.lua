@@ -1,18 +1,12 @@
--- Raise fence counters, never lower them.
---
--- KEYS     the counters
--- ARGV[1]  the fence that a quorum agreed on
--- ARGV[2]  TTL of the counters, in ms
---
--- Reply: 1
+-- Raise the fence counters to the number that a quorum agreed on, never lower them; behind head.lua. Reply: 1
 --
 -- Atomic, so that two holders who write back at once leave the higher fence.
 
-for _, counter in ipairs(KEYS) do
-  if tonumber(redis.call('GET', counter) or 0) < tonumber(ARGV[1]) then
-    redis.call('SET', counter, ARGV[1], 'PX', ARGV[2])
+for i = locks + 1, own do
+  if tonumber(redis.call('GET', KEYS[i]) or 0) < tonumber(ARGV[7]) then
+    redis.call('SET', KEYS[i], ARGV[7], 'PX', ARGV[5])
   else
-    redis.call('PEXPIRE', counter, ARGV[2])
+    redis.call('PEXPIRE', KEYS[i], ARGV[5])
   end
 end
 return 1

@@ -1,13 +1,8 @@
--- Give a lock back, or leave the queue, or both; behind head.lua, holder.lua, the kind, demoted.lua and, with a queue,
--- fence.lua and queue.lua.
+-- Release a lock, or leave the queue, or both; behind head.lua, holder.lua, the kind and, with a queue, fence.lua and
+-- queue.lua. It is handed to the waiters for whom there is room. Where one of several locks is gone, the others are
+-- released.
 --
 -- ARGV[2]  '0', or for how long the lock stays locked, in ms
---
--- Replies
---   1        released, and handed to the waiters for whom there is room; or left to expire
---   {0, i}   lock i was gone already; the others are released
---   {-1, i}  another holds lock i
---   an error, such as READONLY, where there is nothing to release, or the queue can't be left
 --
 -- Atomic, so that a lock which expired and was taken by another holder between the comparison and the deletion is never
 -- deleted, nor its TTL touched; so that a waiter who leaves just when it is given the lock passes it on; and so that
@@ -25,6 +20,6 @@ elseif queue and not crowded then
   leave('') -- the mark of the last look, if it is alone there
 end
 if dropped ~= 1 then
-  return stays or demoted(lock, token) or {dropped, which}
+  return stays or demoted() or {dropped, now, which}
 end
 return 1

@@ -6,7 +6,7 @@ if #ARGV == 1 then
   if redis.pcall('GETRANGE', KEYS[1], '0', '320') == ARGV[1] then
     return redis.call('DEL', KEYS[1])
   end
-  for i, usual in ipairs({'0', '0', '1', '0', 'm', '0', '', '', '0'}) do
+  for i, usual in ipairs({'0', '0', '1', '0', 'm', '0', '', '', '0', '0'}) do
     ARGV[i + 1] = usual
   end
 end

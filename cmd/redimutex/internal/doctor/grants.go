@@ -74,10 +74,7 @@ func (t *trial) semaphore() error {
 		acquires(holder, server.Try{}, server.Done),
 		acquires(other, server.Try{}, server.Held),
 		t.extends(holder),
-		func() error {
-			_, r := t.server.InUse(context.Background(), &holder.Lock)
-			return must(server.Done, r)
-		},
+		func() error { return must(server.Done, t.server.InUse(context.Background(), holder.Lock)) },
 		releases(holder, 0),
 		acquires(other, server.Try{}, server.Done),
 		releases(other, 0),
