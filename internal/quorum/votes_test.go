@@ -93,6 +93,30 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
+func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+	f, _ := c.extend(t, v) // so that all know the script
+	won(t, f)
+	all := []int{0, 1, 2}
+	c.on(all, "PEXPIRE", "k", (ttl / 2).Milliseconds())
+	c.silence(all...)
+	outcome := make(chan *quorum.Failure)
+	go c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) { outcome <- f }}})
+	for i := range all {
+		redistest.Wait(t, "it is extended", func() bool { return c.servers[i].PTTL("k") > ttl/2 })
+	}
+	v.Each((*server.Claim).End)
+	for _, front := range c.fronts {
+		front.Release()
+	}
+	failed(t, redistest.Receive(t, "the outcome", outcome), quorum.Unavailable)
+	won(t, release(t, v))
+}
+
 func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

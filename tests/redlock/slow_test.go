@@ -3,10 +3,12 @@ package redlock_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
@@ -177,4 +179,32 @@ func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	redistest.Wait(t, "nothing is left", func() bool { // it would be there for a minute
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
 	})
+}
+
+// The server is told the fence before it is asked to vote again. Meanwhile the lease is lost.
+func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
+	t.Parallel()
+	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithFencing())
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	redistest.Wait(t, "the lock on all servers", func() bool {
+		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
+	})
+	raising, lost := make(chan struct{}), make(chan struct{})
+	fronts[2].On(func(command []string) redistest.Fate {
+		if slices.Contains(command, strconv.FormatInt(l.Fence(), 10)) {
+			close(raising)
+			<-lost
+		}
+		return redistest.Fate{}
+	})
+	servers[2].Do("DEL", "k")
+	require.NoError(t, l.Extend(t.Context(), time.Minute))
+	redistest.Receive(t, "the fence", raising)
+	servers[0].Do("DEL", "k")
+	servers[1].Do("DEL", "k")
+	assert.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
+	close(lost)
+	require.NoError(t, client.Close()) // waits for what is under way
+	assert.Empty(t, servers[2].Get("k"))
 }

@@ -27,11 +27,11 @@ local function granted(ours)
   else
     failure = take(token, ms, want, mark)
   end
-  for i = 16, #ARGV do
-    failure = failure or together(ARGV[i], ms)
-  end
   if failure then
     return failure
+  end
+  for i = 16, #ARGV do
+    together(ARGV[i], ms)
   end
   if member ~= '' then
     leave(member)

@@ -33,23 +33,17 @@ local function current(n)
   return holder, wrong
 end
 
--- Has a reader be the first of its phase, for ms. Returns nil, or the error.
+-- Has a reader be the first of its phase, for ms.
 local function begin(token, ms)
   redis.call('DEL', readers)
-  local failure = put(readers, token, ms)
-  if not failure then
-    redis.call('SET', lock, '*', 'PX', ms)
-  end
-  return failure
+  put(readers, token, ms)
+  redis.call('SET', lock, '*', 'PX', ms)
 end
 
--- Has a reader stay for ms beside others. Returns nil, or the error.
+-- Has a reader be beside others for ms.
 local function read(token, ms)
-  local failure = stay(readers, token, ms)
-  if not failure then
-    raise(lock, ms)
-  end
-  return failure
+  put(readers, token, ms)
+  raise(lock, ms)
 end
 
 -- Returns when the last mark of the set ends, or nil.
@@ -105,18 +99,13 @@ local function take(token, ms, want, mark)
     entitle()
     return
   end
-  local failure
   if peek(lock, 1) == '*' then
-    forget(readers)
-    failure = read(token, ms)
+    read(token, ms)
   else
-    failure = begin(token, ms)
+    begin(token, ms)
   end
-  if not failure then
-    redis.call('ZREM', waiting, mark)
-    redis.call('ZREM', entitled, mark)
-  end
-  return failure
+  redis.call('ZREM', waiting, mark)
+  redis.call('ZREM', entitled, mark)
 end
 
 local function keep(token, ms, want, mark)

@@ -18,7 +18,7 @@ local function look(token, want)
 end
 
 local function take(token, ms)
-  return put(lock, token, ms)
+  put(lock, token, ms)
 end
 
 local function keep(token, ms)
@@ -27,7 +27,7 @@ local function keep(token, ms)
     return set and 0 or -1, 1
   end
   if ends < now + ms * 1000 then
-    stay(lock, token, ms)
+    put(lock, token, ms)
   end
   return 1, true
 end

@@ -1,5 +1,5 @@
 -- Shared by the kinds that keep tokens or marks in a sorted set by their ends, in µs on this server's clock: who is in is
--- who has not ended. Those that have ended are forgotten when another comes. Behind head.lua and holder.lua.
+-- who has not ended. Those that have ended are forgotten when another comes or stays. Behind head.lua and holder.lua.
 
 -- Returns how long it is until t, in ms.
 local function msUntil(t)
@@ -23,24 +23,12 @@ local function endOf(set, name)
   return ends > now and ends or nil
 end
 
--- Has a name stay in the set for ms. Returns nil, or the error.
-local function stay(set, name, ms)
-  local written = redis.pcall('ZADD', set, us(now + ms * 1000), name)
-  if type(written) == 'table' then
-    return written
-  end
-  raise(set, ms)
-end
-
--- Forgets those in the set that have ended.
-local function forget(set)
-  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
-end
-
--- Has a name come to the set for ms. Returns nil, or the error.
+-- Has a name be in the set for ms. What the server refuses is an error of the script. The first command of those that write
+-- is one that a full server allows, and so it allows the others.
 local function put(set, name, ms)
-  forget(set)
-  return stay(set, name, ms)
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
+  redis.call('ZADD', set, us(now + ms * 1000), name)
+  raise(set, ms)
 end
 
 -- Has a set, and another key if there is one, live as long as the last of the set. Returns whether one is in.
