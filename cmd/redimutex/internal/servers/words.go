@@ -29,7 +29,7 @@ func (s Set) Failures(err error) string {
 		words = append(words, s[n.Node].Address+": "+Words(n.Err))
 	}
 	if len(words) == 0 {
-		words = append(words, s.Names()+": "+strings.TrimPrefix(err.Error(), "redimutex: "))
+		words = append(words, s.Names()+": "+strings.TrimPrefix(Words(err), "redimutex: "))
 	}
 	return strings.Join(words, "; ")
 }
