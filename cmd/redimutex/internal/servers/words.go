@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"regexp"
@@ -41,7 +42,11 @@ func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 func advice(err error) string {
 	var said redis.Error
 	if !errors.As(Shortened(err), &said) {
-		if errors.Is(err, ErrHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
+		var untrusted *tls.CertificateVerificationError
+		switch {
+		case errors.As(err, &untrusted):
+			return " (use the name that the certificate is for, and name its authority in SSL_CERT_FILE)"
+		case errors.Is(err, ErrHandshake), strings.Contains(err.Error(), "does not look like a TLS handshake"):
 			return " (redis:// is for servers without TLS)"
 		}
 		return " (does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another)"
