@@ -92,8 +92,8 @@ func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 		words      string
 	}{
 		"our authority":     {"rediss://:hunter2@" + addr, trusted, 0, ""},
-		"unknown authority": {"rediss://:hunter2@" + addr, os.DevNull, cli.Unavailable, "unknown authority"},
-		"wrong name":        {"rediss://:hunter2@localhost:" + port, trusted, cli.Unavailable, "localhost"},
+		"unknown authority": {"rediss://:hunter2@" + addr, os.DevNull, cli.Unavailable, "unknown authority (use the name"},
+		"wrong name":        {"rediss://:hunter2@localhost:" + port, trusted, cli.Unavailable, "localhost (use the name"},
 		"no TLS":            {"redis://:hunter2@" + addr, trusted, cli.Unavailable, ""},
 	} {
 		p := clitest.Prepare(t, nil, "run", "job", "--", "echo", "ran")

@@ -83,6 +83,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"a URL in the place of PATTERN":                      {"list", "redis://:hunter2@host"},
 		"redimutex watch: there is no KEY":                   {"watch"},
 		"redimutex watch: there is a URL in the place":       {"watch", "job", "redis://:hunter2@host"},
+		"redimutex break: there is a URL in the place":       {"break", "REDISS://:hunter2@host"},
 		"-interval 49ms: it has to be 50ms at least":         {"watch", "-interval", "49ms", "job"},
 		"-for 0: it would not look even once":                {"watch", "-for", "0", "job"},
 		"stands behind a -- (redimutex watch -h tells more)": {"watch", "-nope", "job"},

@@ -214,10 +214,6 @@ func Keys(words []string) (keys []string, err error) {
 
 // IsURL reports whether the word is the URL of a server.
 func IsURL(word string) bool {
-	for _, scheme := range []string{"redis://", "rediss://", "unix://"} {
-		if strings.HasPrefix(word, scheme) {
-			return true
-		}
-	}
-	return false
+	scheme, _, ok := strings.Cut(word, "://")
+	return ok && slices.Contains([]string{"redis", "rediss", "unix"}, strings.ToLower(scheme))
 }

@@ -228,6 +228,34 @@ func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
 	assert.Equal(t, levelError, d.the(t, "cluster").Level, "it is no server for a Redlock")
 }
 
+func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
+	t.Parallel()
+	const quiet = "persistence,replica-lag"
+	c := redistest.StartCluster(t)
+	prefix := "{" + t.Name() + "}:" // the slot of all keys that begin with it
+	owner := c.Owner(prefix)
+	for i, n := range c.Nodes[:3] {
+		// The keys are random, so what is tried on another node's now and then needs some repetitions to be seen.
+		for range 4 {
+			d := finds(t, exitWarnings, "cluster", []string{n.URL()}, "-ignore", quiet, "-need", "fencing,queue,semaphore,readers")
+			require.Len(t, d.Servers[0].Tried, 5, "%v", d.Findings)
+		}
+		if i == owner {
+			finds(t, exitWarnings, "cluster", []string{n.URL()}, "-ignore", quiet, "-key", prefix)
+			continue
+		}
+		d := finds(t, exitUnusable, "cluster cluster", []string{n.URL()}, "-ignore", quiet, "-key", prefix)
+		assert.Contains(t, d.Findings[len(d.Findings)-1].What, "serves no key that begins with "+prefix)
+	}
+
+	n := c.Nodes[0]
+	n.Do("ACL", "SETUSER", "billing", "reset", "resetchannels", "on", ">pw", "~lock:*", "~redimutex:fence:{lock:*}",
+		"+set", "+getrange", "+del", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+ping", "+get")
+	for range 4 {
+		finds(t, cli.OK, "", []string{"redis://billing:pw@" + n.Addr()}, "-need", "fencing", "-key", "lock:", "-ignore", "unchecked")
+	}
+}
+
 func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 	t.Parallel()
 	clitest.Misuse(t, exitUsage, map[string][]string{

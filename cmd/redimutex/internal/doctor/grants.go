@@ -57,7 +57,7 @@ func (t *trial) permissions(g grant) string {
 	var rules []string
 	for rule := range strings.FieldsSeq(g.rules) {
 		if !t.older(6, 0) && (!t.older(6, 2) || !strings.HasPrefix(rule, "&")) {
-			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.checkup.prefix))
+			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.prefix))
 		}
 	}
 	return strings.Join(rules, " ")
@@ -65,7 +65,6 @@ func (t *trial) permissions(g grant) string {
 
 // semaphore takes the one permit of a semaphore, with another that wants it, counts, and gives it back.
 func (t *trial) semaphore() error {
-	t.fresh()
 	permit := func() *server.Claim {
 		return t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = server.Semaphore, server.Permits(1) })
 	}
@@ -83,7 +82,6 @@ func (t *trial) semaphore() error {
 
 // readers has readers and writers wait for each other.
 func (t *trial) readers() error {
-	t.fresh()
 	as := func(kind *server.Kind) *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = kind, kind.Want })
 		c.Waiter = &server.Waiter{Channel: uuid.NewString(), HandOff: commandLimit}
@@ -130,7 +128,6 @@ func (t *trial) queue() error {
 	if err := hear(conn); err != nil {
 		return err
 	}
-	t.fresh()
 	// Nor does it fail where it may not take a waiter out.
 	_, err = t.do("ZREM", server.QueueKey(t.key), "none")
 	if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") { // a user who is told that has the permission

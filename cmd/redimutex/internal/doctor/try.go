@@ -21,7 +21,6 @@ const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is 
 type trial struct {
 	*nodeReport
 	server *server.Server
-	prefix string
 	key    string
 }
 
@@ -33,11 +32,8 @@ func (r *nodeReport) try() {
 	if r.has("replica") || r.has("sentinel") || r.has("version") || r.has("cluster") && r.several {
 		return
 	}
-	t := &trial{r, server.New(r.node.Pool), r.prefix, r.prefix + uuid.NewString()}
+	t := &trial{nodeReport: r, server: server.New(r.node.Pool)}
 	defer t.server.Close(commandLimit)
-	if r.info["cluster_enabled"] == "1" && !t.findSlot() {
-		return
-	}
 	for i, g := range grants {
 		if i == 0 { // without a lock there is nothing else
 			if !t.attempt(g, levelError) {
@@ -66,7 +62,10 @@ func (r *nodeReport) sensible(feature string) bool {
 
 // attempt runs one trial and reports why it failed.
 func (t *trial) attempt(g grant, l level) bool {
-	err := g.try(t)
+	err := t.fresh()
+	if err == nil {
+		err = g.try(t)
+	}
 	if err == nil {
 		t.about.Tried = append(t.about.Tried, g.feature)
 		return true
@@ -105,6 +104,8 @@ func (t *trial) failed(g grant, l level, err error) {
 		t.report("memory", levelError, "refuses locks: %s", said)
 	case "MISCONF":
 		t.report("disk", levelError, "refuses writes: %s", said)
+	case "MOVED":
+		t.report("cluster", levelError, "is a node of a cluster, and serves no key that begins with %s: %s", t.prefix, said)
 	case "CLUSTERDOWN":
 		t.report("not-ready", levelError, "is in a cluster that is down: %s", said)
 	default:
@@ -120,8 +121,17 @@ func (t *trial) failed(g grant, l level, err error) {
 	}
 }
 
-// fresh lets what follows use another key.
-func (t *trial) fresh() { t.key = t.prefix + uuid.NewString() }
+// fresh lets what follows use another key: one that the server serves, where that is a node of a cluster.
+func (t *trial) fresh() (err error) {
+	for end := time.Now().Add(commandLimit); time.Now().Before(end); {
+		t.key = t.prefix + uuid.NewString()
+		var said redis.Error
+		if _, err = t.do("PTTL", t.key); !errors.As(err, &said) || !strings.HasPrefix(string(said), "MOVED ") {
+			return nil // any other error is that of the trial
+		}
+	}
+	return err
+}
 
 // claim is that of a new token on the lock, with terms changed by f, or not if that is nil.
 func (t *trial) claim(f func(*server.Terms)) *server.Claim {
@@ -199,7 +209,6 @@ func (t *trial) lock() error {
 // fence takes a lock with a fence, and raises the fence as a Redlock does. The counter would live for
 // an hour, so it is removed.
 func (t *trial) fence() error {
-	t.fresh()
 	c := t.claim(func(terms *server.Terms) { terms.Fence = server.NextFence })
 	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
 	return first(
@@ -211,7 +220,6 @@ func (t *trial) fence() error {
 
 // replicate has a lock confirmed by as many replicas as the program wants.
 func (t *trial) replicate() error {
-	t.fresh()
 	if t.replicas == 0 {
 		_, err := t.do("WAIT", 0, 1)
 		return err
@@ -235,18 +243,4 @@ func (t *trial) guard() error {
 		return nil
 	}
 	return err
-}
-
-// findSlot looks for a key that this node of a cluster serves.
-func (t *trial) findSlot() bool {
-	for range 100 {
-		_, err := t.do("PTTL", t.key)
-		var said redis.Error
-		if !errors.As(err, &said) || !strings.HasPrefix(string(said), "MOVED ") {
-			return true
-		}
-		t.prefix = t.checkup.prefix + "{" + uuid.NewString() + "}"
-		t.key = t.prefix
-	}
-	return false
 }

@@ -121,11 +121,9 @@ func (v *View) read(replies []any, now int64) {
 			v.Left = time.Duration(left) * time.Millisecond
 		}
 	}
-	if fence := replies[2]; refusal(fence) == nil && v.Kind != server.Semaphore { // an earlier Mutex left it: permits have none
-		if v.Fence, err = redis.Int64(fence, nil); err != nil && !errors.Is(err, redis.ErrNil) {
-			*v = View{Err: err}
-			return
-		}
+	fence, err := redis.Int64(replies[2], refusal(replies[2]))
+	if err == nil && v.Kind != server.Semaphore { // an earlier Mutex left it: permits have none
+		v.Fence = fence
 	}
 	if v.Holding == 1 {
 		v.Age = hold(v.Fence, now)

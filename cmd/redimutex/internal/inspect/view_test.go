@@ -43,11 +43,17 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	assert.True(t, v.Held, "an empty token is one")
 	assert.Negative(t, v.Left)
 
-	s.Do("SET", server.FenceKey("odd"), "not a number")
-	_, err := look(node, "odd")
-	assert.Error(t, err)
+	for i, fence := range []string{"not a number", "99999999999999999999", ""} {
+		odd := fmt.Sprint("odd", i)
+		s.Do("SET", odd, "token", "PX", 60000)
+		s.Do("SET", server.FenceKey(odd), fence)
+		v = see(odd)
+		assert.Equal(t, "token", v.Holder, "a counter that another client has overwritten does not hide the lock")
+		assert.Zero(t, v.Fence)
+		assert.Zero(t, v.Age)
+	}
 	s.Do("HSET", "hash", "field", "value")
-	_, err = look(node, "hash")
+	_, err := look(node, "hash")
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 

@@ -93,11 +93,12 @@ func (r *runner) try(ctx context.Context) error {
 		return err
 	}
 	err := r.hold(r.lock.TryAcquire(ctx))
-	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end); {
-		if !pause(ctx) {
-			break
+	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end) && pause(ctx); {
+		again := r.hold(r.lock.TryAcquire(ctx))
+		if again != nil && ctx.Err() != nil {
+			break // it was cut short, and the try before it says why
 		}
-		err = r.hold(r.lock.TryAcquire(ctx))
+		err = again
 	}
 	if !r.once && errors.Is(err, redimutex.ErrLocked) && r.heldByAncestor(ctx) {
 		return fmt.Errorf("%w: %w", errNested, err)

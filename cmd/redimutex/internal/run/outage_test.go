@@ -3,6 +3,8 @@
 package run
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -13,8 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -51,6 +55,32 @@ func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		}
 	}
+}
+
+// failing is a lock whose server says no at the first try, and whose later tries take longer than they may.
+type failing struct{ said error }
+
+func (f *failing) TryAcquire(ctx context.Context) (*redimutex.Lease, error) {
+	if err := f.said; err != nil {
+		f.said = nil
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (f *failing) Acquire(context.Context) (*redimutex.Lease, error) { panic("it does not wait") }
+
+func TestATryThatIsCutShortDoesNotHideWhatTheServerHasSaid(t *testing.T) {
+	t.Parallel()
+	said := errors.Join(redimutex.ErrUnavailable, &redimutex.NodeError{Err: redis.Error("READONLY no")})
+	r := &runner{job: &job{once: true, wait: time.Millisecond}, lock: &failing{said}}
+	assert.Equal(t, said, r.try(t.Context()))
+
+	nodes, err := servers.Find(servers.URLs{"redis://host"}, servers.QuickTimeout)
+	require.NoError(t, err)
+	r.lock = &failing{}
+	assert.Equal(t, "host:6379/0: no answer in time", nodes.Failures(r.try(t.Context())))
 }
 
 func TestHungServerDoesNotHoldUsForEver(t *testing.T) {

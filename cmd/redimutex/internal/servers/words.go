@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"regexp"
@@ -29,7 +30,7 @@ func (s Set) Failures(err error) string {
 		words = append(words, s[n.Node].Address+": "+Words(n.Err))
 	}
 	if len(words) == 0 {
-		words = append(words, s.Names()+": "+strings.TrimPrefix(err.Error(), "redimutex: "))
+		words = append(words, s.Names()+": "+strings.TrimPrefix(Words(err), "redimutex: "))
 	}
 	return strings.Join(words, "; ")
 }
@@ -41,7 +42,11 @@ func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 func advice(err error) string {
 	var said redis.Error
 	if !errors.As(Shortened(err), &said) {
-		if errors.Is(err, ErrHandshake) || strings.Contains(err.Error(), "does not look like a TLS handshake") {
+		var untrusted *tls.CertificateVerificationError
+		switch {
+		case errors.As(err, &untrusted):
+			return " (use the name that the certificate is for, and name its authority in SSL_CERT_FILE)"
+		case errors.Is(err, ErrHandshake), strings.Contains(err.Error(), "does not look like a TLS handshake"):
 			return " (redis:// is for servers without TLS)"
 		}
 		return " (does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another)"
