@@ -138,7 +138,7 @@ func (n *nodes) take(answer []any) {
 
 // close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
 func (n *nodes) close(end time.Time) {
-	runners := n.server.runners
+	runners := &n.server.runners
 	runners.Wait(0) // nothing more is taken in
 	n.mu.Lock()
 	for _, node := range append(n.made, &n.single) {

@@ -38,7 +38,7 @@ func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
 // add takes a claim in; one that is pending has new times then. It reports false if it is given up.
 func (w *runner) add(c *Claim, at, until time.Duration) bool {
-	all := w.server.runners
+	all := &w.server.runners
 	all.Enter() // Close takes it in yet, or we see Close
 	defer all.Leave()
 	w.mu.Lock()
