@@ -264,7 +264,7 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 func TestACallerThatGivesUpIsNoErrorOfAServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	s.Do("SET", "k", "foreign", "PX", 60_000)
 	require.ErrorIs(t, client.Mutex("k").LockContext(t.Context(), time.Second), redimutex.ErrLocked)
 	assert.Equal(t, []int64{0}, client.Stats().Errors)

@@ -17,7 +17,7 @@ import (
 func TestDoHoldsTheLockAndUnlocks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k")
+	m := newMutex(t, s.Pool(), "k", patient)
 	type name struct{}
 	wanted := errors.New("what f returned")
 	for _, do := range []func(context.Context, func(context.Context) error) error{m.Do, m.TryDo} {
@@ -52,7 +52,7 @@ func TestDoUnlocksWhenFPanics(t *testing.T) {
 func TestDoTellsALossByContextAndError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
+	m := newMutex(t, s.Pool(), "k", patient)
 	wanted := errors.New("what f returned")
 	err := m.Do(t.Context(), func(ctx context.Context) error {
 		s.Do("DEL", "k")

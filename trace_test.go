@@ -238,7 +238,7 @@ func TestTraceWithoutFunctionsIsFine(t *testing.T) {
 func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(100*time.Millisecond), redimutex.WithPollInterval(5*time.Millisecond))
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*time.Second), redimutex.WithPollInterval(5*time.Millisecond))
 	var d diary
 	c.Observe(d.trace())
 	a, b := c.Mutex("k"), c.Mutex("k")
