@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -57,9 +58,10 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}
-	written := make(chan struct{})
+	var undoing sync.WaitGroup
+	undoing.Add(1)
 	late := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
-		defer close(written)
+		defer undoing.Done()
 		if c.Send(undo[0].(string), undo[1:]...) == nil {
 			_ = c.Flush() // if it fails, the release in the background is left
 		}
@@ -68,7 +70,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	if late.Stop() {
 		return reply, err
 	}
-	<-written
+	undoing.Wait()
 	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
 		_, _ = Receive(c, drain)
 	}
