@@ -1,17 +1,13 @@
 package keepalive
 
-import (
-	"time"
-
-	"github.com/redimutex/redimutex/internal/redistest"
-)
+import "time"
 
 // Slept makes all that the Keeper has noted look as it does after the machine has slept for d.
 func (k *Keeper) Slept(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.leases {
-		l.until = redistest.Earlier(l.until, d)
+		l.wall -= instant(d)
 	}
 }
 

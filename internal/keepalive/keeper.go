@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"slices"
@@ -40,11 +41,12 @@ const (
 // Extended or Lose before that, if the servers have decided.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
-// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time,
+// An instant is a time on one of the Keeper's clocks, since it was made. It takes a third of the room of a time.Time,
 // of which a lease has several.
 type instant time.Duration
 
-func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
+func (k *Keeper) at(t time.Time) instant     { return instant(t.Sub(k.began)) }
+func (k *Keeper) atWall(t time.Time) instant { return instant(t.Round(0).Sub(k.began.Round(0))) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
@@ -66,7 +68,8 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
 		k.beat = now.Add(heartbeat)
 	}
-	l.until = nearer(t.Until, now)
+	l.until, l.wall = k.at(t.Until), k.atWall(t.Until)
+	l.until = l.nearest(now)
 	l.schedule(k.at(t.Began.Add(min(Patience, t.HandOff/20))))
 	return true
 }
@@ -146,7 +149,7 @@ func (k *Keeper) tick() {
 	if !now.Before(k.beat) {
 		k.beat = now.Add(heartbeat)
 		for _, l := range slices.Clone(k.leases) {
-			if until := nearer(l.until, now); l.until.Sub(until) > jump {
+			if until := l.nearest(now); l.until-until > instant(jump) {
 				l.until = until
 				l.schedule(0)
 			}
@@ -184,7 +187,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 			break
 		}
 	}
-	slices.SortFunc(due, func(a, b *Lease) int { return a.until.Compare(b.until) })
+	slices.SortFunc(due, func(a, b *Lease) int { return cmp.Compare(a.until, b.until) })
 	return lost, due
 }
 
