@@ -29,7 +29,7 @@ func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...a
 		return nil, ErrTimeout
 	}
 	if undo, _ := ctx.Value(Undo).([]any); len(undo) > 0 {
-		if err := s.send(c, command, args...); err != nil {
+		if err := send(c, command, args...); err != nil {
 			return nil, err
 		}
 		return undoable(c, left, undo)
@@ -86,13 +86,9 @@ func Receive(c redis.Conn, d time.Duration) (any, error) {
 	return reply, err
 }
 
-// Pipelines reports whether connections of s are not known to lack Send.
-func (s *Source) Pipelines() bool { return !s.sendless.Load() }
-
-func (s *Source) send(c redis.Conn, command string, args ...any) error {
+func send(c redis.Conn, command string, args ...any) error {
 	err := c.Send(command, args...)
 	if err != nil && c.Err() == nil {
-		s.sendless.Store(true)
 		return ErrNoSend
 	}
 	return err
@@ -118,7 +114,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	var err error
 	if s.Punctual {
 		raw, err = s.Do(ctx, c, "", batch)
-	} else if err = batch(func(command string, args ...any) error { return s.send(c, command, args...) }); err == nil {
+	} else if err = batch(func(command string, args ...any) error { return send(c, command, args...) }); err == nil {
 		deadline, _ := ctx.Deadline()
 		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
 	}

@@ -45,7 +45,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.speak, op.lay, op.took = (*operation).speakTry, layTry, (*operation).tookTry
 	op.timed, op.creates, op.try = true, true, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
-		s.scripted.Load() && s.source.Pipelines()
+		s.scripted.Load()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()
