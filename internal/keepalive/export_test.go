@@ -1,13 +1,17 @@
 package keepalive
 
-import "time"
+import (
+	"time"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
 
 // Slept makes all that the Keeper has noted look as it does after the machine has slept for d.
 func (k *Keeper) Slept(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.leases {
-		l.wall -= instant(d)
+		l.until = redistest.Earlier(l.until, d)
 	}
 }
 

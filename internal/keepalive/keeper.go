@@ -1,7 +1,6 @@
 package keepalive
 
 import (
-	"cmp"
 	"container/heap"
 	"math"
 	"slices"
@@ -41,12 +40,11 @@ const (
 // Extended or Lose before that, if the servers have decided.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
-// An instant is a time on one of the Keeper's clocks, since it was made. It takes a third of the room of a time.Time,
+// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time,
 // of which a lease has several.
 type instant time.Duration
 
-func (k *Keeper) at(t time.Time) instant     { return instant(t.Sub(k.began)) }
-func (k *Keeper) atWall(t time.Time) instant { return instant(t.Round(0).Sub(k.began.Round(0))) }
+func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
@@ -68,8 +66,7 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	if k.armed.IsZero() { // there was no lease, so no heartbeat either
 		k.beat = now.Add(heartbeat)
 	}
-	l.until, l.wall = k.at(t.Until), k.atWall(t.Until)
-	l.until = l.nearest(now)
+	l.until = nearer(t.Until, now)
 	l.schedule(k.at(t.Began.Add(min(Patience, t.HandOff/20))))
 	return true
 }
@@ -149,7 +146,7 @@ func (k *Keeper) tick() {
 	if !now.Before(k.beat) {
 		k.beat = now.Add(heartbeat)
 		for _, l := range slices.Clone(k.leases) {
-			if until := l.nearest(now); l.until-until > instant(jump) {
+			if until := nearer(l.until, now); l.until.Sub(until) > jump {
 				l.until = until
 				l.schedule(0)
 			}
@@ -187,7 +184,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 			break
 		}
 	}
-	slices.SortFunc(due, func(a, b *Lease) int { return cmp.Compare(a.until, b.until) })
+	slices.SortFunc(due, func(a, b *Lease) int { return a.until.Compare(b.until) })
 	return lost, due
 }
 

@@ -33,8 +33,7 @@ type Lease struct {
 	last   instant // no renewal is due then or later
 
 	// All below is protected by keeper.mu; reason may be read without it.
-	until    instant       // valid until, by the monotonic clock
-	wall     instant       // the same, by the wall clock
+	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	handOff  time.Duration // more than 0: it was given a hand-off lease, and has still to ask for its TTL
 	next     instant       // when the keeper has to look at the lease: to renew it, or to tell its loss
@@ -62,8 +61,7 @@ type Holder interface{ Lost(r Reason) }
 func (l *Lease) Until() time.Time {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
-	now := time.Now() // for the wall clock of today
-	return now.Add(time.Duration(l.until - l.keeper.at(now)))
+	return l.until
 }
 
 // TTL returns what a renewal asks for.
@@ -91,18 +89,21 @@ func (l *Lease) Reason() Reason {
 // keeper.mu.
 func (l *Lease) Ended() bool { return Reason(l.reason.Load()) != Alive }
 
-// nearest returns when the validity ends by the clock that leaves less. The monotonic clock of most systems stands still
-// while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease, which is the safe side.
-// The caller holds keeper.mu.
-func (l *Lease) nearest(now time.Time) instant {
-	return min(l.until, l.keeper.at(now)+l.wall-l.keeper.atWall(now))
+// nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
+// still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
+// which is the safe side.
+func nearer(until, now time.Time) time.Time {
+	if left := until.Round(0).Sub(now.Round(0)); left < until.Sub(now) {
+		return now.Add(left)
+	}
+	return until
 }
 
 // over reports whether the validity has ended by either clock. The lease is alive, and the caller holds
 // keeper.mu.
 func (l *Lease) over(now time.Time) bool {
-	until := l.nearest(now)
-	if l.keeper.at(now) < until {
+	until := nearer(l.until, now)
+	if now.Before(until) {
 		return false
 	}
 	l.until = until // perhaps only the wall clock says so; it may be set back, which must revive nothing
@@ -138,10 +139,8 @@ func (l *Lease) Extended(until time.Time) {
 		return
 	}
 	l.handOff = 0
-	was, wall := l.until, l.wall
-	l.until, l.wall = l.keeper.at(until), l.keeper.atWall(until)
-	if l.until = l.nearest(now); l.until <= was {
-		l.until, l.wall = was, wall
+	if until = nearer(until, now); until.After(l.until) {
+		l.until = until
 	}
 	l.schedule(0)
 }
@@ -178,23 +177,24 @@ func (l *Lease) pace() time.Duration {
 // loss is when the loss of l is told: some time before the end, so that the timers of a busy machine do not make it late.
 // The caller holds keeper.mu.
 func (l *Lease) loss() instant {
-	return l.until - instant(min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond))
+	return l.keeper.at(l.until) - instant(min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond))
 }
 
 // schedule decides when the keeper looks at the lease next. A renewal is not due before earliest. The lease is alive, and
 // the caller holds keeper.mu.
 func (l *Lease) schedule(earliest instant) {
+	k := l.keeper
 	l.next = l.loss()
 	if l.handOff == 0 { // for less than what is left it would bring nothing
-		earliest = max(earliest, l.until-instant(l.ttl*2/3))
+		earliest = max(earliest, k.at(l.until)-instant(l.ttl*2/3))
 	}
 	if !l.renewing && (l.handOff > 0 || earliest < l.last) {
 		l.next = min(l.next, earliest)
 	}
 	if l.index < 0 {
-		heap.Push(&l.keeper.leases, l)
+		heap.Push(&k.leases, l)
 	} else {
-		heap.Fix(&l.keeper.leases, int(l.index))
+		heap.Fix(&k.leases, int(l.index))
 	}
-	l.keeper.arm()
+	k.arm()
 }
