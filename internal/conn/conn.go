@@ -143,7 +143,7 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 		c.timer.Reset(left)
 	}
 	if done := ctx.Done(); done != nil && done != c.watched {
-		c.forget()
+		c.unwatch()
 		if caller, ok := ctx.Value(Caller).(context.Context); ok {
 			ctx = caller
 		}
@@ -194,13 +194,6 @@ func (c *Conn) look() {
 // hangUp ends what is read and written.
 func (c *Conn) hangUp() { c.network.Close() }
 
-// forget ends the registration, if there is one. The caller holds c.mu.
-func (c *Conn) forget() {
-	if c.unwatch != nil {
-		c.unwatch()
-	}
-}
-
 // ended returns why ctx has ended, or nil. The clock may know it before ctx does.
 func ended(ctx context.Context) error {
 	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
@@ -226,7 +219,7 @@ func (c *Conn) Err() error {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.cut = errCut
-	c.forget()
+	c.unwatch()
 	c.mu.Unlock()
 	defer time.AfterFunc(maxGrace, c.hangUp).Stop()
 	return c.ConnWithTimeout.Close()

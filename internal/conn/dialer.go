@@ -54,7 +54,7 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, err
 	}
 	network := netConn(bare)
-	c := &Conn{network: network}
+	c := &Conn{network: network, unwatch: func() bool { return false }}
 	if secure, ok := network.(interface{ NetConn() net.Conn }); ok { // TLS that a function of the user has made
 		c.network = secure.NetConn()
 	}

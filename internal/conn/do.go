@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,7 +29,7 @@ func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...a
 		return nil, ErrTimeout
 	}
 	if undo, _ := ctx.Value(Undo).([]any); len(undo) > 0 {
-		if err := s.send(c, command, args...); err != nil {
+		if err := send(c, command, args...); err != nil {
 			return nil, err
 		}
 		return undoable(c, left, undo)
@@ -57,9 +58,10 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}
-	written := make(chan struct{})
+	var undoing sync.WaitGroup
+	undoing.Add(1)
 	late := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
-		defer close(written)
+		defer undoing.Done()
 		if c.Send(undo[0].(string), undo[1:]...) == nil {
 			_ = c.Flush() // if it fails, the release in the background is left
 		}
@@ -68,7 +70,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	if late.Stop() {
 		return reply, err
 	}
-	<-written
+	undoing.Wait()
 	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
 		_, _ = Receive(c, drain)
 	}
@@ -84,13 +86,9 @@ func Receive(c redis.Conn, d time.Duration) (any, error) {
 	return reply, err
 }
 
-// Pipelines reports whether connections of s are not known to lack Send.
-func (s *Source) Pipelines() bool { return !s.sendless.Load() }
-
-func (s *Source) send(c redis.Conn, command string, args ...any) error {
+func send(c redis.Conn, command string, args ...any) error {
 	err := c.Send(command, args...)
 	if err != nil && c.Err() == nil {
-		s.sendless.Store(true)
 		return ErrNoSend
 	}
 	return err
@@ -116,7 +114,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	var err error
 	if s.Punctual {
 		raw, err = s.Do(ctx, c, "", batch)
-	} else if err = batch(func(command string, args ...any) error { return s.send(c, command, args...) }); err == nil {
+	} else if err = batch(func(command string, args ...any) error { return send(c, command, args...) }); err == nil {
 		deadline, _ := ctx.Deadline()
 		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
 	}

@@ -41,8 +41,7 @@ type Source struct {
 	// Listen is Dial for a connection that carries no commands of ours: for a subscription.
 	Listen Dial
 
-	hung     hung
-	sendless atomic.Bool // connections have turned out to know Do, and no pipelines
+	hung hung
 }
 
 // A Dial makes a connection.

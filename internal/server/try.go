@@ -50,7 +50,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, v, c, t.Start, c.Replicas.Timeout)
 	op.requests[0].ttl, op.try = c.TTL, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
-		s.scripted.Load() && s.source.Pipelines()
+		s.scripted.Load()
 	until := op.end.Add(c.TTL)
 	if !c.begin(true, op.plain, until) {
 		op.free()

@@ -112,8 +112,11 @@ func (c *conn) DoWithTimeout(d time.Duration, command string, args ...any) (any,
 		}
 	}
 	all, err := c.exchange(nil, end)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case command == "":
+		return all, nil
 	}
 	return last(all)
 }
