@@ -117,17 +117,20 @@ func (p *Process) DiedOf() syscall.Signal {
 	return 0
 }
 
+// Ended reports whether it has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Status waits for the end and returns the exit status, that of a shell where a signal has ended it.
 func (p *Process) Status() int {
 	p.t.Helper()
-	redistest.Wait(p.t, "the end of redimutex "+strings.Join(p.Cmd.Args[1:], " "), func() bool {
-		select {
-		case <-p.done:
-			return true
-		default:
-			return false
-		}
-	})
+	redistest.Wait(p.t, "the end of redimutex "+strings.Join(p.Cmd.Args[1:], " "), p.Ended)
 	if by := p.DiedOf(); by != 0 {
 		return 128 + int(by)
 	}
