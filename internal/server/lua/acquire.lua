@@ -36,7 +36,8 @@ local function granted(ours)
     return failure
   end
   if ours then -- only raised, so that a try which is executed late takes nothing back
-    keep(token, ms, want, mark)
+    local kept = keep(token, ms, want, mark)
+    failure = kept ~= 1 and kept
   else
     failure = take(token, ms, want, mark)
   end

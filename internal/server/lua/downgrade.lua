@@ -13,15 +13,18 @@ if now > tonumber(ARGV[3]) then
   return -now
 end
 if peek(lock, #token) == token then
-  begin(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
+  local failure = begin(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
+  if failure then
+    return failure
+  end
   entitle()
   if queue then
     serve('')
   end
   return {now, 0}
 end
-local kept, detail = keep(token, ms, 'r', '')
-if kept ~= 1 then
-  return demoted(lock, token) or {kept, detail}
+local kept, which = keep(token, ms, 'r', '')
+if which then
+  return demoted(lock, token) or {kept, which}
 end
 return {now, 0}

@@ -14,11 +14,11 @@
 if now > tonumber(ARGV[3]) then
   return -now
 end
-local kept, detail = keep(token, ms, want, mark)
-if kept ~= 1 then
-  return demoted(lock, token) or {kept, detail}
+local kept, which = keep(token, ms, want, mark)
+if which then
+  return demoted(lock, token) or {kept, which}
 end
 for i = locks + 1, own do
   redis.pcall('PEXPIRE', KEYS[i], ARGV[5]) -- whatever the fence is held against, it outlives the hold
 end
-return not detail and demoted(lock, token) or 1
+return kept

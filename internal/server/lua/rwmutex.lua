@@ -125,20 +125,19 @@ local function keep(token, ms, want, mark)
     hide(mark)
   end
   if holder == token and want == 'r' then
-    begin(token, math.max(ms, redis.call('PTTL', lock)))
-    return 1, true
+    return begin(token, math.max(ms, redis.call('PTTL', lock))) or 1
   end
   if holder == token then
-    return 1, raise(lock, ms)
+    raise(lock, ms)
+    return 1
   end
   local ends = holder == '*' and endOf(readers, token)
   if not ends then
     return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
   end
-  if ends < now + ms * 1000 then
-    read(token, ms)
-  end
-  return 1, true
+  raise(lock, ms)
+  prolong(readers, token, ends, ms)
+  return 1
 end
 
 local function drop(token, ms, mark)

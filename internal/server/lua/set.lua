@@ -32,6 +32,13 @@ local function stay(set, name, ms)
   raise(set, ms)
 end
 
+-- Has one that is in the set until then stay for ms at least. The expiry comes first: a full server refuses a command that
+-- needs memory, but lets a script go on that has written something.
+local function prolong(set, name, ends, ms)
+  raise(set, ms)
+  redis.call('ZADD', set, us(math.max(ends, now + ms * 1000)), name)
+end
+
 -- Forgets those in the set that have ended.
 local function forget(set)
   redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
