@@ -46,10 +46,19 @@ func (op *operation) scripts() error {
 	return nil
 }
 
-// runRound runs the scripts that are to do. One that came too late by a clock that we had wrong is sent once more; and so is
-// one that goes alone, if another node of the cluster serves its key now.
+// runRound runs the scripts that are to do, and has the replicas confirm them.
 func (op *operation) runRound() error {
 	op.unconfirmed = op.unconfirmed[:0]
+	err := op.sendAll()
+	if len(op.unconfirmed) > 0 {
+		op.confirm(err)
+	}
+	return err
+}
+
+// sendAll sends what is to do. One that came too late by a clock that we had wrong is sent once more; and so is one that goes
+// alone, if another node of the cluster serves its key now.
+func (op *operation) sendAll() error {
 	for first := true; len(op.todo) > 0; first = false {
 		if op.timed {
 			op.deadline = op.due
@@ -68,9 +77,6 @@ func (op *operation) runRound() error {
 			return err
 		}
 		op.todo, op.again = op.again, op.todo
-	}
-	if len(op.unconfirmed) > 0 {
-		op.confirm()
 	}
 	return nil
 }
@@ -158,13 +164,15 @@ func (op *operation) take(i int, raw any, first bool) {
 	op.server.scripted.Store(true)
 }
 
-// confirm waits until the replicas have what this connection wrote.
-func (op *operation) confirm() {
-	want := op.claims[0].Replicas
-	op.deadline = op.end
-	got, err := redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
-	if err == nil && got < want.N {
-		err = replicaError{got, want}
+// confirm waits until the replicas have what this connection wrote, unless err has ended the round before.
+func (op *operation) confirm(err error) {
+	if want := op.claims[0].Replicas; err == nil {
+		var got int
+		op.deadline = op.end
+		got, err = redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
+		if err == nil && got < want.N {
+			err = replicaError{got, want}
+		}
 	}
 	if err != nil {
 		for _, i := range op.unconfirmed {

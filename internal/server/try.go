@@ -85,7 +85,7 @@ func (op *operation) speakTry() error {
 	op.tell(0, Reply{Verdict: Done, Sent: op.sent})
 	if op.claims[0].Replicas.N > 0 {
 		op.unconfirmed = append(op.unconfirmed[:0], 0)
-		op.confirm()
+		op.confirm(nil)
 	}
 	return nil
 }
