@@ -133,6 +133,8 @@ func (t *tally) failure(kind Kind) *Failure {
 			f.Nodes = append(f.Nodes, NodeFailure{i, reply.Err})
 		case reply.Verdict == server.Held:
 			f.heard(reply)
+		case reply.Verdict == server.Missing || reply.Verdict == server.Taken:
+			f.Nodes = append(f.Nodes, NodeFailure{i, errLost})
 		}
 	}
 	return f

@@ -91,6 +91,23 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
+// Else an error would say that too few servers answered, and name one of three.
+func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+	c.on([]int{0}, "DEL", "k")
+	c.servers[1].Kill()
+	c.fronts[1].Cut()
+	failure, _ := c.extend(t, v)
+	require.Len(t, failed(t, failure, quorum.Unavailable).Nodes, 2)
+	assert.Equal(t, 0, failure.Nodes[0].Node)
+	assert.ErrorContains(t, failure.Nodes[0].Err, "no longer has the lock")
+	v.ReleaseLater(time.Time{})
+}
+
 func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
