@@ -93,6 +93,7 @@ func (l *link) leave(c *call) bool {
 		return false
 	case i >= l.written:
 		l.calls = slices.Delete(l.calls, i, i+1)
+		l.rest()
 		return true
 	case c.undo != nil:
 		l.calls = append(l.calls, c.takeBack())
@@ -190,10 +191,8 @@ func (l *link) land(reply any) error {
 	l.written--
 	l.alive = c.began
 	c.done <- nil
-	if l.retired && len(l.calls) == 0 {
-		return errRetired
-	}
-	return nil
+	l.rest()
+	return l.err
 }
 
 // open reports whether the link may be used for something new. One that is as old as its pool lets it be, or has answered
@@ -203,10 +202,15 @@ func (l *link) open() bool {
 	defer l.mu.Unlock()
 	d := l.pool.source.Lifetime
 	l.retired = l.retired || d > 0 && time.Since(l.born) >= d || l.alive.Before(*l.pool.silent.Load())
+	l.rest()
+	return l.err == nil && !l.retired
+}
+
+// rest ends a link that is retired when nothing is under way. The caller holds l.mu.
+func (l *link) rest() {
 	if l.retired && len(l.calls) == 0 {
 		l.fail(errRetired)
 	}
-	return l.err == nil && !l.retired
 }
 
 // end ends the link.

@@ -1,6 +1,8 @@
 package mux_test
 
 import (
+	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/mux"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // works reports whether a command gets through, within a time that is long for a server that answers.
@@ -130,5 +133,31 @@ func TestAConnectionEndsAtTheLifetimeOfItsPool(t *testing.T) {
 		assert.NoError(t, fresh.Err())
 		synctest.Wait()
 		assert.LessOrEqual(t, w.server.CurrentConnectionCount(), 1)
+	})
+}
+
+// The last call of a connection that is too old may leave before it is written, so that no reply ends the connection.
+func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := s.Pool()
+	pool.MaxConnLifetime = time.Millisecond
+	p := share(t, pool, 1)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 2000 {
+				ctx, cancel := context.WithCancel(until(time.Minute))
+				if c, err := p.GetContext(ctx); err == nil {
+					go cancel()
+					do(ctx, c, "PING") //nolint:errcheck // it may be cancelled
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	redistest.Wait(t, "the last connection is left, and the one that asks", func() bool {
+		return strings.Count(string(s.Do("CLIENT", "LIST", "TYPE", "NORMAL").([]byte)), " addr=") <= 2
 	})
 }

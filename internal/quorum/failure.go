@@ -64,6 +64,8 @@ var (
 	errGivenUp = errors.New("granted too late: the caller had given up")
 	// errEnded stands for a vote that came when the lock had ended meanwhile.
 	errEnded = errors.New("the lock has ended meanwhile")
+	// errLost stands for a server that no longer has the lock.
+	errLost = errors.New("it no longer has the lock")
 	// errLateTry stands for a server that did not answer a try for this lock: it has no vote until the release.
 	errLateTry = errors.New("no answer to a try for this lock")
 	// errNoAnswer stands for a server that had not answered when the caller's time was over.

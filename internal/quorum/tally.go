@@ -131,6 +131,8 @@ func (t *tally) failure(kind Kind) *Failure {
 			f.Errs[i] = reply.Err
 		case reply.Verdict == server.Held:
 			f.heard(reply)
+		case reply.Verdict == server.Missing || reply.Verdict == server.Taken:
+			f.Errs[i] = errLost
 		}
 	}
 	return f

@@ -117,6 +117,24 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	won(t, release(t, v))
 }
 
+// Else an error would say that too few servers answered, and name one of three.
+func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+	c.on([]int{0}, "DEL", "k")
+	c.servers[1].Kill()
+	c.fronts[1].Cut()
+	failure, _ := c.extend(t, v)
+	errs := failed(t, failure, quorum.Unavailable).Errs
+	require.ErrorContains(t, errs[0], "no longer has the lock")
+	require.Error(t, errs[1])
+	require.NoError(t, errs[2])
+	v.ReleaseLater(time.Time{})
+}
+
 func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

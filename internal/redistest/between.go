@@ -103,6 +103,9 @@ func (c *betweenConn) Do(command string, args ...any) (any, error) {
 }
 
 func (c *betweenConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	if command == "" {
+		return c.receiveAll(d)
+	}
 	return c.run(command, args, func() (any, error) { return redis.DoWithTimeout(c.Conn, d, command, args...) })
 }
 
@@ -123,6 +126,26 @@ func (c *betweenConn) ReceiveWithTimeout(d time.Duration) (any, error) {
 		return nil, errors.New("nothing was sent that could be received")
 	}
 	return c.DoWithTimeout(d, next.command, next.args...)
+}
+
+// receiveAll returns all replies, as the empty command of redigo does.
+func (c *betweenConn) receiveAll(d time.Duration) (any, error) {
+	replies := []any{}
+	for {
+		next, ok := c.next()
+		if !ok {
+			return replies, c.failure()
+		}
+		reply, err := c.DoWithTimeout(d, next.command, next.args...)
+		var refused redis.Error
+		switch {
+		case errors.As(err, &refused):
+			reply = refused
+		case err != nil:
+			return nil, err
+		}
+		replies = append(replies, reply)
+	}
 }
 
 func (c *betweenConn) next() (first sent, ok bool) {

@@ -53,9 +53,10 @@ func (op *operation) scripts() error {
 	return nil
 }
 
-// round runs the scripts that are to do. One that came too late by a clock that we had wrong is sent once more; and so is
-// one that goes alone, if another node of the cluster serves its key now.
-func (op *operation) round() error {
+// round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
+// wrong is sent once more; and so is one that goes alone, if another node of the cluster serves its key now.
+func (op *operation) round() (err error) {
+	defer func() { op.confirm(err) }()
 	for first := true; len(op.todo) > 0; first = false {
 		if verbs[op.verb].timed {
 			op.deadline = op.due
@@ -74,7 +75,6 @@ func (op *operation) round() error {
 		}
 		op.todo = slices.DeleteFunc(op.todo, func(r *request) bool { return !r.again })
 	}
-	op.confirm()
 	return nil
 }
 
@@ -165,10 +165,9 @@ func (op *operation) take(r *request, raw any, first bool) {
 	}
 }
 
-// confirm waits until the replicas have what this connection wrote.
-func (op *operation) confirm() {
-	asked := false
-	var err error
+// confirm waits until the replicas have what this connection wrote, unless err has ended the round before.
+func (op *operation) confirm(err error) {
+	asked := err != nil
 	for i := range op.requests {
 		r := &op.requests[i]
 		if !r.unconfirmed {

@@ -125,6 +125,32 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 	}
 }
 
+// Else a holder would rely on an extension that a failover loses.
+func TestNoExtensionOfABatchThatBrokeOffCountsWithoutTheReplicas(t *testing.T) {
+	t.Parallel()
+	r := redistest.Real(t)
+	b := redistest.NewBetween(r.Pool())
+	s := open(t, b)
+	first, second := request("k1"), request("k2")
+	done(t, acquire(s, first))
+	done(t, acquire(s, second))
+	done(t, one(s, first)) // the server knows the script now
+	first.Replicas, second.Replicas = replicas(50*time.Millisecond), replicas(50*time.Millisecond)
+	sent := 0
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if command == "EVALSHA" {
+			if sent++; sent == 2 {
+				return nil, redistest.ErrCut
+			}
+		}
+		return run()
+	})
+	for _, reply := range extend(s, []*hold{first, second}) {
+		failed(t, reply)
+	}
+	assert.Equal(t, 4, sent, "they go again over another connection")
+}
+
 func fenceIf(fencing bool) server.Fence {
 	if fencing {
 		return server.NextFence

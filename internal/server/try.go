@@ -114,6 +114,6 @@ func (op *operation) set() error {
 	}
 	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
 	r.unconfirmed = r.claim.Replicas.N > 0
-	op.confirm()
+	op.confirm(nil)
 	return nil
 }

@@ -135,6 +135,34 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	serverFailure(t, failed[i], words)
 }
 
+// From Redis 7.2 on WAIT asks for what the connection has written, so it confirms at once what has written nothing.
+func TestAnExtensionOfALockThatLivesLongerNeedsTheReplicasToo(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	pool := primary.Pool()
+	pool.MaxIdle = 0 // each operation has a connection of its own
+	client := newClient(t, pool, redimutex.WithReplicas(1, 300*time.Millisecond), redimutex.WithoutRenewal(),
+		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	leases := make(map[string]*redimutex.Lease)
+	for kind, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+		"Mutex": client.Mutex("m").Acquire, "MutexAll": client.MutexAll([]string{"a", "b"}).Acquire,
+		"Semaphore": client.Semaphore("s", 1).Acquire,
+		"writer":    client.RWMutex("w").Acquire, "reader": client.RWMutex("r").RAcquire,
+	} {
+		l, err := acquire(t.Context())
+		require.NoError(t, err)
+		leases[kind] = l
+	}
+	replicas[0].Pause()
+	for kind, l := range leases {
+		for _, ttl := range []time.Duration{time.Hour, 10 * time.Minute} {
+			assert.ErrorIs(t, l.Extend(t.Context(), ttl), redimutex.ErrUnavailable, "%s, %v", kind, ttl)
+		}
+		assert.Less(t, time.Until(l.Until()), time.Minute)
+	}
+	replicas[0].Resume()
+}
+
 // The message tells the waiter that the primary has given it the lock, and nothing of the replicas.
 func TestWhatTheQueueHandsOffHasToBeOnTheReplicasToo(t *testing.T) {
 	t.Parallel()

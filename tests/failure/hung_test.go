@@ -181,6 +181,31 @@ func TestUnlockWorksOnAFullServer(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
+// Adding to a set needs memory, other than raising the expiry of a key.
+func TestAFullServerExtendsWhatItSaysItExtends(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	client, other := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute)), newClient(t, s.Pool())
+	for kind, ways := range map[string]struct {
+		acquire, try func(context.Context) (*redimutex.Lease, error)
+	}{
+		"Mutex":     {client.Mutex("m").Acquire, other.Mutex("m").TryAcquire},
+		"Semaphore": {client.Semaphore("s", 1).Acquire, other.Semaphore("s", 1).TryAcquire},
+		"writer":    {client.RWMutex("w").Acquire, other.RWMutex("w").TryRAcquire},
+		"reader":    {client.RWMutex("r").RAcquire, other.RWMutex("r").TryAcquire},
+	} {
+		l, err := ways.acquire(t.Context())
+		require.NoError(t, err)
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+		assert.NoError(t, l.Extend(t.Context(), time.Hour), kind)
+		s.Do("CONFIG", "SET", "maxmemory", "0")
+		_, err = ways.try(t.Context())
+		var locked *redimutex.LockedError
+		require.ErrorAs(t, err, &locked, kind)
+		assert.Greater(t, locked.Left, 30*time.Minute, kind)
+	}
+}
+
 func TestATryOnAFullServerTellsWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -44,7 +44,7 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 		planted := c
 		planted.Plant = Plant{
 			From: notOurs,
-			To:   "if holder then\nredis.call('SET', KEYS[i], token, 'PX', ms)\nreturn 1\nend\nreturn 0, i\nend\nend\nlocal written = false\n",
+			To:   "if holder then\nredis.call('SET', KEYS[i], token, 'PX', ms)\nreturn 1\nend\nreturn 0, i\nend\nend\nfor i = 1, locks do\nraise(",
 		}
 		r := run(t, planted)
 		assert.NotZero(t, r.Prolonged)

@@ -48,7 +48,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		},
 		"one TTL for all readers": {From: "raise(lock, ms)\nend\nreturn failure", To: "redis.call('PEXPIRE', lock, ms)\nend\nreturn failure"},
 		"a downgrade as RLock, then Unlock": {
-			From: "given it more\nentitle()", To: "given it more\nredis.call('DEL', lock)\nentitle()",
+			From: "return failure\nend\nentitle()", To: "return failure\nend\nredis.call('DEL', lock)\nentitle()",
 		},
 		"permits counted up and down": {
 			From: taken, To: "redis.call('SET', lock .. ':n', " + counter + " + 1)\n" + taken,
@@ -72,7 +72,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		},
 		"one permit too many": {From: "living(lock, '-' .. want)", To: "living(lock, '-' .. want + 1)"},
 		"an extension of a permit that shortens it": {
-			From: "if ends < now + ms * 1000 then\nstay(lock,", To: "if true then\nstay(lock,",
+			From: "us(math.max(ends, now + ms * 1000))", To: "us(now + ms * 1000)",
 		},
 		"a fence of the first key alone": {
 			From: "for i = locks + 1, 2 * locks do\nlast", To: "for i = locks + 1, locks + 1 do\nlast",

@@ -38,7 +38,7 @@ func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
 }
 
 // notOurs is where an extension of a Mutex looks at a lock that does not hold its token.
-const notOurs = "return (holder or wrong) and -1 or 0, i\nend\nend\nlocal written = false\n"
+const notOurs = "return (holder or wrong) and -1 or 0, i\nend\nend\nfor i = 1, locks do\nraise("
 
 // A renewal is refused when its lease has expired, whatever the script does. So this shows only where
 // the key is lost before that.
@@ -51,11 +51,11 @@ func TestCheckerFindsBadRenewals(t *testing.T) {
 	for name, bug := range map[string]Plant{
 		"without comparing": {
 			From: notOurs,
-			To:   "if not holder then\nreturn 0, i\nend\nend\nend\nlocal written = false\n",
+			To:   "if not holder then\nreturn 0, i\nend\nend\nend\nfor i = 1, locks do\nraise(",
 		},
 		"creating the key again": {
 			From: notOurs,
-			To:   "if not holder then\nredis.call('SET', KEYS[i], token, 'PX', ms)\nreturn 1\nend\nreturn -1, i\nend\nend\nlocal written = false\n",
+			To:   "if not holder then\nredis.call('SET', KEYS[i], token, 'PX', ms)\nreturn 1\nend\nreturn -1, i\nend\nend\nfor i = 1, locks do\nraise(",
 		},
 	} {
 		c.Plant = bug

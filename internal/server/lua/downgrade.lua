@@ -11,8 +11,8 @@ if peek(lock, #token) == token then
   end
   return {1, now}
 end
-local kept, detail = keep(token, ms, 'r', '')
+local kept, which = keep(token, ms, 'r', '')
 if kept ~= 1 then
-  return demoted() or {kept, now, detail}
+  return demoted() or {kept, now, which}
 end
 return {1, now}

@@ -4,11 +4,11 @@
 -- Atomic, so that the TTL of another holder's lock is never touched. Because the expiry is only raised, it takes nothing
 -- back of what a later extension gave.
 
-local kept, detail = keep(token, ms, want, mark)
+local kept, which = keep(token, ms, want, mark)
 if kept ~= 1 then
-  return demoted() or {kept, now, detail}
+  return demoted() or {kept, now, which}
 end
 for i = locks + 1, own do
   redis.pcall('PEXPIRE', KEYS[i], ARGV[5]) -- whatever the fence is held against, it outlives the hold
 end
-return not detail and demoted() or 1
+return 1

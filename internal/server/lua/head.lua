@@ -28,8 +28,8 @@
 --   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
 --                                long in ms (-1: for ever). An error is a table.
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
---   keep(token, ms, want, mark)  token stays for ms at least: 1; 0 it is gone; -1 another has the lock; then which of the
---                                locks it is; or whether anything was written
+--   keep(token, ms, want, mark)  token stays for ms at least, and something is written: 1; or 0 it is gone, -1 another has
+--                                the lock; then which of the locks it is
 --   drop(token, ms, mark)        token leaves in ms, whatever it wants: 1; then whether no other can enter; or 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which

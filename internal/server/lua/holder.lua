@@ -22,12 +22,11 @@ local function peek(key, n)
   return value
 end
 
--- Has a key live for ms at least. Returns whether it was written.
+-- Has a key live for ms at least. It is always written: WAIT counts the replicas that have the last write of a connection,
+-- so without one it would confirm an expiry that no replica has.
 local function raise(key, ms)
-  if redis.call('PTTL', key) < tonumber(ms) then
-    redis.call('PEXPIRE', key, ms)
-    return true
-  end
+  local left = redis.call('PTTL', key)
+  redis.call('PEXPIRE', key, left < tonumber(ms) and ms or left)
 end
 
 -- Has a key expire in ms; 0: now.

@@ -38,11 +38,10 @@ local function keep(token, ms)
       return (holder or wrong) and -1 or 0, i
     end
   end
-  local written = false
   for i = 1, locks do
-    written = raise(KEYS[i], ms) or written
+    raise(KEYS[i], ms)
   end
-  return 1, written
+  return 1
 end
 
 local function drop(token, ms)

@@ -41,8 +41,8 @@ local function begin(token, ms)
 end
 
 -- Has a reader be beside others for ms.
-local function read(token, ms)
-  put(readers, token, ms)
+local function read(token, ms, ends)
+  put(readers, token, ms, ends)
   raise(lock, ms)
 end
 
@@ -115,19 +115,18 @@ local function keep(token, ms, want, mark)
   end
   if holder == token and want == 'r' then
     begin(token, math.max(ms, redis.call('PTTL', lock)))
-    return 1, true
+    return 1
   end
   if holder == token then
-    return 1, raise(lock, ms)
+    raise(lock, ms)
+    return 1
   end
   local ends = holder == '*' and endOf(readers, token)
   if not ends then
     return (wrong or holder and (holder ~= '*' or want == 'w')) and -1 or 0, 1
   end
-  if ends < now + ms * 1000 then
-    read(token, ms)
-  end
-  return 1, true
+  read(token, ms, ends)
+  return 1
 end
 
 local function drop(token, ms, mark)

@@ -26,10 +26,8 @@ local function keep(token, ms)
   if not set or not ends then
     return set and 0 or -1, 1
   end
-  if ends < now + ms * 1000 then
-    put(lock, token, ms)
-  end
-  return 1, true
+  put(lock, token, ms, ends)
+  return 1
 end
 
 local function drop(token)

@@ -23,11 +23,11 @@ local function endOf(set, name)
   return ends > now and ends or nil
 end
 
--- Has a name be in the set for ms. What the server refuses is an error of the script. The first command of those that write
--- is one that a full server allows, and so it allows the others.
-local function put(set, name, ms)
+-- Has a name be in the set for ms, or until then if that is later. What the server refuses is an error of the script. The
+-- first command of those that write is one that a full server allows, and so it allows the others.
+local function put(set, name, ms, ends)
   redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
-  redis.call('ZADD', set, us(now + ms * 1000), name)
+  redis.call('ZADD', set, us(math.max(ends or 0, now + ms * 1000)), name)
   raise(set, ms)
 end
 
