@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex"
@@ -12,24 +13,29 @@ import (
 
 // Ten downloads at a time, however many machines of the fleet have some to do.
 func ExampleSemaphore() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // to wait and to download
+	defer cancel()
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
 	downloads := client.Semaphore("downloads", 10)
 	download := func(ctx context.Context, url string) error { return ctx.Err() } // stops when ctx ends
 
 	var all sync.WaitGroup
+	var done atomic.Int64
 	for i := range 25 {
 		all.Go(func() {
-			err := downloads.Do(context.Background(), func(ctx context.Context) error {
+			err := downloads.Do(ctx, func(ctx context.Context) error {
 				return download(ctx, fmt.Sprintf("https://example.com/%d", i))
 			})
 			if err != nil {
 				log.Print(err)
+				return
 			}
+			done.Add(1)
 		})
 	}
 	all.Wait()
-	fmt.Println("at a time:", downloads.Permits())
-	// Output: at a time: 10
+	fmt.Println("done:", done.Load(), "at a time:", downloads.Permits())
+	// Output: done: 25 at a time: 10
 }
 
 // A permit that is given back by other code than that which has got it.

@@ -32,7 +32,7 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 }
 
 const (
-	taken   = "return put(lock, token, ms)"
+	taken   = "local function take(token, ms)\nput(lock, token, ms)"
 	gave    = "local function drop(token)\n"
 	full    = "if ends then\nreturn first"
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
@@ -46,12 +46,12 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "local now = time[1] * 1000000 + time[2]",
 			To:   "local now = time[1] * 1000000 + time[2] + string.byte(ARGV[1], 1) % 4 * 100000",
 		},
-		"one TTL for all readers": {From: "raise(lock, ms)\nend\nreturn failure", To: "redis.call('PEXPIRE', lock, ms)\nend\nreturn failure"},
+		"one TTL for all readers": {From: "put(readers, token, ms, ends)\nraise(lock, ms)", To: "put(readers, token, ms, ends)\nredis.call('PEXPIRE', lock, ms)"},
 		"a downgrade as RLock, then Unlock": {
-			From: "return failure\nend\nentitle()", To: "return failure\nend\nredis.call('DEL', lock)\nentitle()",
+			From: "given it more\nentitle()", To: "given it more\nredis.call('DEL', lock)\nentitle()",
 		},
 		"permits counted up and down": {
-			From: taken, To: "redis.call('SET', lock .. ':n', " + counter + " + 1)\n" + taken,
+			From: taken, To: taken + "\nredis.call('SET', lock .. ':n', " + counter + " + 1)",
 			And: &Plant{
 				From: gave, To: gave + "redis.call('SET', lock .. ':n', " + counter + " - 1)\n",
 				And: &Plant{From: full, To: strings.Replace(full, "ends", counter+" >= tonumber(want)", 1)},
@@ -72,7 +72,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		},
 		"one permit too many": {From: "living(lock, '-' .. want)", To: "living(lock, '-' .. want + 1)"},
 		"an extension of a permit that shortens it": {
-			From: "us(math.max(ends, now + ms * 1000))", To: "us(now + ms * 1000)",
+			From: "us(math.max(ends or 0, now + ms * 1000))", To: "us(now + ms * 1000)",
 		},
 		"a fence of the first key alone": {
 			From: "for i = locks + 1, 2 * locks do\nlast", To: "for i = locks + 1, locks + 1 do\nlast",
