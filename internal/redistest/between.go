@@ -99,6 +99,9 @@ func (c *betweenConn) Close() error {
 }
 
 func (c *betweenConn) Do(command string, args ...any) (any, error) {
+	if command == "" {
+		return c.receiveAll(0)
+	}
 	return c.run(command, args, func() (any, error) { return c.Conn.Do(command, args...) })
 }
 
@@ -163,7 +166,7 @@ func (c *betweenConn) run(command string, args []any, run func() (any, error)) (
 		return nil, err
 	}
 	what := c.between.current()
-	if what == nil || command == "" {
+	if what == nil {
 		return run()
 	}
 	reply, err := what(run, command, args)

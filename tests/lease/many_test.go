@@ -39,10 +39,10 @@ func (c *narrowConn) Send(command string, args ...any) error {
 	return c.Conn.Send(command, args...)
 }
 
-func (c *narrowConn) Flush() error {
+func (c *narrowConn) Do(command string, args ...any) (any, error) {
 	time.Sleep(time.Duration(c.sent * c.each.Load()))
 	c.sent = 0
-	return c.Conn.Flush()
+	return c.Conn.Do(command, args...)
 }
 
 // All leases together need longer than the node timeout, a thousand of them do not.
