@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -19,7 +18,7 @@ type Option func(*config)
 
 // config is what the options amount to. It is not changed after it was checked.
 type config struct {
-	terms       lock.Terms
+	terms       server.Terms
 	poll        time.Duration
 	backoff     func(attempt int) time.Duration // nil: poll
 	pause       func(attempt int) time.Duration // what follows from these
@@ -42,8 +41,8 @@ const (
 	maxNodeTimeout = 3 * time.Second // of the default
 )
 
-var defaultConfig = config{terms: lock.Terms{
-	Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: 10 * time.Second, Fence: server.NoFence}, Renew: true,
+var defaultConfig = config{terms: server.Terms{
+	Kind: server.Mutex, Want: server.Mutex.Want, TTL: 10 * time.Second, Fence: server.NoFence, Renew: true,
 }}
 
 // configured returns base changed by opts: for the Client itself, or for one of its locks.

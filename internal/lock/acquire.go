@@ -200,7 +200,7 @@ func (a *acquisition) grouped() bool {
 func (a *acquisition) want() *Grant {
 	var w *server.Waiter
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
-		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: a.Terms.handOff(a.engine.servers[0].RTT())}
+		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: handOff(a.Terms, a.engine.servers[0].RTT())}
 	}
 	return a.key.want(&a.Call, w)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
@@ -16,7 +14,7 @@ type Call struct {
 	Key      string
 	More     []string // further keys of the lock
 	Hint     *Key     // nil, or that of an earlier call for the same keys
-	Terms    *Terms
+	Terms    *server.Terms
 	Once     bool                          // a single try, and no waiting
 	MaxTries int                           // 0: no limit
 	Pause    func(tries int) time.Duration // the wait after so many tries
@@ -30,30 +28,10 @@ type Result struct {
 	Failure *quorum.Failure // nil: the lock is held
 }
 
-// Terms are what one lock asks for. They are not changed, and are compared by value: calls with equal terms
-// may follow each other in one grant.
-type Terms struct {
-	server.Terms
-	Renew   bool
-	MaxHold time.Duration
-	MinHold time.Duration
-	Owner   string
-	Reuse   time.Duration
-}
-
-// Token returns a new token: a random UUID, and the owner's label.
-func (t *Terms) Token() string {
-	id := uuid.NewString()
-	if t.Owner != "" {
-		id += server.OwnerMark + t.Owner
-	}
-	return id
-}
-
 // handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to
 // extend it, which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's
 // last look.
-func (t *Terms) handOff(rtt time.Duration) time.Duration {
+func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 

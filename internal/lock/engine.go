@@ -83,11 +83,8 @@ func (e *Engine) Errors() []int64 {
 }
 
 // InUse asks the server how many permits of a semaphore are in use.
-func (e *Engine) InUse(ctx context.Context, key string, t *Terms) (int, *quorum.Failure) {
-	if ctx.Err() != nil {
-		return 0, &quorum.Failure{Kind: quorum.Ended}
-	}
-	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: &t.Terms, Key: key})
+func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *quorum.Failure) {
+	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: t, Key: key})
 	if f != nil && f.Kind != quorum.Closed && Over(ctx) {
 		f = &quorum.Failure{Kind: quorum.Ended, Before: f}
 	}

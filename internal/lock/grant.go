@@ -22,7 +22,6 @@ import (
 // and ends of holds concern one hold; a grant may see many.
 type Grant struct {
 	key   *Key
-	terms *Terms
 	votes quorum.Votes
 	lease keepalive.Lease
 
@@ -38,15 +37,15 @@ type Grant struct {
 
 // want returns a grant that is to be asked for, with a new token.
 func (k *Key) want(c *Call, w *server.Waiter) *Grant {
-	g := &Grant{key: k, terms: c.Terms}
-	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: &c.Terms.Terms, Key: c.Key, More: c.More, Token: c.Terms.Token(), Waiter: w})
+	g := &Grant{key: k}
+	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, More: c.More, Token: c.Terms.Token(), Waiter: w})
 	return g
 }
 
 // start begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
 // given. With turn it keeps the turn of the caller. It reports false if the Engine is closed.
 func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
-	k, t := g.key, g.terms
+	k, t := g.key, g.terms()
 	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
@@ -64,12 +63,15 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	return true
 }
 
+// terms are those that it was asked for with.
+func (g *Grant) terms() *server.Terms { return g.votes.Lock().Terms }
+
 // kind is that of the lock now: a writer may have become a reader.
 func (g *Grant) kind() *server.Kind {
-	if g.terms.Kind == server.Writer && !g.turn.Load() {
+	if g.terms().Kind == server.Writer && !g.turn.Load() {
 		return server.Reader
 	}
-	return g.terms.Kind
+	return g.terms().Kind
 }
 
 // Token returns the value of the key.
@@ -79,7 +81,7 @@ func (g *Grant) Token() string { return g.votes.Lock().Token }
 // which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
 func (g *Grant) begin(h *Hold, now time.Time) bool {
 	g.mu.Lock()
-	if g.released || g.holds != nil && !g.terms.Kind.Shared {
+	if g.released || g.holds != nil && !g.terms().Kind.Shared {
 		g.mu.Unlock()
 		return false
 	}

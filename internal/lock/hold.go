@@ -201,7 +201,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 }
 
 // keptUntil is when the lock is free at the earliest.
-func (g *Grant) keptUntil() time.Time { return g.votes.At.Add(g.terms.MinHold) }
+func (g *Grant) keptUntil() time.Time { return g.votes.At.Add(g.terms().MinHold) }
 
 // last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
 func (g *Grant) last(h *Hold) bool {

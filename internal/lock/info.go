@@ -38,7 +38,7 @@ func (e *Engine) Infos() []*Info {
 			info = &Info{Idle: true, Kind: kind}
 			found[of] = info
 		}
-		info.Owner, info.Fence = g.terms.Owner, g.votes.Fence
+		info.Owner, info.Fence = g.terms().Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		holds := len(g.present())
 		info.Idle = info.Idle && holds == 0

@@ -181,12 +181,12 @@ func (k *Key) leave(gifts []*Grant, mark *Grant) {
 }
 
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
-func (k *Key) takeGift(t *Terms) *Grant {
+func (k *Key) takeGift(t *server.Terms) *Grant {
 	if k.left == nil {
 		return nil
 	}
 	for i, g := range k.left.gifts {
-		if *g.terms == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
+		if *g.terms() == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
 			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
 			return g
 		}

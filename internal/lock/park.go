@@ -20,7 +20,7 @@ type reuse struct {
 
 // mayPark decides until when the grant may be given to further holds.
 func (g *Grant) mayPark(handOff time.Duration) {
-	g.reuse = &reuse{until: g.votes.At.Add(g.terms.Reuse)}
+	g.reuse = &reuse{until: g.votes.At.Add(g.terms().Reuse)}
 	if end := g.votes.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
 		g.reuse.until = end
 	}
@@ -112,13 +112,13 @@ func (g *Grant) close() {
 
 // adopt begins h in the grant that this process has, if that is parked or shared, and of use for a hold with these terms.
 // The caller has the turn, unless the grant is shared.
-func (k *Key) adopt(t *Terms, h *Hold) bool {
+func (k *Key) adopt(t *server.Terms, h *Hold) bool {
 	g := k.grant.Load()
 	if g == nil || g.reuse == nil {
 		return false
 	}
 	now := time.Now()
-	if g.spent() || !g.inTime(now) || g.terms != t && *g.terms != *t {
+	if g.spent() || !g.inTime(now) || g.terms() != t && *g.terms() != *t {
 		g.unpark()
 		return false
 	}
@@ -127,7 +127,7 @@ func (k *Key) adopt(t *Terms, h *Hold) bool {
 
 // Parked begins h in a grant that the last hold has left behind, without a look at anything shared but the
 // Key. hint is the Key that the caller had the last time.
-func (e *Engine) Parked(hint *Key, t *Terms, h *Hold) bool {
+func (e *Engine) Parked(hint *Key, t *server.Terms, h *Hold) bool {
 	if hint == nil || hint.grant.Load() == nil {
 		return false
 	}

@@ -34,9 +34,9 @@ func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	t.Parallel()
 	e := New([]server.Pool{redistest.Start(t).Pool()})
 	t.Cleanup(func() { e.Close(time.Second) })
-	terms := &Terms{Reuse: 10 * time.Minute, Terms: server.Terms{
-		Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: 10 * time.Second, Fence: server.NoFence,
-	}}
+	terms := &server.Terms{
+		Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: 10 * time.Second, Fence: server.NoFence, Reuse: 10 * time.Minute,
+	}
 	var key *Key
 	hold := func() string {
 		h := &Hold{Observer: untold{}}
@@ -63,7 +63,7 @@ func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	t.Parallel()
 	e := New([]server.Pool{redistest.Start(t).Pool()})
 	t.Cleanup(func() { e.Close(time.Second) })
-	c := Call{Key: "k", Terms: &Terms{Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: time.Second}}}
+	c := Call{Key: "k", Terms: &server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: time.Second}}
 	for slept, want := range map[time.Duration]state{0: held, 20 * time.Minute: trying} {
 		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
 		a.grant = a.want()

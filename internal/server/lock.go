@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Terms are what a lock asks of the servers. They are not changed.
+// Terms are what one lock asks for. They are not changed, and are compared by value: calls with equal terms may follow each
+// other in one grant.
 type Terms struct {
 	Kind     *Kind
 	Want     string // see the kind
@@ -23,6 +24,12 @@ type Terms struct {
 	Guard    bool // a server without data does not vote for one TTL
 	Queue    bool // the lock has a queue
 	Replicas Replicas
+
+	// What its process does with it.
+	Renew            bool
+	MaxHold, MinHold time.Duration
+	Owner            string
+	Reuse            time.Duration
 }
 
 // A Fence says which fencing token a hold gets.
@@ -88,6 +95,15 @@ func (l *Lock) mark() string {
 
 // OwnerMark stands in a token between the UUID and the owner's label.
 const OwnerMark = " "
+
+// Token returns a new token: a random UUID, and the owner's label.
+func (t *Terms) Token() string {
+	id := uuid.NewString()
+	if t.Owner != "" {
+		id += OwnerMark + t.Owner
+	}
+	return id
+}
 
 // Owner returns the label in a token, or "" if it has none or is not one of ours.
 func Owner(token string) string {
