@@ -17,8 +17,8 @@ type Line struct {
 	n atomic.Int32
 
 	mu      sync.Mutex
-	waiters []*Waiter // in order of arrival
 	closed  bool
+	waiters []*Waiter // in order of arrival
 }
 
 // A Waiter has a place in a Line, until Release or Cancel.

@@ -28,11 +28,11 @@ type Grant struct {
 	turn  atomic.Bool  // it has the turn of its line, and passes it on at the end
 	over  atomic.Bool  // no hold may follow: the time is over, or a holder has begun to extend the lock
 	which atomic.Int32 // of the keys the servers have lost
-	reuse *reuse       // nil: no hold may follow from the beginning
 
-	mu       sync.Mutex
-	released bool  // and there will be no more holds
-	holds    *Hold // the present ones, linked; a kind that is not shared has one at most
+	released bool       // and there will be no more holds; guarded by mu
+	mu       sync.Mutex // the order is one that takes little room
+	holds    *Hold      // the present ones, linked; a kind that is not shared has one at most; guarded by mu
+	reuse    *reuse     // nil: no hold may follow from the beginning
 }
 
 // want returns a grant that is to be asked for, with a new token.
