@@ -17,8 +17,7 @@ func Linear(step time.Duration) func(attempt int) time.Duration {
 	}
 }
 
-// Exponential waits first after the first try, and twice as long after each further one, but never
-// longer than limit.
+// Exponential waits first after the first try, and twice as long after each further one, but never longer than limit.
 func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 	must(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
 	return func(attempt int) time.Duration {

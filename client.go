@@ -73,7 +73,6 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	return m
 }
 
-// mustBeKey panics unless a lock of that kind may have the key.
 func mustBeKey(kind, key string) {
 	must(key != "", "the key of %s is empty", kind)
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)

@@ -9,18 +9,16 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Do locks m, runs f and unlocks m, also when f panics. The ctx of f ends when ctx does. It also ends when the lease
-// is lost, with a cause that matches [ErrLost]: f should then stop, and write nothing more. [LeaseFrom] returns the
-// hold.
+// Do locks m, runs f and unlocks m, also when f panics. The ctx of f ends when ctx does. It also ends when the lease is
+// lost, with a cause that matches [ErrLost]: f should then stop, and write nothing more. [LeaseFrom] returns the hold.
 //
 // Do returns the error of LockContext(ctx, 0), or that of f. If the lease was lost before f returned, ErrLost is
 // joined to the error of f; see [WithLeaseReuse] for the exception. If only the release failed, that is logged, and
 // the key expires.
 //
-// A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy].
-// Otherwise it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of
-// every method that would wait with that ctx for the same key of the same [Client]. To wait in another goroutine, use
-// another ctx.
+// A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy]. Otherwise
+// it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of every method
+// that would wait with that ctx for the same key of the same [Client]. To wait in another goroutine, use another ctx.
 func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, false)
 }
@@ -41,7 +39,6 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, once boo
 	return l.run(ctx, f)
 }
 
-// run calls f with the context of the hold and releases it.
 func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	d := &doing{lease: l, users: &users{none: make(chan struct{})}, outer: innermost(ctx)}
 	held, stop := l.context(d.context(ctx))
@@ -71,7 +68,6 @@ type doing struct {
 	outer *doing // the Do around this one, of whatever key
 }
 
-// doingKey finds the innermost doing of a ctx.
 type doingKey struct{}
 
 // innermost returns the doing whose f got ctx, or nil.
@@ -80,7 +76,6 @@ func innermost(ctx context.Context) *doing {
 	return d
 }
 
-// context returns a ctx that leads to d.
 func (d *doing) context(parent context.Context) context.Context {
 	return context.WithValue(parent, doingKey{}, d)
 }
@@ -95,7 +90,6 @@ func LeaseFrom(ctx context.Context) *Lease {
 	return nil
 }
 
-// run calls the f of a Do inside the hold of d.
 func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 	if err := d.lease.Err(); err != nil { // ctx may have been detached from that
 		return err
@@ -125,7 +119,6 @@ func (o *object) around(ctx context.Context) *doing {
 	return nil
 }
 
-// has reports whether key is one of those of o.
 func (o *object) has(key string) bool { return o.key == key || slices.Contains(o.more, key) }
 
 // covers reports whether o has all keys of other, which can then run inside a hold of o.

@@ -23,9 +23,8 @@
 //
 //	UPDATE invoices SET total = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// A machine that was suspended wakes up without its leases. On most systems the monotonic clock stands still
-// meanwhile, so the wall clock counts as well. Setting the wall clock forward may cost leases. It never makes one
-// last longer.
+// A machine that was suspended wakes up without its leases. On most systems the monotonic clock stands still meanwhile,
+// so the wall clock counts as well. Setting the wall clock forward may cost leases. It never makes one last longer.
 //
 // # Kinds
 //

@@ -23,8 +23,7 @@ var (
 	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock has ended.
 	ErrUnlocked = errors.New("not locked")
 
-	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed
-	// says why.
+	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed says why.
 	ErrUnavailable = errors.New("too few servers answered")
 
 	// ErrClosed says that the Client was closed.
@@ -121,7 +120,6 @@ func endedBy(ctx context.Context, key string, why error) error {
 	return &wordedError{fmt.Sprintf("redimutex: %q: %v", key, cause), []error{cause, err}}
 }
 
-// unlockedError is the error of a verb that needed a hold.
 func unlockedError(key, verb string) error {
 	return fmt.Errorf("redimutex: %q: %s: %w", key, verb, ErrUnlocked)
 }

@@ -131,7 +131,6 @@ type handed struct {
 	unknown *lock.Given // nil: it is known what the servers have done
 }
 
-// repeat asks once more, where the outcome is unknown.
 func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +150,6 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 	return g.to, err
 }
 
-// takings are the TakeOvers of a Mutex.
 type takings struct {
 	mu    sync.Mutex // held by the one that is under way
 	token string     // of the Handover whose TakeOver had no answer

@@ -26,7 +26,6 @@ type Lease struct {
 	handed  atomic.Pointer[handed] // what it was handed over as
 }
 
-// newLease returns a Lease of o, to be filled in by the engine.
 func newLease(o *object) *Lease {
 	l := &Lease{of: o}
 	l.hold.Observer = (*observer)(l)

@@ -26,7 +26,6 @@ type object struct {
 	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
 
-// init makes o the object of key, and of more keys.
 func (o *object) init(c *Client, config *config, key string, more ...string) {
 	o.client, o.config, o.key, o.more = c, config, key, more
 }
@@ -160,7 +159,6 @@ func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	return err
 }
 
-// keyAt is the i-th of the keys.
 func (o *object) keyAt(i int) string {
 	if i > 0 && i <= len(o.more) {
 		return o.more[i-1]

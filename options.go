@@ -108,7 +108,6 @@ func (c *config) of(kind *server.Kind, want string) *config {
 	return &changed
 }
 
-// given returns what was given, or else the default.
 func given(d *time.Duration, otherwise time.Duration) time.Duration {
 	if d != nil {
 		return *d
@@ -116,7 +115,6 @@ func given(d *time.Duration, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// must panics with the sentence unless ok.
 func must(ok bool, sentence string, args ...any) {
 	if !ok {
 		panic("redimutex: " + fmt.Sprintf(sentence, args...))
@@ -223,9 +221,8 @@ func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 // most 256 bytes and no control characters. It is not secret.
 func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
 
-// WithTrace calls the functions of t as things happen to the lock, or to all locks of the Client that is made with
-// it. The default is none, and costs nothing. To observe a Client that exists, or to stop again, use
-// [Client.Observe].
+// WithTrace calls the functions of t as things happen to the lock, or to all locks of the Client that is made with it.
+// The default is none, and costs nothing. To observe a Client that exists, or to stop again, use [Client.Observe].
 func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 
 // WithLogger sets where errors are logged that no return value can carry, such as a server that can't be reached

@@ -30,8 +30,7 @@ import (
 // [Lease.Downgrade].
 //
 // With [WithFencing] a writer's fence is above all before, and a reader's is the last writer's. A resource that
-// remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer
-// itself.
+// remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer itself.
 //
 // With [WithLeaseReuse] the readers of a Client share one lease on the server, and while that is young RLock does not
 // ask the server. [WithMinHold] concerns writers. All other options concern both sides.
@@ -178,7 +177,6 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return o.unsettled(ctx, f)
 }
 
-// reads reports whether l is that of a reader.
 func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }
 
 // readHolds are the holds of an RWMutex that RUnlock ends. It ends a lost one first, because that protects no reader
@@ -212,7 +210,6 @@ func (r *readHolds) downgraded(l *Lease) {
 	r.writers[l] = true
 }
 
-// lose notes that a hold is lost.
 func (r *readHolds) lose(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 // Make it by [NewSemaphore] or [Client.Semaphore]; the zero value is of no use. It is safe for concurrent use, must
 // not be copied, and may have many holds at once.
 //
-// The limit comes with each call, and is not stored on the server. No call gets a permit that would exceed the limit
-// it named. If limits differ, as during a deployment, a process with a lower limit waits until enough holders have
-// left.
+// The limit comes with each call, and is not stored on the server. No call gets a permit that would exceed the limit it
+// named. If limits differ, as during a deployment, a process with a lower limit waits until enough holders have left.
 //
 // Without [WithQueue] waiters poll, and chance decides who is next. With it, permits are given in order of arrival,
 // one release wakes as many waiters as there is room for, and the first in line blocks those behind it.
@@ -82,7 +81,6 @@ func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error
 	return s.made().do(ctx, f, true)
 }
 
-// made returns s, unless it is the zero value.
 func (s *Semaphore) made() *Semaphore {
 	must(s.client != nil, "a zero Semaphore has no server: make it by NewSemaphore or Client.Semaphore")
 	return s
@@ -95,8 +93,7 @@ func (s *Semaphore) Permits() int { return s.permits }
 // others name a higher limit. It takes one node timeout at most.
 //
 // The error matches [ErrUnavailable] when the server did not answer, [ErrClosed] when the Client is closed, and the
-// cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says
-// so.
+// cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
 	n, f := s.made().client.engine.InUse(ctx, s.key, &s.config.terms)
 	if f != nil {

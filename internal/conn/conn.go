@@ -191,7 +191,6 @@ func (c *Conn) look() {
 	}
 }
 
-// hangUp ends what is read and written.
 func (c *Conn) hangUp() { c.network.Close() }
 
 // ended returns why ctx has ended, or nil. The clock may know it before ctx does.

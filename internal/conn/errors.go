@@ -16,9 +16,8 @@ var ErrTimeout error = timeoutError{}
 
 type timeoutError struct{}
 
-func (timeoutError) Error() string   { return "no answer before the node timeout" }
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Temporary() bool { return true }
+func (timeoutError) Error() string { return "no answer before the node timeout" }
+func (timeoutError) Timeout() bool { return true }
 
 // Plain folds the shapes in which redigo, the net package and context report that time ran out into one error, and masks
 // what must not be seen. That error does not match [context.DeadlineExceeded]: the caller's own time may not be over.

@@ -74,7 +74,6 @@ func Of(pool Pool) *Source {
 	return s
 }
 
-// dialOf returns how p dials; nil if it can't.
 func dialOf(p *redis.Pool) Dial {
 	switch {
 	case p == nil:

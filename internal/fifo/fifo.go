@@ -48,21 +48,16 @@ func (q *Line) Join() *Waiter {
 	return w
 }
 
-// Waiting returns how many wait.
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
-
-// Taken reports whether a goroutine has the turn.
-func (q *Line) Taken() bool { return q.n.Load() > 0 }
+func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
 // Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
-// Closed reports, after Granted, that there is no turn because the Line was closed. The waiter then has
-// to Cancel.
+// Closed reports, after Granted, that there is no turn because the Line was closed. The waiter then has to Cancel.
 func (w *Waiter) Closed() bool { return w.closed }
 
-// Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left
-// the Line free.
+// Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left the Line free.
 func (w *Waiter) Cancel() (freed bool) {
 	q := w.line
 	q.mu.Lock()

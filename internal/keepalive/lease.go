@@ -89,9 +89,8 @@ func (l *Lease) Reason() Reason {
 // keeper.mu.
 func (l *Lease) Ended() bool { return Reason(l.reason.Load()) != Alive }
 
-// nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands
-// still while the machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease,
-// which is the safe side.
+// nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands still while the
+// machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease, which is the safe side.
 func nearer(until, now time.Time) time.Time {
 	if left := until.Round(0).Sub(now.Round(0)); left < until.Sub(now) {
 		return now.Add(left)
@@ -99,8 +98,7 @@ func nearer(until, now time.Time) time.Time {
 	return until
 }
 
-// over reports whether the validity has ended by either clock. The lease is alive, and the caller holds
-// keeper.mu.
+// over reports whether the validity has ended by either clock. The lease is alive, and the caller holds keeper.mu.
 func (l *Lease) over(now time.Time) bool {
 	until := nearer(l.until, now)
 	if now.Before(until) {

@@ -117,7 +117,6 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 }
 
-// fail ends the acquisition.
 func (a *acquisition) fail(f *quorum.Failure) state {
 	a.result = f
 	return failed
@@ -172,7 +171,6 @@ func (a *acquisition) try(ctx context.Context) state {
 	return a.won(0)
 }
 
-// prepare makes what the next try is about.
 func (a *acquisition) prepare() {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.drop(true)
@@ -196,7 +194,6 @@ func (a *acquisition) grouped() bool {
 	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
 }
 
-// want returns a grant that is to be asked for.
 func (a *acquisition) want() *Grant {
 	var w *server.Waiter
 	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
@@ -205,7 +202,6 @@ func (a *acquisition) want() *Grant {
 	return a.key.want(&a.Call, w)
 }
 
-// describe describes the next try.
 func (a *acquisition) describe(t *server.Try) {
 	if a.Once {
 		return

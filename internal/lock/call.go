@@ -28,9 +28,8 @@ type Result struct {
 	Failure *quorum.Failure // nil: the lock is held
 }
 
-// handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to
-// extend it, which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's
-// last look.
+// handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to extend it,
+// which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's last look.
 func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }

@@ -63,7 +63,6 @@ func New(pools []server.Pool) *Engine {
 	return e
 }
 
-// Held returns how many grants are alive.
 func (e *Engine) Held() int { return e.keeper.Len() }
 
 // Keys returns how many keys are remembered.
@@ -84,11 +83,15 @@ func (e *Engine) Errors() []int64 {
 
 // InUse asks the server how many permits of a semaphore are in use.
 func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *quorum.Failure) {
-	n, f := e.quorum.InUse(ctx, &server.Lock{Terms: t, Key: key})
-	if f != nil && f.Kind != quorum.Closed && Over(ctx) {
+	if e.closed.Load() {
+		return 0, &quorum.Failure{Kind: quorum.Closed}
+	}
+	reply := e.servers[0].InUse(ctx, &server.Lock{Terms: t, Key: key})
+	f := quorum.Outcome(reply)
+	if f != nil && Over(ctx) {
 		f = &quorum.Failure{Kind: quorum.Ended, Before: f}
 	}
-	return n, f
+	return int(reply.Fence), f
 }
 
 // Close makes waiting and later calls fail, releases what is parked, ends the other grants, and stops what

@@ -63,8 +63,8 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	return true
 }
 
-// terms are those that it was asked for with.
 func (g *Grant) terms() *server.Terms { return g.votes.Lock().Terms }
+func (g *Grant) Token() string        { return g.votes.Lock().Token }
 
 // kind is that of the lock now: a writer may have become a reader.
 func (g *Grant) kind() *server.Kind {
@@ -73,9 +73,6 @@ func (g *Grant) kind() *server.Kind {
 	}
 	return g.terms().Kind
 }
-
-// Token returns the value of the key.
-func (g *Grant) Token() string { return g.votes.Lock().Token }
 
 // begin makes h a hold of g. A grant that is lost at the same time ends it here or in Lost,
 // which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
@@ -104,7 +101,6 @@ func (g *Grant) remove(h *Hold) {
 	}
 }
 
-// present returns the holds.
 func (g *Grant) present() (holds []*Hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

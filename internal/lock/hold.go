@@ -53,20 +53,13 @@ func (a *audience) tell() {
 // over is the Done of holds that have ended before they were asked for it.
 var over = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Token returns the value of the key during the hold.
-func (h *Hold) Token() string { return h.grant.Token() }
+// Lost is which of the keys was lost, as far as the servers have said so.
 
-// Fence returns the fence of the hold, 0 without fencing.
-func (h *Hold) Fence() int64 { return h.grant.votes.Fence }
-
-// Began returns when the hold began.
+func (h *Hold) Token() string    { return h.grant.Token() }
+func (h *Hold) Fence() int64     { return h.grant.votes.Fence }
 func (h *Hold) Began() time.Time { return h.grant.votes.At.Add(h.after) }
-
-// Until returns when the validity ends.
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }
-
-// Lost returns which of the keys was lost, as far as the servers have said so.
-func (h *Hold) Lost() int { return int(h.grant.which.Load()) }
+func (h *Hold) Lost() int        { return int(h.grant.which.Load()) }
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {

@@ -21,7 +21,6 @@ type line string
 // composed begins the names that no key has: see server.Reserved.
 const composed = "redimutex:"
 
-// lineOf returns the line of a lock.
 func lineOf(kind *server.Kind, key string, more ...string) line {
 	if len(more) == 0 && !kind.Shared {
 		return line(key)
@@ -37,7 +36,6 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 	return line(name)
 }
 
-// keys returns the keys of a line.
 func (l line) keys() (keys []string) {
 	rest, several := strings.CutPrefix(string(l), composed)
 	if !several {

@@ -69,7 +69,6 @@ func (x *ticket) present(t *server.Try) {
 	}
 }
 
-// contended records that another holds the lock.
 func (x *ticket) contended(f *quorum.Failure) {
 	x.arrive(f.Now)
 	if x.shown {

@@ -39,7 +39,6 @@ func (c *call) add(name string, args ...any) error {
 	return nil
 }
 
-// takeBack returns the call that undoes c.
 func (c *call) takeBack() *call {
 	u := &call{undoes: true, began: time.Now(), done: make(chan error, 1)}
 	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails

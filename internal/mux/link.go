@@ -55,7 +55,6 @@ var (
 	errDemoted = errors.New("the server has become a replica")
 )
 
-// newLink starts a link.
 func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
 	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, close: sync.OnceFunc(func() { c.Close() })}
@@ -70,7 +69,6 @@ func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	return l
 }
 
-// enqueue has c written.
 func (l *link) enqueue(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +154,6 @@ func (l *link) launch(batch []*call) ([]*call, bool) {
 	return batch, len(batch) > 0 || l.err == nil // or they have left meanwhile
 }
 
-// read hands the replies out.
 func (l *link) read() {
 	for {
 		reply, err := conn.Receive(l.conn, maxIdle) // not the timeout that the connection was dialled with
@@ -213,7 +210,6 @@ func (l *link) rest() {
 	}
 }
 
-// end ends the link.
 func (l *link) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

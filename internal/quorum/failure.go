@@ -38,19 +38,10 @@ type Failure struct {
 	Sent time.Time     // just before the server was asked
 }
 
-func (f *Failure) String() string {
-	if f == nil {
-		return "no failure"
-	}
-	return fmt.Sprintf("failure of kind %d: %v", f.Kind, f.Errs)
-}
-
-// unavailable is the Failure of all servers together.
 func unavailable(size int, err error) *Failure {
 	return &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{err}, size)}
 }
 
-// heard takes in what a server says about the holder.
 func (f *Failure) heard(r server.Reply) {
 	if f.Sent.IsZero() || r.Left > f.Left {
 		f.Holder, f.Left, f.Now, f.Gap, f.Sent = r.Holder, r.Left, r.Now, r.Gap, r.Sent

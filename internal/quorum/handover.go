@@ -96,5 +96,5 @@ func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 
 // Downgrade makes a reader of a writer. It may be repeated.
 func (v *Votes) Downgrade(ctx context.Context) *Failure {
-	return outcome(v.first.Try(ctx, server.Try{Reads: true}))
+	return Outcome(v.first.Try(ctx, server.Try{Reads: true}))
 }

@@ -4,7 +4,6 @@
 package quorum
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -24,19 +23,8 @@ const MaxServers = 64
 // New returns the Quorum over servers.
 func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }
 
-// InUse asks the only server how many permits of a semaphore are in use.
-func (q *Quorum) InUse(ctx context.Context, l *server.Lock) (int, *Failure) {
-	q.Enter()
-	defer q.Leave()
-	if q.Closing() {
-		return 0, &Failure{Kind: Closed}
-	}
-	reply := q.servers[0].InUse(ctx, l)
-	return int(reply.Fence), outcome(reply)
-}
-
-// outcome says what the reply of the only server comes to, about a lock that is held.
-func outcome(reply server.Reply) *Failure {
+// Outcome says what the reply of the only server comes to, about a lock that is held.
+func Outcome(reply server.Reply) *Failure {
 	if reply.Verdict == server.Done {
 		return nil
 	}

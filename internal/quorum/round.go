@@ -49,7 +49,6 @@ func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound tim
 	return r
 }
 
-// report hands in the reply of server i about a lock.
 func (r *round) report(i, lock int, reply server.Reply) {
 	select {
 	case r.votes <- vote{i, lock, reply}:
@@ -57,7 +56,6 @@ func (r *round) report(i, lock int, reply server.Reply) {
 	}
 }
 
-// dispatch has a goroutine ask server i.
 func (r *round) dispatch(i int) {
 	r.home.Enter()
 	go func() {

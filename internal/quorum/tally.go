@@ -22,14 +22,12 @@ func newTally(n int) tally {
 	return tally{replies: make([]server.Reply, n), in: make([]bool, n), out: n, need: n/2 + 1}
 }
 
-// one is the tally of a single server.
 func one(reply server.Reply) *tally {
 	t := newTally(1)
 	t.cast(0, reply)
 	return &t
 }
 
-// cast counts the reply of server i.
 func (t *tally) cast(i int, reply server.Reply) {
 	t.replies[i], t.in[i] = reply, true
 	t.out--

@@ -32,7 +32,6 @@ func (q *Quorum) Claim(v *Votes, l server.Lock) {
 	}
 }
 
-// claim returns the claim on server i.
 func (v *Votes) claim(i int) *server.Claim {
 	if i == 0 {
 		return &v.first
@@ -53,11 +52,8 @@ func (v *Votes) Any(f func(*server.Claim) bool) (any bool) {
 	return any
 }
 
-// Lock returns what the Votes are for.
 func (v *Votes) Lock() *server.Lock { return &v.lock }
-
-// Until returns when the validity ends.
-func (v *Votes) Until() time.Time { return v.At.Add(v.Valid) }
+func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
 // Accept makes the votes those of a lock that the only server has handed to its token, for so long.
 func (v *Votes) Accept(valid time.Duration, fence int64) {
@@ -160,7 +156,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if v.more == nil {
-		return outcome(v.first.Release(ctx, start, keep))
+		return Outcome(v.first.Release(ctx, start, keep))
 	}
 	r := q.newRound(ctx, 1, start, l.Timeout)
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Release(r.ctx, r.began, keep)) }

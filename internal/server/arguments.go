@@ -12,9 +12,8 @@ const queueTTL = 30_000
 // guardKey marks a server that has kept its data.
 const guardKey = reserved + "guard"
 
-// arguments lays out the arguments of a command. It is used again and again, and remembers the
-// values of the last time: the same key, token or TTL need not be put into an interface again,
-// which would allocate.
+// arguments lays out the arguments of a command. It is used again and again, and remembers the values of the last time:
+// the same key, token or TTL need not be put into an interface again, which would allocate.
 type arguments struct {
 	list                  []any
 	key, token, ttl, want any

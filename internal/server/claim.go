@@ -58,11 +58,6 @@ const (
 // Claim makes c the claim of a new token.
 func (s *Server) Claim(c *Claim, l *Lock) { c.Lock, c.server = l, s }
 
-// Foreign returns the claim of a token that another process has taken.
-func (s *Server) Foreign(l Lock) *Claim {
-	return &Claim{Lock: &l, server: s, there: true, until: time.Since(epoch) + l.TTL}
-}
-
 // End has nothing more sent for the claim but its release.
 func (c *Claim) End() {
 	c.mu.Lock()
@@ -110,8 +105,8 @@ func (c *Claim) KeepMark() {
 	c.shown = true
 }
 
-// Entered notes that the waiter has been handed the lock. A lock of another kind on the key, which knows no marks, may
-// have done that: so the mark may still be there.
+// Entered notes that the lock was handed to the waiter, or that another process has taken it. A lock of another kind on the
+// key, which knows no marks, may have handed it over: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows) }
 
 // begin notes a command of the claim, which lets the token live until then. plain: it is a plain try. It reports false if

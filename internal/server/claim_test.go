@@ -219,7 +219,7 @@ func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 		const pursued = 16384 + 128 // one round trip of them is under way
 		var first, last *server.Claim
 		for range pursued + 1 {
-			last = s.Foreign(request("k").lock())
+			last = foreign(s, request("k"))
 			if first == nil {
 				first = last
 			}

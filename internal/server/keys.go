@@ -13,11 +13,11 @@ const reserved = "redimutex:"
 // Reserved reports whether key is a name that no lock may have.
 func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
 
-// FenceKey is the name of the fence counter of key.
-func FenceKey(key string) string { return sibling("fence", key) }
+// The names of the fence counter of key, of its queue, and of where the leader of an election over key tells its term.
 
-// QueueKey is the name of the queue of key.
+func FenceKey(key string) string { return sibling("fence", key) }
 func QueueKey(key string) string { return sibling("queue", key) }
+func TermKey(key string) string  { return sibling("term", key) }
 
 // PhaseKeys are the names of what belongs to the readers and writers of key: the readers, the marks of writers and readers
 // that wait, and those of entitled readers.
@@ -27,9 +27,6 @@ func PhaseKeys(key string) (readers, writers, waiting, entitled string) {
 
 // Reading is what a lock holds while readers have it.
 const Reading = "*"
-
-// TermKey is the name of the key where the leader of an election over key tells its term.
-func TermKey(key string) string { return sibling("term", key) }
 
 // sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
 // that one script may touch both. Different keys have different siblings, because what follows
@@ -67,8 +64,7 @@ var tags = sync.OnceValue(func() *[slots]uint32 {
 	return &least
 })
 
-// tag returns what lies between the first { and the first } after it, if that is not empty, and
-// else the whole key.
+// tag returns what lies between the first { and the first } after it, if that is not empty, and else the whole key.
 func tag(key string) string {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if n := strings.IndexByte(key[open+1:], '}'); n > 0 {

@@ -60,7 +60,6 @@ type Lock struct {
 	Waiter *Waiter // nil: it does not wait in the queue, and does not show that it waits
 }
 
-// keys are all that it locks.
 func (l *Lock) keys(yield func(string) bool) {
 	if yield(l.Key) {
 		slices.Values(l.More)(yield)
@@ -141,7 +140,6 @@ var (
 // Permits is what a caller of a semaphore wants.
 func Permits(n int) string { return strconv.Itoa(n) }
 
-// A verb is what is asked of a server.
 type verb int8
 
 const (

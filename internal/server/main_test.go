@@ -61,17 +61,25 @@ func acquire(s *server.Server, q *hold) server.Reply {
 	return q.claim(s).Try(context.Background(), q.try())
 }
 
+// foreign is the claim of a token that another process has taken.
+func foreign(s *server.Server, q *hold) *server.Claim {
+	l, c := q.lock(), new(server.Claim)
+	s.Claim(c, &l)
+	c.Entered()
+	return c
+}
+
 // release releases what the token has, whatever is known of it.
 func release(s *server.Server, q *hold) server.Reply {
 	var keep time.Time
 	if q.Keep > 0 {
 		keep = time.Now().Add(q.Keep)
 	}
-	return s.Foreign(q.lock()).Release(context.Background(), time.Now(), keep)
+	return foreign(s, q).Release(context.Background(), time.Now(), keep)
 }
 
 func releaseLater(s *server.Server, q *hold) {
-	s.Foreign(q.lock()).ReleaseLater(time.Time{})
+	foreign(s, q).ReleaseLater(time.Time{})
 }
 
 func raise(s *server.Server, q *hold, fence int64) server.Reply {
@@ -83,7 +91,7 @@ func raise(s *server.Server, q *hold, fence int64) server.Reply {
 func extend(s *server.Server, batch []*hold) []server.Reply {
 	extensions := make([]server.Extension, len(batch))
 	for i, q := range batch {
-		extensions[i] = server.Extension{Claim: s.Foreign(q.lock()), TTL: q.TTL}
+		extensions[i] = server.Extension{Claim: foreign(s, q), TTL: q.TTL}
 	}
 	var mu sync.Mutex
 	replies, times := make([]server.Reply, len(batch)), make([]int, len(batch))

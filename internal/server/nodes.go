@@ -18,7 +18,6 @@ type node struct {
 	runner runner
 }
 
-// nodes are those of one Server.
 type nodes struct {
 	server  *Server
 	single  node
@@ -44,7 +43,6 @@ const (
 // several reports whether keys may be on different servers.
 func (n *nodes) several() bool { return n.server.source.Cluster || n.cluster.Load() }
 
-// of returns the node that serves key.
 func (n *nodes) of(key string) *node {
 	if !n.several() {
 		return &n.single
@@ -61,7 +59,6 @@ func (n *nodes) of(key string) *node {
 	return n.bySlot[slot]
 }
 
-// clock returns the clock of the server that serves key.
 func (n *nodes) clock(key string) *clock {
 	if !n.several() {
 		return &n.alone

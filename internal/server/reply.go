@@ -173,7 +173,6 @@ func OfOneLock(err error) bool {
 	return code == "GUARD" || Permanent(err)
 }
 
-// coded reports whether err is what a server said with that code.
 func coded(err error, code string) bool {
 	if err == nil {
 		return false

@@ -33,7 +33,6 @@ const (
 	maxPause = time.Second
 )
 
-// runner returns the runner for c.
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
 // add takes a claim in; one that is pending has new times then. It reports false if it is given up.

@@ -58,9 +58,6 @@ func (s *Server) Close(d time.Duration) {
 	s.nodes.close(end)
 }
 
-// Source is the way to the connections of the server.
-func (s *Server) Source() *conn.Source { return s.source }
-
 // Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
 // nor do releases in the background.
 func (s *Server) Failed() int64 {
@@ -69,8 +66,8 @@ func (s *Server) Failed() int64 {
 	return s.failed
 }
 
-// RTT returns the smoothed round trip of a script; 0 if it is not known.
-func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) }
+func (s *Server) Source() *conn.Source { return s.source }
+func (s *Server) RTT() time.Duration   { return time.Duration(s.rtt.Load()) } // 0 if it is not known
 
 // MinSilence is how long a server may be silent before that is suspicious, if answers take no time.
 const MinSilence = 20 * time.Millisecond

@@ -62,7 +62,6 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	return op.do()
 }
 
-// tried takes in what came of a try.
 func (op *operation) tried(r *Reply) {
 	unanswered := op.redials > 0 || r.Verdict == Failed && !refused(r.Err) // the first of two may be executed yet
 	op.requests[0].claim.tried(r, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
@@ -77,7 +76,6 @@ func (op *operation) tried(r *Reply) {
 	}
 }
 
-// oldEnds takes in what a server says of the token before.
 func (t *Try) oldEnds(r *Reply) {
 	if r.Left <= 0 {
 		return

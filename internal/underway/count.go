@@ -12,14 +12,9 @@ type Count struct {
 	closing atomic.Bool
 }
 
-// Enter notes that something starts.
-func (c *Count) Enter() { c.n.Add(1) }
-
-// Leave notes that it is over.
-func (c *Count) Leave() { c.n.Add(-1) }
-
-// Closing reports whether a caller waits for the end, or has.
-func (c *Count) Closing() bool { return c.closing.Load() }
+func (c *Count) Enter()        { c.n.Add(1) }
+func (c *Count) Leave()        { c.n.Add(-1) }
+func (c *Count) Closing() bool { return c.closing.Load() } // whether a caller waits for the end, or has
 
 // Wait waits until nothing is under way, d at most. Several may wait. It looks again and again, as http.Server.Shutdown
 // does, so that what runs need not tell that it is the last.

@@ -50,9 +50,6 @@ func NewHub(s *server.Server) *Hub {
 	return h
 }
 
-// Channel is where the Hub listens.
-func (h *Hub) Channel() string { return h.channel }
-
 // Join makes the Hub pass on messages for the ticket of that name. It starts listening. Where the pool can't, the waiter
 // has to poll.
 func (h *Hub) Join(name string) *Waiter {
@@ -70,9 +67,6 @@ func (h *Hub) Join(name string) *Waiter {
 	return w
 }
 
-// Wake returns the channel on which the messages arrive.
-func (w *Waiter) Wake() <-chan Wake { return w.wake }
-
 // Leave ends the waiting. A message that comes after it is dropped.
 func (w *Waiter) Leave() {
 	h := w.hub
@@ -82,12 +76,13 @@ func (w *Waiter) Leave() {
 	h.left = time.Now()
 }
 
-// Listening reports whether the Hub hears the server.
-func (h *Hub) Listening() bool { return h.up.Load() }
-
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
 // lapsed while it stands still was called, and its waiter let the hand-off lapse.
-func (h *Hub) Drops() uint64 { return h.drops.Load() }
+
+func (h *Hub) Channel() string      { return h.channel }
+func (h *Hub) Listening() bool      { return h.up.Load() }
+func (h *Hub) Drops() uint64        { return h.drops.Load() }
+func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
 // Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
 func (h *Hub) Listen(ctx context.Context) bool {

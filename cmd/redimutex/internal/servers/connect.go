@@ -79,8 +79,10 @@ func (n Node) dialled(err error) error {
 func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, queue bool) server.Reply {
 	s := server.New(n.Pool)
 	defer s.Close(0)
-	c := s.Foreign(server.Lock{Key: key, Token: token, Terms: &server.Terms{
+	var c server.Claim
+	s.Claim(&c, &server.Lock{Key: key, Token: token, Terms: &server.Terms{
 		Kind: kind, Want: kind.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
 	}})
+	c.Entered()
 	return c.Release(context.Background(), time.Now(), time.Time{})
 }
