@@ -2,6 +2,7 @@ package redimutex
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -46,7 +47,7 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	must(permits > 0, "Semaphore(%q, %d): the number of permits has to be 1 at least", key, permits)
 	must(len(c.pools) == 1, "Semaphore(%q, %d): this Client has %d servers, and a count by majority lets more in "+
 		"(three servers, limit 2: holders on 1+2, 2+3, 1+3); make it by a Client of one server", key, permits, len(c.pools))
-	config := c.configured(c.config, opts).of(server.Semaphore, server.Permits(permits))
+	config := c.configured(c.config, opts).of(server.Semaphore, strconv.Itoa(permits))
 	t := &config.terms
 	must(t.Fence == server.NoFence, "WithFencing: not with a Semaphore, whose holders at the same time have no order; leave it out, here and for the Client")
 	must(t.Reuse == 0, "WithLeaseReuse(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.Reuse)

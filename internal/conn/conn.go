@@ -201,7 +201,6 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Err returns why the connection can't be used any more, or nil.
 func (c *Conn) Err() error {
 	if err := c.ConnWithTimeout.Err(); err != nil {
 		return err

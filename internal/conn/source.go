@@ -44,7 +44,6 @@ type Source struct {
 	hung hung
 }
 
-// A Dial makes a connection.
 type Dial = func(context.Context) (redis.Conn, error)
 
 // Of returns the Source that pool is. It does not connect.

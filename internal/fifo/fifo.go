@@ -28,7 +28,6 @@ type Waiter struct {
 	closed  bool          // it is over because the Line was closed
 }
 
-// TryAcquire takes the turn if it is free.
 func (q *Line) TryAcquire() bool { return q.n.CompareAndSwap(0, 1) }
 
 // Join takes a place at the end. The caller has to wait for Granted, or to Cancel.

@@ -71,14 +71,12 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	return true
 }
 
-// Len returns the number of leases that are alive.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.leases)
 }
 
-// Leases returns those that are alive.
 func (k *Keeper) Leases() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()

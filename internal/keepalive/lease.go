@@ -57,21 +57,18 @@ type Terms struct {
 // Lost must not block; nor may it close the Keeper, which waits for it.
 type Holder interface{ Lost(r Reason) }
 
-// Until returns when the validity ends.
 func (l *Lease) Until() time.Time {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	return l.until
 }
 
-// TTL returns what a renewal asks for.
 func (l *Lease) TTL() time.Duration {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	return l.ttl
 }
 
-// Holder returns who holds it.
 func (l *Lease) Holder() Holder { return l.holder }
 
 // Reason returns how the lease has ended. It goes by the clock: it does not wait for a timer that is late,

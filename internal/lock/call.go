@@ -20,7 +20,6 @@ type Call struct {
 	Pause    func(tries int) time.Duration // the wait after so many tries
 }
 
-// A Result is how a call went.
 type Result struct {
 	Key     *Key
 	Tries   int             // how often the servers were asked

@@ -72,7 +72,6 @@ func (e *Engine) Keys() int {
 	return len(e.keys)
 }
 
-// Errors returns how many operations have failed on each server.
 func (e *Engine) Errors() []int64 {
 	all := make([]int64, len(e.servers))
 	for i, s := range e.servers {

@@ -106,7 +106,6 @@ func (l *link) await(ctx context.Context, c *call) error {
 	return <-c.done // it came in that moment
 }
 
-// Err returns why the connection can't be used any more, or nil.
 func (l *link) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

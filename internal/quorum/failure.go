@@ -49,18 +49,12 @@ func (f *Failure) heard(r server.Reply) {
 }
 
 var (
-	// errSlow is the failure of a majority that took so long that little of the lease was left.
-	errSlow = errors.New("granted too late: less than half of the lease was left")
-	// errGivenUp is the failure of a majority that came when the caller's time was over.
-	errGivenUp = errors.New("granted too late: the caller had given up")
-	// errEnded stands for a vote that came when the lock had ended meanwhile.
-	errEnded = errors.New("the lock has ended meanwhile")
-	// errLost stands for a server that no longer has the lock.
-	errLost = errors.New("it no longer has the lock")
-	// errLateTry stands for a server that did not answer a try for this lock: it has no vote until the release.
-	errLateTry = errors.New("no answer to a try for this lock")
-	// errNoAnswer stands for a server that had not answered when the caller's time was over.
-	errNoAnswer = errors.New("no answer yet")
+	errSlow     = errors.New("granted too late: less than half of the lease was left")
+	errGivenUp  = errors.New("granted too late: the caller had given up")
+	errEnded    = errors.New("the lock has ended meanwhile")
+	errLost     = errors.New("it no longer has the lock")
+	errLateTry  = errors.New("no answer to a try for this lock") // it has no vote until the release
+	errNoAnswer = errors.New("no answer yet")                    // when the caller's time was over
 )
 
 // silentError is why a server was skipped.

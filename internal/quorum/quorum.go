@@ -20,7 +20,6 @@ type Quorum struct {
 // MaxServers is how many servers there may be.
 const MaxServers = 64
 
-// New returns the Quorum over servers.
 func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }
 
 // Outcome says what the reply of the only server comes to, about a lock that is held.

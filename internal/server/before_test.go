@@ -52,7 +52,7 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 		for name, q := range map[string]*hold{"many may have it": request("permits"), "its server was silent": request("silent")} {
 			c := q.claim(s)
 			if name == "many may have it" {
-				q.Kind, q.Want = server.Semaphore, server.Permits(2)
+				q.Kind, q.Want = server.Semaphore, "2"
 				c = q.claim(s)
 				done(t, c.Try(t.Context(), server.Try{}))
 			} else {

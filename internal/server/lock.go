@@ -119,7 +119,7 @@ type Kind struct {
 	Name   string
 	Shared bool // many of one process may be in at a time
 
-	Want    string   // what a caller says that it wants, if that is always the same
+	Want    string   // what a caller wants, if that is always the same; of a Semaphore it is how many permits
 	keys    []string // the kinds of siblings that belong to the lock
 	Shows   bool     // waiters show themselves to the others
 	plain   bool     // SET NX PX takes it
@@ -136,9 +136,6 @@ var (
 	phases         = []string{"readers", "writers", "waiting", "entitled"}
 	readersWriters = load("", "set", "rwmutex")
 )
-
-// Permits is what a caller of a semaphore wants.
-func Permits(n int) string { return strconv.Itoa(n) }
 
 type verb int8
 

@@ -66,7 +66,7 @@ func (t *trial) permissions(g grant) string {
 // semaphore takes the one permit of a semaphore, with another that wants it, counts, and gives it back.
 func (t *trial) semaphore() error {
 	permit := func() *server.Claim {
-		return t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = server.Semaphore, server.Permits(1) })
+		return t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = server.Semaphore, "1" })
 	}
 	holder, other := permit(), permit()
 	return first(
