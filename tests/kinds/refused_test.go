@@ -51,14 +51,3 @@ func TestAnExtensionThatAReplicaRefusesIsNone(t *testing.T) {
 		release(t, l)
 	})
 }
-
-// What extends a lease needs no more memory than there is, so it is not refused where a try is.
-func TestAFullServerExtendsLeases(t *testing.T) {
-	t.Parallel()
-	eachHold(t, func(t *testing.T, s *redistest.Server, l *redimutex.Lease) {
-		s.Do("CONFIG", "SET", "maxmemory", "1")
-		require.NoError(t, l.Extend(t.Context(), time.Hour))
-		assert.Greater(t, s.PTTL("k"), 50*time.Minute)
-		release(t, l)
-	})
-}
