@@ -9,7 +9,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Call is one call that wants a lock.
 type Call struct {
 	Key      string
 	More     []string // further keys of the lock

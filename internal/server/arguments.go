@@ -66,6 +66,10 @@ func (op *operation) lay(r *request) (script, []any) {
 	a.remember(l, r.ttl)
 	s := l.Kind.scripts[op.verb][l.Queue]()
 	ms, due, fence, mark, member := a.ttl, any("0"), any("0"), "", ""
+	list := append(a.list[:0], nil, 1+len(l.More), a.key)
+	for _, k := range l.More {
+		list = append(list, k)
+	}
 	if verbs[op.verb].timed {
 		due, _ = op.server.nodes.clock(l.Key).at(op.due)
 	}
@@ -85,18 +89,13 @@ func (op *operation) lay(r *request) (script, []any) {
 	case release:
 		var keep time.Duration
 		keep, mark, member = r.claim.rest()
-		ms = "0"
-		if keep > 0 {
+		if ms = "0"; keep > 0 {
 			ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
-		} else if l.Kind.plain && !l.Queue && len(l.More) == 0 { // see simple.lua
-			return s, append(a.list[:0], nil, 1, a.key, a.token)
+		} else if l.Kind.plain && !l.Queue && len(l.More) < 100 { // see simple.lua; Lua has no room for more
+			return s, append(list, a.token)
 		}
 	}
 
-	list := append(a.list[:0], nil, nil, a.key)
-	for _, k := range l.More {
-		list = append(list, k)
-	}
 	counter := any("0")
 	if l.fenced() || op.verb == raise {
 		counter = (l.TTL + fenceTTL).Milliseconds()

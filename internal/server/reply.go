@@ -11,7 +11,6 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A Verdict is what a server said.
 type Verdict int8
 
 const (

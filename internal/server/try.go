@@ -9,7 +9,6 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A Try is one try for a lock.
 type Try struct {
 	Start   time.Time     // when the bound begins; zero: now
 	Plain   bool          // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
