@@ -80,7 +80,9 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	ctx, cancel := context.WithCancelCause(parent)
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
-		forget()
+		if forget(); ctx.Err() != nil {
+			return
+		}
 		cancel(cmp.Or(l.Err(), l.reason(keepalive.Unlocked))) // not ended: another caller is unlocking just now
 	}
 }

@@ -17,7 +17,7 @@ import (
 //
 // A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). That is how a broken connection is
 // replaced, outside the limit of the pool. Any other Pool hands a fresh one out when its broken ones are used up; one
-// operation uses up 20 at most.
+// operation uses up 20 at most. Do("") of a connection has to return all pending replies, as redigo has it.
 //
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
 // with. A panic of the Pool is an error of the operation.

@@ -309,3 +309,13 @@ func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Release(t.Context()))
 }
+
+func TestInUseWithATimeThatIsOverAsksNoServer(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err := c.Semaphore("k", 2).InUse(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+}

@@ -68,7 +68,7 @@ var errCut = errors.New("the connection was given up: an operation on it was cut
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply, unless
 // that was undone.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
-	bounded, err := c.begin(ctx, command == "")
+	bounded, err := c.begin(ctx, command == "" && len(args) == 0)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,6 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	return nil, ErrTimeout
 }
 
-// Receive reads the next reply of a pipeline within d.
 func Receive(c redis.Conn, d time.Duration) (any, error) {
 	reply, err := redis.ReceiveWithTimeout(c, d)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
@@ -131,7 +130,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		})
 	}
 	if err == nil && len(replies) != n {
-		err = errors.New("a pipeline has another number of replies than of commands")
+		err = errors.New("the connection of this pool does not answer Do(\"\") with all replies of a pipeline, as redigo does")
 	}
 	for i := 0; i < n && err == nil; i++ {
 		got(i, replies[i])

@@ -330,3 +330,16 @@ func TestOnlyWhatAServerQuotesOfALoginIsMasked(t *testing.T) {
 		})
 	}
 }
+
+func TestAPipelineThatIsTooLateToBeginLeavesTheConnectionAsItWas(t *testing.T) {
+	t.Parallel()
+	c, err := conn.NewDialer("tcp", redistest.Start(t).Addr()).DialContext(t.Context())
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	var batch conn.Batch = func(func(string, ...any) error) error { return assert.AnError }
+	_, err = redis.DoContext(c, ctx, "", batch)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.NoError(t, c.Err())
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// A Reason says how a lease has ended.
 type Reason int8
 
 const (

@@ -136,7 +136,6 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	return a.result != nil
 }
 
-// usedUp reports whether there is no further try.
 func (a *acquisition) usedUp() bool {
 	return a.Once || a.MaxTries > 0 && a.tries+a.waits >= a.MaxTries
 }
@@ -212,7 +211,7 @@ func (a *acquisition) describe(t *server.Try) {
 	} else {
 		a.ticket.present(t)
 	}
-	if a.Terms.Kind.Shows && !a.usedUp() {
+	if a.Terms.Kind.Shows && a.MaxTries != 1 {
 		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
 		if a.Terms.Queue {
 			t.Shows = maxLook + a.Terms.Timeout

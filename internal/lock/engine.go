@@ -65,7 +65,6 @@ func New(pools []server.Pool) *Engine {
 
 func (e *Engine) Held() int { return e.keeper.Len() }
 
-// Keys returns how many keys are remembered.
 func (e *Engine) Keys() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,9 +79,11 @@ func (e *Engine) Errors() []int64 {
 	return all
 }
 
-// InUse asks the server how many permits of a semaphore are in use.
 func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *quorum.Failure) {
-	if e.closed.Load() {
+	switch {
+	case ctx.Err() != nil:
+		return 0, &quorum.Failure{Kind: quorum.Ended}
+	case e.closed.Load():
 		return 0, &quorum.Failure{Kind: quorum.Closed}
 	}
 	reply := e.servers[0].InUse(ctx, &server.Lock{Terms: t, Key: key})

@@ -38,7 +38,6 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	return &Given{&g.votes, to}, keepalive.Unlocked, f
 }
 
-// Repeat does it once more, where the outcome is unknown.
 func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
 	return g.from.GiveAgain(ctx, g.to)
 }

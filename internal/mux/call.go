@@ -75,13 +75,17 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	if err != nil {
 		return nil, err
 	}
-	if name == "" {
+	refused, said := c.replies[0].(redis.Error)
+	switch {
+	case name == "":
 		reply, c.replies = c.replies, nil
-	} else {
+	case said:
+		err = refused
+	default:
 		reply = c.replies[0]
-		if refused, ok := reply.(redis.Error); ok {
-			reply, err = nil, refused
-		}
+	}
+	if said { // a server that hangs up says so unasked, while the writer may still read c
+		return reply, err
 	}
 	clear(c.args)
 	clear(c.replies)

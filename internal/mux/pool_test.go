@@ -2,6 +2,10 @@ package mux_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,9 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/mux"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -160,4 +166,45 @@ func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T)
 	redistest.Wait(t, "the last connection is left, and the one that asks", func() bool {
 		return strings.Count(string(s.Do("CLIENT", "LIST", "TYPE", "NORMAL").([]byte)), " addr=") <= 2
 	})
+}
+
+// A server with too many clients says so unasked, perhaps while the first command is being written. The race detector sees
+// a call that is used again too early.
+func TestAnErrorThatComesUnaskedDisturbsNoOtherCall(t *testing.T) {
+	t.Parallel()
+	full, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer full.Close()
+	go func() {
+		for c, err := full.Accept(); err == nil; c, err = full.Accept() {
+			time.AfterFunc(rand.N(300*time.Microsecond), func() {
+				fmt.Fprint(c, "-ERR max number of clients reached\r\n")
+				time.AfterFunc(time.Millisecond, func() { c.Close() })
+			})
+		}
+	}()
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", full.Addr().String()) }}
+	p := mux.New(conn.Of(pool), 4, 100*time.Millisecond)
+	defer p.Close(time.Second)
+	args := make([]any, 200)
+	for i := range args {
+		args[i] = strconv.Itoa(i)
+	}
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				if c, err := p.GetContext(ctx); err == nil {
+					_, err = redis.DoContext(c, ctx, "MGET", args...)
+					assert.Error(t, err)
+					c.Close()
+				} else {
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
 }

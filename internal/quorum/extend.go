@@ -8,7 +8,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An Extension is one lease to extend.
 type Extension struct {
 	*Votes
 	TTL  time.Duration

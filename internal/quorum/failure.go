@@ -9,7 +9,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Kind says what a Failure means to the caller.
 type Kind int8
 
 const (
@@ -23,7 +22,6 @@ const (
 	Closed                  // the Client was closed
 )
 
-// A Failure is how a call ended without success.
 type Failure struct {
 	Kind   Kind
 	Errs   []error       // by server: why it did not vote; nil: it did

@@ -17,7 +17,6 @@ type Quorum struct {
 	underway.Count // each operation, and each goroutine of this package
 }
 
-// MaxServers is how many servers there may be.
 const MaxServers = 64
 
 func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }

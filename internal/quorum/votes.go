@@ -39,14 +39,12 @@ func (v *Votes) claim(i int) *server.Claim {
 	return &(*v.more)[i-1]
 }
 
-// Each calls f with each claim.
 func (v *Votes) Each(f func(*server.Claim)) {
 	for i := range v.home.servers {
 		f(v.claim(i))
 	}
 }
 
-// Any reports whether f does so of a claim.
 func (v *Votes) Any(f func(*server.Claim) bool) (any bool) {
 	v.Each(func(c *server.Claim) { any = any || f(c) })
 	return any

@@ -238,3 +238,47 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	assert.Contains(t, heard, `"unheard`)
 	assert.NotContains(t, heard, `"untried`)
 }
+
+// After a failover the answer of the old server comes behind those of the new one.
+func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		m.SetTime(time.Now().Add(5 * time.Second)) // the old primary is ahead
+		warm := request("warm")
+		done(t, acquire(s, warm))
+		let, come := make(chan struct{}), make(chan struct{})
+		b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
+			if name != "EVALSHA" {
+				return run()
+			}
+			b.Set(nil)
+			close(come)
+			<-let // it hangs, and there is a failover
+			m.SetTime(time.Now().Add(5 * time.Second))
+			return run()
+		})
+		q := request("a")
+		q.Timeout = time.Second
+		failed(t, acquire(s, q))
+		<-come
+		m.SetTime(time.Now()) // the new primary
+		done(t, acquire(s, request("b")))
+		close(let) // the old one goes on, and answers
+		time.Sleep(time.Millisecond)
+		m.SetTime(time.Now())
+		late := request("k")
+		late.Timeout = time.Second
+		b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
+			if name != "EVALSHA" {
+				return run()
+			}
+			b.Set(nil)
+			time.Sleep(2 * time.Second)
+			m.SetTime(time.Now())
+			return run()
+		})
+		failed(t, acquire(s, late))
+		time.Sleep(2 * time.Second)
+		assert.False(t, m.Exists("k"), "a late try took the lock")
+	})
+}

@@ -15,7 +15,6 @@ func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duratio
 	return op.do()
 }
 
-// InUse asks how many permits of a semaphore are in use.
 func (s *Server) InUse(ctx context.Context, l *Lock) Reply {
 	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Time{}, 0).do()
 }
@@ -46,7 +45,6 @@ func (s *Session) Pinned() bool {
 	return s.server.nodes.several()
 }
 
-// Do runs one command. An error of the server is an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
 	if err != nil {

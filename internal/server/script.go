@@ -97,19 +97,26 @@ func (op *operation) learnClocks() error {
 	if len(v) != 2 {
 		return errors.New("an unexpected reply to TIME")
 	}
+	if op.state.Load() == abandoned { // it may be the server before
+		return errTimeout
+	}
 	for _, c := range unknown {
 		c.learn(v[0]*1e6+v[1], op.sent, op.received)
 	}
 	return nil
 }
 
-// send sends what is to do. A script that is alone can be sent again where the server does not know it.
+// send sends what is to do. A script that is alone is sent again where the server does not know it; many bring it along.
 func (op *operation) send(first bool) error {
 	if len(op.todo) > 1 {
+		var last script
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
-			args[0] = s.hash
-			return "EVALSHA", args
+			if args[0] = s.hash; i > 0 && s == last {
+				return "EVALSHA", args
+			}
+			args[0], last = s.source, s
+			return "EVAL", args
 		}
 		return op.pipeline(len(op.todo), lay, func(i int, raw any) {
 			if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") { // it goes alone
@@ -147,7 +154,7 @@ func (op *operation) send(first bool) error {
 // take takes in one reply. first: the script may be sent once more.
 func (op *operation) take(r *request, raw any, first bool) {
 	reply := answer(raw, op.sent)
-	if reply.Now > 0 {
+	if reply.Now > 0 && op.state.Load() != abandoned { // else it may be the server before
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
 	r.again = first && (reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it

@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -286,4 +287,21 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 			release(t, last.get(t))
 		})
 	}
+}
+
+// Else writers would wait for a mark that no reader needs any more.
+func TestTheLastTryOfAReaderTakesItsMarkBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	opts := []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(4 * time.Minute), redimutex.WithPollInterval(2 * time.Second)}
+	a, b := process(t, s, opts), process(t, s, opts, redimutex.WithMaxAttempts(2))
+	w, err := a.Acquire(t.Context())
+	require.NoError(t, err)
+	reader := start(t, b.RAcquire)
+	shown(t, s, "entitled", 1)
+	release(t, w)
+	release(t, reader.get(t))
+	marks, err := redis.Strings(s.Do("ZRANGE", fmt.Sprintf(siblings, "entitled"), "0", "-1"), nil)
+	require.NoError(t, err)
+	assert.Empty(t, marks)
 }
