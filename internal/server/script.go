@@ -106,9 +106,10 @@ func (op *operation) learnClocks() error {
 	return nil
 }
 
-// send sends what is to do. A script that is alone is sent again where the server does not know it; many bring it along.
+// send sends what is to do. A batch, and a release in the background, bring their scripts along; else one that is alone is
+// sent again where the server does not know it.
 func (op *operation) send(first bool) error {
-	if len(op.todo) > 1 {
+	if len(op.todo) > 1 || op.aside && !op.pinned {
 		var last script
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
