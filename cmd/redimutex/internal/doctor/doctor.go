@@ -291,3 +291,7 @@ func spread(reports []*nodeReport) []finding {
 	return []finding{find("clock-skew", l, "", fmt.Sprintf("the clocks of %s and %s are %v apart",
 		front.node.Address, last.node.Address, max(rough(apart), time.Microsecond)))}
 }
+
+func (c *checkup) newReport(n servers.Node) *nodeReport {
+	return &nodeReport{checkup: c, node: n, about: nodeInfo{Address: n.Address, Tried: []string{}}}
+}

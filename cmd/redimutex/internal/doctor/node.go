@@ -51,10 +51,6 @@ const (
 	commandLimit = 2 * time.Second // for every command
 )
 
-func (c *checkup) newReport(n servers.Node) *nodeReport {
-	return &nodeReport{checkup: c, node: n, about: nodeInfo{Address: n.Address, Tried: []string{}}}
-}
-
 func (r *nodeReport) report(id string, l level, what string, args ...any) {
 	r.findings = append(r.findings, find(id, l, r.node.Address, r.node.Address+" "+fmt.Sprintf(what, args...)))
 }
