@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,10 +55,16 @@ func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
 		stays := start(t, m.RAcquire)
 		redistest.Wait(t, "it to wait", func() bool { return m.Client().Stats().Waiting == 1 })
 		inLine, goOn := make(chan struct{}), make(chan struct{})
-		m.Client().Observe(&redimutex.Trace{Waiting: func(redimutex.Event) { close(inLine); <-goOn }})
+		var tries atomic.Int64
+		m.Client().Observe(&redimutex.Trace{
+			Waiting: func(redimutex.Event) { close(inLine); <-goOn },
+			Attempt: func(redimutex.Event) { tries.Add(1) },
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := startWith(t, ctx, m.RAcquire)
 		<-inLine
+		before := tries.Load() // the one that is under way now is for one reader alone
+		redistest.Wait(t, "a try for both", func() bool { return tries.Load() >= before+2 })
 		release(t, first)
 		r := stays.get(t)
 		assert.EqualValues(t, 2, readers(), "both enter together")
