@@ -120,7 +120,7 @@ func (h *Hub) turn(up bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known != nil {
-		close(h.known)
+		defer close(h.known) // when the waiters have been told
 		h.known = nil
 	}
 	if h.up.Swap(up) == up {
