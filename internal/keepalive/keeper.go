@@ -29,7 +29,7 @@ const (
 	// jump is by how much the wall clock has to run ahead to bring an end nearer. Less may be how the clocks are read.
 	jump = 20 * time.Millisecond
 	// early is how much before its time a lease may be renewed, together with others. With short leases it is less.
-	early = 10 * time.Millisecond
+	early = 100 * time.Millisecond
 	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond
@@ -169,7 +169,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 		l := k.leases[0]
 		soon := at
 		if l.handOff == 0 { // else it waits to see whether it is needed at all
-			soon += instant(min(early, l.pace()/20))
+			soon += instant(min(early, l.pace()/100))
 		}
 		if loss := l.loss(); loss <= at || l.over(now) {
 			k.remove(l, Expired)
