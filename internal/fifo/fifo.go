@@ -3,7 +3,7 @@
 package fifo
 
 import (
-	"slices"
+	"container/list"
 	"sync"
 	"sync/atomic"
 )
@@ -18,7 +18,7 @@ type Line struct {
 
 	mu      sync.Mutex
 	closed  bool
-	waiters []*Waiter // in order of arrival
+	waiters *list.List // of *Waiter, in order of arrival; nil before the first
 }
 
 // A Waiter has a place in a Line, until Release or Cancel.
@@ -26,6 +26,7 @@ type Waiter struct {
 	line    *Line
 	granted chan struct{} // closed when the wait is over
 	closed  bool          // it is over because the Line was closed
+	place   *list.Element // of the waiters; nil: it has the turn, or has left
 }
 
 func (q *Line) TryAcquire() bool { return q.n.CompareAndSwap(0, 1) }
@@ -42,7 +43,10 @@ func (q *Line) Join() *Waiter {
 	case q.n.Add(1) == 1:
 		close(w.granted)
 	default:
-		q.waiters = append(q.waiters, w)
+		if q.waiters == nil {
+			q.waiters = list.New()
+		}
+		w.place = q.waiters.PushBack(w)
 	}
 	return w
 }
@@ -50,20 +54,17 @@ func (q *Line) Join() *Waiter {
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
-// Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed.
+// Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed. Then it
+// has to Cancel.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
-
-// Closed reports, after Granted, that there is no turn because the Line was closed. The waiter then has to Cancel.
-func (w *Waiter) Closed() bool { return w.closed }
 
 // Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left the Line free.
 func (w *Waiter) Cancel() (freed bool) {
 	q := w.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := slices.Index(q.waiters, w); i >= 0 {
-		q.waiters = slices.Delete(q.waiters, i, i+1)
-		q.n.Add(-1)
+	if w.place != nil {
+		q.remove(w.place)
 		return false
 	}
 	return !w.closed && !q.pass()
@@ -84,22 +85,27 @@ func (q *Line) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for _, w := range q.waiters {
+	for q.Waiting() > 0 {
+		w := q.remove(q.waiters.Front())
 		w.closed = true
 		close(w.granted)
 	}
-	q.n.Add(-int32(len(q.waiters)))
-	q.waiters = nil
 }
 
 // pass gives the turn on. The caller had it, and holds mu.
 func (q *Line) pass() bool {
-	q.n.Add(-1)
-	if len(q.waiters) == 0 {
+	if q.Waiting() == 0 {
+		q.n.Add(-1)
 		return false
 	}
-	close(q.waiters[0].granted)
-	q.waiters[0] = nil
-	q.waiters = q.waiters[1:]
+	close(q.remove(q.waiters.Front()).granted)
 	return true
+}
+
+// remove takes a waiter out. The caller holds mu.
+func (q *Line) remove(place *list.Element) *Waiter {
+	w := q.waiters.Remove(place).(*Waiter)
+	w.place = nil
+	q.n.Add(-1)
+	return w
 }

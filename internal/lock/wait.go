@@ -68,13 +68,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	if a.hold.Observer.Traced() {
 		a.hold.Observer.Waiting(ctx)
 	}
-	if !a.await(ctx, w) {
-		return false
-	}
-	if w.Closed() {
-		a.result = &quorum.Failure{Kind: quorum.Closed}
-	}
-	return a.result == nil && !a.stopped(ctx) // cancellation wins ties
+	return a.await(ctx, w) && !a.stopped(ctx) // cancellation wins ties
 }
 
 // await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found
