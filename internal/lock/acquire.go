@@ -194,11 +194,10 @@ func (a *acquisition) grouped() bool {
 }
 
 func (a *acquisition) want() *Grant {
-	var w *server.Waiter
-	if !a.Once && (a.Terms.Queue || a.Terms.Kind.Shows) {
-		w = &server.Waiter{Channel: a.engine.hub().Channel(), HandOff: handOff(a.Terms, a.engine.servers[0].RTT())}
+	if a.Once || !a.Terms.Queue && !a.Terms.Kind.Shows {
+		return a.key.want(&a.Call, "", 0)
 	}
-	return a.key.want(&a.Call, w)
+	return a.key.want(&a.Call, a.engine.hub().Channel(), handOff(a.Terms, a.engine.servers[0].RTT()))
 }
 
 func (a *acquisition) describe(t *server.Try) {

@@ -36,9 +36,12 @@ type Grant struct {
 }
 
 // want returns a grant that is to be asked for, with a new token.
-func (k *Key) want(c *Call, w *server.Waiter) *Grant {
-	g := &Grant{key: k}
-	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, More: c.More, Token: c.Terms.Token(), Waiter: w})
+func (k *Key) want(c *Call, channel string, handOff time.Duration) *Grant {
+	g, rest := &Grant{key: k}, server.Usual
+	if channel != "" || len(c.More) > 0 {
+		rest = &server.Rest{More: c.More, Channel: channel, HandOff: handOff}
+	}
+	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, Token: c.Terms.Token(), Rest: rest})
 	return g
 }
 

@@ -53,13 +53,11 @@ func (a *audience) tell() {
 // over is the Done of holds that have ended before they were asked for it.
 var over = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost is which of the keys was lost, as far as the servers have said so.
-
 func (h *Hold) Token() string    { return h.grant.Token() }
 func (h *Hold) Fence() int64     { return h.grant.votes.Fence }
 func (h *Hold) Began() time.Time { return h.grant.votes.At.Add(h.after) }
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }
-func (h *Hold) Lost() int        { return int(h.grant.which.Load()) }
+func (h *Hold) Lost() int        { return int(h.grant.which.Load()) } // which of the keys, as far as it is known
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {

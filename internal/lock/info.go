@@ -52,9 +52,8 @@ func (e *Engine) Infos() []*Info {
 		if info == nil {
 			info = &Info{Kind: k.kind.Load()}
 		}
-		taken, waiting := k.fifo.Taken(), k.fifo.Waiting()
-		info.Waiting = waiting
-		if f := k.failure.Load(); f != nil && taken && (info.Holds == 0 || k.kind.Load().Shared) {
+		info.Waiting = k.fifo.Waiting()
+		if f := k.failure.Load(); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}

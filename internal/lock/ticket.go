@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -47,7 +48,7 @@ const fewWait = 32
 func (a *acquisition) newTicket() *ticket {
 	a.grant = a.want()
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
-	return &ticket{hub: hub, handOff: l.Waiter.HandOff, waiter: hub.Join(l.Token), every: minLook}
+	return &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
 
 // renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.
@@ -91,9 +92,7 @@ func (x *ticket) pace(gap time.Duration) {
 	if gap <= 0 {
 		return // the first look of all
 	}
-	if x.gap == 0 {
-		x.gap = gap
-	}
+	x.gap = cmp.Or(x.gap, gap)
 	x.gap += (gap - x.gap) / 4
 	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
 }

@@ -96,7 +96,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 		}
 		var err error
 		if v.Fence > 0 {
-			err = r.home.servers[i].Raise(r.ctx, c.Lock, v.Fence, c.Timeout).Err
+			err = r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, c.Timeout).Err
 		}
 		if err == nil {
 			err = c.Try(r.ctx, server.Try{Regains: true}).Err

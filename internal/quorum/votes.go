@@ -15,20 +15,19 @@ type Votes struct {
 	Fence int64         // 0: none
 
 	home  *Quorum
-	lock  server.Lock     // what they are for
 	first server.Claim    // of the first server, which often is the only one
 	more  *[]server.Claim // of the others; nil: there is none
 }
 
 // Claim makes v the Votes for a lock that is to be taken.
 func (q *Quorum) Claim(v *Votes, l server.Lock) {
-	v.home, v.lock = q, l
+	v.home = q
 	if n := len(q.servers); n > 1 {
 		more := make([]server.Claim, n-1)
 		v.more = &more
 	}
 	for i, s := range q.servers {
-		s.Claim(v.claim(i), &v.lock)
+		s.Claim(v.claim(i), l)
 	}
 }
 
@@ -50,7 +49,7 @@ func (v *Votes) Any(f func(*server.Claim) bool) (any bool) {
 	return any
 }
 
-func (v *Votes) Lock() *server.Lock { return &v.lock }
+func (v *Votes) Lock() *server.Lock { return &v.first.Lock }
 func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
 // Accept makes the votes those of a lock that the only server has handed to its token, for so long.

@@ -62,7 +62,7 @@ var flag = map[bool]any{false: "0", true: "1"}
 // lay returns the script of a request, and what follows it in the command, as head.lua says: the number of keys, the
 // keys, the arguments. Its first place is free, for the script itself.
 func (op *operation) lay(r *request) (script, []any) {
-	a, l, t := &op.args, r.claim.Lock, &op.try
+	a, l, t := &op.args, &r.claim.Lock, &op.try
 	a.remember(l, r.ttl)
 	s := l.Kind.scripts[op.verb][l.Queue]()
 	ms, due, fence, mark, member := a.ttl, any("0"), any("0"), "", ""

@@ -22,7 +22,7 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		both := request("a")
-		both.More = []string{"b"}
+		both.Rest.More = []string{"b"}
 		before := both.claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
 		cut(b)

@@ -23,7 +23,7 @@ import (
 // up, as if it were gone, when all that its token may have has expired; when the runner is full; or when the Client is
 // closed.
 type Claim struct {
-	*Lock
+	Lock
 	server *Server
 
 	mu        sync.Mutex
@@ -56,7 +56,7 @@ const (
 )
 
 // Claim makes c the claim of a new token.
-func (s *Server) Claim(c *Claim, l *Lock) { c.Lock, c.server = l, s }
+func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
 
 // End has nothing more sent for the claim but its release.
 func (c *Claim) End() {

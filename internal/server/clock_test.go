@@ -224,7 +224,7 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 		return acquire(srv, ask(fmt.Sprint(token, n), limit))
 	}
 	const soon = 50 * time.Millisecond
-	redistest.Wait(t, "the first try", func() bool { return ask("before", soon).Verdict == server.Done })
+	redistest.Wait(t, "the first try", func() bool { return ask("before", time.Second).Verdict == server.Done })
 	s.Do("DEL", "k")
 	s.Pause()
 	require.Equal(t, server.Failed, ask("unheard", time.Second).Verdict)

@@ -125,11 +125,13 @@ func (op *operation) command(name string, args ...any) (any, error) {
 // failed looks at an error of a command.
 func (op *operation) failed(err error) error {
 	code, text := said(err)
-	if code == "" {
+	switch {
+	case code == "":
 		return conn.Plain(err)
-	}
-	if code == "READONLY" || strings.Contains(text, "against a read only") ||
-		strings.Contains(text, "WAIT cannot be used with replica instances") {
+	case code == "NOSCRIPT": // the script is sent, and no caller hears of this
+		return err
+	case code == "READONLY", strings.Contains(text, "against a read only"),
+		strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
 		op.server.nodes.clock(op.key).forget() // the next primary may have another

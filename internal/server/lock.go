@@ -53,11 +53,20 @@ func (t *Terms) Bound() time.Duration { return t.Timeout + t.Replicas.Timeout }
 // A Lock says what a token may have on a server. It is all that a release has to know, and is not changed.
 type Lock struct {
 	*Terms
-	Key    string
-	More   []string // further keys: all are locked, or none
-	Token  string
-	Waiter *Waiter // nil: it does not wait in the queue, and does not show that it waits
+	Key   string
+	Token string
+	*Rest
 }
+
+// A Rest is what few locks have, of which a process may hold very many. It is not nil.
+type Rest struct {
+	More    []string      // further keys: all are locked, or none
+	Channel string        // where its process listens; "": it does not wait in the queue, and does not show that it waits
+	HandOff time.Duration // how long a hand-off gives the lock to it
+}
+
+// Usual is the Rest of a lock of one key that does not wait.
+var Usual = new(Rest)
 
 func (l *Lock) keys(yield func(string) bool) {
 	if yield(l.Key) {
@@ -65,30 +74,24 @@ func (l *Lock) keys(yield func(string) bool) {
 	}
 }
 
-// A Waiter is how a server knows one who waits.
-type Waiter struct {
-	Channel string        // where its process listens
-	HandOff time.Duration // how long a hand-off gives the lock to it
-}
-
 // fenced reports whether the scripts of the lock get fence counters.
 func (l *Lock) fenced() bool { return l.Fence != NoFence || l.Queue }
 
 // member is what stands for the token in the queue; queue.lua takes it apart.
 func (l *Lock) member() string {
-	if l.Waiter == nil || !l.Queue {
+	if l.Channel == "" || !l.Queue {
 		return ""
 	}
-	return l.Waiter.Channel + " " + l.Want + " " + string(l.Fence) + " " +
-		strconv.FormatInt(max(l.Waiter.HandOff.Milliseconds(), 1), 10) + " " + l.Token
+	return l.Channel + " " + l.Want + " " + string(l.Fence) + " " +
+		strconv.FormatInt(max(l.HandOff.Milliseconds(), 1), 10) + " " + l.Token
 }
 
 // mark is what is seen of a waiter by the others.
 func (l *Lock) mark() string {
-	if l.Waiter == nil || !l.Kind.Shows {
+	if !l.Kind.Shows {
 		return ""
 	}
-	return l.Waiter.Channel
+	return l.Channel
 }
 
 // OwnerMark stands in a token between the UUID and the owner's label.

@@ -21,10 +21,9 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 type hold struct {
 	server.Terms
 	Key, Token string
-	More       []string
 	Keep       time.Duration
 	Plain      bool
-	Waiter     *server.Waiter
+	Rest       server.Rest
 	Try        server.Try
 }
 
@@ -37,15 +36,14 @@ func request(key string) *hold {
 }
 
 func (q *hold) lock() server.Lock {
-	terms := q.Terms
-	return server.Lock{Terms: &terms, Key: q.Key, More: q.More, Token: q.Token, Waiter: q.Waiter}
+	terms, rest := q.Terms, q.Rest
+	return server.Lock{Terms: &terms, Key: q.Key, Token: q.Token, Rest: &rest}
 }
 
 // claim returns a new claim of the token.
 func (q *hold) claim(s *server.Server) *server.Claim {
 	c := new(server.Claim)
-	l := q.lock()
-	s.Claim(c, &l)
+	s.Claim(c, q.lock())
 	return c
 }
 
@@ -63,8 +61,8 @@ func acquire(s *server.Server, q *hold) server.Reply {
 
 // foreign is the claim of a token that another process has taken.
 func foreign(s *server.Server, q *hold) *server.Claim {
-	l, c := q.lock(), new(server.Claim)
-	s.Claim(c, &l)
+	c := new(server.Claim)
+	s.Claim(c, q.lock())
 	c.Entered()
 	return c
 }

@@ -10,12 +10,12 @@ import (
 
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
-	op := s.begin(ctx, raise, &Claim{Lock: l}, time.Time{}, d-l.Timeout)
+	op := s.begin(ctx, raise, &Claim{Lock: *l}, time.Time{}, d-l.Timeout)
 	op.fence = fence
 	return op.do()
 }
 
-func (s *Server) InUse(ctx context.Context, l *Lock) Reply {
+func (s *Server) InUse(ctx context.Context, l Lock) Reply {
 	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Time{}, 0).do()
 }
 
@@ -30,7 +30,7 @@ type Session struct {
 
 // Session begins a Session with the server that serves key. It ends when timeout or ctx does.
 func (s *Server) Session(ctx context.Context, timeout time.Duration, key string) *Session {
-	return &Session{server: s, ctx: ctx, claim: Claim{Lock: &Lock{Key: key, Terms: &Terms{Timeout: timeout}}}, start: time.Now()}
+	return &Session{server: s, ctx: ctx, claim: Claim{Lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}, Rest: Usual}}, start: time.Now()}
 }
 
 // Do runs one command at the server that serves key, within timeout. It goes again to where the slot of the key has

@@ -48,7 +48,7 @@ func queued(key string) *hold {
 func waiting(key, token, channel string) *hold {
 	q := queued(key)
 	q.Token, q.Try.Queues = token, true
-	q.Waiter = &server.Waiter{Channel: channel, HandOff: 20 * time.Second}
+	q.Rest = server.Rest{Channel: channel, HandOff: 20 * time.Second}
 	return q
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,12 +136,9 @@ func (op *operation) send(first bool) error {
 		args[0] = s.source
 		raw, err = op.command("EVAL", args...)
 	case err == nil:
-		rtt := &op.server.rtt
-		old, took := rtt.Load(), int64(op.received.Sub(op.sent))
-		if old == 0 {
-			old = took
-		}
-		rtt.Store(old + (took-old)/8) // one of two that come together may be lost
+		took := int64(op.received.Sub(op.sent))
+		old := cmp.Or(op.server.rtt.Load(), took)
+		op.server.rtt.Store(old + (took-old)/8) // one of two that come together may be lost
 	}
 	if err != nil {
 		if code, _ := said(err); code == "" {

@@ -43,9 +43,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{
-		source: conn.Of(pool), released: make(map[string]*Claim), silent: make(map[string]struct{}),
-	}
+	s := &Server{source: conn.Of(pool), released: make(map[string]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	return s

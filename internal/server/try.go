@@ -101,7 +101,7 @@ func (op *operation) set() error {
 	}
 	op.deadline, op.undoes = op.due, true
 	r := &op.requests[0]
-	raw, err := op.command("SET", op.args.plain(r.claim.Lock)...)
+	raw, err := op.command("SET", op.args.plain(&r.claim.Lock)...)
 	op.undoes = false
 	switch {
 	case err == nil && raw == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):

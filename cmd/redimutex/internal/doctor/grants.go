@@ -84,7 +84,7 @@ func (t *trial) semaphore() error {
 func (t *trial) readers() error {
 	as := func(kind *server.Kind) *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = kind, kind.Want })
-		c.Waiter = &server.Waiter{Channel: uuid.NewString(), HandOff: commandLimit}
+		c.Rest = &server.Rest{Channel: uuid.NewString(), HandOff: commandLimit}
 		return c
 	}
 	writer, reader := as(server.Writer), as(server.Reader)
@@ -135,7 +135,7 @@ func (t *trial) queue() error {
 	}
 	queued := func() *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Queue = true })
-		c.Waiter = &server.Waiter{Channel: channel, HandOff: commandLimit}
+		c.Rest = &server.Rest{Channel: channel, HandOff: commandLimit}
 		return c
 	}
 	holder, waiter, queues := queued(), queued(), server.Try{Queues: true}

@@ -142,7 +142,7 @@ func (t *trial) claim(f func(*server.Terms)) *server.Claim {
 		f(terms)
 	}
 	c := new(server.Claim)
-	t.server.Claim(c, &server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString()})
+	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Rest: server.Usual})
 	return c
 }
 
@@ -213,7 +213,7 @@ func (t *trial) fence() error {
 	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
 	return first(
 		acquires(c, server.Try{}, server.Done),
-		func() error { return must(server.Done, t.server.Raise(context.Background(), c.Lock, 1, commandLimit)) },
+		func() error { return must(server.Done, t.server.Raise(context.Background(), &c.Lock, 1, commandLimit)) },
 		releases(c, 0),
 	)
 }
