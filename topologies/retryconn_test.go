@@ -56,11 +56,13 @@ func (c retryingCluster) Get() redis.Conn { return retrying{c.Cluster}.Get() }
 func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
 	t.Parallel()
 	nodes, pool := startCluster(t)
-	process := func() *redimutex.Client {
-		return locktest.Client(t, []redimutex.Pool{retryingCluster{pool()}}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
+	process := func(p redimutex.Pool) *redimutex.Client {
+		return locktest.Client(t, []redimutex.Pool{p}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
 	}
-	first, second, third := process(), process(), process()
-	for i := range 12 {
+	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // that one can't know of the cluster
+	second, third := process(retryingCluster{pool()}), process(pool())
+	for i := range 24 {
+		first := holders[i%2]
 		key := strconv.Itoa(i)
 		held, waiter := first.Mutex(key), second.Mutex(key)
 		require.NoError(t, held.LockContext(patience(t), 0))
