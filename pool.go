@@ -12,8 +12,9 @@ import (
 )
 
 // A Pool is where connections come from. *redis.Pool of redigo and *redisc.Cluster of mna/redisc fit as they are. If
-// the Pool has GetContext(ctx), as *redis.Pool does, waiting for a connection ends with the node timeout. If a
-// connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
+// the Pool has GetContext(ctx), that is called instead of Get, and waiting for a connection ends with the node
+// timeout. A type that embeds a *redis.Pool has its GetContext: if it changes Get, it must change GetContext, too. If
+// a connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
 // A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). That is how a broken connection is
 // replaced, outside the limit of the pool. Any other Pool hands a fresh one out when its broken ones are used up; one

@@ -1,11 +1,13 @@
 package topologies_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/locktest"
@@ -42,5 +44,40 @@ func TestClusterLeasesAreRenewedOverRetryConns(t *testing.T) {
 		require.NoError(t, m.UnlockContext(patience(t)))
 		require.NoError(t, m.LockContext(patience(t), 0))
 		require.NoError(t, m.UnlockContext(patience(t)))
+	}
+}
+
+// A retryingCluster has the other methods of the Cluster, too. So it dials, and a subscription leads to any node.
+type retryingCluster struct{ *redisc.Cluster }
+
+func (c retryingCluster) Get() redis.Conn { return retrying{c.Cluster}.Get() }
+
+// A node counts as receivers of a message only those that listen at the node itself; the message reaches the others as well.
+func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
+	t.Parallel()
+	nodes, pool := startCluster(t)
+	process := func(p redimutex.Pool) *redimutex.Client {
+		return locktest.Client(t, []redimutex.Pool{p}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
+	}
+	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // that one can't know of the cluster
+	second, third := process(retryingCluster{pool()}), process(pool())
+	for i := range 24 {
+		first := holders[i%2]
+		key := strconv.Itoa(i)
+		held, waiter := first.Mutex(key), second.Mutex(key)
+		require.NoError(t, held.LockContext(patience(t), 0))
+		got := make(chan error, 1)
+		go func() { got <- waiter.LockContext(patience(t), 0) }()
+		redistest.Wait(t, "the waiter is queued, and listens", func() bool {
+			listens := false
+			for _, n := range nodes.Nodes {
+				listens = listens || len(n.Do("PUBSUB", "CHANNELS", "redimutex:*").([]any)) > 0
+			}
+			return listens && nodes.Nodes[nodes.Owner(key)].Exists("redimutex:queue:{"+key+"}")
+		})
+		require.NoError(t, held.UnlockContext(patience(t)))
+		require.NoError(t, <-got)
+		assert.ErrorIs(t, third.Mutex(key).TryLockContext(patience(t)), redimutex.ErrLocked, "there is one holder")
+		assert.NoError(t, waiter.UnlockContext(patience(t)))
 	}
 }

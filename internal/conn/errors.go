@@ -50,12 +50,14 @@ func Mask(err error) error {
 	return Masked(shown, err)
 }
 
-// mask cuts off what a server quotes, and what net/url does, and hides who logs in, and how, in every URL of text. A password
-// may contain anything, so all goes from the first "://" to the last "@" after it.
+// mask cuts off what a server quotes, and what net/url and redigo do, and hides who logs in, and how, in every URL of text. A
+// password may contain anything, so all goes from the first "://" to the last "@" after it.
 func mask(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
-	if before, _, quoted := strings.Cut(text, `parse "`); quoted { // the URL up to a #, and the part of it that is wrong
-		text = before + "parse ***"
+	for _, words := range quoting {
+		if before, _, quoted := strings.Cut(text, words); quoted {
+			text = before + strings.TrimRight(words, `"`) + "***"
+		}
 	}
 	scheme, rest, found := strings.Cut(text, "://")
 	end := strings.LastIndexByte(rest, '@')
@@ -64,6 +66,9 @@ func mask(text string) string {
 	}
 	return scheme + "://***" + rest[end:]
 }
+
+// quoting are the words behind which net/url and redigo quote a URL, or the part of it that is wrong.
+var quoting = []string{`parse "`, "url is opaque: ", "invalid database: "}
 
 // Masked returns an error with other words than its cause. The cause is hidden, because it may tell a password: errors.Is
 // finds it, errors.As finds the words of a server, masked, and whether time ran out.

@@ -71,6 +71,8 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 		parsed("redis://:p#w@host"):                "dial: parse ***",
 		parsed("redis://:p/w@host"):                "dial: parse ***",
 		parsed(":p%w@host"):                        "dial: parse ***",
+		dialled("redis:pw@host"):                   "dial: invalid redis URL, url is opaque: ***",
+		dialled("redis://:12/pw@host"):             "dial: invalid database: ***",
 	} {
 		for _, err := range []error{errors.New(text), redis.Error(text), fmt.Errorf("%w", redis.Error(text)), timeout{text}} {
 			shown := conn.Plain(err)
@@ -78,7 +80,7 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 			var said, was redis.Error
 			assert.Equal(t, errors.As(err, &was), errors.As(shown, &said), "its class")
 			for e := shown; e != nil; e = errors.Unwrap(e) {
-				assert.NotRegexp(t, `://[^*]*@`, fmt.Sprintf("%v %+v %#v %s %#v", e, e, e, said, struct{ error }{e}))
+				assert.NotRegexp(t, `(://|redis:|database: )[^*]*@`, fmt.Sprintf("%v %+v %#v %s %#v", e, e, e, said, struct{ error }{e}))
 			}
 		}
 	}
@@ -90,6 +92,12 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 // parsed is what a pool says of a URL of which it can make nothing, without wrapping the error.
 func parsed(rawURL string) string {
 	_, err := url.Parse(rawURL)
+	return fmt.Sprintf("dial: %v", err)
+}
+
+// dialled is what redigo says of a URL that it can't dial.
+func dialled(rawURL string) string {
+	_, err := redis.DialURL(rawURL)
 	return fmt.Sprintf("dial: %v", err)
 }
 

@@ -114,7 +114,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	list[1] = len(list) - 2
 	guarded := l.Guard && (op.verb == acquire || op.verb == swap)
-	list = append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag[op.pinned], flag[guarded])
+	list = append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag[op.server.nodes.several()], flag[guarded])
 	switch {
 	case op.verb == swap:
 		list = append(list, t.Old)

@@ -45,7 +45,11 @@ type Waiter struct {
 
 // NewHub returns a Hub for the server. It does not connect.
 func NewHub(s *server.Server) *Hub {
-	h := &Hub{channel: "redimutex:" + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
+	prefix := "redimutex:"
+	if s.Source().Cluster {
+		prefix += "cluster:" // see queue.lua
+	}
+	h := &Hub{channel: prefix + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	return h
 }

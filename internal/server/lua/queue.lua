@@ -88,7 +88,9 @@ local function serve(mine)
       redis.set_repl(redis.REPL_NONE)
       local heard = redis.pcall('PUBLISH', channel, us(fence) .. ' ' .. name)
       redis.set_repl(redis.REPL_ALL)
-      if type(heard) == 'table' or heard == 0 and ARGV[10] ~= '1' then -- in a cluster the number says nothing
+      -- In a cluster the number says nothing: the waiter may listen at another node. It knows that; the caller may not.
+      local elsewhere = ARGV[10] == '1' or string.find(channel, '^redimutex:cluster:')
+      if type(heard) == 'table' or heard == 0 and not elsewhere then
         drop(name, 0, '')
       end
       if type(heard) == 'table' then
