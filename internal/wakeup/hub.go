@@ -43,13 +43,12 @@ type Waiter struct {
 	wake chan Wake
 }
 
+// prefix says in the name of a channel whether it is of a cluster, where the waiter may listen at another node: see queue.lua.
+var prefix = map[bool]string{false: "redimutex:", true: "redimutex:cluster:"}
+
 // NewHub returns a Hub for the server. It does not connect.
 func NewHub(s *server.Server) *Hub {
-	prefix := "redimutex:"
-	if s.Source().Cluster {
-		prefix += "cluster:" // see queue.lua
-	}
-	h := &Hub{channel: prefix + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
+	h := &Hub{channel: prefix[s.Source().Cluster] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	return h
 }
