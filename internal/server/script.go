@@ -30,7 +30,7 @@ func (op *operation) scripts() error {
 			op.todo = append(op.todo, r)
 		}
 	}
-	if err := op.round(); err != nil {
+	if err := op.round(false); err != nil {
 		return err
 	}
 	for i := range op.requests {
@@ -44,7 +44,7 @@ func (op *operation) scripts() error {
 		err := op.moveTo(r.claim.Key)
 		if err == nil {
 			op.todo = append(op.todo[:0], r)
-			err = op.round()
+			err = op.round(true)
 		}
 		if err != nil {
 			op.tell(r, Reply{Err: err})
@@ -55,7 +55,7 @@ func (op *operation) scripts() error {
 
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
 // wrong is sent once more; and so is one that goes alone, if another node of the cluster serves its key now.
-func (op *operation) round() (err error) {
+func (op *operation) round(alone bool) (err error) {
 	defer func() { op.confirm(err) }()
 	for first := true; len(op.todo) > 0; first = false {
 		if verbs[op.verb].timed {
@@ -67,7 +67,7 @@ func (op *operation) round() (err error) {
 				return untried{errTimeout}
 			}
 		}
-		if err := op.send(first); err != nil {
+		if err := op.send(first, alone); err != nil {
 			for _, r := range op.todo {
 				op.server.nodes.clock(r.claim.Key).forget() // who answers next may be another server, after a failover
 			}
@@ -106,10 +106,10 @@ func (op *operation) learnClocks() error {
 	return nil
 }
 
-// send sends what is to do. A batch, and a release in the background, bring their scripts along; else one that is alone is
-// sent again where the server does not know it.
-func (op *operation) send(first bool) error {
-	if len(op.todo) > 1 || op.aside && !op.pinned {
+// send sends what is to do. A batch, and a release in the background, bring their scripts along, and what is refused there
+// goes alone. One that is alone is sent again where the server does not know it.
+func (op *operation) send(first, alone bool) error {
+	if !alone && (len(op.todo) > 1 || op.aside) {
 		var last script
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
