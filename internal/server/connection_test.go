@@ -177,24 +177,6 @@ func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 	})
 }
 
-// A node of a cluster that a plain pool leads to says MOVED while it does not serve the slot.
-func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		c := request("k").claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
-		b.Set(func(func() (any, error), string, []any) (any, error) {
-			return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
-		})
-		c.ReleaseLater(time.Time{})
-		time.Sleep(time.Second)
-		b.Set(nil)
-		time.Sleep(2 * time.Second)
-		assert.False(t, m.Exists("k"))
-		done(t, acquire(s, request("k")))
-	})
-}
-
 // A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
 // the caller's: the ctx of an operation belongs to another caller by then. The race detector sees it if not.
 func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {

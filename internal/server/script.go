@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A request is one script for one claim, and what came of it.
@@ -16,9 +19,9 @@ type request struct {
 	place int           // in the batch of its caller
 	reply Reply
 
-	told        bool // the reply is there
-	again       bool // it has to be sent once more
-	unconfirmed bool // it waits for replicas
+	told        atomic.Bool // the reply is there, which nothing changes but the replicas
+	again       bool        // it has to be sent once more
+	unconfirmed bool        // it waits for replicas
 }
 
 // scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first round
@@ -26,7 +29,7 @@ type request struct {
 func (op *operation) scripts() error {
 	op.todo = op.todo[:0]
 	for i := range op.requests {
-		if r := &op.requests[i]; !r.told {
+		if r := &op.requests[i]; !r.told.Load() {
 			op.todo = append(op.todo, r)
 		}
 	}
@@ -35,7 +38,7 @@ func (op *operation) scripts() error {
 	}
 	for i := range op.requests {
 		r := &op.requests[i]
-		if r.told {
+		if r.told.Load() {
 			continue
 		}
 		if op.pinned {
@@ -107,7 +110,8 @@ func (op *operation) learnClocks() error {
 }
 
 // send sends what is to do. A batch, and a release in the background, bring their scripts along, and what is refused there
-// goes alone. One that is alone is sent again where the server does not know it.
+// goes alone; so do all where the connection takes one at a time. One that is alone is sent again where the server does not
+// know it.
 func (op *operation) send(first, alone bool) error {
 	if !alone && (len(op.todo) > 1 || op.aside) {
 		var last script
@@ -119,13 +123,16 @@ func (op *operation) send(first, alone bool) error {
 			args[0], last = s.source, s
 			return "EVAL", args
 		}
-		return op.pipeline(len(op.todo), lay, func(i int, raw any) {
-			if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") { // it goes alone
-				op.todo[i].again = false
-			} else {
+		err := op.pipeline(len(op.todo), lay, func(i int, raw any) {
+			op.todo[i].again = false
+			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
 				op.take(op.todo[i], raw, first)
 			}
 		})
+		if errors.Is(err, conn.ErrNoSend) {
+			op.todo, err = op.todo[:0], nil
+		}
+		return err
 	}
 	s, args := op.lay(op.todo[0])
 	args[0] = s.hash
