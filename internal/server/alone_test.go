@@ -96,3 +96,29 @@ func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
 type getter func() redis.Conn
 
 func (g getter) Get() redis.Conn { return g() }
+
+type boundConn struct{ redis.Conn }
+
+func (boundConn) Bind(...string) error { return nil }
+
+// Else the leases of a slot that has moved would go alone each time, for as long as nothing is tried.
+func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		q := request("k")
+		done(t, acquire(s, q))
+		time.Sleep(q.TTL / 2)
+		asked := false
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			asked = asked || command == "CLUSTER"
+			return run()
+		})
+		done(t, one(s, q))
+		synctest.Wait()
+		assert.True(t, asked)
+		time.Sleep(time.Minute)
+	})
+}

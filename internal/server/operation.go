@@ -244,6 +244,9 @@ func (op *operation) tell(r *request, reply Reply) {
 			r.reply.Verdict = Done // the command over the connection that broke may have released it
 		}
 	}
+	if reply.Verdict != Failed && op.pinned {
+		op.server.nodes.learn(op.key)
+	}
 }
 
 // blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
