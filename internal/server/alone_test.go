@@ -122,3 +122,29 @@ func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var batch []*hold
+		for i := range 10 { // of two kinds, by turns
+			q := request(fmt.Sprint(i))
+			if i%2 == 0 {
+				q.Kind, q.Want = server.Semaphore, "1"
+			}
+			done(t, acquire(s, q))
+			batch = append(batch, q)
+		}
+		sources := 0
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "EVAL" {
+				sources++
+			}
+			return run()
+		})
+		for _, reply := range extend(s, batch) {
+			done(t, reply)
+		}
+		assert.Equal(t, 2, sources)
+	})
+}

@@ -114,13 +114,13 @@ func (op *operation) learnClocks() error {
 // know it.
 func (op *operation) send(first, alone bool) error {
 	if !alone && (len(op.todo) > 1 || op.aside) {
-		var last script
+		brought := make(map[any]bool)
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
-			if args[0] = s.hash; i > 0 && s == last {
+			if args[0] = s.hash; brought[s.hash] {
 				return "EVALSHA", args
 			}
-			args[0], last = s.source, s
+			args[0], brought[s.hash] = s.source, true
 			return "EVAL", args
 		}
 		err := op.pipeline(len(op.todo), lay, func(i int, raw any) {
