@@ -94,8 +94,7 @@ func send(c redis.Conn, command string, args ...any) error {
 }
 
 // Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
-// called with each reply; errors of the server stand in it. An error of the connection is returned. Where connections
-// can't do that, the commands go one by one.
+// called with each reply; errors of the server stand in it. An error of the connection is returned.
 //
 // The buffer of the connection is written whenever it is full, so the server may execute the first command before the
 // last is laid out.
@@ -118,17 +117,6 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
 	}
 	replies, _ := raw.([]any)
-	if errors.Is(err, ErrNoSend) {
-		err = batch(func(command string, args ...any) error {
-			reply, err := s.Do(ctx, c, command, args...)
-			var said redis.Error
-			if errors.As(err, &said) {
-				reply, err = said, nil
-			}
-			replies = append(replies, reply)
-			return err
-		})
-	}
 	if err == nil && len(replies) != n {
 		err = errors.New("the connection of this pool does not answer Do(\"\") with all replies of a pipeline, as redigo does")
 	}

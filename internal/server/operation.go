@@ -126,13 +126,13 @@ func (op *operation) do() (first Reply) {
 	}
 	silent, failed := false, 0
 	for i := range op.requests {
-		r := Reply{Err: why}
-		if over {
-			r = op.requests[i].reply
+		r, asked := Reply{Err: why}, &op.requests[i]
+		if over || asked.told.Load() && asked.claim.Replicas.N == 0 { // an answer counts that came before the time was over
+			r = asked.reply
 		} else if op.verb == release {
 			// The runner goes on with it, because a pool may hang for longer than the lock lasts. What comes of the
 			// operation is taken in as well.
-			op.requests[i].claim.answered(&Reply{Err: errTimeout})
+			asked.claim.answered(&Reply{Err: errTimeout})
 		}
 		if r.Verdict == Failed {
 			failed++
@@ -143,7 +143,7 @@ func (op *operation) do() (first Reply) {
 			first = r
 		}
 		if op.report != nil {
-			op.report(op.requests[i].place, r)
+			op.report(asked.place, r)
 		}
 	}
 	s.heard(op, now, silent, pooled, failed)
@@ -220,7 +220,7 @@ func (op *operation) run(err error) {
 	op.close()
 	for i := range op.requests {
 		switch r := &op.requests[i]; {
-		case r.told:
+		case r.told.Load():
 		case err != nil:
 			op.tell(r, Reply{Err: err})
 		case op.ask != nil:
@@ -231,7 +231,8 @@ func (op *operation) run(err error) {
 
 // tell records the reply to a request, once, as soon as it is there, and has the claim take it in.
 func (op *operation) tell(r *request, reply Reply) {
-	r.reply, r.told = reply, true
+	r.reply = reply
+	defer r.told.Store(true)
 	switch {
 	case verbs[op.verb].creates:
 		op.tried(&r.reply)
@@ -242,6 +243,9 @@ func (op *operation) tell(r *request, reply Reply) {
 		if op.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
 			r.reply.Verdict = Done // the command over the connection that broke may have released it
 		}
+	}
+	if reply.Verdict != Failed && op.pinned {
+		op.server.nodes.learn(op.key)
 	}
 }
 

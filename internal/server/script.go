@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A request is one script for one claim, and what came of it.
@@ -17,9 +20,9 @@ type request struct {
 	place int           // in the batch of its caller
 	reply Reply
 
-	told        bool // the reply is there
-	again       bool // it has to be sent once more
-	unconfirmed bool // it waits for replicas
+	told        atomic.Bool // the reply is there, which nothing changes but the replicas
+	again       bool        // it has to be sent once more
+	unconfirmed bool        // it waits for replicas
 }
 
 // scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first round
@@ -27,16 +30,16 @@ type request struct {
 func (op *operation) scripts() error {
 	op.todo = op.todo[:0]
 	for i := range op.requests {
-		if r := &op.requests[i]; !r.told {
+		if r := &op.requests[i]; !r.told.Load() {
 			op.todo = append(op.todo, r)
 		}
 	}
-	if err := op.round(); err != nil {
+	if err := op.round(false); err != nil {
 		return err
 	}
 	for i := range op.requests {
 		r := &op.requests[i]
-		if r.told {
+		if r.told.Load() {
 			continue
 		}
 		if op.pinned {
@@ -45,7 +48,7 @@ func (op *operation) scripts() error {
 		err := op.moveTo(r.claim.Key)
 		if err == nil {
 			op.todo = append(op.todo[:0], r)
-			err = op.round()
+			err = op.round(true)
 		}
 		if err != nil {
 			op.tell(r, Reply{Err: err})
@@ -56,7 +59,7 @@ func (op *operation) scripts() error {
 
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
 // wrong is sent once more; and so is one that goes alone, if another node of the cluster serves its key now.
-func (op *operation) round() (err error) {
+func (op *operation) round(alone bool) (err error) {
 	defer func() { op.confirm(err) }()
 	for first := true; len(op.todo) > 0; first = false {
 		if verbs[op.verb].timed {
@@ -68,7 +71,7 @@ func (op *operation) round() (err error) {
 				return untried{errTimeout}
 			}
 		}
-		if err := op.send(first); err != nil {
+		if err := op.send(first, alone); err != nil {
 			for _, r := range op.todo {
 				op.server.nodes.clock(r.claim.Key).forget() // who answers next may be another server, after a failover
 			}
@@ -107,26 +110,30 @@ func (op *operation) learnClocks() error {
 	return nil
 }
 
-// send sends what is to do. A batch, and a release in the background, bring their scripts along; else one that is alone is
-// sent again where the server does not know it.
-func (op *operation) send(first bool) error {
-	if len(op.todo) > 1 || op.aside && !op.pinned {
-		var last script
+// send sends what is to do. A batch, and a release in the background, bring their scripts along, and what is refused there
+// goes alone; so do all where the connection takes one at a time. One that is alone is sent again where the server does not
+// know it.
+func (op *operation) send(first, alone bool) error {
+	if !alone && (len(op.todo) > 1 || op.aside) {
+		brought := make(map[any]bool)
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
-			if args[0] = s.hash; i > 0 && s == last {
+			if args[0] = s.hash; brought[s.hash] {
 				return "EVALSHA", args
 			}
-			args[0], last = s.source, s
+			args[0], brought[s.hash] = s.source, true
 			return "EVAL", args
 		}
-		return op.pipeline(len(op.todo), lay, func(i int, raw any) {
-			if err, _ := raw.(error); coded(err, "NOSCRIPT") || coded(err, "MOVED") { // it goes alone
-				op.todo[i].again = false
-			} else {
+		err := op.pipeline(len(op.todo), lay, func(i int, raw any) {
+			op.todo[i].again = false
+			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
 				op.take(op.todo[i], raw, first)
 			}
 		})
+		if errors.Is(err, conn.ErrNoSend) {
+			op.todo, err = op.todo[:0], nil
+		}
+		return err
 	}
 	s, args := op.lay(op.todo[0])
 	args[0] = s.hash

@@ -70,9 +70,6 @@ func (op *operation) tried(r *Reply) {
 	if r.Verdict == Done && op.try.OldEnds != nil {
 		op.try.oldEnds(r)
 	}
-	if r.Verdict != Failed && op.pinned {
-		op.server.nodes.learn(op.key)
-	}
 }
 
 func (t *Try) oldEnds(r *Reply) {

@@ -1,0 +1,150 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A node of a cluster that a plain pool leads to says MOVED while it does not serve the slot.
+func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		c := request("k").claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
+		})
+		c.ReleaseLater(time.Time{})
+		time.Sleep(time.Second)
+		b.Set(nil)
+		time.Sleep(2 * time.Second)
+		assert.False(t, m.Exists("k"))
+		done(t, acquire(s, request("k")))
+	})
+}
+
+// One that is refused with the others goes alone, perhaps to another node, which hangs.
+func TestALeaseThatHasToGoAloneCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		batch := []*hold{request("a"), request("b"), request("c")}
+		for _, q := range batch {
+			done(t, acquire(s, q))
+		}
+		refused := false
+		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			switch {
+			case command == "TIME" || args[2] != "b":
+			case refused:
+				time.Sleep(time.Minute)
+			default:
+				refused = true
+				return nil, redis.Error("MOVED 3300 127.0.0.1:7001")
+			}
+			return run()
+		})
+		replies := extend(s, batch)
+		b.Set(nil)
+		done(t, replies[0])
+		failed(t, replies[1])
+		done(t, replies[2])
+	})
+}
+
+// A doConn takes one command at a time.
+type doConn struct{ redis.Conn }
+
+func (doConn) Send(string, ...any) error { return errors.ErrUnsupported }
+
+// Else many leases would be lost together that none of them would lose alone.
+func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return doConn{b.Get()} }))
+		var batch []*hold
+		for i := range 100 {
+			batch = append(batch, request(fmt.Sprint(i)))
+			done(t, acquire(s, batch[i]))
+		}
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(batch[0].Timeout / 60)
+			return run()
+		})
+		extended := 0
+		for _, reply := range extend(s, batch) {
+			if reply.Verdict == server.Done {
+				extended++
+			}
+		}
+		assert.Greater(t, extended, 50)
+		time.Sleep(time.Minute)
+	})
+}
+
+type getter func() redis.Conn
+
+func (g getter) Get() redis.Conn { return g() }
+
+type boundConn struct{ redis.Conn }
+
+func (boundConn) Bind(...string) error { return nil }
+
+// Else the leases of a slot that has moved would go alone each time, for as long as nothing is tried.
+func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		q := request("k")
+		done(t, acquire(s, q))
+		time.Sleep(q.TTL / 2)
+		asked := false
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			asked = asked || command == "CLUSTER"
+			return run()
+		})
+		done(t, one(s, q))
+		synctest.Wait()
+		assert.True(t, asked)
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var batch []*hold
+		for i := range 10 { // of two kinds, by turns
+			q := request(fmt.Sprint(i))
+			if i%2 == 0 {
+				q.Kind, q.Want = server.Semaphore, "1"
+			}
+			done(t, acquire(s, q))
+			batch = append(batch, q)
+		}
+		sources := 0
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "EVAL" {
+				sources++
+			}
+			return run()
+		})
+		for _, reply := range extend(s, batch) {
+			done(t, reply)
+		}
+		assert.Equal(t, 2, sources)
+	})
+}
