@@ -21,14 +21,14 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		return nil, h.Reason(), nil
 	}
 	defer g.leave()
-	if was := g.lease.End(keepalive.Unlocked, time.Now()); was != keepalive.Unlocked {
-		g.votes.ReleaseLater(time.Time{})
-		h.lose(was)
+	now := time.Now()
+	keep := g.keptUntil(now)
+	if was := h.end(ctx, now, keep); was != keepalive.Unlocked {
 		return nil, was, nil
 	}
-	to, f := g.votes.Give(ctx, token, max(within, time.Until(g.keptUntil())))
+	to, f := g.votes.Give(ctx, token, max(within, keep.Sub(now)))
 	if r := lost(f); r != keepalive.Alive {
-		g.votes.ReleaseLater(time.Time{})
+		g.votes.ReleaseLater(keep)
 		to.ReleaseLater(time.Time{})
 		h.lose(r)
 		return nil, r, nil

@@ -168,19 +168,8 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 		return h.Reason(), nil
 	}
 	defer g.leave()
-	keep := g.keptUntil()
-	if !keep.After(now) || g.kind().Shared { // so is a writer that has become a reader
-		keep = time.Time{}
-	}
-	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
-		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
-		// there is no background, so that is done here, as far as it can be.
-		if was == keepalive.Closed {
-			g.votes.Release(ctx, now, keep)
-		} else {
-			g.votes.ReleaseLater(keep)
-		}
-		h.lose(was) // the keep-alive may be about to
+	keep := g.keptUntil(now)
+	if was := h.end(ctx, now, keep); was != keepalive.Unlocked {
 		return was, nil
 	}
 	f := g.votes.Release(ctx, now, keep)
@@ -193,8 +182,31 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	return keepalive.Unlocked, f
 }
 
-// keptUntil is when the lock is free at the earliest.
-func (g *Grant) keptUntil() time.Time { return g.votes.At.Add(g.terms().MinHold) }
+// end ends the lease of the last hold, and returns Unlocked, or how it had ended before. Nothing of what the servers say
+// can change that; what is left of the lock there is released. After Close there is no background, so that is done here,
+// as far as it can be.
+func (h *Hold) end(ctx context.Context, now, keep time.Time) keepalive.Reason {
+	g := h.grant
+	was := g.lease.End(keepalive.Unlocked, now)
+	switch was {
+	case keepalive.Unlocked:
+		return was
+	case keepalive.Closed:
+		g.votes.Release(ctx, now, keep)
+	default:
+		g.votes.ReleaseLater(keep)
+	}
+	h.lose(was) // the keep-alive may be about to
+	return was
+}
+
+// keptUntil is when the lock is free at the earliest; zero: now, as that of a writer that has become a reader.
+func (g *Grant) keptUntil(now time.Time) time.Time {
+	if keep := g.votes.At.Add(g.terms().MinHold); keep.After(now) && !g.kind().Shared {
+		return keep
+	}
+	return time.Time{}
+}
 
 // last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
 func (g *Grant) last(h *Hold) bool {
