@@ -164,15 +164,33 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 // servers to release the lock. A grant that may have another hold is parked for that.
 func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	if g.park(h, now) || !g.last(h) {
+	if g.park(h, now) {
+		return h.Reason(), nil
+	}
+	return h.end(ctx, now, func(keep time.Time) *quorum.Failure { return g.votes.Release(ctx, now, keep) })
+}
+
+// end ends the hold now, and the grant if it was the last one: then leave leaves the lock on the servers, which is not to be
+// free before keep.
+func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	if !g.last(h) {
 		return h.Reason(), nil
 	}
 	defer g.leave()
 	keep := g.keptUntil(now)
-	if was := h.end(ctx, now, keep); was != keepalive.Unlocked {
+	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
+		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
+		// there is no background, so that is done here, as far as it can be.
+		if was == keepalive.Closed {
+			g.votes.Release(ctx, now, keep)
+		} else {
+			g.votes.ReleaseLater(keep)
+		}
+		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
-	f := g.votes.Release(ctx, now, keep)
+	f := leave(keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.which.Store(int32(f.Which))
 		h.lose(r)
@@ -180,24 +198,6 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	}
 	h.finish(keepalive.Unlocked)
 	return keepalive.Unlocked, f
-}
-
-// end ends the lease of the last hold, and returns Unlocked, or how it had ended before. Nothing of what the servers say
-// can change that; what is left of the lock there is released. After Close there is no background, so that is done here,
-// as far as it can be.
-func (h *Hold) end(ctx context.Context, now, keep time.Time) keepalive.Reason {
-	g := h.grant
-	was := g.lease.End(keepalive.Unlocked, now)
-	switch was {
-	case keepalive.Unlocked:
-		return was
-	case keepalive.Closed:
-		g.votes.Release(ctx, now, keep)
-	default:
-		g.votes.ReleaseLater(keep)
-	}
-	h.lose(was) // the keep-alive may be about to
-	return was
 }
 
 // keptUntil is when the lock is free at the earliest; zero: now, as that of a writer that has become a reader.
