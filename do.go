@@ -104,8 +104,7 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 }
 
 // around returns the Do of the same Client that has given ctx and still holds a key of o, or nil. A Semaphore
-// counts on neither side: its Dos have a permit each, which keeps no other holder out, and its key is no lock of another
-// kind.
+// counts on neither side: a permit keeps no other holder out, and its key is no lock of another kind.
 func (o *object) around(ctx context.Context) *doing {
 	permit := o.config.terms.Kind == server.Semaphore
 	for d := innermost(ctx); d != nil; d = d.outer {
