@@ -48,7 +48,7 @@ func (e *LockedError) Error() string {
 			"two that tried would wait for each other; leave RDo first", e.Key)
 	case e.Nested:
 		return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
-			"with WithReentrancy, Do and TryDo run inside it", e.Key)
+			"with WithReentrancy, Do and TryDo run inside it, if it has all their keys", e.Key)
 	case e.Owner != "" && e.Left > 0:
 		return fmt.Sprintf("%s, %s, for another %v", s, e.Owner, e.Left)
 	case e.Owner != "":

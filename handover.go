@@ -82,7 +82,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [ErrUnlocked] when the hold was released or handed over before;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The Handover is returned
 //     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
-//     and returns the same Handover.
+//     and returns the same Handover. If the servers have done nothing, the lock expires with the lease;
+//   - [ErrClosed] when the Client was closed meanwhile: as before, but a repeat asks no server.
 //
 // It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
 // not that of a Mutex of one key.

@@ -200,3 +200,32 @@ func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
 	handOver(t, giver, time.Hour)
 	assert.Greater(t, s.PTTL("other"), 59*time.Minute)
 }
+
+func TestAHandOverThatComesTooLateKeepsTheMinimumHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	giver := newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour), patient)
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, giver.Client().Close())
+	_, err = l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrLost)
+	assert.Greater(t, s.PTTL("k"), 59*time.Minute)
+}
+
+func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	front, giver := behind(t, s, hangs)
+	l, err := giver.Acquire(t.Context())
+	require.NoError(t, err)
+	front.Hang(redistest.AtReply)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	front.Lift()
+	require.NoError(t, giver.Client().Close())
+	again, err := l.HandOver(t.Context(), time.Minute)
+	assert.ErrorIs(t, err, redimutex.ErrClosed)
+	assert.Equal(t, h, again)
+	require.NoError(t, newMutex(t, s.Pool(), "k", patient).TakeOver(t.Context(), h))
+}

@@ -152,7 +152,7 @@ func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 
 // unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so.
 func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
-	err := o.serversError(f)
+	err := o.toError(ctx, f)
 	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
 		return endedBy(ctx, o.key, err)
 	}

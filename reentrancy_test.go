@@ -189,3 +189,24 @@ func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 	}))
 	assert.False(t, s.Exists("k"))
 }
+
+// A permit keeps no other holder out, so nothing runs inside it: not even with WithReentrancy.
+func TestNothingRunsInsideAPermitOfTheSameKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	sem, m := c.Semaphore("k", 2), c.Mutex("k", redimutex.WithReentrancy())
+	rw, all := c.RWMutex("k", redimutex.WithReentrancy()), c.MutexAll([]string{"k"}, redimutex.WithReentrancy())
+	ran := func(context.Context) error { return assert.AnError }
+	require.NoError(t, sem.Do(t.Context(), func(ctx context.Context) error {
+		for _, err := range []error{m.Do(ctx, ran), m.TryDo(ctx, ran), all.Do(ctx, ran), rw.Do(ctx, ran), rw.RDo(ctx, ran), m.LockContext(ctx, 0)} {
+			assert.ErrorContains(t, err, "a lock of another kind")
+		}
+		return nil
+	}))
+	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+		assert.ErrorContains(t, sem.Do(ctx, ran), "a lock of another kind")
+		return nil
+	}))
+	assert.Empty(t, s.Keys())
+}

@@ -14,28 +14,21 @@ type Given struct{ from, to *quorum.Votes }
 
 // HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Nil: the hold had ended
 // before, and Reason says how.
-func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (*Given, keepalive.Reason, *quorum.Failure) {
-	g := h.grant
+func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (given *Given, r keepalive.Reason, f *quorum.Failure) {
+	g, now := h.grant, time.Now()
 	g.over.Store(true)
-	if !g.last(h) {
-		return nil, h.Reason(), nil
-	}
-	defer g.leave()
-	if was := g.lease.End(keepalive.Unlocked, time.Now()); was != keepalive.Unlocked {
-		g.votes.ReleaseLater(time.Time{})
-		h.lose(was)
-		return nil, was, nil
-	}
-	to, f := g.votes.Give(ctx, token, max(within, time.Until(g.keptUntil())))
-	if r := lost(f); r != keepalive.Alive {
-		g.votes.ReleaseLater(time.Time{})
-		to.ReleaseLater(time.Time{})
-		h.lose(r)
-		return nil, r, nil
-	}
-	g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
-	h.finish(keepalive.Unlocked)
-	return &Given{&g.votes, to}, keepalive.Unlocked, f
+	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
+		to, f := g.votes.Give(ctx, token, max(within, keep.Sub(now)))
+		if lost(f) != keepalive.Alive {
+			g.votes.ReleaseLater(keep)
+			to.ReleaseLater(time.Time{})
+			return f
+		}
+		g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
+		given = &Given{&g.votes, to}
+		return f
+	})
+	return given, r, f
 }
 
 func (g *Given) Repeat(ctx context.Context) *quorum.Failure {

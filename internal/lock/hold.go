@@ -162,14 +162,21 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 // servers to release the lock. A grant that may have another hold is parked for that.
 func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	if g.park(h, now) || !g.last(h) {
+	if g.park(h, now) {
+		return h.Reason(), nil
+	}
+	return h.end(ctx, now, func(keep time.Time) *quorum.Failure { return g.votes.Release(ctx, now, keep) })
+}
+
+// end ends the hold now, and the grant if it was the last one: then leave leaves the lock on the servers, which is not to be
+// free before keep.
+func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
+	g := h.grant
+	if !g.last(h) {
 		return h.Reason(), nil
 	}
 	defer g.leave()
-	keep := g.keptUntil()
-	if !keep.After(now) || g.kind().Shared { // so is a writer that has become a reader
-		keep = time.Time{}
-	}
+	keep := g.keptUntil(now)
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
 		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
 		// there is no background, so that is done here, as far as it can be.
@@ -181,7 +188,7 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
-	f := g.votes.Release(ctx, now, keep)
+	f := leave(keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.which.Store(int32(f.Which))
 		h.lose(r)
@@ -191,8 +198,13 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	return keepalive.Unlocked, f
 }
 
-// keptUntil is when the lock is free at the earliest.
-func (g *Grant) keptUntil() time.Time { return g.votes.At.Add(g.terms().MinHold) }
+// keptUntil is when the lock is free at the earliest; zero: now, as that of a writer that has become a reader.
+func (g *Grant) keptUntil(now time.Time) time.Time {
+	if keep := g.votes.At.Add(g.terms().MinHold); keep.After(now) && !g.kind().Shared {
+		return keep
+	}
+	return time.Time{}
+}
 
 // last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
 func (g *Grant) last(h *Hold) bool {
