@@ -112,8 +112,7 @@ func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) err
 // connections outlast theirs: it dials by the DialContext of a Dialer, and tests what it hands out by the TestIdle
 // of one, or not at all.
 //
-// It looks at the functions themselves. A function that calls ours in turn may do anything else as well, so it
-// does not count.
+// It looks at the functions themselves. One that calls ours in turn may do anything else as well, so it does not count.
 func punctual(p *redis.Pool) bool {
 	return known && p.TestOnBorrow == nil &&
 		code(p.DialContext) == dialCode &&

@@ -9,8 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// errNoTimeout is redigo's answer of a connection that cannot do DoWithTimeout. redigo does not
-// export it, so we ask once.
+// errNoTimeout is redigo's answer of a connection that can't do DoWithTimeout. It is not exported, so we ask once.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
 // ErrNoSend is what a command with an [Undo], or a pipeline, gets over a connection that knows Do alone, as redisc's
@@ -96,8 +95,7 @@ func send(c redis.Conn, command string, args ...any) error {
 // Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
 // called with each reply; errors of the server stand in it. An error of the connection is returned.
 //
-// The buffer of the connection is written whenever it is full, so the server may execute the first command before the
-// last is laid out.
+// The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
 	var batch Batch = func(send func(string, ...any) error) error {
 		for i := range n {

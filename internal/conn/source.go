@@ -28,8 +28,7 @@ type Source struct {
 	// must be used on a goroutine that no caller waits for: a Dial, a TestOnBorrow, a connection without timeouts or a
 	// pool that we don't know may block for as long as the server hangs.
 	Punctual bool
-	// Keeps says that the pool may keep the ctx of a checkout, or wait for its Done. One that does not asks for no more
-	// than its deadline.
+	// Keeps says that the pool may keep the ctx of a checkout, or wait for its Done. Else it asks for the deadline alone.
 	Keeps bool
 	// Cluster says that each key may lead to another server.
 	Cluster bool
@@ -118,8 +117,7 @@ func inside(pool Pool) (found *redis.Pool) {
 	return found
 }
 
-// Full reports whether the pool has as many connections in use as it may, so that waiting for one says nothing of the
-// server.
+// Full reports whether the pool has all its connections in use, so that waiting for one says nothing of the server.
 func (s *Source) Full() bool {
 	p, ok := s.Pool.(*redis.Pool)
 	if !ok || p.MaxActive <= 0 {

@@ -1,5 +1,4 @@
-// Package fifo is the queue of one key inside a process: which of its goroutines has the turn. It
-// knows nothing of Redis.
+// Package fifo is the queue of one key inside a process: which of its goroutines has the turn. It knows nothing of Redis.
 package fifo
 
 import (

@@ -40,8 +40,7 @@ const (
 // Extended or Lose before that, if the servers have decided.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
-// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time,
-// of which a lease has several.
+// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time.
 type instant time.Duration
 
 func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }

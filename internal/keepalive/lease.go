@@ -81,8 +81,7 @@ func (l *Lease) Reason() Reason {
 	return Expired
 }
 
-// Ended reports whether the end of the lease has been noticed, as it has before the Holder is told. It does not wait for
-// keeper.mu.
+// Ended reports whether the end of the lease has been noticed, as it has before the Holder is told. It takes no lock.
 func (l *Lease) Ended() bool { return Reason(l.reason.Load()) != Alive }
 
 // nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands still while the

@@ -22,10 +22,10 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		if lost(f) != keepalive.Alive {
 			g.votes.ReleaseLater(keep)
 			to.ReleaseLater(time.Time{})
-			return f
+		} else {
+			g.votes.Each((*server.Claim).GiveUp) // a release behind it would do nothing, and one before would undo it
+			given = &Given{&g.votes, to}
 		}
-		g.votes.Each((*server.Claim).GiveUp) // a release behind the hand-over would do nothing, and one before would undo it
-		given = &Given{&g.votes, to}
 		return f
 	})
 	return given, r, f

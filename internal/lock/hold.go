@@ -9,8 +9,7 @@ import (
 )
 
 // A Hold is one hold of a lock, from Lock to Unlock. A grant may see many: one after the other, or, of a kind that
-// several may hold, at the same time. A Hold with an Observer, and nothing else, is given to Engine.Lock, which fills it
-// in.
+// several may hold, at the same time. A Hold with its Observer alone is given to Engine.Lock, which fills it in.
 type Hold struct {
 	Observer Observer
 	grant    *Grant
@@ -22,8 +21,7 @@ type Hold struct {
 	audience *audience        // nil: no caller has asked for the end, or it is told
 }
 
-// An Observer is told what happens to a call, and to its Hold. Its methods are called on the goroutine to
-// which it happens.
+// An Observer is told what happens to a call, and to its Hold, on the goroutine to which it happens.
 type Observer interface {
 	Traced() bool // whether Waiting, Tried and Renewed are of interest
 	Waiting(ctx context.Context)

@@ -78,8 +78,7 @@ func (x *ticket) contended(f *quorum.Failure) {
 	}
 }
 
-// arrive notes that the waiter is there, at that time on the server's clock. If that was set back, it is as if it
-// came now.
+// arrive notes when the waiter came, on the server's clock. If that was set back, it is as if it came now.
 func (x *ticket) arrive(now int64) {
 	if now != 0 && (x.arrived == 0 || now < x.arrived) {
 		x.arrived, x.rejoins = now, true

@@ -71,8 +71,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	return a.await(ctx, w) && !a.stopped(ctx) // cancellation wins ties
 }
 
-// await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found
-// the lock held.
+// await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found it locked.
 func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 	var passed <-chan time.Time
 	var timer *time.Timer

@@ -32,8 +32,7 @@ func Outcome(reply server.Reply) *Failure {
 // Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Left is what is left until then by the clock that has less: while the machine sleeps, the monotonic one of most
-// systems stands still.
+// Left is what is left until then by the clock that has less: the monotonic one of most systems stands still in a sleep.
 func Left(until, now time.Time) time.Duration {
 	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
 }

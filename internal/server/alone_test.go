@@ -148,3 +148,12 @@ func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 		assert.Equal(t, 2, sources)
 	})
 }
+
+func TestACommandGoesOverAConnectionThatTakesOneAtATime(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	s := open(t, getter(func() redis.Conn { return doConn{pool.Get()} }))
+	got, err := redis.String(s.Do(t.Context(), time.Minute, "k", "ECHO", "word"))
+	assert.NoError(t, err)
+	assert.Equal(t, "word", got)
+}

@@ -86,8 +86,7 @@ func (c *Claim) Unknown() bool {
 	return c.tries > 0 || c.open > 0
 }
 
-// Waited has the release take back what shows that this process waits, whatever comes of the tries: a mark may be there
-// from those before.
+// Waited has the release take back what shows that this process waits: a mark may be there from the tries before.
 func (c *Claim) Waited() { c.mayHave(true) }
 
 // mayHave notes that the token may have something on the server.

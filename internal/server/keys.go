@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// reserved is how the names of our own keys and channels begin. No lock may be called so: the siblings of another
-// would stand in its way.
+// reserved begins the names of our own keys and channels. No lock may be called so: siblings would stand in its way.
 const reserved = "redimutex:"
 
 // Reserved reports whether key is a name that no lock may have.

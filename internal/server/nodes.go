@@ -87,8 +87,7 @@ func (n *nodes) outdated() {
 	n.asked = time.Time{}
 }
 
-// learn asks a node that has just answered about key which nodes serve which slots, in the background, if that is not
-// known or may have changed.
+// learn asks a node that has just answered about key which nodes serve which slots, in the background, if that may be new.
 func (n *nodes) learn(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
@@ -79,7 +81,10 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 func (op *operation) commands(cmds [][]any, replies []any) error {
 	if !op.pinned {
 		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }
-		return op.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
+		err := op.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
+		if !errors.Is(err, conn.ErrNoSend) {
+			return err
+		}
 	}
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
