@@ -52,6 +52,11 @@ type retryingCluster struct{ *redisc.Cluster }
 
 func (c retryingCluster) Get() redis.Conn { return retrying{c.Cluster}.Get() }
 
+// A dialer is what a program may write to have both of them in a Pool. Nothing shows that it leads to a cluster.
+type dialer struct{ retrying }
+
+func (d dialer) Dial() (redis.Conn, error) { return d.cluster.Dial() }
+
 // A node counts as receivers of a message only those that listen at the node itself; the message reaches the others as well.
 func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
 	t.Parallel()
@@ -60,9 +65,10 @@ func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
 		return locktest.Client(t, []redimutex.Pool{p}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
 	}
 	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // that one can't know of the cluster
-	second, third := process(retryingCluster{pool()}), process(pool())
+	waiters := []*redimutex.Client{process(retryingCluster{pool()}), process(dialer{retrying{pool()}})}
+	third := process(pool())
 	for i := range 24 {
-		first := holders[i%2]
+		first, second := holders[i%2], waiters[i/2%2]
 		key := strconv.Itoa(i)
 		held, waiter := first.Mutex(key), second.Mutex(key)
 		require.NoError(t, held.LockContext(patience(t), 0))

@@ -30,8 +30,8 @@ type Source struct {
 	Punctual bool
 	// Keeps says that the pool may keep the ctx of a checkout, or wait for its Done. Else it asks for the deadline alone.
 	Keeps bool
-	// Cluster says that each key may lead to another server.
-	Cluster bool
+	// Cluster says that each key may lead to another server; Scattered, that it may do so as far as we know.
+	Cluster, Scattered bool
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
 	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends, at the
@@ -61,11 +61,11 @@ func Of(pool Pool) *Source {
 		_, s.Cluster = pool.(interface { // *redisc.Cluster
 			EachNode(bool, func(string, redis.Conn) error) error
 		})
-		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
+		s.Scattered, s.Dial = true, s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
 	s.Listen = s.Dial
 	if p, shares := pool.(interface{ Shares() *Source }); shares { // multiplexed; a subscription has a connection of its own
-		s.Listen = p.Shares().Listen
+		s.Listen, s.Scattered = p.Shares().Listen, p.Shares().Scattered
 	} else if s.Dial == nil {
 		s.Listen = s.bounded(dialOf(inside(pool)))
 	}

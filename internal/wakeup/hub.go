@@ -43,12 +43,12 @@ type Waiter struct {
 	wake chan Wake
 }
 
-// prefix says in the name of a channel whether it is of a cluster, where the waiter may listen at another node: see queue.lua.
+// prefix says in the name of a channel whether its waiter may listen at another node of a cluster: see queue.lua.
 var prefix = map[bool]string{false: "redimutex:", true: "redimutex:cluster:"}
 
 // NewHub returns a Hub for the server. It does not connect.
 func NewHub(s *server.Server) *Hub {
-	h := &Hub{channel: prefix[s.Source().Cluster] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
+	h := &Hub{channel: prefix[s.Source().Scattered] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	return h
 }
