@@ -242,7 +242,7 @@ func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
 func TestInUseTellsWhyItCannot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(200*time.Millisecond))
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(2*time.Second))
 	sem := c.Semaphore("s", 2)
 	s.Do("SET", "s", "a mutex", "PX", "60000")
 	_, err := sem.InUse(t.Context())
@@ -258,7 +258,7 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	_, err = sem.InUse(t.Context())
 	s.Resume()
 	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
-	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Less(t, time.Since(began), 30*time.Second)
 	require.NoError(t, c.Close())
 	_, err = sem.InUse(t.Context())
 	assert.ErrorIs(t, err, redimutex.ErrClosed)
