@@ -15,9 +15,11 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// newSemaphore returns a Semaphore of a Client of its own, as another process would have it.
+// newSemaphore returns a Semaphore of a Client of its own, as another process would have it. With its TTL a busy
+// machine has three seconds for an answer.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
+	opts = append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)
 	return newClient(t, []redimutex.Pool{s.Pool()}, opts...).Semaphore("s", permits)
 }
 
