@@ -70,12 +70,12 @@ func TestDoTellsALossByContextAndError(t *testing.T) {
 func TestDoDoesNotRunFWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
-	client := newClient(t, []redimutex.Pool{pool})
+	client := newClient(t, []redimutex.Pool{pool}, patient)
 	client.Mutex("k").Lock()
 	never := func(context.Context) error { t.Error("f ran without the lock"); return nil }
-	for _, m := range []*redimutex.Mutex{client.Mutex("k"), newMutex(t, pool, "k")} {
+	for _, m := range []*redimutex.Mutex{client.Mutex("k"), newMutex(t, pool, "k", patient)} {
 		assert.ErrorIs(t, m.TryDo(t.Context(), never), redimutex.ErrLocked)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // for one answer at least
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // for one answer at least
 		defer cancel()
 		assert.ErrorIs(t, m.Do(ctx, never), redimutex.ErrLocked)
 	}

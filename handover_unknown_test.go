@@ -16,7 +16,7 @@ import (
 )
 
 // hangs is the node timeout of a Mutex whose server is to hang.
-const hangs = 700 * time.Millisecond
+const hangs = 3 * time.Second
 
 // behind returns a Mutex whose Client reaches s through a front.
 func behind(t testing.TB, s *redistest.Server, timeout time.Duration) (*redistest.Front, *redimutex.Mutex) {

@@ -236,33 +236,34 @@ func TestTraceWithoutFunctionsIsFine(t *testing.T) {
 }
 
 func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*time.Second), redimutex.WithPollInterval(5*time.Millisecond))
-	var d diary
-	c.Observe(d.trace())
-	a, b := c.Mutex("k"), c.Mutex("k")
-	a.Lock()
-	require.Error(t, b.LockContext(t.Context(), 20*time.Millisecond)) // waits in this process
-	s.Do("SET", "foreign", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1", "PX", 60_000)
-	require.Error(t, c.Mutex("foreign").LockContext(t.Context(), 50*time.Millisecond)) // tries again and again
-	s.Do("DEL", "k")
-	<-a.Lease().Done()
-	require.Error(t, a.UnlockContext(t.Context()))
 	seen := make(map[string][]redimutex.Event)
-	note := func() {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(3*time.Second))
+		var d diary
+		c.Observe(d.trace())
+		a, b := c.Mutex("k"), c.Mutex("k")
+		a.Lock()
+		require.Error(t, b.LockContext(t.Context(), 20*time.Millisecond)) // waits in this process
+		require.NoError(t, server.Set("foreign", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1"))
+		server.SetTTL("foreign", time.Minute)
+		require.Error(t, c.Mutex("foreign").LockContext(t.Context(), 500*time.Millisecond)) // tries again and again
+		server.Del("k")
+		<-a.Lease().Done()
+		require.Error(t, a.UnlockContext(t.Context()))
+		require.NoError(t, server.Set("k", "foreign"))
+		server.SetTTL("k", 40*time.Millisecond)
+		a.Lock()
+		time.Sleep(2 * time.Second) // for a renewal
+		a.Unlock()
+		synctest.Wait()
 		steps, events := d.take()
 		for i, step := range steps {
 			if what, _, _ := strings.Cut(step, " "); what != "released" || events[i].Err == nil {
 				seen[what] = append(seen[what], events[i])
 			}
 		}
-	}
-	note()
-	a.Lock()
-	redistest.Wait(t, "a renewal", func() bool { note(); return len(seen["renewed"]) > 0 })
-	a.Unlock()
-	note()
+	})
 
 	table := between(t, read(t, "trace.go"), "//\t          Context", "type Event struct")
 	rows := 0

@@ -57,11 +57,12 @@ func TestABatchThatCanNotBeWrittenIsBound(t *testing.T) {
 	const node = 300 * time.Millisecond
 	var armed atomic.Bool
 	met := make(chan struct{})
+	meet := sync.OnceFunc(func() { close(met) }) // several connections may be full
 	pool := &redis.Pool{MaxIdle: 9, DialContext: redimutex.Dialer("tcp", s.Addr(),
 		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
 			never, _ := net.Pipe()
-			return full{c, never, &armed, sync.OnceFunc(func() { close(met) })}, err
+			return full{c, never, &armed, meet}, err
 		}))}
 	defer pool.Close()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(node))

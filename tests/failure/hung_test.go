@@ -233,23 +233,23 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 	pool := redistest.NewBetween(s.Pool())
 	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithPollInterval(900*time.Millisecond))
 	redistest.Repeat(t, "a try and its repetition that are too late", func() bool {
-		held, late := false, 0
+		var held atomic.Bool
+		var late atomic.Int32
 		pool.Set(func(run func() (any, error), name string, _ []any) (any, error) {
 			if name == "TIME" {
 				defer time.Sleep(time.Second)
 				return run()
 			}
-			if held { // the next connection asks for the time again
-				held = false
+			if held.Swap(false) { // the next connection asks for the time again
 				return nil, redistest.ErrCut
 			}
 			reply, err := run()
 			if list, ok := reply.([]any); ok && list[0] == any(int64(4)) {
-				if late++; late == 1 {
+				if late.Add(1) == 1 {
 					time.Sleep(200 * time.Millisecond) // so that the repetition is late by half of that
 				}
 			} else if ok {
-				held = late == 0
+				held.Store(late.Load() == 0)
 			}
 			return reply, err
 		})
@@ -259,6 +259,6 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 		assert.ErrorIs(t, err, redimutex.ErrLocked)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-		return late > 1
+		return late.Load() > 1
 	})
 }
