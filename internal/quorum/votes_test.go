@@ -82,6 +82,7 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	v := c.take(t, warm)
 	redistest.Wait(t, "all are known", func() bool { return c.votes(&warm) == 3 })
 	won(t, release(t, v))
+	c.free(t, "warm") // else the second server owes an answer, and is passed over
 	c.silence(1)
 	v = c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })

@@ -256,9 +256,12 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3200*time.Millisecond)
 		defer cancel()
 		err := m.LockContext(ctx, 0)
+		if late.Load() < 2 {
+			return false
+		}
 		assert.ErrorIs(t, err, redimutex.ErrLocked)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-		return late.Load() > 1
+		return true
 	})
 }
