@@ -174,7 +174,7 @@ func WithMaxAttempts(n int) Option {
 // A waiter also looks by itself, several times a second. So a lost message, or a holder that knows nothing of the
 // queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed. One that hangs
 // while subscribed delays the others once, by a node timeout plus 85 ms plus two of its round trips, and then goes to
-// the end of the queue. So does a dead one in a Redis Cluster, and with a Pool of your own type that has Dial.
+// the end of the queue. So does a dead one in a Redis Cluster, and over a Pool that has Dial and shows no *redis.Pool.
 //
 // A hand-off gives a lease of only a node timeout plus 85 ms plus two round trips. The holder asks for its TTL after
 // 10 ms; until then Lease.Until is near, and a longer pause or stall ends the lease.

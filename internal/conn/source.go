@@ -61,7 +61,8 @@ func Of(pool Pool) *Source {
 		_, s.Cluster = pool.(interface { // *redisc.Cluster
 			EachNode(bool, func(string, redis.Conn) error) error
 		})
-		s.Scattered, s.Dial = true, s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
+		s.Scattered = inside(pool) == nil
+		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
 	s.Listen = s.Dial
 	if p, shares := pool.(interface{ Shares() *Source }); shares { // multiplexed; a subscription has a connection of its own

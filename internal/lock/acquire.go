@@ -97,8 +97,7 @@ func (a *acquisition) finish() {
 	}
 }
 
-// drop releases what a try has that did not get the lock. goesOn says that a caller of this line still waits, so that
-// the others go on seeing it.
+// drop releases what a try has that did not get the lock. goesOn: a caller of this line still waits, and is seen.
 func (a *acquisition) drop(goesOn bool) {
 	if a.grant == nil {
 		return

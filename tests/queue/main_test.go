@@ -111,10 +111,10 @@ func queues(t testing.TB, s *redistest.Server) (names []string) {
 // outside is a pool that a test has come between, with a way to subscribe beside it.
 type outside struct {
 	*redistest.Between
-	real *redis.Pool
+	Real *redis.Pool // shown, so that the library knows that it is of a single server
 }
 
-func (o outside) Dial() (redis.Conn, error) { return o.real.Dial() }
+func (o outside) Dial() (redis.Conn, error) { return o.Real.Dial() }
 
 // The test binary is a worker process where this is set: to the address of the server, the node timeout,
 // and how many Clients want the lock.
