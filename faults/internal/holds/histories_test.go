@@ -207,3 +207,20 @@ func TestWhatALockMayDo(t *testing.T) {
 		assert.Equal(t, c.legal, legal, c.name)
 	}
 }
+
+// A renewal is no call, so it shows late which of two permits has ended in favour of a third.
+func TestAPermitThatIsFoundValidHasNotEndedBefore(t *testing.T) {
+	call := func(op string, hold int64, at, until instant) event {
+		e := event{Op: op, Client: int(hold), Hold: hold, Call: at, Return: at + 1, Result: resultOK, Until: until}
+		if op == opLock {
+			e.Limit = 2
+		}
+		return e
+	}
+	events := []event{call(opLock, 1, 470, 600), call(opLock, 2, 210, 611), call(opLock, 3, 620, 1000)}
+	assert.Equal(t, porcupine.Ok, check("k", events).result)
+	events = append(events, call(opCheck, 1, 660, 840))
+	assert.Equal(t, porcupine.Ok, check("k", events).result, "it was the other one")
+	events = append(events, call(opCheck, 2, 661, 840))
+	assert.Equal(t, porcupine.Illegal, check("k", events).result, "three were there at once")
+}

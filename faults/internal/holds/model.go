@@ -197,10 +197,21 @@ const checkTime = 30 * time.Second
 // check asks porcupine whether the calls of one key can have happened one after the other.
 func check(key string, events []event) verdict {
 	v := verdict{key: key}
+	// A permit that was there at some time was so all the time before: a renewal, which is no call, has extended it. Else it
+	// could only be guessed which of two permits has ended when a third one is given.
+	there := make(map[int64]instant)
+	for _, e := range events {
+		if e.Result == resultOK && (e.Op == opCheck || e.Op == opExtend || e.Op == opUnlock) {
+			there[e.Hold] = max(there[e.Hold], e.Call)
+		}
+	}
 	var history []porcupine.Operation
 	for _, e := range events {
 		if !e.constrains() {
 			continue
+		}
+		if e.Limit > 0 {
+			e.Until = max(e.Until, there[e.Hold])
 		}
 		if e.Return == never {
 			v.unknown++
