@@ -50,6 +50,9 @@ func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work
 		add(figures.Handover, quantile(handovers(sum.Spans), .5))
 	}
 	if holds > 0 {
+		if sum.Held > 0 {
+			add(figures.Hold, float64(sum.Held)/float64(ms)/holds)
+		}
 		add(figures.Requests, float64(sum.Requests)/holds)
 		add(figures.Allocs, float64(sum.Mallocs)/holds)
 		add(figures.ClientTime, float64(sum.CPU.Microseconds())/holds)

@@ -20,6 +20,7 @@ const (
 	P99        Metric = "p99 wait ms"
 	Writers    Metric = "writers' p99 ms"
 	Pair       Metric = "p50 pair ms"
+	Hold       Metric = "hold ms"
 	Requests   Metric = "requests/hold"
 	Fairness   Metric = "fewest/most"
 	Allocs     Metric = "allocs/hold"

@@ -10,7 +10,7 @@ type Goal struct {
 	Ours        string
 	Metric      Metric
 	Over        []string // the figure is divided by that of the best of these in the same round; the first has its name in the tables
-	Ideal       float64  // else it is divided by this, if it is not 0
+	Holds       float64  // else it is divided by so many holds, each as long as the holds of that round were, if it is not 0
 	Least, Most float64  // one of them is the goal
 }
 
@@ -20,8 +20,8 @@ func (g Goal) What() string {
 	switch {
 	case len(g.Over) > 0:
 		what += " / " + g.Over[0]
-	case g.Ideal != 0:
-		what += fmt.Sprintf(" / %g", g.Ideal)
+	case g.Holds != 0:
+		what += fmt.Sprintf(" / %g holds", g.Holds)
 	}
 	return what
 }
@@ -49,19 +49,18 @@ func (b *Book) Judge(name string, g Goal) Summary { return summarize(b.rounds(na
 
 func (b *Book) rounds(name string, g Goal) map[int]float64 {
 	unders := b.best(name, g.Metric, g.Over)
-	values := make(map[int]float64)
+	holds, values := b.figures[Row{name, g.Ours}][Hold], make(map[int]float64)
 	for round, v := range b.figures[Row{name, g.Ours}][g.Metric] {
-		under := g.Ideal
-		if len(g.Over) > 0 {
+		under := 1.0
+		switch {
+		case len(g.Over) > 0:
 			under = unders[round]
-			if under == 0 {
-				continue
-			}
+		case g.Holds > 0:
+			under = g.Holds * holds[round]
 		}
 		if under != 0 {
-			v /= under
+			values[round] = v / under
 		}
-		values[round] = v
 	}
 	return values
 }

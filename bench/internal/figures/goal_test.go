@@ -35,13 +35,16 @@ func TestARoundIsComparedWithItselfAndTheBestSettingsCount(t *testing.T) {
 	assert.True(t, g.Met(b.Judge("c", g)))
 }
 
-func TestAGoalWithoutOthersIsDividedByItsIdeal(t *testing.T) {
+func TestAGoalWithoutOthersIsDividedByHolds(t *testing.T) {
 	var b figures.Book
 	fill(&b, "ours", figures.P99, 30)
 	g := figures.Goal{Ours: "ours", Metric: figures.P99, Most: 1}
 	assert.InDelta(t, 30, b.Judge("c", g).Median, 0)
-	g.Ideal = 20
+	g.Holds = 4
+	assert.Zero(t, b.Judge("c", g).Rounds, "it is not known how long they were")
+	fill(&b, "ours", figures.Hold, 5)
 	assert.InDelta(t, 1.5, b.Judge("c", g).Median, 1e-9)
+	assert.Equal(t, "p99 wait ms / 4 holds", g.What())
 }
 
 func TestAGoalIsJudgedByTheMedianThatIsShown(t *testing.T) {

@@ -49,6 +49,7 @@ func (j *Job) SetUp() time.Duration {
 type Result struct {
 	Elapsed  time.Duration
 	Holds    []int64         // of each goroutine
+	Held     time.Duration   // all of them together, where they last
 	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
 	Writers  stats.Histogram // the waits of writers, where there are some
 	Pairs    stats.Histogram // from asking to having unlocked, of keys that no other caller wants
@@ -71,6 +72,7 @@ type Result struct {
 // Add adds what another has counted: a goroutine, or a process.
 func (r *Result) Add(o *Result) {
 	r.Holds = append(r.Holds, o.Holds...)
+	r.Held += o.Held
 	r.Requests += o.Requests
 	r.Mallocs += o.Mallocs
 	r.CPU += o.CPU

@@ -91,11 +91,14 @@ func (l *load) goroutine(g int) (t Result) {
 			}
 			break
 		}
+		held := time.Duration(0)
 		if l.Hold > 0 {
 			time.Sleep(l.Hold)
+			held = time.Since(got) // it is longer, by how late a sleep ends
 		}
 		if phase == measuring {
 			t.Holds[0]++
+			t.Held += held
 			if timed {
 				t.Waits.Add(got.Sub(asked))
 			}
