@@ -12,9 +12,8 @@ import (
 // Do locks m, runs f and unlocks m, also when f panics. The ctx of f ends when ctx does. It also ends when the lease is
 // lost, with a cause that matches [ErrLost]: f should then stop, and write nothing more. [LeaseFrom] returns the hold.
 //
-// Do returns the error of LockContext(ctx, 0), or that of f. If the lease was lost before f returned, ErrLost is
-// joined to the error of f; see [WithLeaseReuse] for the exception. If only the release failed, that is logged, and
-// the key expires.
+// Do returns the error of LockContext(ctx, 0), or that of f. If the lease was lost before f returned, ErrLost is joined to the
+// error of f; see [WithLeaseReuse] for the exception. If only the release failed, that is logged, and the key expires.
 //
 // A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy]. Otherwise
 // it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of every method

@@ -48,8 +48,7 @@
 //     [WithRestartGuard] are for the restart.
 //   - A server whose clock is set forward by about a TTL: the key expires early.
 //
-// A server that can't be reached does not break it: no process can lock, and the holder learns of it before its
-// validity ends.
+// A server that can't be reached does not break it: no process can lock, and the holder learns of it before its validity ends.
 //
 // # When the lease is lost
 //
@@ -81,8 +80,7 @@
 // Test for the first column by [errors.Is], and for [LockedError], [LostError] and [NodeError] by [errors.As]. With
 // an error from a Lock method the lock is not held.
 //
-// [Mutex.Lock] has no error to return. It tries again, without end, after errors that pass, and panics at those that
-// stay.
+// [Mutex.Lock] has no error to return. It tries again, without end, after errors that pass, and panics at those that stay.
 //
 // # Goroutines
 //

@@ -157,9 +157,8 @@ type takings struct {
 	taker *lock.Grant
 }
 
-// TakeOver tries once to lock m with a lock that [Lease.HandOver] has handed over. m is then locked as by Lock, with a
-// lease of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes
-// of the giver.
+// TakeOver tries once to lock m with a lock that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease
+// of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes of the giver.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already;

@@ -36,9 +36,8 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 // An exclusive is an object with one hold at a time: a Mutex, or the writer of an RWMutex. Its methods are theirs.
 type exclusive struct{ object }
 
-// Lock locks m; an RWMutex for writing. It blocks until it has the lock. It tries again after errors that pass, such
-// as those of networks, and of servers that start, fail over, are busy or full. It logs them, at most once a second
-// for each key.
+// Lock locks m; an RWMutex for writing. It blocks until it has the lock. It tries again after errors that pass, such as those
+// of networks, and of servers that start, fail over, are busy or full. It logs them, at most once a second for each key.
 //
 // A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good, in
 // its own words, when the Client is closed, and when [WithMaxAttempts] is used up. Refusals for good are a list (a
@@ -76,8 +75,7 @@ func (m *exclusive) LockContext(ctx context.Context, timeout time.Duration) erro
 // [Lease.Release] ends this hold and no other. [Mutex.Lease] returns it too, and [Mutex.Unlock] ends it.
 func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false) }
 
-// Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs other errors of
-// [Mutex.UnlockContext].
+// Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs other errors of [Mutex.UnlockContext].
 func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Background())) }
 
 // UnlockContext unlocks m. Whatever it returns, m is then unlocked in this process. Other processes can lock it once

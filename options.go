@@ -11,9 +11,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An Option changes how the locks of a [Client], or a single one, behave. An option that makes no sense is a
-// programming error: it panics when the Client or the lock is made, with a sentence that names the value and what is
-// allowed.
+// An Option changes how the locks of a [Client], or a single one, behave. An option that makes no sense is a programming
+// error: it panics when the Client or the lock is made, with a sentence that names the value and what is allowed.
 type Option func(*config)
 
 // config is what the options amount to. It is not changed after it was checked.
@@ -166,10 +165,9 @@ func WithMaxAttempts(n int) Option {
 // lock to the process that has waited longest, and wakes it by pub/sub. A process has one place in the queue for each
 // key, however many of its goroutines wait. Clients that do not queue share the lock safely, and may overtake.
 //
-// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps
-// one more connection to the server, outside the limit of the [Pool]. If the Pool can't dial, and neither embeds nor
-// exports a *redis.Pool, the waiter polls, and comes after those in the queue. It does so too if its user may not
-// subscribe.
+// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps one more
+// connection to the server, outside the limit of the [Pool]. If the Pool can't dial, and neither embeds nor exports a
+// *redis.Pool, the waiter polls, and comes after those in the queue. It does so too if its user may not subscribe.
 //
 // A waiter also looks by itself, several times a second. So a lost message, or a holder that knows nothing of the
 // queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed. One that hangs
@@ -203,18 +201,16 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // has expired. It is for Redlock over servers without persistence, where a restart could otherwise let a second
 // holder in. All clients of the servers must use it, with the same TTL. It is not for a Redis Cluster.
 //
-// It costs one TTL of waiting whenever a server starts empty, also the very first time. Until a TTL after the first
-// request to a majority of the servers nothing can be locked. Each server keeps one key that does not expire,
-// redimutex:guard. It does not notice a server that comes back with old data from a snapshot: switch persistence off,
-// or fsync always.
+// It costs one TTL of waiting whenever a server starts empty, also the very first time. Until a TTL after the first request to
+// a majority of the servers nothing can be locked. Each server keeps one key that does not expire, redimutex:guard. It does
+// not notice a server that comes back with old data from a snapshot: switch persistence off, or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
 // WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and [Client], they run inside
 // its hold. The outermost releases when all that run inside have returned.
 //
-// The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other.
-// Every other method that would wait with that ctx for the same key is an error at once, as without this option: see
-// [Mutex.Do].
+// The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other. Every other
+// method that would wait with that ctx for the same key is an error at once, as without this option: see [Mutex.Do].
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
 // WithOwner appends label to the token of each hold, so an operator who looks at the key sees who has it. It has at
@@ -229,15 +225,13 @@ func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 // while Lock waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the
-// last reply. The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is
-// half the TTL.
+// WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.
+// The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the TTL.
 func WithNodeTimeout(d time.Duration) Option { return func(c *config) { c.givenNodeTimeout = &d } }
 
-// WithLeaseReuse is for experts, for a lock that one process takes thousands of times a second. For up to d after the
-// lock was acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each
-// hold has its own [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the
-// lock is released.
+// WithLeaseReuse is for experts, for a lock that one process takes thousands of times a second. For up to d after the lock was
+// acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own
+// [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the lock is released.
 //
 // A few ms of d are enough, and it has to be less than half the TTL. Other processes wait up to d longer for the lock.
 // Combine it with [WithQueue] if there are any: a process that polls would have to ask between two times of d. After a
@@ -252,10 +246,9 @@ func WithLeaseReuse(d time.Duration) Option {
 	return func(c *config) { c.terms.Reuse = d }
 }
 
-// WithMultiplexing is for experts, for a process in which dozens of goroutines lock different keys at once. The
-// commands of the [Client] share conns connections to each server; those that come at the same time travel in one
-// packet. So such a process gets several times as many locks a second. One or two connections are enough for most
-// programs.
+// WithMultiplexing is for experts, for a process in which dozens of goroutines lock different keys at once. The commands of
+// the [Client] share conns connections to each server; those that come at the same time travel in one packet. So such a
+// process gets several times as many locks a second. One or two connections are enough for most programs.
 //
 // The Client dials the connections through its pool, outside its limit, and [Client.Close] closes them. After Close,
 // Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a

@@ -15,10 +15,9 @@ import (
 // An RWMutex is a [sync.RWMutex] that every process sharing a Redis agrees on: many readers have it at a time, or one
 // writer. Each hold, of a writer or of a reader, is a lease as with a [Mutex].
 //
-// It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time
-// systems", 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another
-// writer does. So a waiting reader sees at most one writer begin, a waiting writer sees at most one phase of readers,
-// and neither side starves.
+// It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
+// 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another writer does. So a
+// waiting reader sees at most one writer begin, a waiting writer sees at most one phase of readers, and neither side starves.
 //
 // Without [WithQueue] waiters poll, and show themselves by marks that expire; a dead waiter delays the others until
 // then. With it they are woken. A dead reader delays a writer by its own TTL, whatever the TTLs of others.
@@ -38,9 +37,8 @@ import (
 // Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
 //
-// The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its
-// ctx, they are an error at once. TryLock, TryRLock and their variants do not count as waiting, so they delay neither
-// side.
+// The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its ctx,
+// they are an error at once. TryLock, TryRLock and their variants do not count as waiting, so they delay neither side.
 type RWMutex struct {
 	exclusive // the writer
 	readers   object

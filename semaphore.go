@@ -58,9 +58,8 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	return s
 }
 
-// Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors
-// are those of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the
-// holders.
+// Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors are those
+// of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the holders.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, false) }
 
 // TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors.

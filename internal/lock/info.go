@@ -31,11 +31,10 @@ func (e *Engine) Infos() []*Info {
 	found := make(map[lockOf]*Info)
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
-		kind := g.kind()
-		of := lockOf{g.key, kind.Shared}
+		of := lockOf{g.key, g.kind().Shared}
 		info := found[of]
 		if info == nil {
-			info = &Info{Idle: true, Kind: kind}
+			info = &Info{Idle: true, Kind: g.kind()}
 			found[of] = info
 		}
 		info.Owner, info.Fence = g.terms().Owner, g.votes.Fence

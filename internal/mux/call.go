@@ -19,10 +19,11 @@ type call struct {
 	undo     []any // a command to write behind it if it is late; it belongs to the caller
 	undoes   bool  // it is such a command itself
 	began    time.Time
-	overdue  time.Time // when the link is taken for dead without its replies
+	due      time.Time // when its caller leaves, and after that, when the link is taken for dead without its replies
+	overdue  time.Time // the latter
 	replies  []any
+	told     bool       // its caller has an outcome, or has left
 	done     chan error // gets nil with the last reply, or why there is none
-	timer    *time.Timer
 }
 
 type command struct {
@@ -30,7 +31,13 @@ type command struct {
 	args int // how many
 }
 
-func newCall() any { return &call{done: make(chan error, 1), timer: time.NewTimer(time.Hour)} }
+// tell tells the caller the outcome, if it still waits.
+func (c *call) tell(err error) {
+	if !c.told {
+		c.told = true
+		c.done <- err
+	}
+}
 
 // add copies a command with its arguments: the caller may use them for something else when it has left.
 func (c *call) add(name string, args ...any) error {
@@ -40,7 +47,7 @@ func (c *call) add(name string, args ...any) error {
 }
 
 func (c *call) takeBack() *call {
-	u := &call{undoes: true, began: time.Now(), done: make(chan error, 1)}
+	u := &call{undoes: true, began: time.Now(), due: time.Now().Add(maxIdle), told: true}
 	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil
 	return u
@@ -57,7 +64,8 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	deadline, _ := ctx.Deadline()
 	c := l.pool.calls.Get().(*call)
 	c.began = time.Now()
-	c.overdue = c.began.Add(max(l.pool.bound, deadline.Sub(c.began)) + patience) // the caller may have less time than the server
+	left := deadline.Sub(c.began)
+	c.due, c.overdue = c.began.Add(left), c.began.Add(max(l.pool.bound, left)+patience) // a caller may have less than a server
 	c.undo, _ = ctx.Value(conn.Undo).([]any)
 	if name == "" {
 		err = args[0].(conn.Batch)(c.add)
@@ -67,11 +75,17 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	if err != nil || len(c.commands) == 0 {
 		return nil, err
 	}
-	c.timer.Reset(deadline.Sub(c.began))
-	if err = l.enqueue(c); err == nil {
-		err = l.await(ctx, c)
+	if err = l.enqueue(c); err != nil {
+		return nil, err
 	}
-	c.timer.Stop()
+	select {
+	case err = <-c.done:
+	case <-ctx.Done(): // at its deadline the link has it leave
+		l.mu.Lock()
+		l.abandon(c, ctx.Err())
+		l.mu.Unlock()
+		err = <-c.done // perhaps another outcome came in that moment
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -89,25 +103,9 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	}
 	clear(c.args)
 	clear(c.replies)
-	*c = call{commands: c.commands[:0], args: c.args[:0], replies: c.replies[:0], done: c.done, timer: c.timer}
+	*c = call{commands: c.commands[:0], args: c.args[:0], replies: c.replies[:0], done: c.done}
 	l.pool.calls.Put(c)
 	return reply, err
-}
-
-// await waits for the outcome of c until ctx or its deadline ends.
-func (l *link) await(ctx context.Context, c *call) error {
-	late := conn.ErrTimeout
-	select {
-	case err := <-c.done:
-		return err
-	case <-c.timer.C:
-	case <-ctx.Done():
-		late = ctx.Err()
-	}
-	if l.leave(c) {
-		return late
-	}
-	return <-c.done // it came in that moment
 }
 
 func (l *link) Err() error {

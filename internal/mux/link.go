@@ -32,6 +32,8 @@ type link struct {
 	alive   time.Time // when the last command was sent that was answered; before the first, when it was dialled
 	calls   []*call   // what is under way, the oldest first
 	written int       // how many of calls are written, or about to be
+	timer   *time.Timer
+	armed   time.Time // when the timer fires; zero: it is not set, or has fired
 }
 
 const (
@@ -39,8 +41,7 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
-	// maxIdle is the time after which a connection is closed on which nothing is heard, as no caller uses it. It is less
-	// than what some servers and firewalls allow.
+	// maxIdle is for how long a connection stays open that is not used. It is less than some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
@@ -50,7 +51,7 @@ const (
 
 var (
 	errClosed  = errors.New("the Client is closed, and its connections with it")
-	errRetired = errors.New("it was too old, or another one was silent")
+	errRetired = errors.New("it was too old, or not used, or another one was silent")
 	errSilent  = errors.New("the server does not answer")
 	errDemoted = errors.New("the server has become a replica")
 )
@@ -59,6 +60,7 @@ func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
 	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, close: sync.OnceFunc(func() { c.Close() })}
 	l.work.L = &l.mu
+	l.timer = time.AfterFunc(maxIdle, l.look)
 	for _, run := range []func(){l.write, l.read} {
 		p.links.Enter()
 		go func() {
@@ -76,36 +78,63 @@ func (l *link) enqueue(c *call) error {
 		return l.err
 	}
 	l.calls = append(l.calls, c)
+	l.arm(c.due)
 	l.work.Signal()
 	return nil
 }
 
-// leave takes c back, and reports false if it has an outcome already. What is not written yet never is. Else the undo of c
-// is written behind it, and the link ends if the reply is overdue.
-func (l *link) leave(c *call) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// abandon has the caller of c leave for a reason, unless there is an outcome. What is not written yet never is. Else the undo
+// of c is written behind it, and the link ends if the reply is overdue. The caller holds l.mu.
+func (l *link) abandon(c *call, why error) {
 	i := slices.Index(l.calls, c)
-	switch {
+	switch c.tell(why); {
 	case i < 0:
-		return false
+		return
 	case i >= l.written:
 		l.calls = slices.Delete(l.calls, i, i+1)
 		l.rest()
-		return true
+		return
 	case c.undo != nil:
 		l.calls = append(l.calls, c.takeBack())
 		l.work.Signal()
 	}
-	time.AfterFunc(time.Until(c.overdue), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if slices.Contains(l.calls, c) {
+	c.due = c.overdue
+	l.arm(c.due)
+}
+
+// arm has the timer fire then, unless it fires before that anyhow: one timer for all calls. The caller holds l.mu.
+func (l *link) arm(then time.Time) {
+	if l.armed.IsZero() || then.Before(l.armed) {
+		l.armed = then
+		l.timer.Reset(time.Until(then))
+	}
+}
+
+// look has those callers leave whose time is over. It ends the link if a reply is overdue, or if nothing is sent for long.
+func (l *link) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.armed = time.Time{}
+	for _, c := range slices.Clone(l.calls) {
+		switch {
+		case now.Before(c.due):
+			l.arm(c.due)
+		case !c.told:
+			l.abandon(c, conn.ErrTimeout)
+		default:
 			l.pool.silent.Store(&c.began)
 			l.fail(errSilent)
+			return
 		}
-	})
-	return true
+	}
+	switch idle := l.alive.Add(maxIdle); {
+	case len(l.calls) > 0 || l.err != nil:
+	case now.Before(idle):
+		l.arm(idle)
+	default:
+		l.fail(errRetired)
+	}
 }
 
 // write writes what is queued. In the end it closes the connection, when the last undos are written.
@@ -156,7 +185,7 @@ func (l *link) launch(batch []*call) ([]*call, bool) {
 
 func (l *link) read() {
 	for {
-		reply, err := conn.Receive(l.conn, maxIdle) // not the timeout that the connection was dialled with
+		reply, err := conn.Receive(l.conn, 0) // not the timeout that the connection was dialled with: look sees to that
 		if err != nil {
 			var refused redis.Error
 			if errors.As(err, &refused) {
@@ -187,7 +216,7 @@ func (l *link) land(reply any) error {
 	l.calls = slices.Delete(l.calls, 0, 1)
 	l.written--
 	l.alive = c.began
-	c.done <- nil
+	c.tell(nil)
 	l.rest()
 	return l.err
 }
@@ -239,9 +268,10 @@ func (l *link) fail(err error) {
 			last = append(last, c.takeBack())
 			told = conn.ErrTimeout // so that it is not sent again over another connection, behind its undo
 		}
-		c.done <- told
+		c.tell(told)
 	}
 	l.calls, l.written = last, 0
+	l.timer.Stop()
 	l.work.Signal()
 	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
 }

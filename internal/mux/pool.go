@@ -64,7 +64,7 @@ func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 		Pool: source.Pool, source: source, bound: nodeTimeout,
 		slots: make([]slot, n), changed: make(chan struct{}),
 	}
-	p.calls.New = newCall
+	p.calls.New = func() any { return &call{done: make(chan error, 1)} }
 	p.silent.Store(new(time.Time))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

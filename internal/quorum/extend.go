@@ -14,9 +14,8 @@ type Extension struct {
 	Done func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
 }
 
-// Extend extends leases with the same bound, many in one round trip to each server. A lease is extended when a majority
-// of the servers has extended it, whatever becomes of the others in the batch. Extend returns when all
-// are decided, or when ctx ends.
+// Extend extends leases with the same bound, many in one round trip to each server. A lease is extended when a majority of the
+// servers has extended it, whatever becomes of the others in the batch. Extend returns when all are decided, or when ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return

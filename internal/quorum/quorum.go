@@ -37,9 +37,8 @@ func Left(until, now time.Time) time.Duration {
 	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
 }
 
-// Close waits until the operations under way are over, also those that no caller waits for any more,
-// and closes the servers, which try once more to release what is left. All of it takes d at most, and
-// the operations no more than half of that.
+// Close waits until the operations under way are over, also those that no caller waits for any more, and closes the servers,
+// which try once more to release what is left. All of it takes d at most, and the operations no more than half of that.
 func (q *Quorum) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	q.Wait(d / 2)

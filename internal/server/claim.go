@@ -19,9 +19,8 @@ import (
 //     answered that was sent after the first one was (answered).
 //   - A token for which a release or an undo was sent is never tried again (Spent).
 //
-// What nothing was sent for, or what the server has refused, is gone with the release, without asking. A Claim is given
-// up, as if it were gone, when all that its token may have has expired; when the runner is full; or when the Client is
-// closed.
+// What nothing was sent for, or what the server has refused, is gone with the release, without asking. A Claim is given up, as
+// if it were gone, when all that its token may have has expired; when the runner is full; or when the Client is closed.
 type Claim struct {
 	Lock
 	server *Server

@@ -140,9 +140,8 @@ func (op *operation) failed(err error) error {
 	return explain(err)
 }
 
-// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. got is
-// called with each reply; errors of the server stand in it. An error of the connection is returned. sent is before all of
-// them.
+// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. got is called
+// with each reply; errors of the server stand in it. An error of the connection is returned. sent is before all of them.
 func (op *operation) pipeline(n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
 	if op.conn == nil {
 		return errNoConnection

@@ -116,8 +116,7 @@ func (c *Claim) settle() {
 	}
 }
 
-// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
-// c.mu.
+// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds c.mu.
 func (c *Claim) pursue(at time.Duration) bool {
 	c.releasing = c.server.runner(c).add(c, at, max(c.until, c.keep))
 	return c.releasing

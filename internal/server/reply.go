@@ -35,8 +35,7 @@ type Reply struct {
 	Gap     time.Duration // with Held, in the queue: since a waiter looked at it before; 0: none has
 }
 
-// verdicts are those that begin the replies of the scripts, as head.lua and acquire.lua tell them; with late nothing was
-// done.
+// verdicts are those that begin the replies of the scripts, as head.lua and acquire.lua tell them; with late nothing was done.
 var verdicts = map[int64]Verdict{-1: Taken, 0: Missing, 1: Done, 2: Held, 3: Lapsed}
 
 const late = 4
@@ -181,9 +180,8 @@ func coded(err error, code string) bool {
 }
 
 // said returns the code and the text of what a server said; both are empty where err is something else. Before Redis 7 an
-// error inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …",
-// or the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code
-// of its own.
+// error inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …", or
+// the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code of its own.
 func said(err error) (code, text string) {
 	var e redis.Error
 	if !errors.As(err, &e) {

@@ -70,9 +70,8 @@ func (s *Server) RTT() time.Duration   { return time.Duration(s.rtt.Load()) } //
 // MinSilence is how long a server may be silent before that is suspicious, if answers take no time.
 const MinSilence = 20 * time.Millisecond
 
-// Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already
-// waiting to see it recover; else 0. An operation that had no answer counts as one that waits for it, until another one
-// has an answer.
+// Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already waiting
+// to see it recover; else 0. An operation that had no answer counts as one that waits for it, until another one has an answer.
 func (s *Server) Silent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
 -- Release a lock, or leave the queue, or both; behind head.lua, holder.lua, the kind and, with a queue, fence.lua and
--- queue.lua. It is handed to the waiters for whom there is room. Where one of several locks is gone, the others are
--- released.
+-- queue.lua. It is handed to the waiters for whom there is room. Where one of several locks is gone, the others are released.
 --
 -- ARGV[2]  '0', or for how long the lock stays locked, in ms
 --
