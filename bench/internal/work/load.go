@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,10 @@ const (
 	over
 )
 
+// usual is what a program has on its heap beside the locks. Without it the garbage collector runs forty times a second, and
+// a goroutine that has to help it stands still while another one gets the lock again and again.
+const usual = 64 << 20
+
 // A load is goroutines that lock and unlock.
 type load struct {
 	*runner
@@ -27,6 +32,8 @@ type load struct {
 
 // load runs the goroutines, and takes from each what it has counted.
 func (r *runner) load() (Result, error) {
+	heap := make([]byte, usual)
+	defer runtime.KeepAlive(heap)
 	l := &load{runner: r}
 	results := make([]Result, r.Goroutines)
 	var group sync.WaitGroup
