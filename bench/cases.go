@@ -145,7 +145,7 @@ var trials = []trial{
 		name: "handover", title: "hand-over between 2 processes, 30 ms", workers: 2, paired: true,
 		// A process is sure to wait while the other holds: its pause is shorter than a hold, and longer than a poll interval.
 		job:    work.Job{Goroutines: 1, Writers: 1, Permits: 1, Hold: 30 * ms, Think: 20 * ms, Spans: true},
-		who:    []string{entrants.Queue, entrants.SemQueue, entrants.RWQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock, entrants.Ping, entrants.List},
+		who:    []string{entrants.Queue, entrants.SemQueue, entrants.RWQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock, entrants.Ping, entrants.List, entrants.Message},
 		shown:  []figures.Metric{figures.Handover},
 		rounds: 4, warm: 300 * ms, run: 2500 * ms,
 		goals: []figures.Goal{

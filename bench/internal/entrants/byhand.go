@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -143,6 +144,50 @@ func list(e Env) (Locker, error) {
 				return err
 			},
 			push,
+		}
+	}}, err
+}
+
+// handOn is the least that a release has to do which wakes another process: compare a token, and send a message.
+var handOn = redis.NewScript(2, `return redis.call("GET", KEYS[1]) == ARGV[1] and redis.call("PUBLISH", KEYS[2], "") or -1`)
+
+// message is for two goroutines in turn, each of which listens where the other one sends.
+func message(e Env) (Locker, error) {
+	w, err := e.wired([]string{e.Addrs[0], e.Addrs[0]})
+	return limit{w, func(key string) Pair {
+		other := ""
+		listen := func() (first bool, err error) {
+			number, err := redis.Int(w[0].Do("INCR", key+":number"))
+			if err == nil {
+				other = key + strconv.Itoa(1-number%2)
+				_, err = w[0].Do("SET", key, key)
+			}
+			if err == nil {
+				_, err = w[1].Do("SUBSCRIBE", key+strconv.Itoa(number%2))
+			}
+			return number == 1, err
+		}
+		return Pair{
+			func(ctx context.Context) error {
+				defer context.AfterFunc(ctx, func() { w.Close() })()
+				if other == "" {
+					if first, err := listen(); first || err != nil {
+						return err
+					}
+				}
+				_, err := w[1].Receive()
+				return errors.Join(ctx.Err(), err)
+			},
+			func(context.Context) error {
+				for range 100 {
+					heard, err := redis.Int(handOn.Do(w[0], key, other, key))
+					if heard != 0 || err != nil {
+						return err
+					}
+					time.Sleep(time.Millisecond) // the other one has not begun to listen, or has ended
+				}
+				return nil
+			},
 		}
 	}}, err
 }

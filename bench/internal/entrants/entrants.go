@@ -76,6 +76,7 @@ const (
 	Rueidislock  = "rueidislock"
 	Ping         = "PING"
 	List         = "BLPOP"
+	Message      = "PUBLISH"
 	Sync         = "sync.RWMutex"
 )
 
@@ -121,6 +122,7 @@ var All = []Library{
 	}},
 	{Ping, "no lock: a PING on one connection", ping},
 	{List, "no lock: `BLPOP` waits for the `RPUSH` of the other, the least that a hand-over takes", list},
+	{Message, "no lock: a script that compares a token and sends the message for which the other waits", message},
 	{Sync, "no lock for several processes: what memory can do", func(Env) (Locker, error) { return new(local), nil }},
 }
 
