@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -26,7 +27,7 @@ func Plain(err error) error {
 		return err
 	}
 	var timeout interface{ Timeout() bool }
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, syscall.EAGAIN) {
 		return fmt.Errorf("%w (%v)", ErrTimeout, Mask(err)) //nolint:errorlint // see above
 	}
 	return Mask(err)
@@ -93,8 +94,7 @@ func (e *maskedError) As(target any) bool {
 	return ok
 }
 
-// Timeout is how the net package says it.
-func (e *maskedError) Timeout() bool {
+func (e *maskedError) Timeout() bool { // as the net package says it
 	var timeout interface{ Timeout() bool }
 	return errors.As(e.cause, &timeout) && timeout.Timeout()
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -87,6 +90,35 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	shown := conn.Plain(fmt.Errorf("redis://:pw@host: %w", context.DeadlineExceeded))
 	assert.ErrorIs(t, shown, conn.ErrTimeout)
 	assert.NotContains(t, fmt.Sprintf("%+v", shown), "pw")
+}
+
+// A unix socket has no room for more connections while its server hangs, and says so at once: with EAGAIN, which calls
+// itself a timeout.
+func TestAUnixSocketWithoutRoomIsNotTakenForASilentServer(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "r") // t.TempDir may be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := dir + "/s"
+	server := redistest.Real(t, "--unixsocket", socket, "--tcp-backlog", "1")
+	server.Pause()
+	t.Cleanup(server.Resume)
+	for range 100 {
+		var c net.Conn
+		if c, err = net.Dial("unix", socket); err != nil {
+			break
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	require.Error(t, err, "there is room")
+	source := conn.Of(&redis.Pool{DialContext: conn.NewDialer("unix", socket).DialContext})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, get := range []conn.Dial{source.Get, source.Dial} {
+		_, err = get(ctx)
+		require.ErrorContains(t, err, "connect")
+		require.NotErrorIs(t, err, conn.ErrTimeout)
+	}
 }
 
 // parsed is what a pool says of a URL of which it can make nothing, without wrapping the error.

@@ -102,12 +102,11 @@ func (a *acquisition) drop(goesOn bool) {
 	if a.grant == nil {
 		return
 	}
-	for _, g := range append(a.group, a.grant) {
-		if goesOn {
-			g.votes.Each((*server.Claim).KeepMark)
-		}
-		g.votes.Drop()
+	tries := votes(append(a.group, a.grant))
+	for i := 0; goesOn && i < len(tries); i++ {
+		tries[i].Each((*server.Claim).KeepMark)
 	}
+	quorum.Drop(tries...)
 	a.grant, a.group = nil, nil
 	if goesOn && a.Terms.Kind.Shows && !a.Once {
 		mark := a.want()
@@ -159,11 +158,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	a.tries++
 	a.key.kind.Store(a.Terms.Kind)
 	a.describe(&t)
-	with := make([]*quorum.Votes, 0, 4)
-	for _, g := range a.group {
-		with = append(with, &g.votes)
-	}
-	if f := a.grant.votes.Acquire(ctx, t, with); f != nil {
+	if f := a.grant.votes.Acquire(ctx, t, votes(a.group)); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)

@@ -186,3 +186,10 @@ func (g *Grant) Lost(r keepalive.Reason) {
 	}
 	g.unpark()
 }
+
+func votes(of []*Grant) (votes []*quorum.Votes) {
+	for _, g := range of {
+		votes = append(votes, &g.votes)
+	}
+	return votes
+}

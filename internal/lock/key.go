@@ -194,20 +194,17 @@ func (k *Key) takeGift(t *server.Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	if k.left == nil {
-		return
+	if k.left != nil {
+		quorum.Drop(votes(k.left.gifts)...)
+		k.left.gifts = nil
 	}
-	for _, g := range k.left.gifts {
-		g.votes.ReleaseLater(time.Time{})
-	}
-	k.left.gifts = nil
 }
 
 // giveBack releases all that is left. The caller has the turn.
 func (k *Key) giveBack() {
-	k.returnGifts()
 	if k.left != nil && k.left.mark != nil {
-		k.left.mark.votes.ReleaseLater(time.Time{})
+		k.leave([]*Grant{k.left.mark}, nil)
 	}
+	k.returnGifts()
 	k.left = nil
 }

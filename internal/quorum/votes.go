@@ -107,7 +107,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 		}
 	}
 	if failure != nil && t.Old == "" {
-		v.Drop()
+		Drop(v)
 	}
 	return failure
 }
@@ -164,21 +164,24 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	return r.tallies[0].outcome()
 }
 
-// ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close there is no
-// background, and each server is asked once before this returns, all at the same time.
-func (v *Votes) ReleaseLater(keep time.Time) { v.later(func(c *server.Claim) { c.ReleaseLater(keep) }) }
+// ReleaseLater releases the lock in the background; with keep it is left to expire then. After Close it asks once, and waits.
+func (v *Votes) ReleaseLater(keep time.Time) {
+	later(func(c *server.Claim) { c.ReleaseLater(keep) }, v)
+}
 
-// Drop is ReleaseLater for a try that did not get the lock. The next one does not wait for servers that were silent.
-func (v *Votes) Drop() { v.later((*server.Claim).Drop) }
+// Drop is ReleaseLater for tries that did not get the lock. The next one does not wait for servers that were silent.
+func Drop(tries ...*Votes) { later((*server.Claim).Drop, tries...) }
 
-func (v *Votes) later(release func(*server.Claim)) {
+func later(release func(*server.Claim), all ...*Votes) { // after Close at the same time: each may last as a server is silent
 	var closed sync.WaitGroup
 	defer closed.Wait()
-	v.Each(func(c *server.Claim) {
-		if v.home.Closing() {
-			closed.Go(func() { release(c) })
-		} else {
-			release(c)
-		}
-	})
+	for _, v := range all {
+		v.Each(func(c *server.Claim) {
+			if v.home.Closing() {
+				closed.Go(func() { release(c) })
+			} else {
+				release(c)
+			}
+		})
+	}
 }

@@ -47,9 +47,8 @@ func (s *Server) releaseAll(claims []*Claim) bool {
 	return reply.Verdict != Failed || code != ""
 }
 
-// ReleaseLater releases the claim in the background: the caller could not, or does not want to wait. With keep the lock
-// is left to expire then. After Close there is no background, and the release, if there is anything to release, is tried
-// once before this returns.
+// ReleaseLater releases the claim in the background: no caller waits for it. With keep the lock is left to expire then. After
+// Close there is no background, and the release, if there is anything to release, is tried once before this returns.
 func (c *Claim) ReleaseLater(keep time.Time) { c.releaseLater(keep, false) }
 
 // Drop is ReleaseLater for a try that did not get the lock. Where the server was silent, the next try does not wait for it.
@@ -99,8 +98,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	return true
 }
 
-// settle decides how a claim that was released goes on. What is under way has half of its time to end before the release
-// overtakes it. The caller holds c.mu.
+// settle decides how a released claim goes on. What runs has half of its time to end before that. The caller holds c.mu.
 func (c *Claim) settle() {
 	now := time.Since(epoch)
 	switch {
