@@ -86,20 +86,20 @@ func (l *link) enqueue(c *call) error {
 // abandon has the caller of c leave for a reason, unless there is an outcome. What is not written yet never is. Else the undo
 // of c is written behind it, and the link ends if the reply is overdue. The caller holds l.mu.
 func (l *link) abandon(c *call, why error) {
-	i := slices.Index(l.calls, c)
-	switch c.tell(why); {
+	switch i := slices.Index(l.calls, c); {
 	case i < 0:
-		return
 	case i >= l.written:
 		l.calls = slices.Delete(l.calls, i, i+1)
 		l.rest()
-		return
-	case c.undo != nil:
-		l.calls = append(l.calls, c.takeBack())
-		l.work.Signal()
+	default:
+		if c.undo != nil {
+			l.calls = append(l.calls, c.takeBack())
+			l.work.Signal()
+		}
+		c.due = c.overdue
+		l.arm(c.due)
 	}
-	c.due = c.overdue
-	l.arm(c.due)
+	c.tell(why) // last: then the undo is the caller's again
 }
 
 // arm has the timer fire then, unless it fires before that anyhow: one timer for all calls. The caller holds l.mu.
