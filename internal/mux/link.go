@@ -33,7 +33,7 @@ type link struct {
 	calls   []*call   // what is under way, the oldest first
 	written int       // how many of calls are written, or about to be
 	timer   *time.Timer
-	armed   time.Time // when the timer fires; zero: it is not set, or has fired
+	armed   time.Time // when the timer fires; zero: it has fired
 }
 
 const (
@@ -41,7 +41,8 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
-	// maxIdle is for how long a connection stays open that is not used. It is less than some servers and firewalls allow.
+	// maxIdle is for how long a connection stays open that is not used, and twice that at most. That is less than some servers
+	// and firewalls allow.
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
@@ -58,7 +59,8 @@ var (
 
 func newLink(p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
-	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, close: sync.OnceFunc(func() { c.Close() })}
+	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, armed: now.Add(maxIdle)}
+	l.close = sync.OnceFunc(func() { c.Close() })
 	l.work.L = &l.mu
 	l.timer = time.AfterFunc(maxIdle, l.look)
 	for _, run := range []func(){l.write, l.read} {
@@ -104,9 +106,9 @@ func (l *link) abandon(c *call, why error) {
 
 // arm has the timer fire then, unless it fires before that anyhow: one timer for all calls. The caller holds l.mu.
 func (l *link) arm(then time.Time) {
-	if l.armed.IsZero() || then.Before(l.armed) {
+	if l.err == nil && (l.armed.IsZero() || then.Before(l.armed)) {
 		l.armed = then
-		l.timer.Reset(time.Until(then))
+		l.timer.Reset(max(time.Until(then), time.Millisecond)) // it looks at all calls, of which there may be thousands
 	}
 }
 
@@ -128,13 +130,10 @@ func (l *link) look() {
 			return
 		}
 	}
-	switch idle := l.alive.Add(maxIdle); {
-	case len(l.calls) > 0 || l.err != nil:
-	case now.Before(idle):
-		l.arm(idle)
-	default:
+	if len(l.calls) == 0 && now.Sub(l.alive) >= maxIdle {
 		l.fail(errRetired)
 	}
+	l.arm(now.Add(maxIdle))
 }
 
 // write writes what is queued. In the end it closes the connection, when the last undos are written.
