@@ -111,7 +111,7 @@ var trials = []trial{
 		// phases of readers, 7 holds.
 		name: "rw", title: "64 readers and 4 writers, one key, 5 ms",
 		workers: 4, job: work.Job{Goroutines: 17, Writers: 1, Hold: 5 * ms},
-		who:    []string{entrants.RWQueue, entrants.RWMux, entrants.RWMutex, entrants.Readers},
+		who:    []string{entrants.RWQueue, entrants.RWMux, entrants.RWMutex, entrants.Readers, entrants.Turns},
 		shown:  []figures.Metric{figures.Hold, figures.P50, figures.P99, figures.Writers, figures.Rate, figures.Requests, figures.ClientTime},
 		rounds: 4, warm: time.Second, run: 4 * time.Second,
 		goals: []figures.Goal{

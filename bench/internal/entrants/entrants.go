@@ -77,6 +77,7 @@ const (
 	Ping         = "PING"
 	List         = "BLPOP"
 	Message      = "PUBLISH"
+	Turns        = "turns"
 	Sync         = "sync.RWMutex"
 )
 
@@ -123,6 +124,7 @@ var All = []Library{
 	{Ping, "no lock: a PING on one connection", ping},
 	{List, "no lock: `BLPOP` waits for the `RPUSH` of the other, the least that a hand-over takes", list},
 	{Message, "no lock: a script that compares a token and sends the message for which the other waits", message},
+	{Turns, "no lock: readers and writers who know when it is their turn, and send one command when they leave; the last one's sends a message to the next", phases},
 	{Sync, "no lock for several processes: what memory can do", func(Env) (Locker, error) { return new(local), nil }},
 }
 
