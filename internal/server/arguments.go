@@ -59,6 +59,8 @@ func (a *arguments) undo() any {
 
 var flag = map[bool]any{false: "0", true: "1"}
 
+var usual = [...]any{nil, "0", "0", "m", 1, "0", "0", "", "", "0", "0"} // arguments of a script, left out at the end of them
+
 // lay returns the script of a request, and what follows it in the command, as head.lua says: the number of keys, the
 // keys, the arguments. Its first place is free, for the script itself.
 func (op *operation) lay(r *request) (script, []any) {
@@ -114,7 +116,8 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	list[1] = len(list) - 2
 	guarded := l.Guard && (op.verb == acquire || op.verb == swap)
-	list = append(list, a.token, ms, due, 1+len(l.More), counter, a.want, fence, mark, member, flag[op.server.nodes.several()], flag[guarded])
+	first := len(list)
+	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.several()], flag[guarded])
 	switch {
 	case op.verb == swap:
 		list = append(list, t.Old)
@@ -123,6 +126,9 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)
+	}
+	for n := len(list) - first; n <= len(usual) && list[first+n-1] == usual[n-1]; n-- {
+		list = list[:first+n-1]
 	}
 	return s, list
 }

@@ -31,14 +31,14 @@ type Server struct {
 	runners    underway.Count // those of the nodes that have something to release
 	rtt        atomic.Int64   // smoothed time of a script; 0: not known
 	scripted   atomic.Bool    // a script has worked, so that whatever is locked can be renewed
+	failed     atomic.Int64   // operations
 
 	mu       sync.Mutex
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
-	failed   int64
-	pending  int           // operations of locks without an answer yet
-	owes     time.Time     // how long the server has been owing an answer
-	typical  time.Duration // smoothed time of an operation
+	pending  int                 // operations of locks without an answer yet
+	owes     time.Time           // how long the server has been owing an answer
+	typical  time.Duration       // smoothed time of an operation
 }
 
 // New returns the Server behind pool. It does not connect.
@@ -58,11 +58,7 @@ func (s *Server) Close(d time.Duration) {
 
 // Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
 // nor do releases in the background.
-func (s *Server) Failed() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
+func (s *Server) Failed() int64 { return s.failed.Load() }
 
 func (s *Server) Source() *conn.Source { return s.source }
 func (s *Server) RTT() time.Duration   { return time.Duration(s.rtt.Load()) } // 0 if it is not known
@@ -134,7 +130,7 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 	}
 	if failed > 0 {
 		if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || time.Now().Before(d)) { // ctx may not have noticed yet
-			s.failed += int64(failed)
+			s.failed.Add(int64(failed))
 		}
 	}
 	s.pending--

@@ -18,7 +18,7 @@
 -- the one before.
 
 local function granted(ours)
-  local fence, failure = fenceOf(ARGV[7])
+  local fence, failure = fenceOf(ARGV[7] or '0')
   if not fence then
     return failure
   end

@@ -20,11 +20,11 @@ local function fenceOf(wanted)
     fence = math.max(fence, tonumber(last or 0) + 1)
   end
   if wanted == 'last' and last then
-    redis.pcall('PEXPIRE', KEYS[locks + 1], ARGV[5])
+    redis.pcall('PEXPIRE', KEYS[locks + 1], ARGV[6])
     return tonumber(last)
   end
   for i = locks + 1, 2 * locks do
-    local written = redis.pcall('SET', KEYS[i], us(fence), 'PX', ARGV[5])
+    local written = redis.pcall('SET', KEYS[i], us(fence), 'PX', ARGV[6])
     if written.err then
       return nil, written
     end

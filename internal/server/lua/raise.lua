@@ -4,9 +4,9 @@
 
 for i = locks + 1, own do
   if tonumber(redis.call('GET', KEYS[i]) or 0) < tonumber(ARGV[7]) then
-    redis.call('SET', KEYS[i], ARGV[7], 'PX', ARGV[5])
+    redis.call('SET', KEYS[i], ARGV[7], 'PX', ARGV[6])
   else
-    redis.call('PEXPIRE', KEYS[i], ARGV[5])
+    redis.call('PEXPIRE', KEYS[i], ARGV[6])
   end
 end
 return 1
