@@ -70,7 +70,7 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 
 // HandOver ends this hold, and returns a [Handover]. [Mutex.TakeOver], in any process, goes on with it within that
 // time. Until then no other process gets the lock. If none takes it over, the lock is free when the time is over. With
-// [WithMinHold] it is not free before that has passed, and can be taken over until then.
+// [WithMinHold] it is not free before that has passed, and can be taken over until then. A taker has its own options.
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
