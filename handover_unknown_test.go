@@ -201,6 +201,16 @@ func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
 	assert.Greater(t, s.PTTL("other"), 59*time.Minute)
 }
 
+func TestTheMinimumHoldOfTheGiverDoesNotBindTheTaker(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour)), time.Second)
+	taker := newMutex(t, s.Pool(), "k")
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	taker.Unlock()
+	assert.False(t, s.Exists("k"))
+}
+
 func TestAHandOverThatComesTooLateKeepsTheMinimumHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -59,7 +59,7 @@ func (a *arguments) undo() any {
 
 var flag = map[bool]any{false: "0", true: "1"}
 
-var usual = [...]any{nil, "0", "0", "m", 1, "0", "0", "", "", "0", "0"} // arguments of a script, left out at the end of them
+var usual = [...]any{1, "0", "0", "", "", "0", "0"} // from ARGV[5] on: see head.lua
 
 // lay returns the script of a request, and what follows it in the command, as head.lua says: the number of keys, the
 // keys, the arguments. Its first place is free, for the script itself.
@@ -116,7 +116,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	list[1] = len(list) - 2
 	guarded := l.Guard && (op.verb == acquire || op.verb == swap)
-	first := len(list)
+	first := len(list) + 4 // what may be left out
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.several()], flag[guarded])
 	switch {
 	case op.verb == swap:
@@ -127,7 +127,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	for _, other := range t.With {
 		list = append(list, other.Token)
 	}
-	for n := len(list) - first; n <= len(usual) && list[first+n-1] == usual[n-1]; n-- {
+	for n := len(list) - first; n > 0 && n <= len(usual) && list[first+n-1] == usual[n-1]; n-- {
 		list = list[:first+n-1]
 	}
 	return s, list

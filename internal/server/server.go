@@ -31,7 +31,7 @@ type Server struct {
 	runners    underway.Count // those of the nodes that have something to release
 	rtt        atomic.Int64   // smoothed time of a script; 0: not known
 	scripted   atomic.Bool    // a script has worked, so that whatever is locked can be renewed
-	failed     atomic.Int64   // operations
+	failed     atomic.Int64   // see Failed
 
 	mu       sync.Mutex
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next

@@ -3,7 +3,7 @@
 -- KEYS  the locks; their fence counters, if ARGV[6] is not '0'; the keys of the kind; the queue; the restart guard.
 --       Only rwmutex.lua has keys of its own. All scripts of a lock get the same, whether they use them or not; only
 --       simple.lua gets less.
--- ARGV  The last ones are left out where they are as usual: '0' '0' 'm' '1' '0' '0' '' '' '0' '0', from ARGV[2] on.
+-- ARGV  From ARGV[5] on the last ones are left out that are as usual: '1', '0', '0', '', '', '0', '0'.
 -- ARGV[1]  the token
 -- ARGV[2]  a TTL in ms
 -- ARGV[3]  deadline of the command, in µs on this server's clock; '0': none
@@ -37,7 +37,7 @@
 -- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller: where it
 -- is there, a caller that may enter need not heed the queue.
 
-local token, ms, want, mark, member = ARGV[1], ARGV[2] or '0', ARGV[4] or 'm', ARGV[8] or '', ARGV[9] or ''
+local token, ms, want, mark, member = ARGV[1], ARGV[2], ARGV[4], ARGV[8] or '', ARGV[9] or ''
 local lock, locks = KEYS[1], tonumber(ARGV[5] or 1)
 local own = locks + ((ARGV[6] or '0') == '0' and 0 or locks) -- the keys of the kind come after these
 local time = redis.call('TIME')
@@ -45,7 +45,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- The deadline is compared on the same clock and at the same moment as the lock is taken: what the server executes after
 -- its caller gave up takes nothing, shows no waiter, and extends nothing that a release was to end.
-if (ARGV[3] or '0') ~= '0' and now > tonumber(ARGV[3]) then
+if ARGV[3] ~= '0' and now > tonumber(ARGV[3]) then
   return {4, now}
 end
 
