@@ -180,11 +180,11 @@ func queued(t *testing.T, s *redistest.Server) (token string) {
 	return token
 }
 
-// catchExtension catches what a waiter sends about its token once it has the lock. Each of its tries wants the next fence,
-// and what extends the lock wants none.
+// catchExtension catches what a waiter sends about its token once it has the lock. Each of its tries tells which fence it
+// wants and its place in the queue; what extends the lock leaves out all behind the TTL of the fence counter.
 func catchExtension(p *redistest.Proxy, token string) *redistest.Caught {
-	const mutexWithoutFence = "\r\n$1\r\nm\r\n$1\r\n0\r\n"
-	return p.Catch(token, mutexWithoutFence)
+	const command = "*12\r\n" // EVALSHA, the script, 3, the three keys, and six arguments
+	return p.Catch(token, command)
 }
 
 func TestASignalInTheMomentOfTheHandOverLeavesNothingBehindWhateverTheMinHold(t *testing.T) {
