@@ -105,9 +105,9 @@ var permanent = []struct{ code, words, plainer string }{
 	{"DENIED", "", ""},
 	{"ERR", "unknown command 'eval", noLua},
 	{"ERR", "unknown command `eval", noLua},
+	{"ERR", "command called from", lacking}, // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
 	{"ERR", "unknown command", ""},
 	{"ERR", "unknown subcommand", ""},
-	{"ERR", "unknown redis command called from", lacking},
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no
 	{"ERR", "turning on single commands replication", tooOld}, // the same, at redis.set_repl
 	{"ERR", "the user executing the script can't", ""},        // ACL, Redis 7.0

@@ -72,6 +72,12 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 			"5.0.14", wrapped + "You can set the replication behavior only after turning on single commands replication with redis.replicate_commands().",
 		},
 		"Redis 2.4": {"2.4.18", "-ERR unknown command 'EVAL'"},
+		"Redis 7.0 without PTTL": {
+			"7.0.15", "-ERR Unknown Redis command called from script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:9.",
+		},
+		"Valkey 8.0 without PTTL": {
+			"7.2.4", "-ERR Unknown command called from script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:9.",
+		},
 	} {
 		for how, opts := range kinds {
 			t.Run(server+"/"+how, func(t *testing.T) {
