@@ -282,6 +282,7 @@ func TestALeaderTellsItsTermAgainToServersThatHaveLostIt(t *testing.T) {
 
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.KeyReading)
 	s := redistest.Real(t)
 	a := join(t, one(s), key+"er")
 	want := a.leads(t, 1).number

@@ -270,6 +270,7 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 
 func TestAReleaseThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	r, b, s := between(t)
 	q := request("k")
 	c := q.claim(s)

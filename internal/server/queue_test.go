@@ -123,6 +123,7 @@ func lose(b *redistest.Between) {
 // A Cluster, or a managed one, may refuse the message in a script.
 func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
 	r := redistest.Real(t)
 	s := open(t, r.Pool())
 	holder, other := queued("k"), waiting("k", "other", "here")

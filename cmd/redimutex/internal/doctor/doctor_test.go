@@ -248,6 +248,7 @@ func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
 		assert.Contains(t, d.Findings[len(d.Findings)-1].What, "serves no key that begins with "+prefix)
 	}
 
+	redistest.Needs(t, redistest.ChannelRules)
 	n := c.Nodes[0]
 	n.Do("ACL", "SETUSER", "billing", "reset", "resetchannels", "on", ">pw", "~lock:*", "~redimutex:fence:{lock:*}",
 		"+set", "+getrange", "+del", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+ping", "+get")
