@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,7 +49,7 @@ var Builds = sync.OnceValue(func() (builds []Build) {
 	return builds
 })
 
-var versionLine = regexp.MustCompile(`^(\w+) server v=((\d+)\.(\d+)\S*)`)
+var versionLine = regexp.MustCompile(`^(?:(\w+) s|S)erver v=((\d+)\.(\d+)\S*)`)
 
 // inspect asks a binary what it is.
 func inspect(path string) (Build, error) {
@@ -60,7 +61,7 @@ func inspect(path string) (Build, error) {
 	if words == nil {
 		return Build{}, fmt.Errorf("it says %q, which no server does", out)
 	}
-	b := Build{Path: path, Name: words[1], Version: words[2]}
+	b := Build{Path: path, Name: cmp.Or(words[1], "Valkey"), Version: words[2]} // Valkey 7.2 calls itself "Server"
 	b.major, _ = strconv.Atoi(words[3])
 	b.minor, _ = strconv.Atoi(words[4])
 	return b, nil

@@ -20,6 +20,7 @@ func TestABuildIsWhatItSaysOfItself(t *testing.T) {
 		"Redis server v=6.0.20 sha=0:0":                      {"Redis 6.0.20", []Feature{ACL, MinReplicas}, []Feature{ChannelRules}},
 		"Redis server v=6.2.16 sha=0:0":                      {"Redis 6.2.16", []Feature{ChannelRules}, []Feature{KeyReading}},
 		"Redis server v=255.255.255 sha=0:0":                 {"Redis 255.255.255", []Feature{KeyReading}, nil},
+		"Server v=7.2.7 sha=00000000:0 malloc=libc bits=64":  {"Valkey 7.2.7", []Feature{KeyReading, ACL}, nil},
 		"Valkey server v=8.0.1 sha=0:0 malloc=libc bits=64":  {"Valkey 8.0.1", []Feature{KeyReading, ACL}, nil},
 		"Valkey server v=10.0.0-rc1 sha=0:0 malloc=jemalloc": {"Valkey 10.0.0-rc1", []Feature{KeyReading, ACL}, nil},
 	} {
