@@ -47,7 +47,7 @@ func (c *call) add(name string, args ...any) error {
 }
 
 func (c *call) takeBack() *call {
-	u := &call{undoes: true, began: time.Now(), due: time.Now().Add(maxIdle), told: true}
+	u := &call{undoes: true, began: time.Now(), due: c.overdue.Add(maxFarewell), told: true}
 	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil
 	return u

@@ -1,6 +1,7 @@
 package mux_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -207,4 +208,36 @@ func TestAnErrorThatComesUnaskedDisturbsNoOtherCall(t *testing.T) {
 		})
 	}
 	callers.Wait()
+}
+
+// The server answers the command a moment after its caller has left, and the undo behind it never.
+func TestAConnectionThatOwesAnUndoAloneEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan time.Time, 9)
+		pool := &redis.Pool{MaxConnLifetime: nodeTimeout / 2, Dial: func() (redis.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() {
+				lines := bufio.NewScanner(theirs)
+				for lines.Scan() {
+					if strings.Contains(lines.Text(), "SET") {
+						time.AfterFunc(nodeTimeout+10*time.Millisecond, func() { fmt.Fprint(theirs, "+OK\r\n") })
+					}
+				}
+				gone <- time.Now()
+			}()
+			return redis.NewConn(ours, 0, 0), nil
+		}}
+		p := mux.New(conn.Of(pool), 1, nodeTimeout)
+		_, err := get(t, p).DoContext(until(nodeTimeout, "DEL", "k"), "SET", "k", "v")
+		require.ErrorIs(t, err, conn.ErrTimeout)
+		time.Sleep(nodeTimeout / 2)
+		get(t, p) // over another: the first is too old
+		p.Close(nodeTimeout)
+		closed := time.Now()
+		for range 2 {
+			end := <-gone
+			assert.Less(t, end.Sub(closed), 2*nodeTimeout)
+		}
+	})
 }
