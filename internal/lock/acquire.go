@@ -97,18 +97,24 @@ func (a *acquisition) finish() {
 	}
 }
 
-// drop releases what a try has that did not get the lock. goesOn: a caller of this line still waits, and is seen.
+// drop releases what a try has that did not get the lock. goesOn: a caller of this line still waits, and is seen. Else
+// what is left for this line goes with it: after Close each release may last a node timeout.
 func (a *acquisition) drop(goesOn bool) {
 	if a.grant == nil {
 		return
 	}
-	tries := votes(append(a.group, a.grant))
-	for i := 0; goesOn && i < len(tries); i++ {
-		tries[i].Each((*server.Claim).KeepMark)
-	}
-	quorum.Drop(tries...)
+	tries := append(a.group, a.grant)
 	a.grant, a.group = nil, nil
-	if goesOn && a.Terms.Kind.Shows && !a.Once {
+	if a.turn && !goesOn {
+		a.key.leave(tries, nil)
+		a.key.giveBack()
+		return
+	}
+	for _, g := range tries {
+		g.votes.Each((*server.Claim).KeepMark)
+	}
+	quorum.Drop(votes(tries)...)
+	if a.Terms.Kind.Shows && !a.Once {
 		mark := a.want()
 		mark.votes.Each((*server.Claim).Waited)
 		a.key.leave(nil, mark)
@@ -166,17 +172,13 @@ func (a *acquisition) try(ctx context.Context) state {
 
 func (a *acquisition) prepare() {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
-		a.drop(true)
-		a.ticket = a.newTicket()
+		a.newTicket()
 	}
 	if a.grant == nil {
 		a.grant = a.want()
 	}
-	if !a.grouped() {
-		return
-	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
-	for len(a.group) < a.key.fifo.Waiting() {
+	for a.grouped() && len(a.group) < a.key.fifo.Waiting() {
 		a.group = append(a.group, a.want())
 	}
 }
@@ -227,7 +229,12 @@ func (a *acquisition) won(handOff time.Duration) state {
 
 // notWon records a try that has failed, and decides how to go on.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
+	if f.Kind != quorum.Closed && (!Over(ctx) || a.key.failure.Load() == nil) {
+		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
+	}
 	switch {
+	case a.stopped(ctx): // and finish drops the try
+		f = a.result
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)
 		if a.grant.votes.Any((*server.Claim).Spent) {
@@ -237,12 +244,6 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.ticket.contended(f)
 	case f.Kind == quorum.Lapsed, a.ticket.shown:
 		a.renewTicket(f)
-	}
-	if f.Kind != quorum.Closed && (!Over(ctx) || a.key.failure.Load() == nil) {
-		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
-	}
-	if a.stopped(ctx) {
-		f = a.result
 	}
 	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)

@@ -44,19 +44,19 @@ const (
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
-// newTicket begins to wait in the queue, with a grant of its own.
-func (a *acquisition) newTicket() *ticket {
+// newTicket begins to wait in the queue, with a grant in the place of that of the tries before.
+func (a *acquisition) newTicket() {
+	a.drop(true)
 	a.grant = a.want()
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
-	return &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token), every: minLook}
+	a.ticket = &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
 
 // renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.
 func (a *acquisition) renewTicket(f *quorum.Failure) {
 	old := a.ticket
 	old.waiter.Leave()
-	a.drop(true)
-	a.ticket = a.newTicket()
+	a.newTicket()
 	a.ticket.every, a.ticket.gap = old.every, old.gap
 	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
 		a.ticket.arrived, a.ticket.rejoins = old.arrived, true

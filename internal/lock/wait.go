@@ -138,8 +138,7 @@ func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wa
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
-		a.drop(true)
-		a.ticket = a.newTicket()
+		a.newTicket()
 		a.ticket.arrive(a.arrived)
 		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
 		defer cancel()

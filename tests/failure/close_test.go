@@ -1,6 +1,7 @@
 package failure_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,4 +41,35 @@ func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) 
 		require.ErrorIs(t, <-ended, redimutex.ErrClosed)
 	}
 	assert.Less(t, time.Since(began), readers*nodeTimeout/2)
+}
+
+// A waiter in the queue, of a reader or writer, has left a mark by the tries before. The release of that and of the try that
+// hangs go at the same time: so it waits for the try and for them, a node timeout for each.
+func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
+	t.Parallel()
+	const nodeTimeout = 500 * time.Millisecond
+	for name, lock := range map[string]func(*redimutex.RWMutex) error{
+		"reader": func(m *redimutex.RWMutex) error { return m.RLockContext(context.Background(), 0) },
+		"writer": func(m *redimutex.RWMutex) error { return m.LockContext(context.Background(), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			front := redistest.NewFront(t, s)
+			pool, err := redimutex.NewPool("redis://" + front.Addr())
+			require.NoError(t, err)
+			t.Cleanup(func() { pool.Close() })
+			client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithNodeTimeout(nodeTimeout), queue)
+			s.Do("SET", "key", "another holder", "PX", time.Hour.Milliseconds())
+			ended := make(chan error, 1)
+			go func() { ended <- lock(client.RWMutex("key")) }()
+			redistest.Wait(t, "it is in the queue", func() bool { return len(s.Keys()) > 2 })
+			front.Hang(redistest.AtReply)
+			redistest.Wait(t, "a try hangs", func() bool { return front.Hung() > 0 })
+			began := time.Now()
+			require.NoError(t, client.Close())
+			require.ErrorIs(t, <-ended, redimutex.ErrClosed)
+			assert.Less(t, time.Since(began), 5*nodeTimeout/2)
+		})
+	}
 }
