@@ -166,7 +166,7 @@ type takings struct {
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the lock expires;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
-//   - [ErrClosed] when the Client is closed.
+//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer.
 //
 // An empty Handover, or one of another key, is an error that says so. It stays good.
 //

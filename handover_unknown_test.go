@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -238,4 +239,49 @@ func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 	assert.ErrorIs(t, err, redimutex.ErrClosed)
 	assert.Equal(t, h, again)
 	require.NoError(t, newMutex(t, s.Pool(), "k", patient).TakeOver(t.Context(), h))
+}
+
+// Close comes while the servers take the lock over, so it is given back.
+func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
+	t.Parallel()
+	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := locktest.Real(t, servers)
+			var pools []redimutex.Pool
+			asks, goOn := make(chan struct{}, servers), make(chan struct{})
+			for _, s := range all {
+				pool := redistest.NewBetween(s.Pool())
+				pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+					if slices.Contains(args, any("k")) {
+						select {
+						case asks <- struct{}{}:
+						default: // another command after that
+						}
+						<-goOn
+					}
+					return run()
+				})
+				pools = append(pools, pool)
+			}
+			h := handOverEverywhere(t, all, "k", time.Minute)
+			client := redimutex.NewClient(pools, patient)
+			held, err := client.Mutex("another").Acquire(t.Context())
+			require.NoError(t, err)
+			overtaken, closed := make(chan error), make(chan error)
+			go func() { overtaken <- client.Mutex("k").TakeOver(t.Context(), h) }()
+			for range servers {
+				<-asks
+			}
+			go func() { closed <- client.Close() }()
+			<-held.Done()
+			close(goOn)
+			require.ErrorIs(t, <-overtaken, redimutex.ErrClosed)
+			require.NoError(t, <-closed)
+			next := all.Client(t, patient).Mutex("k")
+			require.ErrorIs(t, next.TryLockContext(t.Context()), redimutex.ErrLocked)
+			require.NoError(t, next.TakeOver(t.Context(), h))
+			next.Unlock()
+		})
+	}
 }

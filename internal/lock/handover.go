@@ -52,17 +52,14 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	}
 	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := g.votes.Take(ctx, old)
-	if f == nil && g.start(0, turn, h) {
+	f := g.votes.Take(ctx, old, func() bool { return g.start(0, turn, h) })
+	if f == nil {
 		return nil, nil
 	}
 	if turn {
 		k.pass()
 	}
 	k.unref()
-	if f == nil {
-		return g, &quorum.Failure{Kind: quorum.Closed}
-	}
 	switch {
 	case lost(f) != keepalive.Alive:
 		return nil, f

@@ -40,20 +40,22 @@ func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
 	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, nil)
 }
 
-// Take puts the token of v in the place of another one. It may be repeated until the Votes are Spent: a repeat finds
-// what it has done. What is known to have failed is given back to old.
-func (v *Votes) Take(ctx context.Context, old string) *Failure {
-	start := time.Now()
+// Take puts the token of v in the place of another one, and then calls start, which reports false if we are closed. It may
+// be repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed is given back to old.
+func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failure {
+	began := time.Now()
 	var oldEnds atomic.Int64
 	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil)
-	if failure == nil || failure.Kind != Missing && failure.Kind != Taken {
+	switch {
+	case failure == nil && start():
+		return nil
+	case failure == nil:
+		failure = &Failure{Kind: Closed}
+	case failure.Kind != Missing && failure.Kind != Taken, v.more == nil: // the only server has said that it has nothing of v
 		return failure
 	}
 	v.Each((*server.Claim).End)
-	if v.more == nil {
-		return failure // the only server has said that there is nothing of v
-	}
-	due := start.Add(v.Lock().Timeout)
+	due := began.Add(v.Lock().Timeout)
 	back := make(chan struct{})
 	v.home.Enter()
 	go func() {
