@@ -223,6 +223,10 @@ func (a *acquisition) won(handOff time.Duration) state {
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
 		a.key.leave(a.group, nil)
 	}
+	if a.Terms.Kind == server.Writer && a.key.left != nil && a.key.left.mark != nil { // it goes with the lock
+		a.grant.votes.Each((*server.Claim).Waited)
+		a.key.left.mark = nil
+	}
 	a.key.failure.Store(nil)
 	return held
 }

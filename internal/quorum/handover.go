@@ -43,7 +43,7 @@ func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
 // Take puts the token of v in the place of another one, and then calls start, which reports false if we are closed. It may
 // be repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed is given back to old.
 func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failure {
-	began := time.Now()
+	due := time.Now().Add(v.Lock().Timeout)
 	var oldEnds atomic.Int64
 	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil)
 	switch {
@@ -55,7 +55,6 @@ func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failur
 		return failure
 	}
 	v.Each((*server.Claim).End)
-	due := began.Add(v.Lock().Timeout)
 	back := make(chan struct{})
 	v.home.Enter()
 	go func() {
@@ -63,11 +62,9 @@ func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failur
 		v.giveBack(old, &oldEnds, due)
 		close(back)
 	}()
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
 	select {
 	case <-back:
-	case <-timer.C:
+	case <-time.After(time.Until(due)):
 	case <-ctx.Done():
 	}
 	return failure

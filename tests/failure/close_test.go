@@ -12,6 +12,17 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+// closing returns a Client, for a test that closes it, and the front of its server.
+func closing(t *testing.T, opts ...redimutex.Option) (*redistest.Server, *redistest.Front, *redimutex.Client) {
+	t.Helper()
+	s := redistest.Real(t)
+	front := redistest.NewFront(t, s)
+	pool, err := redimutex.NewPool("redis://" + front.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { pool.Close() })
+	return s, front, redimutex.NewClient([]redimutex.Pool{pool}, opts...)
+}
+
 // The readers of a process try together. After Close nothing runs in the background, so the one that tried releases all of
 // them before it returns: at the same time, or each would cost a node timeout.
 func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) {
@@ -20,12 +31,7 @@ func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) 
 		readers     = 40
 		nodeTimeout = 200 * time.Millisecond
 	)
-	s := redistest.Real(t)
-	front := redistest.NewFront(t, s)
-	pool, err := redimutex.NewPool("redis://" + front.Addr())
-	require.NoError(t, err)
-	t.Cleanup(func() { pool.Close() })
-	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(nodeTimeout))
+	s, front, client := closing(t, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(nodeTimeout))
 	s.Do("SET", "key", "another holder", "PX", time.Hour.Milliseconds())
 	ended := make(chan error, readers)
 	for range readers {
@@ -54,12 +60,7 @@ func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
-			front := redistest.NewFront(t, s)
-			pool, err := redimutex.NewPool("redis://" + front.Addr())
-			require.NoError(t, err)
-			t.Cleanup(func() { pool.Close() })
-			client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithNodeTimeout(nodeTimeout), queue)
+			s, front, client := closing(t, redimutex.WithNodeTimeout(nodeTimeout), queue)
 			s.Do("SET", "key", "another holder", "PX", time.Hour.Milliseconds())
 			ended := make(chan error, 1)
 			go func() { ended <- lock(client.RWMutex("key")) }()
@@ -72,4 +73,19 @@ func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 			assert.Less(t, time.Since(began), 5*nodeTimeout/2)
 		})
 	}
+}
+
+// A writer that has waited in the queue has left a mark by the tries before. It goes with the lock.
+func TestUnlockAfterCloseWaitsForASilentServerOnce(t *testing.T) {
+	t.Parallel()
+	const nodeTimeout = 500 * time.Millisecond
+	s, front, client := closing(t, redimutex.WithNodeTimeout(nodeTimeout), queue)
+	m := client.RWMutex("key")
+	s.Do("SET", "key", "another holder", "PX", 200)
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	front.Hang(redistest.AtReply)
+	require.NoError(t, client.Close())
+	began := time.Now()
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrClosed)
+	assert.Less(t, time.Since(began), 3*nodeTimeout/2)
 }
