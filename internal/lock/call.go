@@ -42,12 +42,10 @@ func Over(ctx context.Context) bool {
 	if !ok || time.Now().Before(deadline) {
 		return false
 	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return true
-	case <-timer.C: // a context of a caller's own, which does not keep what it says
+	case <-time.After(late): // a context of a caller's own, which does not keep what it says
 		return false
 	}
 }

@@ -36,8 +36,9 @@ func (v *Votes) Give(ctx context.Context, token string, ttl time.Duration) (*Vot
 
 // GiveAgain repeats Give, whose outcome is unknown.
 func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
-	v.quiet(ctx, time.Now().Add(v.Lock().Timeout/2))
-	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, nil)
+	start := time.Now()
+	v.quiet(ctx, start.Add(v.Lock().Timeout/2))
+	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, Start: start}, nil)
 }
 
 // Take puts the token of v in the place of another one, and then calls start, which reports false if we are closed. It may
