@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -68,6 +70,7 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			defer s.close()
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // head may leave, and the folder has to go all the same
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))

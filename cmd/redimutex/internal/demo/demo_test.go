@@ -212,6 +212,26 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// Like head, it has read enough.
+func TestADemoWhoseReaderLeavesLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	p := clitest.Prepare(t, nil, "demo")
+	temp := t.TempDir()
+	p.Cmd.Env, p.Cmd.Stdout = append(p.Cmd.Env, "TMPDIR="+temp), write
+	p.Start()
+	require.NoError(t, write.Close())
+	_, err = read.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, read.Close())
+	assert.Equal(t, 74, p.Status())
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	assert.Empty(t, left, "files left behind")
+}
+
 func TestWorkersEndWhenTheDemoIsKilled(t *testing.T) {
 	t.Parallel()
 	p := demoAt(t, "\n1. ")
