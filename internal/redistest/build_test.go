@@ -19,6 +19,7 @@ func TestABuildIsWhatItSaysOfItself(t *testing.T) {
 		"Redis server v=5.0.14 sha=0:0 malloc=libc bits=64":  {"Redis 5.0.14", nil, []Feature{ACL, MinReplicas, KeyReading}},
 		"Redis server v=6.0.20 sha=0:0":                      {"Redis 6.0.20", []Feature{ACL, MinReplicas}, []Feature{ChannelRules}},
 		"Redis server v=6.2.16 sha=0:0":                      {"Redis 6.2.16", []Feature{ChannelRules}, []Feature{KeyReading}},
+		"Redis server v=8.0.2 sha=0:0":                       {"Redis 8.0.2", []Feature{KeyReading}, nil},
 		"Redis server v=255.255.255 sha=0:0":                 {"Redis 255.255.255", []Feature{KeyReading}, nil},
 		"Server v=7.2.7 sha=00000000:0 malloc=libc bits=64":  {"Valkey 7.2.7", []Feature{KeyReading, ACL}, nil},
 		"Valkey server v=8.0.1 sha=0:0 malloc=libc bits=64":  {"Valkey 8.0.1", []Feature{KeyReading, ACL}, nil},
@@ -37,15 +38,17 @@ func TestABuildIsWhatItSaysOfItself(t *testing.T) {
 		}
 		assert.False(t, b.Has(TLS), "nothing of it is in the binary")
 	}
-	path := filepath.Join(t.TempDir(), "server")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho 'Redis server v=7.0.15'\n"+
-		"[ \"$1\" = --version ] || echo \">>> '${1#--} \\\"$2\\\"' Bad directive\" >&2\n# tls-auth-clients\n"), 0o700))
-	b, err := inspect(path)
-	require.NoError(t, err)
-	assert.False(t, b.Has(TLS), "the name is in it, and the setting is unknown")
-	if Installed() {
-		assert.True(t, Builds()[0].knows("appendonly", "no"))
-		assert.False(t, Builds()[0].knows("no-such-thing", "no"))
+	for ends, can := range map[string]bool{
+		`>>> 'tls-port "1"'\nBad directive or wrong number of arguments`:                       false,
+		"# Missing implement of connection type tls\n# Failed finding TLS support.":            false,
+		"# No tls-cert-file configured!\n# Failed to configure TLS. Check logs for more info.": true,
+	} {
+		path := filepath.Join(t.TempDir(), "server")
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n[ $1 = --version ] && echo 'Redis server v=7.4.1' && exit\n"+
+			"cat <<end\n"+ends+"\nend\nexit 1\n"), 0o700))
+		b, err := inspect(path)
+		require.NoError(t, err)
+		assert.Equal(t, can, b.Has(TLS), ends)
 	}
 	for _, path := range []string{"/does/not/exist", "/bin/true"} {
 		_, err := inspect(path)
