@@ -79,6 +79,7 @@ func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
 		"ERR invalid expire time in 'set' command script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:20.":                   "ERR invalid expire time in 'set' command",
 		"OOM command not allowed when used memory > 'maxmemory'. script: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12, on @user_script:1.":     "OOM command not allowed when used memory > 'maxmemory'.",
 		"ERR Error running script (call to f_2fd4e1c67a2d28fced849ee1bb76e7391b93eb12): @user_script:9: @user_script: 9: -OOM not allowed": "OOM not allowed",
+		"@user_script: 83: -READONLY You can't write against a read only replica.":                                                         "READONLY You can't write against a read only replica.",
 		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
 	} {
 		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))

@@ -70,10 +70,10 @@ func advice(err error) string {
 }
 
 // What servers add to their words when a script fails: where in it, which helps no reader. Before
-// Redis 7 it stands in front.
+// Redis 7 it stands in front; less of it if the script returns the error.
 var (
 	scriptBehind = regexp.MustCompile(`,? ?script: [0-9a-f]{40}, on @\S+`)
-	scriptBefore = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*-?`)
+	scriptBefore = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*|@user_script: \d+: )-?`)
 )
 
 // Shortened takes out of an error what is shown already, or what no user needs to know.
