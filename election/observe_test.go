@@ -282,11 +282,11 @@ func TestALeaderTellsItsTermAgainToServersThatHaveLostIt(t *testing.T) {
 
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.KeyReading)
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	a := join(t, one(s), key+"er")
 	want := a.leads(t, 1).number
-	s.Do("ACL", "SETUSER", "observer", "reset", "on", "nopass", "%R~"+key, "%R~redimutex:term:{"+key+"}", "+get")
+	s.SetUser("observer", "reset", "on", "nopass", "%R~"+key, "%R~redimutex:term:{"+key+"}", "+get")
 	pool := s.Pool(redis.DialUsername("observer"), redis.DialPassword("any"))
 	got := leader(t, election.New(newClient(t, []redimutex.Pool{pool}), key, ""))
 	assert.Equal(t, want, got.Term)

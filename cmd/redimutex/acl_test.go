@@ -18,7 +18,7 @@ import (
 // without no permission.
 func TestReaderMayLookAndNothingElse(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.KeyReading)
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	rw := redimutex.NewRWMutex(s.Pool(), "lock:job", redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
 	holder, err := rw.RAcquire(t.Context())
@@ -48,11 +48,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 		{[]string{"list", "-json", "lock:*"}, list, slices.Concat(watch, list)},
 	} {
 		look := func(words []string) (out string) {
-			args := []any{"SETUSER", "looks", "reset", "on", ">hunter2"}
-			for _, w := range words {
-				args = append(args, w)
-			}
-			s.Do("ACL", args...)
+			s.SetUser("looks", slices.Concat([]string{"reset", "on", ">hunter2"}, words)...)
 			s.Do("ACL", "LOG", "RESET")
 			_, out, stderr := clitest.Call(slices.Concat(c.args, []string{"-redis", url})...)
 			assert.NotContains(t, out+stderr, "hunter2")

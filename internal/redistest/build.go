@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // Variable holds the paths of server binaries, separated as in PATH. Tests use the first of them, the
@@ -115,6 +118,27 @@ func Needs(t testing.TB, features ...Feature) {
 			t.Skip(b.Lacks(f))
 		}
 	}
+}
+
+// Rules are those of ACL SETUSER, as docs/security.md wants them on servers that lack some: those for channels are left out,
+// and keys that may be read may be used.
+func Rules(rules ...string) (known []string) {
+	b := Builds()[0]
+	for _, rule := range rules {
+		if !b.Has(KeyReading) {
+			rule = strings.Replace(rule, "%R~", "~", 1)
+		}
+		if b.Has(ChannelRules) || rule[0] != '&' && rule != "resetchannels" {
+			known = append(known, rule)
+		}
+	}
+	return known
+}
+
+// SetUser changes a user by [Rules].
+func (s *Server) SetUser(name string, rules ...string) {
+	s.t.Helper()
+	s.Do("ACL", redis.Args{"SETUSER", name}.AddFlat(Rules(rules...))...)
 }
 
 // SourceAddr are the arguments of a server whose connections to others come from a loopback address.

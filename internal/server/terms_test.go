@@ -62,9 +62,9 @@ func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
 
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	r := redistest.Real(t)
-	r.Do("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-getrange")
+	r.SetUser("u", "on", ">p", "~*", "&*", "+@all", "-getrange")
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))
 	for _, queue := range []bool{false, true} {
 		q := request("k")

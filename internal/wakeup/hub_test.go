@@ -163,9 +163,9 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 // ROLE is a command that a user of locks need not have.
 func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
-	s.Do("ACL", "SETUSER", "lock", "on", ">secret", "~*", "&*", "+@all", "-role")
+	s.SetUser("lock", "on", ">secret", "~*", "&*", "+@all", "-role")
 	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))
 	h := newHub(t, pool)
 	w := h.Join("w")

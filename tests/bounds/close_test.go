@@ -141,7 +141,7 @@ const (
 
 // A pool without timeouts never gives back what hangs.
 func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	for name, c := range map[string]struct {
 		phase redistest.Phase
 		make  func(bounds.Address) redimutex.Pool

@@ -49,7 +49,7 @@ func table(t *testing.T, w bounds.Way, kinds []bounds.Kind) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	b := bounds.New(t, w)
 	all, outlasted := 0, 0
 	for some := range slices.Chunk(kinds, together) {

@@ -52,7 +52,7 @@ func granted(t *testing.T) []permission {
 		words := strings.Fields(line)
 		require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3])
 		words = slices.DeleteFunc(words[3:], func(w string) bool { return w == "reset" || w == "resetchannels" || w == "on" || w == ">PASSWORD" })
-		sets[i].words = words
+		sets[i].words = redistest.Rules(words...)
 		found++
 	}
 	require.Len(t, sets, found, "a feature without a line")
@@ -65,11 +65,7 @@ const aclPassword = "p@ss word/of:locks"
 // returns a pool that logs in as that user.
 func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
 	t.Helper()
-	args := []any{"SETUSER", "locks", "reset", "resetchannels", "on", ">" + aclPassword}
-	for _, w := range words {
-		args = append(args, w)
-	}
-	s.Do("ACL", args...)
+	s.SetUser("locks", slices.Concat([]string{"reset", "resetchannels", "on", ">" + aclPassword}, words)...)
 	s.Do("SCRIPT", "FLUSH")
 	s.Do("FLUSHALL")
 	s.Do("ACL", "LOG", "RESET")
@@ -98,7 +94,7 @@ func denials(t *testing.T, s *redistest.Server) (objects []string) {
 
 func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	s, _ := redistest.Replicas(t, 1)
 	sets := granted(t)
 	base := sets[0].words

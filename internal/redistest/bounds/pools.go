@@ -28,7 +28,7 @@ const (
 
 // AddUser lets the pools in.
 func AddUser(s *redistest.Server) {
-	s.Do("ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
+	s.SetUser(user, "on", ">"+password, "~*", "&*", "+@all")
 }
 
 func (a Address) options(more ...redis.DialOption) []redis.DialOption {

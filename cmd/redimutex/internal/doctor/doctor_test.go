@@ -248,9 +248,9 @@ func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
 		assert.Contains(t, d.Findings[len(d.Findings)-1].What, "serves no key that begins with "+prefix)
 	}
 
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	n := c.Nodes[0]
-	n.Do("ACL", "SETUSER", "billing", "reset", "resetchannels", "on", ">pw", "~lock:*", "~redimutex:fence:{lock:*}",
+	n.SetUser("billing", "reset", "resetchannels", "on", ">pw", "~lock:*", "~redimutex:fence:{lock:*}",
 		"+set", "+getrange", "+del", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+ping", "+get")
 	for range 4 {
 		finds(t, cli.OK, "", []string{"redis://billing:pw@" + n.Addr()}, "-need", "fencing", "-key", "lock:", "-ignore", "unchecked")

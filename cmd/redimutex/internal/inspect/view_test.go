@@ -227,11 +227,11 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel")
-	s.Do("ACL", "SETUSER", "reader", "on", "nopass", "~*", "resetchannels", "-@all", "+get", "+pttl", "+zcard", "+zrange", "+time")
+	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+get", "+pttl", "+zcard", "+zrange", "+time")
 	reader := server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x")))
 	v, err := look(reader, "job")
 	require.NoError(t, err)

@@ -222,13 +222,13 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 
 func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.KeyReading)
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	for _, key := range []string{"lock:a", "secret"} {
 		s.Do("SET", key, uuid.NewString(), "PX", 60000)
 	}
 	// What the help says that is needed.
-	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
+	s.SetUser("reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
 		"+scan", "+pttl", "+type", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
 	lines, stderr := listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))

@@ -23,10 +23,10 @@ import (
 // The command gets no password at all, and redimutex itself has it only where it was put.
 func TestPasswordShowsUpNowhere(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ChannelRules)
+	redistest.Needs(t, redistest.ACL)
 	const password = "hunter2"
 	s := redistest.Real(t)
-	s.Do("ACL", "SETUSER", "someone", "on", ">"+password, "~*", "&*", "+@all")
+	s.SetUser("someone", "on", ">"+password, "~*", "&*", "+@all")
 	url := "redis://someone:" + password + "@" + s.Addr()
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte("# the server\n"+url+"\n"), 0o600))
