@@ -29,7 +29,7 @@ func listed(t *testing.T, args ...string) (lines []string, stderr string) {
 
 // keysOf returns the first column of a table.
 func keysOf(lines []string) (keys []string) {
-	for _, line := range lines[1:] {
+	for _, line := range lines[min(len(lines), 1):] { // none if it failed
 		key, _, _ := strings.Cut(line, " ")
 		keys = append(keys, key)
 	}
