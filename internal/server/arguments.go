@@ -84,7 +84,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		if t.Queues {
 			member = l.member()
 		}
-	case extend:
+	case extend, downgrade:
 		_, mark, _ = r.claim.rest()
 	case raise:
 		fence = op.fence

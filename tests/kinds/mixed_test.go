@@ -117,6 +117,37 @@ func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 	release(t, first)
 }
 
+func TestAWriterThatAPlainMutexHandsTheLockToAndIsDowngradedAtOnceLeavesNoMark(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second
+	s := redistest.Real(t)
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(timeout * 3 / 2)}
+	plain := locktest.Mutex(t, s.Pool(), "k", opts...)
+	m, other := process(t, s, opts), process(t, s, opts)
+	queued := func(key string) {
+		redistest.Wait(t, "it to be in the queue", func() bool {
+			n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{"+key+"}", 0, 3e15), nil)
+			return n == 1
+		})
+	}
+	first := start(t, other.Client().Mutex("listens").Acquire).get(t)
+	second := start(t, m.Client().Mutex("listens").Acquire) // so the writer is in the queue with its first try
+	queued("listens")
+	holder := start(t, plain.Acquire).get(t)
+	writer := start(t, m.Acquire)
+	shown(t, s, "writers", 1)
+	queued("k")
+	release(t, holder)
+	l := writer.get(t)
+	require.NoError(t, l.Downgrade(t.Context()))
+	began := time.Now()
+	release(t, start(t, other.RAcquire).get(t))
+	assert.Less(t, time.Since(began), timeout/2)
+	release(t, l)
+	release(t, first)
+	release(t, second.get(t))
+}
+
 func TestADeadReaderDelaysAWriterByItsOwnTTL(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		long := process(t, s, opts, redimutex.WithTTL(time.Hour))

@@ -3,16 +3,15 @@
 --
 -- Atomic, so that no writer comes between; and the readers that wait come in with it.
 
-if peek(lock, #token) == token then
-  begin(token, math.max(ms, redis.call('PTTL', lock))) -- an extension may have given it more
+local writes = peek(lock, #token) == token
+local kept, which = keep(token, ms, 'r', mark)
+if kept ~= 1 then
+  return demoted() or {kept, now, which}
+end
+if writes then
   entitle()
   if queue then
     serve('')
   end
-  return {1, now}
-end
-local kept, which = keep(token, ms, 'r', '')
-if kept ~= 1 then
-  return demoted() or {kept, now, which}
 end
 return {1, now}
