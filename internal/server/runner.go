@@ -114,23 +114,21 @@ func (w *runner) run(wake chan struct{}) {
 // due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. In Close
 // everything is due, once.
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
-	var givenUp []*Claim
 	w.mu.Lock()
 	now, last := time.Since(epoch), w.server.runners.Closing()
 	wait = maxPause
-	rests := time.Duration(0)
-	if !last {
-		rests = w.rests - now
+	if last {
+		w.rests = now
 	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
 		case now > p.until:
-			givenUp = append(givenUp, p.claim)
-		case rests <= 0 && len(batch) < releaseBatch && (last || p.at <= now):
+			defer p.claim.GiveUp() // after the unlock
+		case w.rests <= now && len(batch) < releaseBatch && (last || p.at <= now):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at-now, rests, time.Millisecond))
+			wait = min(wait, max(p.at-now, w.rests-now, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}
@@ -140,8 +138,5 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 		w.pending, w.wake, wait = nil, nil, 0
 	}
 	w.mu.Unlock()
-	for _, c := range givenUp {
-		c.GiveUp()
-	}
 	return batch, wait
 }
