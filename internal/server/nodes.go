@@ -98,7 +98,7 @@ func (n *nodes) learn(key string) {
 	n.server.running.Enter() // Close waits for it
 	go func() {
 		defer n.server.running.Leave()
-		answer, err := redis.Values(n.server.Do(context.Background(), askTimeout, key, "CLUSTER", "SLOTS"))
+		answer, err := redis.Values(n.server.Do(n.server.background, askTimeout, key, "CLUSTER", "SLOTS"))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.take(answer)

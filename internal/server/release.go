@@ -31,13 +31,13 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node answered.
-func (s *Server) releaseAll(claims []*Claim) bool {
+func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	first := claims[0]
 	extra := time.Duration(0)
 	for _, c := range claims {
 		extra = max(extra, c.Timeout-first.Timeout)
 	}
-	op := s.begin(context.Background(), release, first, time.Time{}, extra)
+	op := s.begin(ctx, release, first, time.Time{}, extra)
 	for _, c := range claims[1:] {
 		op.requests = append(op.requests, request{claim: c})
 	}
@@ -68,7 +68,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	c.server.releaseAll([]*Claim{c})
+	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
 // InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already.

@@ -92,7 +92,7 @@ func (w *runner) run(wake chan struct{}) {
 	for {
 		batch, wait := w.due()
 		if batch != nil {
-			answered := w.server.releaseAll(batch)
+			answered := w.server.releaseAll(w.server.background, batch)
 			w.mu.Lock()
 			if w.pause = min(max(2*w.pause, minPause), maxPause); answered {
 				w.pause = 0

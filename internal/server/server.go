@@ -26,12 +26,14 @@ type Server struct {
 	source *conn.Source
 	nodes  nodes
 
-	operations sync.Pool      // of *operation
-	running    underway.Count // operations that have not ended, those whose caller has gone as well
-	runners    underway.Count // those of the nodes that have something to release
-	rtt        atomic.Int64   // smoothed time of a script; 0: not known
-	scripted   atomic.Bool    // a script has worked, so that whatever is locked can be renewed
-	failed     atomic.Int64   // see Failed
+	operations sync.Pool       // of *operation
+	running    underway.Count  // operations that have not ended, those whose caller has gone as well
+	runners    underway.Count  // those of the nodes that have something to release
+	background context.Context // ends with Close, and what no caller waits for with it
+	cancel     context.CancelFunc
+	rtt        atomic.Int64 // smoothed time of a script; 0: not known
+	scripted   atomic.Bool  // a script has worked, so that whatever is locked can be renewed
+	failed     atomic.Int64 // see Failed
 
 	mu       sync.Mutex
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
@@ -46,14 +48,18 @@ func New(pool Pool) *Server {
 	s := &Server{source: conn.Of(pool), released: make(map[string]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byAddr, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
+	s.background, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Close waits for the operations that run, and then for one last release of what is left; for d at most.
+// Close waits for the operations that run, and then for one last release of what is left; for d at most. What has had no
+// answer shortly before that is cut short, so that nothing is sent later.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	s.running.Wait(d / 2)
-	s.nodes.close(end)
+	s.nodes.close(end.Add(-d / 16))
+	s.cancel()
+	s.runners.Wait(time.Until(end))
 }
 
 // Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,

@@ -3,6 +3,7 @@ package bounds_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -130,6 +131,32 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 		}
 		assert.LessOrEqual(t, took, 2*node+tolerance+late)
 	}
+}
+
+// What is left to release takes several round trips, and the server answers none of them.
+func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
+	const held = 800
+	f := redistest.NewFront(t, redistest.Real(t)) // no other test runs beside this one, because goroutines are counted
+	pool := redimutex.NewPoolAt("tcp", f.Addr())
+	defer pool.Close()
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
+	var releases sync.WaitGroup
+	hung := make(chan struct{})
+	for i := range held {
+		m := client.Mutex(strconv.Itoa(i))
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		releases.Go(func() {
+			<-hung
+			m.UnlockContext(t.Context()) //nolint:errcheck // no answer comes
+		})
+	}
+	f.Hang(redistest.AtCommand)
+	close(hung)
+	releases.Wait()
+	require.NoError(t, client.Close())
+	met := f.Hung()
+	redistest.Wait(t, "nothing runs", func() bool { return locktest.Goroutines() == 0 })
+	assert.Less(t, f.Hung()-met, held/2, "some may have been on their way")
 }
 
 // What a server that hangs may cost a process, whatever it does and for how long: connections to it, and
