@@ -160,6 +160,9 @@ var errHung = errors.New("too many dials hang already")
 
 // dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
 func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
+	if err := ended(ctx); err != nil {
+		return nil, err // f may take no notice of ctx
+	}
 	if h.Load() >= maxHung {
 		return nil, errHung
 	}

@@ -91,6 +91,25 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 }
 
 // They may be idle for longer than the timeout for reading that they were dialled with.
+// A connection that breaks at once is dialled again a little later.
+func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		get(t, p)
+		w.hangUp()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := p.GetContext(ctx)
+		require.Error(t, err)
+		p.Close(nodeTimeout)
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, w.counted())
+	})
+}
+
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
