@@ -1,6 +1,7 @@
 package mux
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -272,5 +273,9 @@ func (l *link) fail(err error) {
 	l.calls, l.written = last, 0
 	l.timer.Stop()
 	l.work.Signal()
-	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
+	over, cancel := context.WithTimeout(l.pool.ctx, farewell)
+	context.AfterFunc(over, func() { // to close a connection may take as long as the process that has made it likes
+		cancel()
+		l.close()
+	})
 }

@@ -110,6 +110,26 @@ func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
 	})
 }
 
+// It has a second for the undos of what was not answered.
+func TestAConnectionThatTakesNothingEndsWithItsPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe() // on which no one reads
+		defer theirs.Close()
+		e := &end{Conn: ours, wire: new(wire), gone: make(chan struct{})}
+		p := share(t, &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(e, 0, 0), nil }}, 1)
+		_, err := within(get(t, p), time.Millisecond, "PING")
+		require.Error(t, err)
+		time.Sleep(nodeTimeout + nodeTimeout/10)
+		p.Close(nodeTimeout / 10)
+		select {
+		case <-e.gone:
+		default:
+			assert.Fail(t, "it is open")
+		}
+	})
+}
+
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
