@@ -8,6 +8,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,11 +161,8 @@ var errHung = errors.New("too many dials hang already")
 
 // dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
 func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
-	if err := ended(ctx); err != nil {
-		return nil, err // f may take no notice of ctx
-	}
-	if h.Load() >= maxHung {
-		return nil, errHung
+	if err := ended(ctx); err != nil || h.Load() >= maxHung { // f may take no notice of ctx
+		return nil, cmp.Or(err, errHung)
 	}
 	var cancel context.CancelFunc
 	if deadline, ok := ctx.Deadline(); ok { // ctx need not end by itself

@@ -58,12 +58,15 @@ var (
 	errDemoted = errors.New("the server has become a replica")
 )
 
-func newLink(p *Pool, c redis.Conn, alone bool) *link {
+// newLink returns the link over c, which ends with ctx.
+func newLink(ctx context.Context, p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
 	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, armed: now.Add(maxIdle)}
-	l.close = sync.OnceFunc(func() { c.Close() })
+	ctx, cancel := context.WithCancel(ctx)
+	l.close = sync.OnceFunc(func() { cancel(); c.Close() })
 	l.work.L = &l.mu
 	l.timer = time.AfterFunc(maxIdle, l.look)
+	context.AfterFunc(ctx, func() { l.end(errClosed); l.close() })
 	for _, run := range []func(){l.write, l.read} {
 		p.links.Enter()
 		go func() {
@@ -273,9 +276,5 @@ func (l *link) fail(err error) {
 	l.calls, l.written = last, 0
 	l.timer.Stop()
 	l.work.Signal()
-	over, cancel := context.WithTimeout(l.pool.ctx, farewell)
-	context.AfterFunc(over, func() { // to close a connection may take as long as the process that has made it likes
-		cancel()
-		l.close()
-	})
+	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
 }

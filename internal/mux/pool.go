@@ -27,7 +27,7 @@ type Pool struct {
 	bound  time.Duration // of one reply: the node timeout
 	calls  sync.Pool     // of *call
 
-	ctx    context.Context // ends with Close, and the dialling with it
+	ctx    context.Context // ends with Close, and the dialling and the shared connections with it
 	cancel context.CancelFunc
 	links  underway.Count // the goroutines of all links
 
@@ -104,7 +104,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newLink(p, c, true), nil
+		return newLink(context.Background(), p, c, true), nil
 	}
 }
 
@@ -147,27 +147,17 @@ func (p *Pool) dial(s *slot) {
 	s.dialling, s.failure = false, err
 	close(p.changed)
 	p.changed = make(chan struct{})
-	switch {
-	case err != nil:
+	if err != nil {
 		s.wait = min(max(2*s.wait, minRedial), maxRedial)
-	case p.ctx.Err() != nil:
-		go c.Close()
-	default:
+	} else {
 		s.wait = minRedial // a connection that breaks at once is not dialled again at once
-		s.link = newLink(p, c, false)
+		s.link = newLink(p.ctx, p, c, false)
 	}
 	s.retry = time.Now().Add(s.wait)
 }
 
 // Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.
 func (p *Pool) Close(d time.Duration) {
-	p.mu.Lock()
 	p.cancel()
-	for _, s := range p.slots {
-		if s.link != nil {
-			s.link.end(errClosed)
-		}
-	}
-	p.mu.Unlock()
 	p.links.Wait(d)
 }

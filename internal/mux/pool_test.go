@@ -90,7 +90,6 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 	})
 }
 
-// They may be idle for longer than the timeout for reading that they were dialled with.
 // A connection that breaks at once is dialled again a little later.
 func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
 	t.Parallel()
@@ -130,6 +129,7 @@ func TestAConnectionThatTakesNothingEndsWithItsPool(t *testing.T) {
 	})
 }
 
+// They may be idle for longer than the timeout for reading that they were dialled with.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
