@@ -79,8 +79,8 @@ func mustBeKey(kind, key string) {
 }
 
 // Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops everything
-// that runs in the background, and waits for that. Servers that hang delay it by two node timeouts and one timeout of
-// [WithReplicas] at most. It always returns nil.
+// that runs in the background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node
+// timeouts and one timeout of [WithReplicas] at most: those of the lock that has the longest. It always returns nil.
 //
 // A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
 // Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the

@@ -241,23 +241,6 @@ func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 	require.NoError(t, newMutex(t, s.Pool(), "k", patient).TakeOver(t.Context(), h))
 }
 
-// A renewal that hangs has half of the time that HandOver has.
-func TestHandOverTakesOneNodeTimeoutAtMost(t *testing.T) {
-	t.Parallel()
-	const nodeTimeout = time.Second
-	s := redistest.Real(t)
-	front := redistest.NewFront(t, s)
-	m := newMutex(t, front.Pool(), "k", redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithTTL(6*time.Second))
-	l, err := m.Acquire(t.Context())
-	require.NoError(t, err)
-	front.Hang(redistest.AtReply)
-	redistest.Wait(t, "a renewal hangs", func() bool { return front.Hung() > 0 })
-	began := time.Now()
-	_, err = l.HandOver(t.Context(), time.Minute)
-	require.ErrorIs(t, err, redimutex.ErrUnavailable)
-	assert.Less(t, time.Since(began), 5*nodeTimeout/4)
-}
-
 // Close comes while the servers take the lock over, so it is given back.
 func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
