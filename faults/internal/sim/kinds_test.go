@@ -48,7 +48,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 		},
 		"one TTL for all readers": {From: "put(readers, token, ms, ends)\nraise(lock, ms)", To: "put(readers, token, ms, ends)\nredis.call('PEXPIRE', lock, ms)"},
 		"a downgrade as RLock, then Unlock": {
-			From: "given it more\nentitle()", To: "given it more\nredis.call('DEL', lock)\nentitle()",
+			From: "if writes then\nentitle()", To: "if writes then\nredis.call('DEL', lock)\nentitle()",
 		},
 		"permits counted up and down": {
 			From: taken, To: taken + "\nredis.call('SET', lock .. ':n', " + counter + " + 1)",
