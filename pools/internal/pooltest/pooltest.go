@@ -84,7 +84,8 @@ func EveryPhaseEndsWithTheContext(
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				require.ErrorIs(t, Ping(ctx, pool), context.DeadlineExceeded)
 				cancel()
-				assert.Zero(t, pool.ActiveCount())
+				// Where the ctx ends before the command is sent, the connection is kept. One that hung would fail below.
+				assert.Equal(t, pool.IdleCount(), pool.ActiveCount())
 			}
 			hung(t, front)
 			front.Lift()
