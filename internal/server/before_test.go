@@ -46,6 +46,23 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	})
 }
 
+// The server answers no release for as long as the lock may live.
+func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		before := q.claim(s)
+		done(t, before.Try(t.Context(), server.Try{}))
+		cut(b)
+		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
+		time.Sleep(2*q.TTL + q.Timeout)
+		b.Set(nil)
+		began := time.Now()
+		done(t, acquire(s, request("k")))
+		assert.Zero(t, time.Since(began))
+	})
+}
+
 func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
