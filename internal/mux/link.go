@@ -47,7 +47,8 @@ const (
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
-	// maxFarewell bounds the writing of undos before the end. Only a peer that takes nothing needs as long.
+	// maxFarewell bounds the writing of undos before the end, and how much later than a command its undo may be answered.
+	// Only a peer that takes nothing needs as long.
 	maxFarewell = time.Second
 )
 
