@@ -105,16 +105,22 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	l := lock("k", terms())
 	v := c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
-	f, _ := c.extend(t, v) // so that all know the script
-	won(t, f)
 	all := []int{0, 1, 2}
+	extended := func() {
+		t.Helper()
+		for i := range all {
+			redistest.Wait(t, "it is extended", func() bool { return c.servers[i].PTTL("k") > ttl/2 })
+		}
+	}
+	c.on(all, "PEXPIRE", "k", (ttl / 2).Milliseconds())
+	f, _ := c.extend(t, v)
+	won(t, f)
+	extended() // so that all know the script, not a majority alone: the next one gets no answers
 	c.on(all, "PEXPIRE", "k", (ttl / 2).Milliseconds())
 	c.silence(all...)
 	outcome := make(chan *quorum.Failure)
 	go c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) { outcome <- f }}})
-	for i := range all {
-		redistest.Wait(t, "it is extended", func() bool { return c.servers[i].PTTL("k") > ttl/2 })
-	}
+	extended()
 	v.Each((*server.Claim).End)
 	for _, front := range c.fronts {
 		front.Release()
