@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -47,4 +48,16 @@ func TestHelpIsWrapped(t *testing.T) {
 	var b strings.Builder
 	Wrap(&b, "  -x  ", "      ", "one two three four five", 15)
 	assert.Equal(t, "  -x  one two\n      three\n      four five\n", b.String())
+}
+
+func TestJSONPlaysNoTricksWithATerminalAndSaysTheSame(t *testing.T) {
+	t.Parallel()
+	key := "\x1b[2J \u009b2J \x7f \u202egpj \u200b \ufeff \u00a0 \U000e0041 é 😀 <b>"
+	var out strings.Builder
+	PrintJSON(&out, map[string]string{"key": key})
+	line := strings.TrimSuffix(out.String(), "\n")
+	assert.Equal(t, Printable(line), line)
+	var read map[string]string
+	assert.NoError(t, json.Unmarshal([]byte(line), &read))
+	assert.Equal(t, key, read["key"])
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 )
 
 // Printable keeps what others have written, such as the label of a holder or the words of a server,
@@ -39,11 +40,24 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// PrintJSON prints what a script reads. An error of writing is remembered by the Output.
+// PrintJSON prints what a script reads. An error of writing is remembered by the Output. A key is in it as it is, so what
+// plays tricks with a terminal is written as \uXXXX, which is the same to a script. package json does so below the space.
 func PrintJSON(w io.Writer, v any) {
-	encoder := json.NewEncoder(w)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.Encode(v) //nolint:errcheck // see above
+	encoder.Encode(v) //nolint:errcheck,errchkjson // ours can be encoded, and a Builder takes all
+	var out strings.Builder
+	for _, r := range text.String() {
+		if r < 0x7f || strconv.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, half := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, half)
+		}
+	}
+	io.WriteString(w, out.String()) //nolint:errcheck // see above
 }
 
 // Tell prints v as JSON for a script, or in words for people.
