@@ -189,19 +189,19 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	if m.Lease() != nil {
 		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
 	}
-	token, x, l := (*h.secret).token, &m.taking, newLease(&m.object)
+	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
 		x.token, x.taker = token, nil
 	}
 	var f *quorum.Failure
 	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.taker, &l.hold)
 	if f == nil {
-		m.acquired(ctx, l, lock.Result{Tries: 1})
+		m.acquired(ctx, l, lock.Result{Tries: 1, Wait: time.Since(began)})
 		return nil
 	}
 	err := m.toError(ctx, f)
 	if errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w; the Handover can't be used any more: its time is over, or it was used before", err)
 	}
-	return m.failed(Event{Context: ctx, Attempt: 1, Err: err})
+	return m.failed(Event{Context: ctx, Attempt: 1, Wait: time.Since(began), Err: err})
 }

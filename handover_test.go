@@ -324,3 +324,22 @@ func TestALockThatWasTakenOverIsNotKeptForReuse(t *testing.T) {
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
 	giver.Unlock()
 }
+
+func TestTheTimeOfATakeOverIsTraced(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 1)
+	h := handOver(t, all.Client(t).Mutex("k"), time.Minute)
+	client := all.Client(t)
+	var took, failed time.Duration
+	defer client.Observe(&redimutex.Trace{
+		Acquired: func(e redimutex.Event) { took = e.Wait },
+		GaveUp:   func(e redimutex.Event) { failed = e.Wait },
+	})()
+	taker := client.Mutex("k")
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	taker.Unlock()
+	assert.Positive(t, took)
+	assert.Equal(t, took, client.Stats().WaitTime)
+	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
+	assert.Positive(t, failed)
+}
