@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,4 +187,15 @@ func TestWatchKnowsTheAgeFromTheFenceOrFromSeeingItCome(t *testing.T) {
 	age, known = p.age(p.now)
 	assert.Zero(t, age, "the fence is that of an earlier holder; this one was seen to come")
 	assert.True(t, known)
+}
+
+func TestTheHelpNamesEachEvent(t *testing.T) {
+	t.Parallel()
+	var help strings.Builder
+	Command().Help(&help)
+	for _, event := range []string{
+		firstHeld, firstFree, acquired, handedOver, released, expired, vanished, cameWent, changed, unreadable,
+	} {
+		assert.Regexp(t, `(?m)^    (held or )?`+event+` `, help.String())
+	}
 }

@@ -42,6 +42,8 @@ func Command() *cli.Command {
 			{Blocks: []cli.Block{
 				cli.Para(`A look is one round trip to each server, for all locks together. All servers are asked at the same
 					time, and one that does not answer holds nothing up. What happens between two looks is not seen:`),
+				cli.Sub("held or free", "So it is at the first look, or now that a majority answers again."),
+				cli.Sub("unreadable", "The servers answer, and refuse to show it: KEY is no lock, or the user may not read it."),
 				cli.Sub("acquired", "It was free."),
 				cli.Sub("handed over", `It had another holder at the last look. There may have been more in between, so the
 					number of hand-offs a second is a lower bound.`),
