@@ -183,11 +183,11 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	case (*h.secret).key != m.key:
 		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)
 	case !m.taking.mu.TryLock():
-		return fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)})
 	}
 	defer m.taking.mu.Unlock()
 	if m.Lease() != nil {
-		return fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)})
 	}
 	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {

@@ -343,3 +343,19 @@ func TestTheTimeOfATakeOverIsTraced(t *testing.T) {
 	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrLost)
 	assert.Positive(t, failed)
 }
+
+func TestATakeOverIntoALockedMutexIsTraced(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 1)
+	h := handOver(t, all.Client(t).Mutex("k"), time.Minute)
+	client := all.Client(t)
+	var failed []error
+	defer client.Observe(&redimutex.Trace{GaveUp: func(e redimutex.Event) { failed = append(failed, e.Err) }})()
+	taker := client.Mutex("k")
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	defer taker.Unlock()
+	err := taker.TakeOver(t.Context(), h)
+	require.ErrorIs(t, err, redimutex.ErrLocked)
+	assert.Equal(t, []error{err}, failed)
+	assert.EqualValues(t, 1, client.Stats().Failed)
+}
