@@ -202,7 +202,7 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 	}
 	n := Node{Pool: pool, TLS: u.Scheme == "rediss"}
 	u.User = nil
-	n.child = u.String()
+	n.child = strings.ReplaceAll(u.String(), ",", "%2C") // which would end it in the list
 	if u.Scheme == "unix" {
 		n.Address, n.Name, n.Private = u.Path, u.Path, true
 		if db := u.Query().Get("db"); db != "" {

@@ -85,3 +85,16 @@ func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
 		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))
 	}
 }
+
+func TestACommandFindsASocketWhateverItsPath(t *testing.T) {
+	path := "/tmp/a,b c%/d\te"
+	nodes, err := Find(URLs{"unix:///tmp/a,b%20c%25/d%09e", "redis://host"}, QuickTimeout)
+	require.NoError(t, err)
+	defer nodes.Close()
+	t.Setenv(EnvURL, nodes.Child())
+	inside, err := Find(nil, QuickTimeout)
+	require.NoError(t, err)
+	defer inside.Close()
+	assert.Len(t, inside, 2)
+	assert.Equal(t, path, inside[0].Address)
+}
