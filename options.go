@@ -120,6 +120,14 @@ func must(ok bool, sentence string, args ...any) {
 	}
 }
 
+// checked is an Option that panics where it is used, not where it was made, if what it got makes no sense.
+func checked(ok bool, set func(*config), sentence string, args ...any) Option {
+	return func(c *config) {
+		must(ok, sentence, args...)
+		set(c)
+	}
+}
+
 // WithTTL sets for how long the lock of a crashed holder stays locked. The default is 10 s, the least 10 ms. A holder
 // that lives renews its lease every third of the TTL.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
@@ -127,16 +135,14 @@ func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d 
 // WithMaxHold stops the renewal d after the lock was acquired. The lease is then lost within a TTL. It guards against
 // a holder that hangs while its process lives. By default there is no limit.
 func WithMaxHold(d time.Duration) Option {
-	must(d > 0, "WithMaxHold(%v): has to be more than 0", d)
-	return func(c *config) { c.terms.MaxHold = d }
+	return checked(d > 0, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be more than 0", d)
 }
 
 // WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was
 // acquired. It is for jobs that must not run twice although the clocks of their machines differ by almost d. By
 // default Unlock deletes the key.
 func WithMinHold(d time.Duration) Option {
-	must(d > 0, "WithMinHold(%v): has to be more than 0", d)
-	return func(c *config) { c.terms.MinHold = d }
+	return checked(d > 0, func(c *config) { c.terms.MinHold = d }, "WithMinHold(%v): has to be more than 0", d)
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
@@ -150,15 +156,13 @@ func WithPollInterval(d time.Duration) Option { return func(c *config) { c.given
 // for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The TTL does not limit the wait. A negative
 // wait counts as 0. The function must be safe for concurrent use.
 func WithBackoff(wait func(attempt int) time.Duration) Option {
-	must(wait != nil, "WithBackoff: the function is nil")
-	return func(c *config) { c.backoff = wait }
+	return checked(wait != nil, func(c *config) { c.backoff = wait }, "WithBackoff: the function is nil")
 }
 
 // WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process has
 // the lock or is in line for it, nothing is sent, and each wait counts as a try. By default there is no limit.
 func WithMaxAttempts(n int) Option {
-	must(n > 0, "WithMaxAttempts(%d): has to be 1 at least", n)
-	return func(c *config) { c.maxAttempts = n }
+	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least", n)
 }
 
 // WithQueue makes waiters queue on the server instead of polling, in order of arrival by its clock. Unlock hands the
@@ -192,9 +196,8 @@ func WithFencing() Option { return func(c *config) { c.terms.Fence = server.Next
 // one of them does not lose the lock. If fewer confirm within timeout, the try fails with [ErrUnavailable], and the
 // lock is released in the background. Locking then takes as long as the replication lags.
 func WithReplicas(n int, timeout time.Duration) Option {
-	must(n > 0, "WithReplicas(%d): has to be 1 at least", n)
-	must(timeout >= time.Millisecond, "WithReplicas: the timeout is %v, and has to be 1 ms at least", timeout)
-	return func(c *config) { c.terms.Replicas = server.Replicas{N: n, Timeout: timeout} }
+	return checked(n > 0 && timeout >= time.Millisecond, func(c *config) { c.terms.Replicas = server.Replicas{N: n, Timeout: timeout} },
+		"WithReplicas(%d, %v): has to be 1 replica and 1 ms at least", n, timeout)
 }
 
 // WithRestartGuard keeps a server that has lost its data from voting for one TTL. By then every lock that it forgot
@@ -242,8 +245,7 @@ func WithNodeTimeout(d time.Duration) Option { return func(c *config) { c.givenN
 // not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released
 // for good: by the Unlock that does so after d, or in the log and in [Stats] if that happens in the background.
 func WithLeaseReuse(d time.Duration) Option {
-	must(d > 0, "WithLeaseReuse(%v): has to be more than 0", d)
-	return func(c *config) { c.terms.Reuse = d }
+	return checked(d > 0, func(c *config) { c.terms.Reuse = d }, "WithLeaseReuse(%v): has to be more than 0", d)
 }
 
 // WithMultiplexing is for experts, for a process in which dozens of goroutines lock different keys at once. The commands of
@@ -259,6 +261,6 @@ func WithLeaseReuse(d time.Duration) Option {
 // [Pool] can't dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose
 // WAIT would delay all other commands.
 func WithMultiplexing(conns int) Option {
-	must(conns > 0, "WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
-	return func(c *config) { c.conns, c.shares = conns, true }
+	return checked(conns > 0, func(c *config) { c.conns, c.shares = conns, true },
+		"WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
 }

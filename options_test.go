@@ -35,15 +35,15 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"WithPollInterval(3s): has to be more than 0 and less than the TTL, which is 2s":    with(redimutex.WithPollInterval(3*time.Second), redimutex.WithTTL(2*time.Second)),
 		"WithNodeTimeout(0s): has to be more than 0 and less than the TTL, which is 10s":    with(redimutex.WithNodeTimeout(0)),
 		"WithNodeTimeout(1m0s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithNodeTimeout(time.Minute)),
-		"WithMaxAttempts(0): has to be 1 at least":                                          with2(func() redimutex.Option { return redimutex.WithMaxAttempts(0) }),
-		"WithMaxAttempts(-3): has to be 1 at least":                                         with2(func() redimutex.Option { return redimutex.WithMaxAttempts(-3) }),
-		"WithMaxHold(0s): has to be more than 0":                                            with2(func() redimutex.Option { return redimutex.WithMaxHold(0) }),
-		"WithMaxHold(-1ns): has to be more than 0":                                          with2(func() redimutex.Option { return redimutex.WithMaxHold(-1) }),
-		"WithMinHold(0s): has to be more than 0":                                            with2(func() redimutex.Option { return redimutex.WithMinHold(0) }),
+		"WithMaxAttempts(0): has to be 1 at least":                                          with(redimutex.WithMaxAttempts(0)),
+		"WithMaxAttempts(-3): has to be 1 at least":                                         with(redimutex.WithMaxAttempts(-3)),
+		"WithMaxHold(0s): has to be more than 0":                                            with(redimutex.WithMaxHold(0)),
+		"WithMaxHold(-1ns): has to be more than 0":                                          with(redimutex.WithMaxHold(-1)),
+		"WithMinHold(0s): has to be more than 0":                                            with(redimutex.WithMinHold(0)),
 		"WithMinHold(1m0s): has to be at most WithMaxHold, which is 1s":                     with(redimutex.WithMinHold(time.Minute), redimutex.WithMaxHold(time.Second)),
 		"WithOwner: the label has 257 bytes, 256 are allowed":                               with(redimutex.WithOwner(strings.Repeat("x", 257))),
 		`WithOwner("a\nb"): the label has a control character`:                              with(redimutex.WithOwner("a\nb")),
-		"WithBackoff: the function is nil":                                                  with2(func() redimutex.Option { return redimutex.WithBackoff(nil) }),
+		"WithBackoff: the function is nil":                                                  with(redimutex.WithBackoff(nil)),
 		"Linear(0s): the step has to be more than 0":                                        func() { redimutex.Linear(0) },
 		"Exponential(0s, 1s): the first wait has to be more than 0 and at most the limit":   func() { redimutex.Exponential(0, time.Second) },
 		"Exponential(1m0s, 1s): the first wait has to be more than 0 and at most the limit": func() { redimutex.Exponential(time.Minute, time.Second) },
@@ -52,6 +52,10 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"the key of a Mutex is empty":                                                       func() { redimutex.New(pool, "") },
 		"pool 0 is nil":                                                                     func() { redimutex.New(nil, "k") },
 		"pool 1 is nil":                                                                     func() { redimutex.NewRedlock([]redimutex.Pool{pool, (*redis.Pool)(nil)}, "k") },
+		"WithLeaseReuse(0s): has to be more than 0":                                         with(redimutex.WithLeaseReuse(0)),
+		"WithReplicas(0, 1s): has to be 1 replica and 1 ms at least":                        with(redimutex.WithReplicas(0, time.Second)),
+		"WithReplicas(1, 999µs): has to be 1 replica and 1 ms at least":                     with(redimutex.WithReplicas(1, 999*time.Microsecond)),
+		"WithMultiplexing(0): has to be 1 at least":                                         with(redimutex.WithMultiplexing(0)),
 		"NewClient needs a pool for each server, and got none":                              func() { redimutex.NewClient(nil) },
 		"NewClient got 65 pools, and takes 64 at most":                                      func() { redimutex.NewClient(make([]redimutex.Pool, 65)) },
 		"WithLeaseReuse(2562047h47m16.854775807s): has to be less than half the TTL":        with(redimutex.WithLeaseReuse(math.MaxInt64)),
@@ -65,9 +69,6 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		assert.ErrorContains(t, panicOf(f), "redimutex: "+sentence)
 	}
 }
-
-// with2 defers an Option that checks its argument itself.
-func with2(option func() redimutex.Option) func() { return func() { option() } }
 
 func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	t.Parallel()

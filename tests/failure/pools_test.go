@@ -208,7 +208,7 @@ func TestMultiplexingPanicsWhereItMakesNoSense(t *testing.T) {
 	replicas := redimutex.WithReplicas(1, time.Second)
 	two := redimutex.WithMultiplexing(2)
 	for text, f := range map[string]func(){
-		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.WithMultiplexing(0) },
+		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.New(pool, "k", redimutex.WithMultiplexing(0)) },
 		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
 		"not with WithReplicas, ":                   func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", replicas) },
 		"is an option of NewClient":                 func() { locktest.Client(t, []redimutex.Pool{pool}).Mutex("k", two) },
