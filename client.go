@@ -39,7 +39,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		v := reflect.ValueOf(p)
-		must(v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()), "pool %d is nil", i)
+		must(v.IsValid() && (v.Kind() != reflect.Pointer && v.Kind() != reflect.Func || !v.IsNil()), "pool %d is nil", i)
 		servers[i] = p
 	}
 	c.config = c.configured(&defaultConfig, opts)

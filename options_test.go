@@ -52,6 +52,7 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"the key of a Mutex is empty":                                                       func() { redimutex.New(pool, "") },
 		"pool 0 is nil":                                                                     func() { redimutex.New(nil, "k") },
 		"pool 1 is nil":                                                                     func() { redimutex.NewRedlock([]redimutex.Pool{pool, (*redis.Pool)(nil)}, "k") },
+		"pool 2 is nil":                                                                     func() { redimutex.NewRedlock([]redimutex.Pool{pool, pool, poolFunc(nil)}, "k") },
 		"WithLeaseReuse(0s): has to be more than 0":                                         with(redimutex.WithLeaseReuse(0)),
 		"WithReplicas(0, 1s): has to be 1 replica and 1 ms at least":                        with(redimutex.WithReplicas(0, time.Second)),
 		"WithReplicas(1, 999µs): has to be 1 replica and 1 ms at least":                     with(redimutex.WithReplicas(1, 999*time.Microsecond)),
@@ -69,6 +70,11 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		assert.ErrorContains(t, panicOf(f), "redimutex: "+sentence)
 	}
 }
+
+// A poolFunc is a Pool, as http.HandlerFunc is a Handler.
+type poolFunc func() redis.Conn
+
+func (f poolFunc) Get() redis.Conn { return f() }
 
 func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	t.Parallel()
