@@ -90,7 +90,7 @@ const (
 	needed    = "; it has to be Redis 5.0, Valkey 7.2 or newer, with Lua scripting and its default lua-replicate-commands yes"
 	tooOld    = noScripts + "it is too old, or set to lua-replicate-commands no" + needed
 	lacking   = noScripts + "it is too old, or lacks a command that they call" + needed
-	noLua     = noScripts + "it has no Lua scripting" + needed
+	noLua     = noScripts + "it has no Lua scripting" + needed + ": "
 )
 
 // permanent are the errors that waiting can't fix: their codes, words of theirs in lower case, and plainer words, if there
