@@ -17,11 +17,25 @@ import (
 func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
-	r.Do("SET", server.FenceKey("k"), "rubbish")
 	q := request("k")
 	q.Fence = server.NextFence
-	failed(t, acquire(s, q))
-	assert.False(t, exists(t, r, "k"))
+	for _, counter := range []string{"rubbish", "nan", "inf", "9007199254740991", "99999999999999999999"} {
+		r.Do("SET", server.FenceKey("k"), counter)
+		failed(t, acquire(s, q))
+		assert.False(t, exists(t, r, "k"), counter)
+	}
+}
+
+// Above that Lua gives the next hold the same number, or a lower one.
+func TestAFenceRisesAsFarAsLuaCounts(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	q := request("k")
+	q.Fence = server.NextFence
+	r.Do("SET", server.FenceKey("k"), "9007199254740990")
+	reply := acquire(s, q)
+	done(t, reply)
+	assert.EqualValues(t, 1<<53-1, reply.Fence)
 }
 
 func TestARaiseNeverLowersAFence(t *testing.T) {

@@ -14,8 +14,8 @@ local function fenceOf(wanted)
     if type(last) == 'table' then
       return nil, last
     end
-    if last and not tonumber(last) then
-      return nil, redis.error_reply('ERR the fence counter is not a number')
+    if last and not (tonumber(last) and tonumber(last) < 2^53 - 1) then -- above, Lua does not count
+      return nil, redis.error_reply('ERR the fence counter is not a number below 2^53')
     end
     fence = math.max(fence, tonumber(last or 0) + 1)
   end
