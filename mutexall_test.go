@@ -166,6 +166,29 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 	}
 }
 
+func TestAnUnlockThatReportsALossReturnsWhenTheOtherKeysAreFree(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	between := redistest.NewBetween(s.Pool())
+	c := newClient(t, []redimutex.Pool{between}, redimutex.WithNodeTimeout(5*time.Second))
+	m := c.MutexAll([]string{"a", "b", "c"})
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	s.Do("DEL", "b")
+	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
+	looked := make(chan struct{})
+	between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		select { // nothing is faster than an Unlock that does not wait
+		case <-looked:
+		case <-time.After(200 * time.Millisecond):
+		}
+		return run()
+	})
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+	assert.Empty(t, s.Keys())
+	close(looked)
+}
+
 func TestTheFenceOfMutexAllIsAboveThoseOfItsKeysAndTheirsAfterwards(t *testing.T) {
 	t.Parallel()
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {

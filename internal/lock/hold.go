@@ -176,12 +176,12 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 	defer g.leave()
 	keep := g.keptUntil(now)
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
-		// Nothing of what the servers say can change that; what is left of the lock there is released. After Close
-		// there is no background, so that is done here, as far as it can be.
-		if was == keepalive.Closed {
-			g.votes.Release(ctx, now, keep)
-		} else {
+		// Nothing of what the servers say can change that; what is left of the lock there, as on the other keys of a
+		// MutexAll, is released. What expired did so because they were silent, and is not waited for.
+		if was == keepalive.Expired {
 			g.votes.ReleaseLater(keep)
+		} else {
+			g.votes.Release(ctx, now, keep)
 		}
 		h.lose(was) // the keep-alive may be about to
 		return was, nil
