@@ -81,8 +81,7 @@ func (c *config) check() {
 	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
-	must(c.poll > 0 && c.poll < t.TTL,
-		"WithPollInterval(%v): has to be more than 0 and less than the TTL, which is %v", c.poll, t.TTL)
+	must(c.poll > 0, "WithPollInterval(%v): has to be more than 0", c.poll)
 	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, maxNodeTimeout))
 	must(t.Timeout > 0 && t.Timeout < t.TTL,
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
@@ -149,7 +148,7 @@ func WithMinHold(d time.Duration) Option {
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
-// less. With several servers each wait varies at random, by half up and down.
+// less; it may be longer than the TTL. With several servers each wait varies at random, by half up and down.
 func WithPollInterval(d time.Duration) Option { return func(c *config) { c.givenPoll = &d } }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1

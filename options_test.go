@@ -29,10 +29,8 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"WithTTL(0s): a lease has to last 10ms at least":                                    with(redimutex.WithTTL(0)),
 		"WithTTL(-1s): a lease has to last 10ms at least":                                   with(redimutex.WithTTL(-time.Second)),
 		"WithTTL(9.999999ms): a lease has to last 10ms at least":                            with(redimutex.WithTTL(10*time.Millisecond - 1)),
-		"WithPollInterval(0s): has to be more than 0 and less than the TTL, which is 10s":   with(redimutex.WithPollInterval(0)),
+		"WithPollInterval(0s): has to be more than 0":                                       with(redimutex.WithPollInterval(0)),
 		"WithPollInterval(-1s)":                                                             with(redimutex.WithPollInterval(-time.Second)),
-		"WithPollInterval(10s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithPollInterval(10 * time.Second)),
-		"WithPollInterval(3s): has to be more than 0 and less than the TTL, which is 2s":    with(redimutex.WithPollInterval(3*time.Second), redimutex.WithTTL(2*time.Second)),
 		"WithNodeTimeout(0s): has to be more than 0 and less than the TTL, which is 10s":    with(redimutex.WithNodeTimeout(0)),
 		"WithNodeTimeout(1m0s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithNodeTimeout(time.Minute)),
 		"WithMaxAttempts(0): has to be 1 at least":                                          with(redimutex.WithMaxAttempts(0)),
@@ -78,10 +76,10 @@ func (f poolFunc) Get() redis.Conn { return f() }
 
 func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{&redis.Pool{}}, redimutex.WithPollInterval(time.Second))
+	client := newClient(t, []redimutex.Pool{&redis.Pool{}}, redimutex.WithNodeTimeout(time.Second))
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("") }), "empty")
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
-	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithPollInterval(1s)")
+	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithNodeTimeout(1s)")
 }
 
 func TestAQueueOverSeveralServersPanics(t *testing.T) {
@@ -146,7 +144,11 @@ func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
 	}{
 		"poll interval":     {nil, []time.Duration{0, 50, 100, 150}},
 		"own poll interval": {[]redimutex.Option{redimutex.WithPollInterval(time.Second)}, []time.Duration{0, 1000, 2000, 3000}},
-		"linear":            {[]redimutex.Option{redimutex.WithBackoff(redimutex.Linear(100 * time.Millisecond))}, []time.Duration{0, 100, 300, 600}},
+		"longer than the TTL": {
+			[]redimutex.Option{redimutex.WithPollInterval(time.Minute)},
+			[]time.Duration{0, 60_000, 120_000, 180_000},
+		},
+		"linear": {[]redimutex.Option{redimutex.WithBackoff(redimutex.Linear(100 * time.Millisecond))}, []time.Duration{0, 100, 300, 600}},
 		"exponential": {
 			[]redimutex.Option{redimutex.WithBackoff(redimutex.Exponential(100*time.Millisecond, 300*time.Millisecond))},
 			[]time.Duration{0, 100, 300, 600},
