@@ -17,7 +17,7 @@ import (
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
 // 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another writer does. So a
-// waiting reader sees at most one writer begin, a waiting writer sees at most one phase of readers, and neither side starves.
+// waiting reader sees at most one writer begin, writers that wait have one phase of readers between them, and no side starves.
 //
 // Without [WithQueue] waiters poll, and show themselves by marks that expire; a dead waiter delays the others until
 // then. With it they are woken. A dead reader delays a writer by its own TTL, whatever the TTLs of others.
