@@ -55,15 +55,15 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		must(o != nil, "an Option is nil")
 		o(&changed)
 	}
-	changed.check()
 	t := &changed.terms
+	if t.Fence != server.NoFence {
+		t.Reuse = 0 // each hold has a fence of its own, from the servers
+	}
+	changed.check()
 	must(c.config == nil || !changed.shares,
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
-	if t.Fence != server.NoFence {
-		t.Reuse = 0 // each hold has a fence of its own, from the servers
-	}
 	poll, backoff := changed.poll, changed.backoff
 	switch {
 	case backoff != nil:
@@ -119,7 +119,7 @@ func must(ok bool, sentence string, args ...any) {
 	}
 }
 
-// checked is an Option that panics where it is used, not where it was made, if what it got makes no sense.
+// checked returns an Option that panics where it is used, not where it was made, if what it got makes no sense.
 func checked(ok bool, set func(*config), sentence string, args ...any) Option {
 	return func(c *config) {
 		must(ok, sentence, args...)
@@ -158,8 +158,9 @@ func WithBackoff(wait func(attempt int) time.Duration) Option {
 	return checked(wait != nil, func(c *config) { c.backoff = wait }, "WithBackoff: the function is nil")
 }
 
-// WithMaxAttempts makes a waiter give up with [ErrLocked] after n tries. While another goroutine of this process has
-// the lock or is in line for it, nothing is sent, and each wait counts as a try. By default there is no limit.
+// WithMaxAttempts makes a waiter give up after n tries: with [ErrLocked], or [ErrUnavailable] if the last one found too few
+// servers. While another goroutine of this process has the lock or is in line for it, nothing is sent, and each wait counts
+// as a try. By default there is no limit.
 func WithMaxAttempts(n int) Option {
 	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least", n)
 }

@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -80,6 +81,27 @@ func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("") }), "empty")
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithNodeTimeout(1s)")
+}
+
+func TestAReuseThatFencingTurnsOffContradictsNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Second))
+	m := client.Mutex("k", redimutex.WithFencing(), redimutex.WithMinHold(time.Minute))
+	m.Lock()
+	m.Unlock()
+	assert.Greater(t, s.PTTL("k"), 30*time.Second)
+}
+
+// The words that the servers said last are worth more than that it was in vain.
+func TestTriesThatAreUsedUpOnServersThatDoNotAnswerAreNoSignOfAHolder(t *testing.T) {
+	t.Parallel()
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("cable cut") }}
+	m := newMutex(t, pool, "k", redimutex.WithMaxAttempts(3), redimutex.WithPollInterval(time.Millisecond))
+	err := m.LockContext(t.Context(), 0)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	require.ErrorContains(t, err, "cable cut")
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
 }
 
 func TestAQueueOverSeveralServersPanics(t *testing.T) {
