@@ -176,6 +176,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 	defer g.leave()
 	keep := g.keptUntil(now)
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
+		h.lose(was) // the keep-alive may be about to; whoever waits for the loss does not wait for the servers
 		// Nothing of what the servers say can change that; what is left of the lock there, as on the other keys of a
 		// MutexAll, is released. What expired did so because they were silent, and is not waited for.
 		if was == keepalive.Expired {
@@ -183,7 +184,6 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		} else {
 			g.votes.Release(ctx, now, keep)
 		}
-		h.lose(was) // the keep-alive may be about to
 		return was, nil
 	}
 	f := leave(keep)
