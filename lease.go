@@ -67,8 +67,8 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	return &LostError{l.of.keyAt(l.hold.Lost()), reasons[r]}
 }
 
-// Context returns a context that is cancelled when parent is, and when the hold ends; then its [context.Cause] is
-// Err. Its resources are freed when parent ends.
+// Context returns a context that is cancelled when parent is, and when the hold ends, just before Done is closed; then
+// its [context.Cause] is Err. Its resources are freed when parent ends.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, stop := l.context(parent)
 	context.AfterFunc(ctx, stop)

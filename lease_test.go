@@ -101,3 +101,20 @@ func TestContextOfALeaseEndsWithItsParent(t *testing.T) {
 	<-ctx.Done()
 	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked, "of a hold that has ended before")
 }
+
+func TestTheContextsOfALeaseAreCancelledOnceItIsDone(t *testing.T) {
+	t.Parallel()
+	m := newMutex(t, redistest.Start(t).Pool(), "k")
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	contexts := make([]context.Context, 10_000)
+	for i := range contexts {
+		contexts[i] = l.Context(t.Context())
+	}
+	done := l.Done()
+	go l.Release(t.Context()) //nolint:errcheck // what it says is in the causes
+	<-done
+	for _, ctx := range contexts {
+		require.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
+	}
+}

@@ -42,10 +42,10 @@ func (a *audience) tell() {
 	if a == nil {
 		return
 	}
-	close(a.done)
-	for f := range a.after {
+	for f := range a.after { // the ctxs first: who sees Done closed finds them cancelled
 		(*f)()
 	}
+	close(a.done)
 }
 
 // over is the Done of holds that have ended before they were asked for it.
