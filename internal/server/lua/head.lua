@@ -34,8 +34,8 @@
 --   drop(token, ms, mark)        token leaves in ms, whatever it wants: 1; then whether no other can enter; or 0 or -1 as keep
 --
 -- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
--- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller: where it
--- is there, a caller that may enter need not heed the queue.
+-- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller, for as
+-- long: where it is there, a caller that may enter need not heed the queue.
 
 local token, ms, want, mark, member = ARGV[1], ARGV[2], ARGV[4], ARGV[8] or '', ARGV[9] or ''
 local lock, locks = KEYS[1], tonumber(ARGV[5] or 1)

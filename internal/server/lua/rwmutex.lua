@@ -157,8 +157,11 @@ local function show(mark, ms, want, holder)
   end
 end
 
--- A reader that may enter enters, whatever the queue: those that it must not overtake are seen by their marks.
-local together = want == 'r' and read
+-- A reader that may enter enters, whatever the queue: those that it must not overtake are seen by their marks. Another enters
+-- with it for as long, so that the set and the lock live long enough for both.
+local together = want == 'r' and function(other, ms)
+  redis.call('ZADD', readers, us(now + ms * 1000), other)
+end
 
 -- Returns a function that tells which waiters of the queue are served before all others. Whatever the order of arrival, it
 -- must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
