@@ -49,15 +49,14 @@ end
 if holder == token then
   return granted(true) -- the reply was lost; or it was handed to us, and the message was lost
 end
-local first, wrong
-if queue and not together then
-  first, wrong = head()
-  if wrong then
-    return wrong
+if not holder then
+  local first, wrong
+  if queue and not together then
+    first, wrong = head()
   end
-end
-if not holder and (together or not first) then
-  return granted()
+  if wrong or not first then
+    return wrong or granted()
+  end
 end
 
 local gap = 0

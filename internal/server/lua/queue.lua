@@ -10,11 +10,11 @@
 local queue = KEYS[own + keys + 1]
 local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
 
--- Returns the waiter who is served next, or nil, also where that is one outside of the queue; or nil and the error, if the
--- queue is none.
-local function head()
+-- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
+-- is none; and the place of the waiter. all is what is in the queue, if it has been read.
+local function head(all)
   local comesFirst = preferred and preferred()
-  local waiters = redis.pcall('ZRANGE', queue, '0', comesFirst and '-1' or '0')
+  local waiters = all or redis.pcall('ZRANGE', queue, '0', comesFirst and '-1' or '0')
   if waiters.err then
     return nil, waiters
   end
@@ -23,10 +23,10 @@ local function head()
     return
   end
   if comesFirst then
-    for _, member in ipairs(waiters) do
+    for place, member in ipairs(waiters) do
       local channel, wants = string.match(member, '^(%S+) (%S+)')
       if channel and comesFirst(wants, channel) then
-        return member
+        return member, nil, place
       end
     end
     -- Those who poll are not in the queue: the first must not wait for them, and they for it.
@@ -35,7 +35,7 @@ local function head()
       return
     end
   end
-  return first
+  return first, nil, 1
 end
 
 -- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
@@ -64,8 +64,9 @@ end
 -- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
 -- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine)
+  local all = preferred and redis.pcall('ZRANGE', queue, '0', '-1')
   while true do
-    local ok, first = pcall(head)
+    local ok, first, _, place = pcall(head, all)
     if not ok or not first then
       leave('')
       return false
@@ -79,6 +80,9 @@ local function serve(mine)
     end
     if type(redis.pcall('ZREM', queue, first)) == 'table' then
       return false
+    end
+    if all then
+      table.remove(all, place)
     end
     if channel then
       local fence = fenceOf(fenced)

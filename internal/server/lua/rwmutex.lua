@@ -99,11 +99,8 @@ local function take(token, ms, want, mark)
     entitle()
     return
   end
-  if peek(lock, 1) == '*' then
-    read(token, ms)
-  else
-    begin(token, ms)
-  end
+  local enter = peek(lock, 1) == '*' and read or begin
+  enter(token, ms)
   redis.call('ZREM', waiting, mark)
   redis.call('ZREM', entitled, mark)
 end
