@@ -1,6 +1,7 @@
 package redimutex_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -206,4 +207,30 @@ func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
 	_, err = l.HandOver(t.Context(), time.Hour)
 	require.ErrorIs(t, err, redimutex.ErrLost)
 	redistest.Wait(t, "the vote of the last server is free", func() bool { return !all[2].Exists("k") })
+}
+
+// A swap without an answer takes nothing behind another holder, so it costs the lease no vote.
+func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOverEverywhere(t, all, "k", time.Minute)
+	var fronts []*redistest.Front
+	var pools []redimutex.Pool
+	for _, s := range all {
+		f := redistest.NewFront(t, s)
+		fronts, pools = append(fronts, f), append(pools, f.Pool())
+	}
+	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil })) // it knows the clocks now
+	m := client.Mutex("k")
+	for _, f := range fronts {
+		f.Hang(redistest.AtReply)
+	}
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	for _, f := range fronts {
+		f.Lift()
+	}
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	require.NoError(t, m.Lease().Extend(t.Context(), 2*time.Hour))
+	require.NoError(t, m.UnlockContext(t.Context()))
 }

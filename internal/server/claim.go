@@ -33,6 +33,7 @@ type Claim struct {
 	there     bool          // the server may have something of the token
 	waits     bool          // that may be a place in the queue, or a mark that it waits
 	shown     bool          // the mark stays: others wait under it
+	takes     bool          // a try could take a lock that is free; a swap finds the other token alone, or nothing
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
 	silent    bool          // the last of those tries had no answer at all; else one came when it was repeated
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
@@ -78,11 +79,11 @@ func (c *Claim) Spent() bool {
 	return c.doubt || c.want != wanted
 }
 
-// Unknown reports whether a try had no answer.
+// Unknown reports whether a try had no answer that may take the lock behind another holder.
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tries > 0 || c.open > 0
+	return c.takes && (c.tries > 0 || c.open > 0)
 }
 
 // Waited has the release take back what shows that this process waits: a mark may be there from the tries before.
@@ -107,9 +108,9 @@ func (c *Claim) KeepMark() {
 // key, which knows no marks, may have handed it over: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows) }
 
-// begin notes a command of the claim, which lets the token live until then. plain: it is a plain try. It reports false if
-// the claim is not wanted.
-func (c *Claim) begin(creates, plain bool, until time.Time) bool {
+// begin notes a command of the claim, which lets the token live until then. takes: it may take a lock that is free. plain:
+// it is a plain try. It reports false if the claim is not wanted.
+func (c *Claim) begin(creates, takes, plain bool, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != wanted {
@@ -119,7 +120,7 @@ func (c *Claim) begin(creates, plain bool, until time.Time) bool {
 	if creates {
 		c.tries++
 	}
-	c.doubt = c.doubt || plain
+	c.takes, c.doubt = c.takes || takes, c.doubt || plain
 	c.until = max(c.until, until.Sub(epoch))
 	return true
 }

@@ -51,12 +51,12 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		s.scripted.Load()
 	until := op.end.Add(c.TTL)
-	if !c.begin(true, op.plain, until) {
+	if !c.begin(true, t.Old == "", op.plain, until) {
 		op.free()
 		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
-		other.begin(true, false, until)
+		other.begin(true, true, false, until)
 	}
 	return op.do()
 }
