@@ -234,3 +234,31 @@ func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 	require.NoError(t, m.Lease().Extend(t.Context(), 2*time.Hour))
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
+
+func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOverEverywhere(t, all, "k", 2*time.Minute)
+	given := all[0].Get("k")
+	fronts := make([]*redistest.Front, 3)
+	pools := make([]redimutex.Pool, 3)
+	for i, s := range all {
+		fronts[i] = redistest.NewFront(t, s)
+		pools[i] = fronts[i].Pool()
+	}
+	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(3*time.Second))
+	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil })) // it knows the clocks now
+	m := client.Mutex("k")
+	for i := range 2 {
+		fronts[i].Hang(redistest.AtCommand)
+	}
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	require.NotEqual(t, given, all[2].Get("k"), "one has answered")
+	for i := range 2 {
+		all[i].Do("SET", "k", "another", "PX", "60000")
+		fronts[i].Lift()
+	}
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
+	redistest.Wait(t, "the vote is back", func() bool { return all[2].Get("k") == given })
+	assert.LessOrEqual(t, all[2].PTTL("k"), 2*time.Minute)
+}

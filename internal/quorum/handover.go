@@ -41,12 +41,11 @@ func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
 	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, Start: start}, nil)
 }
 
-// Take puts the token of v in the place of another one, and then calls start, which reports false if we are closed. It may
-// be repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed is given back to old.
-func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failure {
+// Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
+// repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed goes back, until oldEnds.
+func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, start func() bool) *Failure {
 	due := time.Now().Add(v.Lock().Timeout)
-	var oldEnds atomic.Int64
-	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: &oldEnds}, nil)
+	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil)
 	switch {
 	case failure == nil && start():
 		return nil
@@ -60,7 +59,7 @@ func (v *Votes) Take(ctx context.Context, old string, start func() bool) *Failur
 	v.home.Enter()
 	go func() {
 		defer v.home.Leave()
-		v.giveBack(old, &oldEnds, due)
+		v.giveBack(old, oldEnds, due)
 		close(back)
 	}()
 	select {
