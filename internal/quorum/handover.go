@@ -44,7 +44,7 @@ func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
 // Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
 // repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed goes back, until oldEnds.
 func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, start func() bool) *Failure {
-	due := time.Now().Add(v.Lock().Timeout)
+	due := time.Now().Add(v.Lock().Bound())
 	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil)
 	switch {
 	case failure == nil && start():

@@ -1,6 +1,9 @@
 package failure_test
 
 import (
+	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,4 +62,43 @@ func TestATakeOverThatNoReplicaConfirmsMayBeRepeated(t *testing.T) {
 	redistest.Wait(t, "the replica confirms it", func() bool { return taker.TakeOver(t.Context(), h) == nil })
 	assert.Equal(t, taker.Lease().Token(), replicas[0].Get("k"))
 	require.NoError(t, taker.UnlockContext(t.Context()))
+}
+
+// The replicas may confirm later than a node timeout after the call. It waits for what it gives back all the same.
+func TestATakeOverThatCloseOvertakesWhileReplicasLagHasGivenBackWhenItReturns(t *testing.T) {
+	t.Parallel()
+	const node = 200 * time.Millisecond
+	primary, replicas := redistest.Replicas(t, 1)
+	l, err := newClient(t, primary.Pool()).Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	given := primary.Get("k")
+
+	var closing atomic.Bool
+	pool := redistest.NewBetween(primary.Pool())
+	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+		if closing.Load() && slices.Contains(args, any("k")) {
+			time.Sleep(node / 2)
+		}
+		return run()
+	})
+	client := redimutex.NewClient([]redimutex.Pool{pool},
+		redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(node), redimutex.WithReplicas(1, 10*time.Minute))
+	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil })) // the clock is known now
+	held, err := client.Mutex("another").Acquire(t.Context())
+	require.NoError(t, err)
+	replicas[0].Pause()
+	began, overtaken, closed := time.Now(), make(chan error), make(chan error)
+	go func() { overtaken <- client.Mutex("k").TakeOver(t.Context(), h) }()
+	redistest.Wait(t, "it is taken over, and longer than a node timeout under way", func() bool {
+		return primary.Get("k") != given && time.Since(began) > node
+	})
+	closing.Store(true)
+	go func() { closed <- client.Close() }()
+	<-held.Done()
+	replicas[0].Resume()
+	require.ErrorIs(t, <-overtaken, redimutex.ErrClosed)
+	assert.Equal(t, given, primary.Get("k"))
+	require.NoError(t, <-closed)
 }
