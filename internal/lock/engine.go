@@ -114,6 +114,7 @@ func (e *Engine) Close(d time.Duration) {
 	e.keeper.Close()
 	disposing.Wait()
 	e.background.Wait(time.Until(end)) // what has just failed has the runner's last attempt yet
+	e.quorum.Wait(time.Until(end))     // as has what goes on behind a majority
 	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)
