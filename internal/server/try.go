@@ -67,15 +67,12 @@ func (op *operation) tried(r *Reply) {
 	for _, other := range op.try.With {
 		other.tried(r, unanswered, op.due, false, false)
 	}
-	if r.Verdict == Done && op.try.OldEnds != nil {
+	if r.Verdict == Done && op.try.OldEnds != nil && r.Left > 0 {
 		op.try.oldEnds(r)
 	}
 }
 
 func (t *Try) oldEnds(r *Reply) {
-	if r.Left <= 0 {
-		return
-	}
 	for end := r.Sent.Add(r.Left).UnixNano(); ; {
 		known := t.OldEnds.Load()
 		if known != 0 && known <= end || t.OldEnds.CompareAndSwap(known, end) {
