@@ -156,7 +156,7 @@ func (k *Key) clear() {
 // pass gives the turn to the next goroutine. If there is none, what is left for it is given back.
 func (k *Key) pass() {
 	for {
-		if k.fifo.Waiting() == 0 {
+		if k.left != nil && k.fifo.Waiting() == 0 {
 			k.giveBack()
 		}
 		left := k.left != nil
@@ -178,11 +178,8 @@ func (k *Key) leave(gifts []*Grant, mark *Grant) {
 	}
 }
 
-// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
+// takeGift returns a gift for a call with these terms, or nil. The caller has the turn, and something is left.
 func (k *Key) takeGift(t *server.Terms) *Grant {
-	if k.left == nil {
-		return nil
-	}
 	for i, g := range k.left.gifts {
 		if *g.terms() == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
 			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
@@ -200,10 +197,10 @@ func (k *Key) returnGifts() {
 	}
 }
 
-// giveBack releases all that is left. The caller has the turn.
+// giveBack releases all that is left, which is something. The caller has the turn.
 func (k *Key) giveBack() {
-	if k.left != nil && k.left.mark != nil {
-		k.leave([]*Grant{k.left.mark}, nil)
+	if k.left.mark != nil {
+		k.left.gifts = append(k.left.gifts, k.left.mark)
 	}
 	k.returnGifts()
 	k.left = nil

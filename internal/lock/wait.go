@@ -41,7 +41,7 @@ func (a *acquisition) line(ctx context.Context) state {
 		a.granted = true
 		return held
 	}
-	if a.turn {
+	if a.turn && a.key.left != nil {
 		if g := a.key.takeGift(a.Terms); g != nil {
 			a.grant = g
 			return a.won(0)
