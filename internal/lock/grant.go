@@ -104,6 +104,15 @@ func (g *Grant) remove(h *Hold) {
 	}
 }
 
+// close ends the grant for good. The caller holds g.mu, and releases the lock.
+func (g *Grant) close() {
+	g.released = true
+	g.key.grant.CompareAndSwap(g, nil)
+	if g.reuse != nil && g.reuse.timer != nil {
+		g.reuse.timer.Stop()
+	}
+}
+
 func (g *Grant) present() (holds []*Hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -111,13 +111,6 @@ func (h *Hold) AfterEnd(f func()) (stop func()) {
 	}
 }
 
-// mark ends the hold, which has not ended, and returns who is to be told. The caller holds the mu of the grant.
-func (h *Hold) mark(r keepalive.Reason) *audience {
-	a := h.audience
-	h.ended, h.audience = r, nil
-	return a
-}
-
 // finish ends the hold, and reports whether it had not ended before.
 func (h *Hold) finish(r keepalive.Reason) bool {
 	h.grant.mu.Lock()
@@ -125,7 +118,8 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 		h.grant.mu.Unlock()
 		return false
 	}
-	a := h.mark(r)
+	a := h.audience
+	h.ended, h.audience = r, nil
 	h.grant.mu.Unlock()
 	a.tell()
 	return true
@@ -160,7 +154,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 // servers to release the lock. A grant that may have another hold is parked for that.
 func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	if g.park(h, now) {
+	if g.reuse != nil && g.park(h, now) {
 		return h.Reason(), nil
 	}
 	return h.end(ctx, now, func(keep time.Time) *quorum.Failure { return g.votes.Release(ctx, now, keep) })

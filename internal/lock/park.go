@@ -38,11 +38,8 @@ func (g *Grant) inTime(now time.Time) bool {
 }
 
 // park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
-// reports false if h had ended, or the grant has to be released; by the caller.
+// reports false if h had ended, or the grant has to be released; by the caller. The grant is one that may see many holds.
 func (g *Grant) park(h *Hold, now time.Time) bool {
-	if g.reuse == nil {
-		return false
-	}
 	g.mu.Lock()
 	others := g.holds != h || h.next != nil
 	// An Extend first has the grant be over, and then looks at the hold.
@@ -50,7 +47,8 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		g.mu.Unlock()
 		return false
 	}
-	told := h.mark(keepalive.Unlocked)
+	told := h.audience
+	h.ended, h.audience = keepalive.Unlocked, nil
 	g.remove(h)
 	if !others {
 		g.reuse.last = h.Observer
@@ -101,20 +99,10 @@ func (g *Grant) unpark() {
 	}
 }
 
-// close ends the grant for good. The caller holds g.mu, and releases the lock.
-func (g *Grant) close() {
-	g.released = true
-	g.key.grant.CompareAndSwap(g, nil)
-	if g.reuse != nil && g.reuse.timer != nil {
-		g.reuse.timer.Stop()
-	}
-}
-
-// adopt begins h in the grant that this process has, if that is parked or shared, and of use for a hold with these terms.
-// The caller has the turn, unless the grant is shared.
-func (k *Key) adopt(t *server.Terms, h *Hold) bool {
-	g := k.grant.Load()
-	if g == nil || g.reuse == nil {
+// adopt begins h in g, if that is parked or shared, and of use for a hold with these terms. The caller has the turn, unless
+// the grant is shared.
+func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
+	if g.reuse == nil {
 		return false
 	}
 	now := time.Now()
@@ -131,15 +119,15 @@ func (e *Engine) Parked(hint *Key, t *server.Terms, h *Hold) bool {
 	if hint == nil || hint.grant.Load() == nil {
 		return false
 	}
-	if t.Kind.Shared {
-		return hint.adopt(t, h)
-	}
-	if !hint.fifo.TryAcquire() {
+	turn := !t.Kind.Shared
+	if turn && !hint.fifo.TryAcquire() {
 		return false
 	}
-	if hint.adopt(t, h) {
+	if g := hint.grant.Load(); g != nil && g.adopt(t, h) {
 		return true // and its reference to the Key is the hold's
 	}
-	hint.pass()
+	if turn {
+		hint.pass()
+	}
 	return false
 }

@@ -36,7 +36,7 @@ func (a *acquisition) line(ctx context.Context) state {
 	if a.stopped(ctx) {
 		return failed
 	}
-	if a.key.adopt(a.Terms, a.hold) {
+	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
 		a.key.unref() // the grant has a reference of its own
 		a.granted = true
 		return held
