@@ -164,10 +164,22 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 // free before keep.
 func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	if !g.last(h) {
+	g.mu.Lock()
+	g.remove(h)
+	last := g.holds == nil && !g.released
+	if last {
+		g.close()
+	}
+	g.mu.Unlock()
+	if !last {
 		return h.Reason(), nil
 	}
-	defer g.leave()
+	defer func() {
+		if g.turn.Swap(false) { // a Downgrade may do so at the same time
+			g.key.pass()
+		}
+		g.key.unref()
+	}()
 	keep := g.keptUntil(now)
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
 		h.lose(was) // the keep-alive may be about to; whoever waits for the loss does not wait for the servers
@@ -196,24 +208,4 @@ func (g *Grant) keptUntil(now time.Time) time.Time {
 		return keep
 	}
 	return time.Time{}
-}
-
-// last takes h out of the holds, and reports whether it was the last one, so that the caller has to release the lock.
-func (g *Grant) last(h *Hold) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.remove(h)
-	if g.holds != nil || g.released {
-		return false
-	}
-	g.close()
-	return true
-}
-
-// leave gives up what a grant has in this process, after its release.
-func (g *Grant) leave() {
-	if g.turn.Swap(false) { // a Downgrade may do so at the same time
-		g.key.pass()
-	}
-	g.key.unref()
 }
