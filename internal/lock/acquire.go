@@ -49,7 +49,17 @@ const (
 // Lock gets the lock for h, or says why it could not.
 func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	a := acquisition{Call: *c, engine: e, hold: h}
-	a.run(ctx)
+	defer a.finish() // also when a function of the caller's panics
+	for s := inLine; s != held && s != failed; {
+		switch s {
+		case inLine:
+			s = a.line(ctx)
+		case trying:
+			s = a.try(ctx)
+		case waiting:
+			s = a.sleepOrQueue(ctx)
+		}
+	}
 	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
 	switch {
 	case a.result == nil:
@@ -58,22 +68,6 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 		r.Wait = time.Since(a.began)
 	}
 	return r
-}
-
-func (a *acquisition) run(ctx context.Context) {
-	defer a.finish() // also when a function of the caller's panics
-	for s := inLine; ; {
-		switch s {
-		case inLine:
-			s = a.line(ctx)
-		case trying:
-			s = a.try(ctx)
-		case waiting:
-			s = a.sleepOrQueue(ctx)
-		case held, failed:
-			return
-		}
-	}
 }
 
 // finish leaves what the acquisition does not need any more: its ticket, the votes of a lock that it did not get, and the
