@@ -150,21 +150,21 @@ func (a *acquisition) try(ctx context.Context) state {
 			return failed
 		}
 	}
-	a.prepare()
+	a.tries++
+	a.prepare(&t)
 	// Not where that costs the most and is of the least use: at the first try of a call for a single key that may wait.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.others(l, a.key)
 	}
-	a.tries++
 	a.key.kind.Store(a.Terms.Kind)
-	a.describe(&t)
 	if f := a.grant.votes.Acquire(ctx, t, votes(a.group)); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)
 }
 
-func (a *acquisition) prepare() {
+// prepare makes what the try asks for, a grant and those for others of this line, and says in t how it asks.
+func (a *acquisition) prepare(t *server.Try) {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
 	}
@@ -175,22 +175,6 @@ func (a *acquisition) prepare() {
 	for a.grouped() && len(a.group) < a.key.fifo.Waiting() {
 		a.group = append(a.group, a.want())
 	}
-}
-
-// grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
-// grant instead.
-func (a *acquisition) grouped() bool {
-	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
-}
-
-func (a *acquisition) want() *Grant {
-	if a.Once || !a.Terms.Queue && !a.Terms.Kind.Shows {
-		return a.key.want(&a.Call, "", 0)
-	}
-	return a.key.want(&a.Call, a.engine.hub().Channel(), handOff(a.Terms, a.engine.servers[0].RTT()))
-}
-
-func (a *acquisition) describe(t *server.Try) {
 	if a.Once {
 		return
 	}
@@ -206,6 +190,19 @@ func (a *acquisition) describe(t *server.Try) {
 			t.Shows = maxLook + a.Terms.Timeout
 		}
 	}
+}
+
+// grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
+// grant instead.
+func (a *acquisition) grouped() bool {
+	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
+}
+
+func (a *acquisition) want() *Grant {
+	if a.Once || !a.Terms.Queue && !a.Terms.Kind.Shows {
+		return a.key.want(&a.Call, "", 0)
+	}
+	return a.key.want(&a.Call, a.engine.hub().Channel(), handOff(a.Terms, a.engine.servers[0].RTT()))
 }
 
 // won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
