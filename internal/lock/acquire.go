@@ -134,6 +134,27 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	return a.result != nil
 }
 
+// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
+// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
+func Over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Now().Before(deadline) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return true
+	case <-time.After(late): // a context of a caller's own, which does not keep what it says
+		return false
+	}
+}
+
+// late is how late the timer of a ctx may be, on a machine that stands still now and then.
+const late = time.Second
+
 func (a *acquisition) usedUp() bool {
 	return a.Once || a.MaxTries > 0 && a.tries+a.waits >= a.MaxTries
 }

@@ -39,6 +39,23 @@ type Engine struct {
 	closed atomic.Bool   // set under mu
 }
 
+type Call struct {
+	Key      string
+	More     []string // further keys of the lock
+	Hint     *Key     // nil, or that of an earlier call for the same keys
+	Terms    *server.Terms
+	Once     bool                          // a single try, and no waiting
+	MaxTries int                           // 0: no limit
+	Pause    func(tries int) time.Duration // the wait after so many tries
+}
+
+type Result struct {
+	Key     *Key
+	Tries   int             // how often the servers were asked
+	Wait    time.Duration   // since the call; 0 if it never began
+	Failure *quorum.Failure // nil: the lock is held
+}
+
 // Counters count what happens to the locks of an Engine.
 type Counters struct {
 	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
@@ -43,6 +44,12 @@ const (
 
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
+
+// handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to extend it,
+// which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's last look.
+func handOff(t *server.Terms, rtt time.Duration) time.Duration {
+	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
+}
 
 // newTicket begins to wait in the queue, with a grant in the place of that of the tries before.
 func (a *acquisition) newTicket() {
