@@ -195,7 +195,8 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 		x.token, x.taker, x.ends = token, nil, new(atomic.Int64)
 	}
 	var f *quorum.Failure
-	x.taker, f = m.client.engine.TakeOver(ctx, &lock.Call{Key: m.key, Terms: &m.config.terms}, token, x.ends, x.taker, &l.hold)
+	call := lock.Call{Key: m.key, Terms: &m.config.terms, Once: true}
+	x.taker, f = m.client.engine.TakeOver(ctx, &call, token, x.ends, x.taker, &l.hold)
 	if f == nil {
 		m.acquired(ctx, l, lock.Result{Tries: 1, Wait: time.Since(began)})
 		return nil

@@ -109,7 +109,7 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	quorum.Drop(votes(tries)...)
 	if a.Terms.Kind.Shows && !a.Once {
-		mark := a.want()
+		mark := a.key.want(&a.Call)
 		mark.votes.Each((*server.Claim).Waited)
 		a.key.leave(nil, mark)
 	}
@@ -190,11 +190,11 @@ func (a *acquisition) prepare(t *server.Try) {
 		a.newTicket()
 	}
 	if a.grant == nil {
-		a.grant = a.want()
+		a.grant = a.key.want(&a.Call)
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
 	for a.grouped() && len(a.group) < a.key.fifo.Waiting() {
-		a.group = append(a.group, a.want())
+		a.group = append(a.group, a.key.want(&a.Call))
 	}
 	if a.Once {
 		return
@@ -217,13 +217,6 @@ func (a *acquisition) prepare(t *server.Try) {
 // grant instead.
 func (a *acquisition) grouped() bool {
 	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
-}
-
-func (a *acquisition) want() *Grant {
-	if a.Once || !a.Terms.Queue && !a.Terms.Kind.Shows {
-		return a.key.want(&a.Call, "", 0)
-	}
-	return a.key.want(&a.Call, a.engine.hub().Channel(), handOff(a.Terms, a.engine.servers[0].RTT()))
 }
 
 // won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.

@@ -48,7 +48,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, ends *atomic
 		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
 	if g == nil || g.votes.Any((*server.Claim).Spent) {
-		g = k.want(c, "", 0)
+		g = k.want(c)
 		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 	}
 	g.key = k

@@ -54,7 +54,7 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 // newTicket begins to wait in the queue, with a grant in the place of that of the tries before.
 func (a *acquisition) newTicket() {
 	a.drop(true)
-	a.grant = a.want()
+	a.grant = a.key.want(&a.Call)
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
 	a.ticket = &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token), every: minLook}
 }
