@@ -170,10 +170,6 @@ func (s *Server) stands(c *Claim, inTheWay bool) {
 // await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
 // is. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
-	c := s.inTheWay(next)
-	if c == nil {
-		return true
-	}
 	s.mu.Lock()
 	s.waits(time.Now())
 	s.mu.Unlock()
@@ -182,7 +178,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 		defer s.mu.Unlock()
 		s.pending--
 	}()
-	for ; c != nil; c = s.inTheWay(next) {
+	for c := s.inTheWay(next); c != nil; c = s.inTheWay(next) {
 		c.mu.Lock()
 		left := c.await(ctx, due, func() bool { return c.want >= away })
 		c.mu.Unlock()

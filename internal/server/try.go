@@ -37,7 +37,7 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	if t.Old == "" && !t.Reads && !t.Regains && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
+	if t.Old == "" && !t.Reads && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
 		return Reply{Err: errBefore}
 	}
 	v := acquire
