@@ -235,7 +235,14 @@ func (op *operation) tell(r *request, reply Reply) {
 	defer r.told.Store(true)
 	switch {
 	case verbs[op.verb].creates:
-		op.tried(&r.reply)
+		unanswered := op.redials > 0 || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
+		r.claim.tried(&r.reply, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+		for _, other := range op.try.With {
+			other.tried(&r.reply, unanswered, op.due, false, false)
+		}
+		if reply.Verdict == Done && op.try.OldEnds != nil && reply.Left > 0 {
+			op.try.oldEnds(&r.reply)
+		}
 	case op.verb == extend:
 		r.claim.extended(&r.reply, op.due)
 	case op.verb == release:

@@ -61,17 +61,6 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	return op.do()
 }
 
-func (op *operation) tried(r *Reply) {
-	unanswered := op.redials > 0 || r.Verdict == Failed && !refused(r.Err) // the first of two may be executed yet
-	op.requests[0].claim.tried(r, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
-	for _, other := range op.try.With {
-		other.tried(r, unanswered, op.due, false, false)
-	}
-	if r.Verdict == Done && op.try.OldEnds != nil && r.Left > 0 {
-		op.try.oldEnds(r)
-	}
-}
-
 func (t *Try) oldEnds(r *Reply) {
 	for end := r.Sent.Add(r.Left).UnixNano(); ; {
 		known := t.OldEnds.Load()
