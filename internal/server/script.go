@@ -60,7 +60,9 @@ func (op *operation) scripts() error {
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
 // wrong is sent once more; and so is one that goes alone, if another node of the cluster serves its key now.
 func (op *operation) round(alone bool) (err error) {
-	defer func() { op.confirm(err) }()
+	if op.requests[0].claim.Replicas.N > 0 { // all want the same
+		defer func() { op.confirm(err) }()
+	}
 	for first := true; len(op.todo) > 0; first = false {
 		if verbs[op.verb].timed {
 			op.deadline = op.due
@@ -187,7 +189,7 @@ func (op *operation) confirm(err error) {
 			continue
 		}
 		r.unconfirmed = false
-		if want := r.claim.Replicas; !asked { // all want the same
+		if want := r.claim.Replicas; !asked {
 			var got int
 			op.deadline, asked = op.end, true
 			got, err = redis.Int(op.command("WAIT", want.N, max(want.Timeout.Milliseconds(), 1)))
