@@ -68,9 +68,7 @@ func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 // this library.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	mustBeKey("a Mutex", key)
-	m := new(Mutex)
-	m.init(c, c.configured(c.config, opts), key)
-	return m
+	return &Mutex{exclusive: exclusive{object{client: c, config: c.configured(c.config, opts), key: key}}}
 }
 
 func mustBeKey(kind, key string) {

@@ -30,9 +30,7 @@ func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	must(!config.terms.Queue, "WithQueue: a queue has the waiters of one key, and a MutexAll has several: leave it out, and it polls (WithPollInterval, WithBackoff)")
 	must(config.terms.Reuse == 0, "WithLeaseReuse(%v): a MutexAll keeps no lock for the next hold: leave it out", config.terms.Reuse)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
-	m := new(Mutex)
-	m.init(c, config, sorted[0], sorted[1:]...)
-	return m
+	return &Mutex{exclusive: exclusive{object{client: c, config: config, key: sorted[0], more: sorted[1:]}}}
 }
 
 // Keys returns the keys of m on the server: sorted, each once. A Mutex that [Client.MutexAll] has not made has one.

@@ -26,10 +26,6 @@ type object struct {
 	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
 }
 
-func (o *object) init(c *Client, config *config, key string, more ...string) {
-	o.client, o.config, o.key, o.more = c, config, key, more
-}
-
 // Key returns the key on the server.
 func (o *object) Key() string { return o.key }
 

@@ -66,9 +66,11 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	if writer.terms.Fence != server.NoFence {
 		reader.terms.Fence = server.LastFence
 	}
-	m := &RWMutex{held: readHolds{live: make(map[*Lease]bool), lost: make(map[*Lease]bool), writers: make(map[*Lease]bool)}}
-	m.init(c, writer, key)
-	m.readers.init(c, reader, key)
+	m := &RWMutex{
+		exclusive: exclusive{object{client: c, config: writer, key: key}},
+		readers:   object{client: c, config: reader, key: key},
+		held:      readHolds{live: make(map[*Lease]bool), lost: make(map[*Lease]bool), writers: make(map[*Lease]bool)},
+	}
 	m.reads, m.readers.reads = &m.held, &m.held
 	return m
 }

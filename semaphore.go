@@ -53,9 +53,7 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	must(t.Reuse == 0, "WithLeaseReuse(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.Reuse)
 	must(t.MinHold == 0, "WithMinHold(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.MinHold)
 	must(!config.reentrant, "WithReentrancy: not with a Semaphore, where each Do has a permit of its own; leave it out, here and for the Client")
-	s := &Semaphore{permits: permits}
-	s.init(c, config, key)
-	return s
+	return &Semaphore{object: object{client: c, config: config, key: key}, permits: permits}
 }
 
 // Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors are those
