@@ -7,51 +7,11 @@ import (
 	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
+	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
-// has left, if that is of use.
-func (a *acquisition) line(ctx context.Context) state {
-	if ctx.Err() != nil {
-		return a.fail(&quorum.Failure{Kind: quorum.Ended})
-	}
-	if a.key = a.engine.ref(&a.Call); a.key == nil {
-		return a.fail(&quorum.Failure{Kind: quorum.Closed})
-	}
-	switch {
-	case a.key.fifo.TryAcquire():
-		a.began, a.fresh, a.turn = time.Now(), a.key.pause == 0, true
-	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
-		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
-		// overtake one that the servers have refused, and that waits.
-		a.began = time.Now()
-	case a.Once:
-		return a.fail(a.key.inTheWay())
-	default:
-		if a.turn = a.join(ctx); !a.turn {
-			return failed
-		}
-	}
-	if a.stopped(ctx) {
-		return failed
-	}
-	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
-		a.key.unref() // the grant has a reference of its own
-		a.granted = true
-		return held
-	}
-	if a.turn && a.key.left != nil {
-		if g := a.key.takeGift(a.Terms); g != nil {
-			a.grant = g
-			return a.won(0)
-		}
-		if !a.Terms.Kind.Shows {
-			a.key.giveBack()
-		}
-	}
-	return trying
-}
+// This file is what an acquisition does that does not get the lock at once: it waits for its turn, and between tries.
 
 // join waits in line, and reports whether the turn has come.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
@@ -97,6 +57,64 @@ func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 			}
 			timer.Reset(a.Pause(a.waits + 1))
 		}
+	}
+}
+
+// notWon records a try that has failed, and decides how to go on.
+func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
+	if f.Kind != quorum.Closed && (!Over(ctx) || a.key.failure.Load() == nil) {
+		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
+	}
+	switch {
+	case a.stopped(ctx): // and finish drops the try
+		f = a.result
+	case a.ticket == nil:
+		a.arrived = max(a.arrived, f.Now)
+		if a.grant.votes.Any((*server.Claim).Spent) {
+			a.drop(true)
+		}
+	case f.Kind == quorum.Contended:
+		a.ticket.contended(f)
+	case f.Kind == quorum.Lapsed, a.ticket.shown:
+		a.renewTicket(f)
+	}
+	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
+		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
+	}
+	switch {
+	case a.result != nil:
+		return failed
+	case f.Kind == quorum.Lapsed:
+		return trying
+	case f.Kind == quorum.Refused, a.usedUp():
+		return a.fail(f)
+	case f.Kind == quorum.Unavailable:
+		a.hold.Observer.Unavailable(f)
+	}
+	return waiting
+}
+
+// drop releases what a try has that did not get the lock. goesOn: a caller of this line still waits, and is seen. Else
+// what is left for this line goes with it: after Close each release may last a node timeout.
+func (a *acquisition) drop(goesOn bool) {
+	if a.grant == nil {
+		return
+	}
+	tries := append(a.group, a.grant)
+	a.grant, a.group = nil, nil
+	if a.turn && !goesOn {
+		a.key.leave(tries, nil)
+		a.key.giveBack()
+		return
+	}
+	for _, g := range tries {
+		g.votes.Each((*server.Claim).KeepMark)
+	}
+	quorum.Drop(votes(tries)...)
+	if a.Terms.Kind.Shows && !a.Once {
+		mark := a.key.want(&a.Call)
+		mark.votes.Each((*server.Claim).Waited)
+		a.key.leave(nil, mark)
 	}
 }
 
