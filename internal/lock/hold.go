@@ -39,9 +39,6 @@ type audience struct {
 }
 
 func (a *audience) tell() {
-	if a == nil {
-		return
-	}
 	for f := range a.after { // the ctxs first: who sees Done closed finds them cancelled
 		(*f)()
 	}
@@ -121,7 +118,9 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 	a := h.audience
 	h.ended, h.audience = r, nil
 	h.grant.mu.Unlock()
-	a.tell()
+	if a != nil {
+		a.tell()
+	}
 	return true
 }
 

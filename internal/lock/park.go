@@ -57,7 +57,9 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		}
 	}
 	g.mu.Unlock()
-	told.tell()
+	if told != nil {
+		told.tell()
+	}
 	if !others && g.turn.Load() {
 		g.key.pass()
 	}
