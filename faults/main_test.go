@@ -29,7 +29,7 @@ func holding(context.Context, evidence.Setup) (evidence.Result, error) {
 }
 
 func breaking(context.Context, evidence.Setup) (evidence.Result, error) {
-	return evidence.Result{Figures: []evidence.Figure{{Library: evidence.Ours, Held: 1, Tried: 2}}}, nil
+	return evidence.Result{Figures: []evidence.Figure{{Library: evidence.Ours, Held: 1, Tried: 2}}, Notes: []string{"The bad one was late."}}, nil
 }
 
 // faults runs the command and returns what it printed and its status.
@@ -57,6 +57,8 @@ func TestStatusIs1IfAnythingThatMustHoldDoesNot(t *testing.T) {
 			assert.Contains(t, out, "go run . -seed 7")
 		})
 	}
+	out, _ := faults(t, []evidence.Row{row(2, "bad", breaking)})
+	assert.Contains(t, out, "The bad one was late.", "why it is broken")
 	out, status := faults(t, []evidence.Row{good})
 	assert.Equal(t, statusHeld, status, out)
 	assert.Contains(t, out, "redimutex: 12,345 of 12,345, p99 3 ms")

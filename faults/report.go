@@ -62,6 +62,11 @@ func (r *report) print(w io.Writer) {
 		for _, f := range o.Figures {
 			fmt.Fprintf(w, "               %s\n", words(f))
 		}
+		for _, n := range o.Notes {
+			if !o.held() { // an interrupted run writes no report
+				fmt.Fprintf(w, "               %s\n", n)
+			}
+		}
 		if o.err != nil {
 			fmt.Fprintf(w, "               %s\n", strings.ReplaceAll(o.err.Error(), "\n", "\n               "))
 		}
