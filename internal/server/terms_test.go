@@ -35,7 +35,7 @@ func TestAFenceRisesAsFarAsLuaCounts(t *testing.T) {
 	r.Do("SET", server.FenceKey("k"), "9007199254740990")
 	reply := acquire(s, q)
 	done(t, reply)
-	assert.EqualValues(t, 1<<53-1, reply.Fence)
+	assert.Equal(t, int64(1<<53-1), reply.Fence)
 }
 
 func TestARaiseNeverLowersAFence(t *testing.T) {
