@@ -110,7 +110,9 @@ func TestWatchHeedsEachSignalToEndButThoseThatOurParentIgnores(t *testing.T) {
 	y.Type(clitest.CtrlBackslash)
 	y.Says("status 131")
 	y.Says("as before")
-	y = clitest.Shell(t, s, "", xterm, `exec bash -c 'trap "" HUP; WATCH job & sleep 0.3; kill -HUP $!; kill -TERM $!; wait $!; echo "status $?"'`)
+	y = clitest.Shell(t, s, "", xterm, `exec bash -c 'trap "" HUP; WATCH job & read -r; kill -HUP $!; kill -TERM $!; wait $!; echo "status $?"'`)
+	y.Says("free") // so it listens to signals
+	y.Type("\r")
 	y.Says("status 143")
 	assert.Contains(t, y.Out(), screenOff)
 }
