@@ -259,7 +259,7 @@ func diagnose(err error) (id, what string) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "silent", "does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return "unreachable", "closes the connection; does it want TLS (rediss://)?"
+		return "unreachable", "closes the connection; does it want TLS (rediss://), or a certificate of its clients?"
 	}
 	return "unreachable", "can't be reached: " + servers.Shortened(err).Error()
 }

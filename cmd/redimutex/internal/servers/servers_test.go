@@ -1,16 +1,22 @@
 package servers
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 )
 
@@ -83,6 +89,19 @@ func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
 		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
 	} {
 		assert.Equal(t, want, Words(fmt.Errorf("script: %w", redis.Error(said))))
+	}
+}
+
+func TestEachWayInWhichTLSFailsHasAdviceOfItsOwn(t *testing.T) {
+	for advice, err := range map[string]error{
+		"a new certificate":                &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}},
+		"name its authority":               &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
+		"tls-auth-clients to no":           &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
+		"redis:// is for servers without":  ErrHandshake,
+		"Its URL then begins with rediss:": &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+	} {
+		words := Set{{Address: "host:1"}}.Explain(&redimutex.NodeError{Err: err})
+		assert.Regexp(t, `^host:1: .* \(.*`+advice+`.*\)$`, words)
 	}
 }
 

@@ -3,10 +3,13 @@ package servers
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -38,14 +41,24 @@ func (s Set) Failures(err error) string {
 // Words is what an error of a server says, for people.
 func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 
+// wantsCertificate matches what package tls makes of the alerts of a server whose client has shown none; it has no type for them.
+var wantsCertificate = regexp.MustCompile(`tls: (certificate required|bad certificate|handshake failure)`)
+
 // advice says what to do about the error of a server.
 func advice(err error) string {
 	var said redis.Error
 	if !errors.As(Shortened(err), &said) {
 		var untrusted *tls.CertificateVerificationError
+		var invalid x509.CertificateInvalidError
 		switch {
+		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+			return " (the server needs a new certificate, or this machine the right time)"
+		case wantsCertificate.MatchString(err.Error()):
+			return " (does it want a certificate of its clients? redimutex shows none: set tls-auth-clients to no there)"
 		case errors.As(err, &untrusted):
 			return " (use the name that the certificate is for, and name its authority in SSL_CERT_FILE)"
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+			return " (does it want TLS? Its URL then begins with rediss://. Or a certificate of its clients? redimutex shows none)"
 		case errors.Is(err, ErrHandshake), strings.Contains(err.Error(), "does not look like a TLS handshake"):
 			return " (redis:// is for servers without TLS)"
 		}
