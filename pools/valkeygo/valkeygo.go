@@ -38,7 +38,7 @@
 // ClusterOption.ShardsRefreshInterval.
 //
 // All others concern commands and caches of valkey-go, or reading from replicas, and change nothing for locks. A pool
-// keeps up to 16 idle connections to a server; for a few that many goroutines share there is
+// keeps up to 64 idle connections to a server; for a few that many goroutines share there is
 // redimutex.WithMultiplexing.
 package valkeygo
 
