@@ -202,7 +202,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 
 // WithRestartGuard keeps a server that has lost its data from voting for one TTL. By then every lock that it forgot
 // has expired. It is for Redlock over servers without persistence, where a restart could otherwise let a second
-// holder in. All clients of the servers must use it, with the same TTL. It is not for a Redis Cluster.
+// holder in. All clients of the servers must use it, with the same TTL. What lasts longer by [Lease.Extend], [WithMinHold]
+// or [Lease.HandOver] is covered for that TTL alone. It is not for a Redis Cluster.
 //
 // It costs one TTL of waiting whenever a server starts empty, also the very first time. Until a TTL after the first request to
 // a majority of the servers nothing can be locked. Each server keeps one key that does not expire, redimutex:guard. It does
