@@ -68,6 +68,18 @@ func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
 	assert.NotContains(t, strings.ReplaceAll(y.Out(), "echo ran on", ""), "ran on")
 }
 
+func TestCtrlZStopsNestedRunsAsWell(t *testing.T) {
+	t.Parallel()
+	y := clitest.SitDown(t, redistest.Start(t), "-ttl 60",
+		`RUN "PROGRAM" run -ttl 60 inner -- sh -c 'echo ready; read x; echo "got $x"'; echo "stopped $?"; fg; echo "status $?"`)
+	y.Says("ready")
+	y.Type(clitest.CtrlZ)
+	y.Says("stopped 1") // 128 and the signal
+	y.Type("one\n")
+	y.Says("got one")
+	y.Says("status 0")
+}
+
 // Without a shell that could continue us, as under ssh -t, stopping would be for ever.
 func TestCtrlZWithoutAShellIsHarmless(t *testing.T) {
 	t.Parallel()

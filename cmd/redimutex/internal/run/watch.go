@@ -110,7 +110,8 @@ func (w *watch) follow(by syscall.Signal) {
 	}
 	if by != syscall.SIGTSTP {
 		g.wants = true
-		if g.takeTerminal() {
+		// One that has the terminal and stops by TTIN is a redimutex that follows its own command (cli.StopUs).
+		if g.foreground() != g.id && g.takeTerminal() {
 			g.end(syscall.SIGCONT) // it wanted the terminal, and we had it
 			return
 		}
