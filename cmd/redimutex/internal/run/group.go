@@ -44,6 +44,9 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	if g.lent {
 		attr.Foreground, attr.Ctty = true, g.tty
 	}
+	if ignores(syscall.SIGTTIN) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN) // what we catch, the command does not inherit
+	}
 	start := func(path string, args []string) error {
 		cmd := exec.Cmd{
 			Path: path, Args: args, Env: env,
@@ -84,6 +87,17 @@ func isText(path string) bool {
 	start := make([]byte, 128)
 	n, _ := f.Read(start)
 	return bytes.IndexByte(start[:n], 0) < 0
+}
+
+// ignores reports whether we were started to ignore a signal, which the Go runtime does not tell of TTIN. A shell with
+// job control ignores it in $( ): a read from the terminal then fails, instead of stopping the command until we lend it
+// the terminal.
+func ignores(s syscall.Signal) bool {
+	status, _ := os.ReadFile("/proc/self/status") // where there is none, we do as if not
+	_, set, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	set, _, _ = strings.Cut(set, "\n")
+	mask, _ := strconv.ParseUint(set, 16, 64)
+	return mask>>(s-1)&1 == 1
 }
 
 // wait reports when the first process is stopped, and when it has ended. It takes the place of

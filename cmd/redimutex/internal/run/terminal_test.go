@@ -41,6 +41,16 @@ func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 	y.Says("status 0")
 }
 
+// A shell with job control ignores TTIN in $( ). Had the command inherited that, its read would fail.
+func TestCommandInASubstitutionReadsFromTheTerminal(t *testing.T) {
+	t.Parallel()
+	y := clitest.SitDown(t, redistest.Start(t), "", `x=$(RUN sh -c 'echo ready >/dev/tty; read x; echo "got $x"'); echo "x: $x"`)
+	y.Says("ready")
+	y.Type("one\n")
+	y.Says("x: got one")
+	assert.Equal(t, 0, y.Status())
+}
+
 func TestCommandThatIsStoppedAtTheTerminalGoesOnWithItsLock(t *testing.T) {
 	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "-ttl 60", `RUN sh -c 'echo ready; read x; echo "got $x"'; echo "stopped $?"; fg; echo "status $?"`)
