@@ -119,7 +119,11 @@ func Find(given URLs, node time.Duration) (Set, error) {
 		for _, raw := range list {
 			n, err := newNode(raw, max(node, QuickTimeout))
 			if err != nil {
-				return nil, cli.Usagef("%s: %s", source, strings.TrimPrefix(err.Error(), "redimutex: "))
+				words := strings.TrimPrefix(err.Error(), "redimutex: ")
+				if len(given)+len(list) > 2 && (source != "-redis" || file != "") {
+					words += "; commas and spaces end a URL, so a password has %2C and %20 for them"
+				}
+				return nil, cli.Usagef("%s: %s", source, words)
 			}
 			if file != "" {
 				n.child = file

@@ -62,6 +62,25 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 	}
 }
 
+// Flags are no lists, so there a comma is an ordinary character of a password.
+func TestACommaThatCutsAPasswordInTwoIsNamed(t *testing.T) {
+	const raw, hint = "redis://:hunter,2@host", "a password has %2C and %20 for them"
+	file := filepath.Join(t.TempDir(), "urls")
+	require.NoError(t, os.WriteFile(file, []byte(raw), 0o600))
+	t.Setenv(EnvURL, raw)
+	for _, given := range []URLs{nil, {"@" + file}} {
+		_, err := Find(given, QuickTimeout)
+		require.ErrorContains(t, err, hint)
+		assert.NotContains(t, err.Error(), "hunter")
+	}
+	nodes, err := Find(URLs{raw}, QuickTimeout)
+	require.NoError(t, err)
+	nodes.Close()
+	_, err = Find(URLs{"redis://host", "redis://host:port"}, QuickTimeout)
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), hint)
+}
+
 func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
