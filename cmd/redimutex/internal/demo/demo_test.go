@@ -212,6 +212,25 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// A terminal sends it to all processes, and a Go program that does not catch it writes all its stacks.
+func TestCtrlBackslashEndsTheDemoWithoutTheStacksOfItsWorkers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := demoAt(t, "\n2. ", "-redis", s.URL())
+	owners := make(map[string]bool)
+	redistest.Wait(t, "all workers are at work", func() bool {
+		for _, key := range s.Keys() {
+			if _, owner, named := strings.Cut(s.Get(key), " "); named {
+				owners[owner] = true
+			}
+		}
+		return len(owners) == demoWorkers
+	})
+	require.NoError(t, syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGQUIT))
+	assert.Equal(t, 128+int(syscall.SIGQUIT), p.end(t))
+	assert.Equal(t, "redimutex demo: ended by quit\n", p.said)
+}
+
 // Like head, it has read enough.
 func TestADemoWhoseReaderLeavesLeavesNothingBehind(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ type demoHand struct {
 
 // demoWorker is the main function of a worker.
 func demoWorker(in io.Reader, out io.Writer) int {
-	signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches all processes, and the demo decides
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // Ctrl-C and Ctrl-\ reach all processes, and the demo decides
 	h := &demoHand{out: json.NewEncoder(out)}
 	var j demoJob
 	orders := json.NewDecoder(in)
