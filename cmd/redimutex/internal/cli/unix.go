@@ -58,6 +58,20 @@ func Foreground(fd uintptr) int {
 	return int(group)
 }
 
+// Modes returns the modes of a terminal; nil if the file is none.
+func Modes(fd uintptr) *syscall.Termios {
+	var modes syscall.Termios
+	if !Ioctl(fd, getTermios, unsafe.Pointer(&modes)) {
+		return nil
+	}
+	return &modes
+}
+
+// SetModes sets the modes of a terminal, and reports whether it could.
+func SetModes(fd uintptr, modes *syscall.Termios) bool {
+	return Ioctl(fd, setTermios, unsafe.Pointer(modes))
+}
+
 // Ioctl asks the system for something about a file, and reports whether it did that.
 func Ioctl(fd, request uintptr, p unsafe.Pointer) bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p))

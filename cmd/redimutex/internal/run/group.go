@@ -22,9 +22,10 @@ import (
 type group struct {
 	id     int // of the group and of its first process
 	states chan syscall.WaitStatus
-	tty    int  // the controlling terminal; -1 if there is none
-	wants  bool // the command should have it whenever we do
-	lent   bool // we have given it to the command
+	tty    int              // the controlling terminal; -1 if there is none
+	wants  bool             // the command should have it whenever we do
+	lent   bool             // we have given it to the command
+	modes  *syscall.Termios // of the terminal when the command first got it; nil before
 	guard  *guard
 	passed map[syscall.Signal]bool // the signals that we have passed on
 }
@@ -42,6 +43,7 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	g.wants = cli.Foreground(0) >= 0 && cli.Foreground(1) >= 0
 	g.lent = g.wants && g.foreground() == syscall.Getpgrp()
 	if g.lent {
+		g.modes = cli.Modes(uintptr(g.tty))
 		attr.Foreground, attr.Ctty = true, g.tty
 	}
 	if ignores(syscall.SIGTTIN) {
@@ -153,6 +155,9 @@ func (g *group) takeTerminal() bool {
 	case g.id:
 		return true
 	case syscall.Getpgrp():
+		if g.modes == nil {
+			g.modes = cli.Modes(uintptr(g.tty))
+		}
 		g.lent = g.setForeground(g.id)
 		return g.lent
 	}
@@ -165,6 +170,14 @@ func (g *group) returnTerminal() {
 		g.setForeground(syscall.Getpgrp())
 	}
 	g.lent = false
+}
+
+// restoreModes undoes what the command has set at the terminal. After a command that died of a signal the shell does
+// that, but not where our exit status hides the signal.
+func (g *group) restoreModes() {
+	if g.lent && g.modes != nil && g.foreground() == g.id {
+		cli.SetModes(uintptr(g.tty), g.modes)
+	}
 }
 
 // release returns the terminal when all is over. What is left of the group goes on.

@@ -78,6 +78,19 @@ func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
 	assert.NotContains(t, strings.ReplaceAll(y.Out(), "echo ran on", ""), "ran on")
 }
 
+// As an editor leaves it that gets KILL.
+func TestALossLeavesTheTerminalAsItWas(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	y := clitest.SitDown(t, s, "", `RUN sh -c 'stty -icanon -echo; echo ready; exec sleep 1000'; echo "status $?"; stty -a | grep -o -e '-*icanon'`)
+	y.Says("ready")
+	s.Do("DEL", "job")
+	y.Says("status 143")
+	assert.Equal(t, 0, y.Status())
+	assert.NotContains(t, y.Out(), "-icanon\r")
+	assert.Contains(t, y.Out(), "icanon\r")
+}
+
 func TestCtrlZStopsNestedRunsAsWell(t *testing.T) {
 	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "-ttl 60",

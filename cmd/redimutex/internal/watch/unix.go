@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"unsafe"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
@@ -27,15 +26,18 @@ func (s *screen) suspend() {
 // eachKey sets the terminal so that it hands over each key at once, and shows none. It returns what sets
 // it back, or nil if it can't be set, or is not ours because we are in the background.
 func eachKey(f *os.File) (back func()) {
-	var was syscall.Termios
-	if cli.Foreground(f.Fd()) != syscall.Getpgrp() || !cli.Ioctl(f.Fd(), getTermios, unsafe.Pointer(&was)) {
+	if cli.Foreground(f.Fd()) != syscall.Getpgrp() {
 		return nil
 	}
-	is := was
+	was := cli.Modes(f.Fd())
+	if was == nil {
+		return nil
+	}
+	is := *was
 	is.Lflag &^= syscall.ICANON | syscall.ECHO
 	is.Cc[syscall.VMIN], is.Cc[syscall.VTIME] = 1, 0
-	if !cli.Ioctl(f.Fd(), setTermios, unsafe.Pointer(&is)) {
+	if !cli.SetModes(f.Fd(), &is) {
 		return nil
 	}
-	return func() { cli.Ioctl(f.Fd(), setTermios, unsafe.Pointer(&was)) }
+	return func() { cli.SetModes(f.Fd(), was) }
 }
