@@ -119,7 +119,7 @@ func (c *Command) withoutDashes(args []string) error {
 // a word such as password=.
 var (
 	urlSecret  = regexp.MustCompile(`(?s)://.*@`)
-	wordSecret = regexp.MustCompile(`(?is)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)[=:]).+`)
+	wordSecret = regexp.MustCompile(`(?is)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)["']?[=:]).+`)
 )
 
 // Mask hides what looks like a password in one argument: more than that rather than less.

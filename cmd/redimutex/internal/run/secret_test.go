@@ -211,11 +211,12 @@ func TestLabelIsHostPidAndTheNameOfTheCommand(t *testing.T) {
 	require.NoError(t, err)
 	start := host + " pid " + strconv.Itoa(os.Getpid()) + ": "
 	for command, want := range map[string]string{
-		"backup.sh orders":                          "backup.sh orders",
-		"psql postgres://me:hunter2@db/orders -c x": "psql postgres://***@db/orders -c x",
-		"mysql --password=hunter2 orders":           "mysql --password=*** orders",
-		"env API_TOKEN=hunter2 x":                   "env API_TOKEN=*** x",
-		"a\nb\x1b[0m\x00c\xff":                      "a b [0m c?",
+		"backup.sh orders":                             "backup.sh orders",
+		"psql postgres://me:hunter2@db/orders -c x":    "psql postgres://***@db/orders -c x",
+		"mysql --password=hunter2 orders":              "mysql --password=*** orders",
+		"env API_TOKEN=hunter2 x":                      "env API_TOKEN=*** x",
+		`curl -d {"user":"me","password":"hunter2"} x`: `curl -d {"user":"me","password":*** x`,
+		"a\nb\x1b[0m\x00c\xff":                         "a b [0m c?",
 	} {
 		assert.Equal(t, start+want, (&job{arguments: true, command: strings.Split(command, " ")}).label())
 	}
