@@ -13,10 +13,10 @@ import (
 )
 
 // One lock whose names need quoting, one without age, and one that is not held, as redimutex list -json has them.
-const listed = `{"complete":true,"locks":[
+const listed = `{"complete":true,"asked":"127.0.0.1:6379/0","locks":[
 {"key":"cron:\"a\\b\"","held":true,"owner":"vm pid 1: sleep","foreign":false,"ttl_ms":7583,"age_ms":2417,"waiting":2},
-{"key":"cron:b","held":true,"foreign":true,"ttl_ms":null,"waiting":0},
-{"key":"cron:c","held":false,"ttl_ms":0,"waiting":0}],"errors":[]}`
+{"key":"cron:\tb\u007f","held":true,"owner":"","foreign":true,"ttl_ms":7000,"age_ms":-1,"waiting":0},
+{"key":"cron:c","held":false,"owner":"","ttl_ms":0,"age_ms":-1,"waiting":0}],"errors":[]}`
 
 func TestTheRecipeForTheShellMakesMetricsOfAList(t *testing.T) {
 	t.Parallel()
@@ -41,6 +41,7 @@ func TestTheRecipeForTheShellMakesMetricsOfAList(t *testing.T) {
 	require.Len(t, ttl, 2)
 	assert.Equal(t, `cron:"a\b"`, ttl[0].GetLabel()[0].GetValue())
 	assert.Equal(t, 7.583, ttl[0].GetUntyped().GetValue())
+	assert.Equal(t, "cron: b ", ttl[1].GetLabel()[0].GetValue(), "Prometheus takes no other escapes than that of a newline")
 	age := families["redimutex_list_age_seconds"].GetMetric()
 	require.Len(t, age, 1)
 	assert.Equal(t, 2.417, age[0].GetUntyped().GetValue())
