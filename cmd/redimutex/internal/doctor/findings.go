@@ -59,7 +59,7 @@ var checks = []check{
 	},
 	{
 		"not-ready", "Until it is ready again, locks on this server can be neither taken nor renewed.",
-		"LOADING ends by itself. BUSY is a script that runs too long: SCRIPT KILL ends it.",
+		"LOADING ends by itself. BUSY is a script that runs too long: SCRIPT KILL ends it. CLUSTERDOWN: redis-cli --cluster check tells which slots no node serves.",
 	},
 	{
 		"latency", "An operation that takes longer than the node timeout fails, and renewals that fail again and again lose the lock.",
