@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -287,6 +288,27 @@ func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
 		m.Unlock()
 		assert.Empty(t, s.Keys())
 	}
+}
+
+func TestASortedSetThatIsNoSemaphoreLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	c := newClient(t, []redimutex.Pool{s.Pool()})
+	s.Do("ZADD", "board", 5, "alice", 7, "bob")
+	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
+		sem := c.Semaphore("board", 9, opts...)
+		_, waits := sem.Acquire(t.Context())
+		_, tries := sem.TryAcquire(t.Context())
+		for _, err := range []error{waits, tries} {
+			assert.ErrorContains(t, err, "other data need keys of their own")
+			assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		}
+	}
+	members, err := redis.Strings(s.Do("ZRANGE", "board", 0, -1), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"alice", "bob"}, members)
+	assert.Equal(t, []string{"board"}, s.Keys())
+	assert.EqualValues(t, -1, s.Do("PTTL", "board"))
 }
 
 func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {

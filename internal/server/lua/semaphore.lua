@@ -18,6 +18,9 @@ local function look(token, want)
 end
 
 local function take(token, ms)
+  if redis.call('PTTL', lock) == -1 then -- all that we write expires, and put would forget what is in this one
+    return redis.error_reply('WRONGTYPE the sorted set never expires, so it is no semaphore')
+  end
   put(lock, token, ms)
 end
 

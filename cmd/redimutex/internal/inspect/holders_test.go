@@ -42,8 +42,12 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	assert.Nil(t, v.Kind)
 
 	s.Do("ZADD", "board", 4e18, "a player")
-	_, err = look(node, "board")
-	assert.ErrorContains(t, err, "WRONGTYPE")
+	s.Do("PEXPIRE", "board", 60000)
+	s.Do("ZADD", "scores", 5, "a player")
+	for _, key := range []string{"board", "scores"} {
+		_, err = look(node, key)
+		assert.ErrorContains(t, err, "WRONGTYPE", key)
+	}
 }
 
 func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {

@@ -55,11 +55,10 @@ func (v *View) readHolders(reply, count any, now int64) {
 	if v.Kind == server.Reader {
 		return
 	}
-	for _, h := range v.Holders {
-		if KindOf(h.Token) != Ours {
-			*v = View{Err: redis.Error("WRONGTYPE the sorted set is no semaphore")}
-			return
-		}
+	foreign := func(h Holder) bool { return KindOf(h.Token) != Ours }
+	if v.Left < 0 || slices.ContainsFunc(v.Holders, foreign) { // ours all expire
+		*v = View{Err: redis.Error("WRONGTYPE the sorted set is no semaphore")}
+		return
 	}
 	if v.Held = v.Holding > 0; !v.Held {
 		v.Kind, v.Left = nil, 0 // the permits have expired
