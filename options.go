@@ -188,8 +188,8 @@ func WithQueue() Option { return func(c *config) { c.terms.Queue = true } }
 // https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
 //
 // A fence is the last one plus 1, or the server's clock in µs if that is more. So fences rise even if the last one
-// was lost. It is kept in a second key in the same cluster slot, which expires an hour after its last use. With
-// several servers it is the highest of the quorum, written back to a quorum before Lock returns.
+// was lost. It is kept in a second key in the same cluster slot, which expires an hour and a TTL after its last use.
+// With several servers it is the highest of the quorum, written back to a quorum before Lock returns.
 func WithFencing() Option { return func(c *config) { c.terms.Fence = server.NextFence } }
 
 // WithReplicas makes a lock, and each renewal, count only once n replicas have confirmed it (WAIT). So a failover to
