@@ -106,3 +106,40 @@ func TestLockedErrorNamesNoReadersMark(t *testing.T) {
 		})
 	}
 }
+
+// Holds of this process do not stand in the way of others of a kind that many have: what the servers have said does.
+func TestLockedErrorOfASharedKindIsWhatTheServersSay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithOwner("mine")}
+	mine, other := newClient(t, []redimutex.Pool{s.Pool()}, opts...), newClient(t, []redimutex.Pool{s.Pool()})
+	rw := mine.RWMutex("readers")
+	l, err := rw.RAcquire(t.Context())
+	require.NoError(t, err)
+	waiting, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- other.RWMutex("readers").LockContext(waiting, 0) }()
+	redistest.Wait(t, "the writer waits", func() bool {
+		theirs := other.RWMutex("readers")
+		if !theirs.TryRLock() {
+			return true
+		}
+		theirs.RUnlock()
+		return false
+	})
+	assert.Empty(t, holderIn(t, rw.RLockContext(t.Context(), 200*time.Millisecond)), "it waits for a writer, not for a reader")
+	stop()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.NoError(t, l.Release(t.Context()))
+
+	held, err := mine.Semaphore("permits", 1).Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = mine.Semaphore("permits", 1).Acquire(ctx)
+	var locked *redimutex.LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Equal(t, "mine", locked.Owner)
+	assert.Positive(t, locked.Left)
+	require.NoError(t, held.Release(t.Context()))
+}

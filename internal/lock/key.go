@@ -111,10 +111,10 @@ func (k *Key) unref() {
 	}
 }
 
-// known returns what is known to stand in the way of the lock: a hold of this process, or what the servers have said to the
-// last try. It is nil if nothing is.
+// known returns what is known to stand in the way of the lock: a hold of this process, if others can't share the lock, or what
+// the servers have said to the last try. It is nil if nothing is.
 func (k *Key) known() *quorum.Failure {
-	if g := k.grant.Load(); g != nil {
+	if g := k.grant.Load(); g != nil && !k.kind.Load().Shared {
 		return &quorum.Failure{Kind: quorum.Contended, Holder: g.Token()}
 	}
 	return k.failure.Load()
