@@ -159,6 +159,24 @@ func tries(at *[]time.Duration) redimutex.Option {
 	return redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { *at = append(*at, time.Since(began)) }})
 }
 
+func TestTheBackoffIsAskedOnlyForAWaitThatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		var asked []int
+		m := newMutex(t, pool, "k", redimutex.WithMaxAttempts(4), redimutex.WithBackoff(func(attempt int) time.Duration {
+			asked = append(asked, attempt)
+			return time.Millisecond
+		}))
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		require.NoError(t, m.UnlockContext(t.Context()))
+		assert.Empty(t, asked, "the lock was free")
+
+		require.NoError(t, server.Set("k", "foreign"))
+		assert.ErrorIs(t, m.LockContext(t.Context(), 0), redimutex.ErrLocked)
+		assert.Equal(t, []int{1, 2, 3}, asked, "no wait follows the last try")
+	})
+}
+
 func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []redimutex.Option

@@ -27,7 +27,7 @@ type acquisition struct {
 	waits   int           // in line, that count as tries for MaxTries
 	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
 	turn    bool          // we have it
-	wait    time.Duration // after the try under way
+	wait    time.Duration // after the try under way, of one that shows itself
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
 	ticket  *ticket       // our place in the server's queue; nil without one
@@ -219,12 +219,11 @@ func (a *acquisition) prepare(t *server.Try) {
 		return
 	}
 	t.Plain = a.tries == 1 && a.fresh && a.MaxTries != 1
-	if a.ticket == nil {
-		a.wait = a.Pause(a.tries)
-	} else {
+	if a.ticket != nil {
 		a.ticket.present(t)
 	}
 	if a.Terms.Kind.Shows && a.MaxTries != 1 {
+		a.wait = a.Pause(a.tries) // known before the try, because the mark outlives it
 		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
 		if a.Terms.Queue {
 			t.Shows = maxLook + a.Terms.Timeout

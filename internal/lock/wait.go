@@ -128,6 +128,9 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
+	if !a.Terms.Kind.Shows {
+		a.wait = a.Pause(a.tries)
+	}
 	a.key.pause = a.engine.now() + a.wait
 	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
 		return failed
