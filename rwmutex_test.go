@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -437,4 +438,32 @@ func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 	require.ErrorAs(t, l.Extend(t.Context(), time.Minute), &lost)
 	assert.Equal(t, redimutex.Deleted, lost.Reason)
 	other.RUnlock()
+}
+
+func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {
+	s := redistest.Real(t)
+	c, err := s.Pool().Dial()
+	require.NoError(t, err)
+	defer c.Close()
+	sub, err := s.Pool().Dial()
+	require.NoError(t, err)
+	psc := redis.PubSubConn{Conn: sub}
+	defer psc.Close()
+	require.NoError(t, psc.Subscribe("redimutex:other"))
+	require.IsType(t, redis.Subscription{}, psc.ReceiveWithTimeout(time.Second))
+	// A reader that has waited for a writer, which knew nothing of the queue, and looks again only after a second.
+	soon := time.Now().Add(5 * time.Second).UnixMicro()
+	for _, key := range []string{"redimutex:queue:{k}", "redimutex:entitled:{k}"} {
+		member := map[bool]string{true: "redimutex:other r 0 900 reader", false: "redimutex:other"}[key == "redimutex:queue:{k}"]
+		_, err = c.Do("ZADD", key, soon, member)
+		require.NoError(t, err)
+		_, err = c.Do("PEXPIRE", key, 5000)
+		require.NoError(t, err)
+	}
+	m := newRWMutex(t, s, redimutex.WithQueue(), redimutex.WithTTL(time.Second))
+	done := make(chan error, 1)
+	go func() { done <- m.LockContext(context.Background(), 10*time.Second) }()
+	require.IsType(t, redis.Message{}, psc.ReceiveWithTimeout(3*time.Second), "the reader is called")
+	require.NoError(t, <-done, "and the writer follows it")
+	require.NoError(t, m.UnlockContext(context.Background()))
 }
