@@ -127,8 +127,9 @@ func (x *cell) over() bool {
 	}
 }
 
-// weather are the words of a network that fails, which may come along with a refusal.
-var weather = regexp.MustCompile("no answer|does not answer|EOF|reset|broken pipe|closed|refused|timeout")
+// weather are the words of a network that fails, which may come along with a refusal; and of a ctx that is over, on a machine
+// that is slower than the caller is patient.
+var weather = regexp.MustCompile("deadline exceeded|no answer|does not answer|EOF|reset|broken pipe|closed|refused|timeout")
 
 // verdict says what is wrong with how the operation ended during the refusal, if anything.
 func (x *cell) verdict(r *refusal) string {
