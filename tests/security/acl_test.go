@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +221,26 @@ func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 		return fmt.Errorf("%d in use: %w", n, err)
 	}
 	return l.Release(t.Context())
+}
+
+// What a script calls only where others wait or crash is in the page, too.
+func TestThePermissionsHaveEachCommandOfTheScripts(t *testing.T) {
+	t.Parallel()
+	var words []string
+	for _, p := range granted(t) {
+		words = append(words, p.words...)
+	}
+	files, err := filepath.Glob("../../internal/server/lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	call := regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+	for _, file := range files {
+		script, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, found := range call.FindAllStringSubmatch(string(script), -1) {
+			assert.Contains(t, words, "+"+strings.ToLower(found[1]), file)
+		}
+	}
 }
 
 // useReaders has a writer wait for a reader, another reader for the writer, and the writer become a reader.

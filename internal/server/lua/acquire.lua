@@ -102,7 +102,7 @@ if not holder then
     return granted()
   end
 end
-if holder and queue and preferred and redis.call('EXISTS', lock) == 0 then
+if holder and queue and preferred and redis.call('PTTL', lock) == -2 then
   serve('') -- only a mark keeps us out: it may be that of a waiter whom nobody has called
 end
 return {2, now, left or 0, gap, string.sub(holder or '', 1, shown)}
