@@ -29,6 +29,16 @@ type permission struct {
 	use   func(t *testing.T, s *redistest.Server, pool *redis.Pool) error
 }
 
+// onThePage returns the sets as docs/security.md has them.
+func onThePage(t *testing.T) string {
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	_, text, begins := strings.Cut(string(page), "<!-- permissions begin -->\n```\n")
+	text, _, ends := strings.Cut(text, "```\n")
+	require.True(t, begins && ends, "the permissions are marked")
+	return text
+}
+
 // granted reads the lines of the page.
 func granted(t *testing.T) []permission {
 	sets := []permission{
@@ -41,13 +51,8 @@ func granted(t *testing.T) []permission {
 		{title: "WithRestartGuard", use: useGuard},
 		{title: "Package election", needs: []string{"WithFencing", "WithQueue"}, use: useElection},
 	}
-	page, err := os.ReadFile("../../docs/security.md")
-	require.NoError(t, err)
-	_, text, begins := strings.Cut(string(page), "<!-- permissions begin -->\n```\n")
-	text, _, ends := strings.Cut(text, "```\n")
-	require.True(t, begins && ends, "the permissions are marked")
 	found := 0
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(onThePage(t)), "\n\n") {
 		title, line, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
 		i := slices.IndexFunc(sets, func(p permission) bool { return strings.HasPrefix(title, p.title) })
 		require.GreaterOrEqual(t, i, 0, title)
@@ -226,10 +231,7 @@ func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 // What a script calls only where others wait or crash is in the page, too.
 func TestThePermissionsHaveEachCommandOfTheScripts(t *testing.T) {
 	t.Parallel()
-	var words []string
-	for _, p := range granted(t) {
-		words = append(words, p.words...)
-	}
+	words := strings.Fields(onThePage(t))
 	files, err := filepath.Glob("../../internal/server/lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
