@@ -442,9 +442,6 @@ func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 
 func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {
 	s := redistest.Real(t)
-	c, err := s.Pool().Dial()
-	require.NoError(t, err)
-	defer c.Close()
 	sub, err := s.Pool().Dial()
 	require.NoError(t, err)
 	psc := redis.PubSubConn{Conn: sub}
@@ -452,14 +449,11 @@ func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {
 	require.NoError(t, psc.Subscribe("redimutex:other"))
 	require.IsType(t, redis.Subscription{}, psc.ReceiveWithTimeout(time.Second))
 	// A reader that has waited for a writer, which knew nothing of the queue, and looks again only after a second.
-	soon := time.Now().Add(5 * time.Second).UnixMicro()
-	for _, key := range []string{"redimutex:queue:{k}", "redimutex:entitled:{k}"} {
-		member := map[bool]string{true: "redimutex:other r 0 900 reader", false: "redimutex:other"}[key == "redimutex:queue:{k}"]
-		_, err = c.Do("ZADD", key, soon, member)
-		require.NoError(t, err)
-		_, err = c.Do("PEXPIRE", key, 5000)
-		require.NoError(t, err)
-	}
+	now := time.Now()
+	s.Do("ZADD", "redimutex:queue:{k}", now.UnixMicro(), "redimutex:other r 0 900 reader")
+	s.Do("PEXPIRE", "redimutex:queue:{k}", 5000)
+	s.Do("ZADD", "redimutex:entitled:{k}", now.Add(5*time.Second).UnixMicro(), "redimutex:other")
+	s.Do("PEXPIRE", "redimutex:entitled:{k}", 5000)
 	m := newRWMutex(t, s, redimutex.WithQueue(), redimutex.WithTTL(time.Second))
 	done := make(chan error, 1)
 	go func() { done <- m.LockContext(context.Background(), 10*time.Second) }()

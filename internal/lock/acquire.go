@@ -222,12 +222,13 @@ func (a *acquisition) prepare(t *server.Try) {
 	if a.ticket != nil {
 		a.ticket.present(t)
 	}
-	if a.Terms.Kind.Shows && a.MaxTries != 1 {
+	switch {
+	case !a.Terms.Kind.Shows, a.MaxTries == 1:
+	case a.Terms.Queue:
+		t.Shows = maxLook + a.Terms.Timeout
+	default:
 		a.wait = a.Pause(a.tries) // known before the try, because the mark outlives it
 		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
-		if a.Terms.Queue {
-			t.Shows = maxLook + a.Terms.Timeout
-		}
 	}
 }
 

@@ -89,7 +89,8 @@ elseif member == '' and holder then
     return refused
   end
 end
-if not holder then
+-- Where only a mark is in the way, it may be that of a waiter in the queue that was not called.
+if not holder or queue and preferred and redis.call('PTTL', lock) == -2 then
   -- Those in front who are gone are passed over, until it may be our turn after all.
   if serve(member) then
     return granted()
@@ -101,8 +102,5 @@ if not holder then
   if not holder and not head() then
     return granted()
   end
-end
-if holder and queue and preferred and redis.call('PTTL', lock) == -2 then
-  serve('') -- only a mark keeps us out: it may be that of a waiter whom nobody has called
 end
 return {2, now, left or 0, gap, string.sub(holder or '', 1, shown)}

@@ -142,10 +142,7 @@ func (r *runner) stepped(err error) {
 func (r *runner) finish(status int) {
 	r.status = status
 	if r.watch != nil {
-		if r.watch.ending() {
-			r.watch.group.restoreModes()
-		}
-		r.watch.group.release()
+		r.watch.release()
 	}
 	r.begin(releasing, r.release)
 }

@@ -39,6 +39,14 @@ func (w *watch) loss() <-chan struct{} {
 // ending reports whether the command is being ended because of the lock.
 func (w *watch) ending() bool { return w.lost || w.warned.Equal(w.lease.Until()) }
 
+// release gives the terminal back when all is over.
+func (w *watch) release() {
+	if w.ending() {
+		w.group.restoreModes()
+	}
+	w.group.release()
+}
+
 // pass passes a signal on. Nothing may be woken up that has no lock any more.
 func (w *watch) pass(s syscall.Signal) {
 	if w.check(); !w.lost || s != syscall.SIGCONT {
