@@ -252,6 +252,11 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	assert.ErrorContains(t, err, "another kind")
 	var refused *redimutex.NodeError
 	assert.ErrorAs(t, err, &refused)
+	s.Do("DEL", "s")
+	s.Do("ZADD", "s", "9e15", "a player of a game") // it never expires, so it is no semaphore
+	_, err = sem.InUse(t.Context())
+	assert.ErrorContains(t, err, "another kind")
+	s.Do("DEL", "s")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(assert.AnError)
 	_, err = sem.InUse(ctx)

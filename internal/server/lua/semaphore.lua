@@ -3,6 +3,13 @@
 
 local keys = 0
 
+-- Returns the error for a set that is none of ours, or nil: all that we write expires, and put would forget what is in it.
+local function foreign()
+  if redis.call('PTTL', lock) == -1 then
+    return redis.error_reply('WRONGTYPE the sorted set never expires, so it is no semaphore')
+  end
+end
+
 local function look(token, want)
   -- All are in use if so many are in, without the others, that the first of them has still to end.
   local ends, first = living(lock, '-' .. want)
@@ -18,10 +25,7 @@ local function look(token, want)
 end
 
 local function take(token, ms)
-  if redis.call('PTTL', lock) == -1 then -- all that we write expires, and put would forget what is in this one
-    return redis.error_reply('WRONGTYPE the sorted set never expires, so it is no semaphore')
-  end
-  put(lock, token, ms)
+  return foreign() or put(lock, token, ms)
 end
 
 local function keep(token, ms)
