@@ -32,7 +32,7 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 }
 
 const (
-	taken   = "local function take(token, ms)\nput(lock, token, ms)"
+	taken   = "return foreign() or put(lock, token, ms)"
 	gave    = "local function drop(token)\n"
 	full    = "if ends then\nreturn first"
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
@@ -51,7 +51,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "if writes then\nentitle()", To: "if writes then\nredis.call('DEL', lock)\nentitle()",
 		},
 		"permits counted up and down": {
-			From: taken, To: taken + "\nredis.call('SET', lock .. ':n', " + counter + " + 1)",
+			From: taken, To: "put(lock, token, ms)\nredis.call('SET', lock .. ':n', " + counter + " + 1)",
 			And: &Plant{
 				From: gave, To: gave + "redis.call('SET', lock .. ':n', " + counter + " - 1)\n",
 				And: &Plant{From: full, To: strings.Replace(full, "ends", counter+" >= tonumber(want)", 1)},

@@ -19,7 +19,7 @@ var interpreter struct {
 	scripts map[string]*lua.LFunction // by hash
 	server  *server                   // whose script is running
 	plant   Plant
-	planted int // scripts that have the bug
+	planted map[string]bool // the texts that were found, and replaced
 }
 
 // load compiles a script and returns its hash.
@@ -30,7 +30,7 @@ func load(source string) string {
 	in.Lock()
 	defer in.Unlock()
 	if in.state == nil {
-		in.state, in.scripts = newState(), make(map[string]*lua.LFunction)
+		in.state, in.scripts, in.planted = newState(), make(map[string]*lua.LFunction), make(map[string]bool)
 	}
 	if in.scripts[hash] != nil {
 		return hash
@@ -38,7 +38,7 @@ func load(source string) string {
 	for bug := &in.plant; bug != nil && bug.From != ""; bug = bug.And {
 		if strings.Contains(source, bug.From) {
 			source = strings.ReplaceAll(source, bug.From, bug.To)
-			in.planted++
+			in.planted[bug.From] = true
 		}
 	}
 	f, err := in.state.LoadString(source)

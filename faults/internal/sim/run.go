@@ -65,8 +65,10 @@ func simulate(t *testing.T, c Config, p *crew.Post) {
 			t.Fatal("nobody gets the lock")
 		}
 	}
-	if c.Plant.From != "" && interpreter.planted == 0 {
-		t.Fatal("the bug was not planted: no script has " + c.Plant.From)
+	for bug := &c.Plant; bug != nil && bug.From != ""; bug = bug.And {
+		if !interpreter.planted[bug.From] {
+			t.Fatal("the bug was not planted: no script has " + bug.From)
+		}
 	}
 	p.Say(*total)
 }
