@@ -36,7 +36,7 @@ local function granted(ours)
   if member ~= '' then
     leave(member)
   end
-  if queue and want ~= 'm' then -- there may be room for more
+  if queue and not alone[want] then -- there may be room for more
     serve('')
   end
   return {1, now, fence}

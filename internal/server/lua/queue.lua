@@ -9,6 +9,7 @@
 
 local queue = KEYS[own + keys + 1]
 local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
+local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
 -- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
 -- is none; and the place of the waiter. all is what is in the queue, if it has been read.
@@ -38,9 +39,9 @@ local function head(all)
   return first, nil, 1
 end
 
--- Takes a waiter out. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
+-- Takes a waiter out, or none. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
 local function leave(member)
-  local gone = redis.pcall('ZREM', queue, member)
+  local gone = member ~= '' and redis.pcall('ZREM', queue, member)
   if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
     return gone
   end
@@ -94,10 +95,11 @@ local function serve(mine)
       redis.set_repl(redis.REPL_ALL)
       -- In a cluster the number says nothing: the waiter may listen at another node. It knows that; the caller may not.
       local elsewhere = ARGV[10] == '1' or string.find(channel, '^redimutex:cluster:')
-      if type(heard) == 'table' or heard == 0 and not elsewhere then
+      local refused, gone = type(heard) == 'table', heard == 0 and not elsewhere
+      if refused or gone then
         drop(name, 0, '')
       end
-      if type(heard) == 'table' then
+      if refused or alone[wants] and not gone then
         return false
       end
     end
