@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -33,10 +32,9 @@ type ticket struct {
 	presented uint64    // of the hub, when it was last presented
 
 	every time.Duration // between two looks
-	gap   time.Duration // smoothed: between looks of all waiters together
 }
 
-// maxLook is the longest wait between two looks at the queue, and minLook the shortest; see ticket.pace.
+// maxLook is the longest wait between two looks at the queue, and minLook the shortest.
 const (
 	minLook = 75 * time.Millisecond
 	maxLook = time.Second
@@ -64,7 +62,6 @@ func (a *acquisition) renewTicket(f *quorum.Failure) {
 	old := a.ticket
 	old.waiter.Leave()
 	a.newTicket()
-	a.ticket.every, a.ticket.gap = old.every, old.gap
 	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
 		a.ticket.arrived, a.ticket.rejoins = old.arrived, true
 	}
@@ -81,7 +78,8 @@ func (x *ticket) contended(f *quorum.Failure) {
 	x.arrive(f.Now)
 	if x.shown {
 		x.queued, x.looked, x.drops, x.rejoins = true, f.Sent, x.presented, false
-		x.pace(f.Gap)
+		// All waiters together look some hundred times a second.
+		x.every = min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
 	}
 }
 
@@ -90,15 +88,4 @@ func (x *ticket) arrive(now int64) {
 	if now != 0 && (x.arrived == 0 || now < x.arrived) {
 		x.arrived, x.rejoins = now, true
 	}
-}
-
-// pace decides how often to look: so often that all waiters that live look some hundred times a second
-// together. How many there are follows from how long ago the last of them looked.
-func (x *ticket) pace(gap time.Duration) {
-	if gap <= 0 {
-		return // the first look of all
-	}
-	x.gap = cmp.Or(x.gap, gap)
-	x.gap += (gap - x.gap) / 4
-	x.every = min(max(x.every*minLook/fewWait/max(x.gap, 1), minLook), maxLook)
 }

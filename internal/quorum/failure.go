@@ -31,9 +31,9 @@ type Failure struct {
 	Before *Failure      // with Ended: what stood in the way until then; nil: nothing is known of that
 
 	// With Contended and a ticket:
-	Now  int64         // a server's clock in µs
-	Gap  time.Duration // since a waiter looked at that server's queue before
-	Sent time.Time     // just before the server was asked
+	Now     int64     // a server's clock in µs
+	Waiting int       // how many wait in that server's queue
+	Sent    time.Time // just before the server was asked
 }
 
 func unavailable(size int, err error) *Failure {
@@ -42,7 +42,7 @@ func unavailable(size int, err error) *Failure {
 
 func (f *Failure) heard(r server.Reply) {
 	if f.Sent.IsZero() || r.Left > f.Left {
-		f.Holder, f.Left, f.Now, f.Gap, f.Sent = r.Holder, r.Left, r.Now, r.Gap, r.Sent
+		f.Holder, f.Left, f.Now, f.Waiting, f.Sent = r.Holder, r.Left, r.Now, r.Waiting, r.Sent
 	}
 }
 

@@ -6,8 +6,8 @@ import "time"
 // restarts from the server's clock, which is ahead of it unless the clock was set back.
 const fenceTTL = time.Hour
 
-// queueTTL is how long a queue outlives the last waiter who came by, in ms. Live waiters come by every second.
-const queueTTL = 30_000
+// QueueTTL is how long a queue outlives the last look of a waiter. Live waiters look every second.
+const QueueTTL = 30 * time.Second
 
 // guardKey marks a server that has kept its data.
 const guardKey = reserved + "guard"
@@ -122,7 +122,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	case op.verb == swap:
 		list = append(list, t.Old)
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], queueTTL)
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], QueueTTL.Milliseconds())
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

@@ -32,7 +32,7 @@ type Reply struct {
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
-	Gap     time.Duration // with Held, in the queue: since a waiter looked at it before; 0: none has
+	Waiting int           // with Held, in the queue: how many wait there
 }
 
 // verdicts are those that begin the replies of the scripts, as head.lua and acquire.lua tell them; with late nothing was done.
@@ -70,7 +70,7 @@ func answer(raw any, sent time.Time) Reply {
 	case Done:
 		r.Fence, r.Left = number(2), time.Duration(number(3))*time.Millisecond
 	case Held:
-		r.Left, r.Gap = time.Duration(number(2))*time.Millisecond, time.Duration(number(3))*time.Microsecond
+		r.Left, r.Waiting = time.Duration(number(2))*time.Millisecond, int(number(3))
 		r.Holder, _ = redis.String(list[len(list)-1], nil)
 	case Missing, Taken:
 		r.Which = int(number(2)) - 1

@@ -26,11 +26,11 @@ func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimu
 // has asked again, so a stall of a busy machine has to be shorter than that.
 var unhurried = []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 
-// waitQueued waits until so many processes are in the queue of the server; one member more is the mark of the last look.
+// waitQueued waits until so many processes are in the queue of the server.
 func waitQueued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
 	redistest.Wait(t, "the waiters are in the queue", func() bool {
-		return s.Do("ZCARD", "redimutex:queue:{"+key+"}") == int64(n+1)
+		return s.Do("ZCARD", "redimutex:queue:{"+key+"}") == int64(n)
 	})
 }
 

@@ -9,8 +9,7 @@
 --
 -- Replies
 --   {1, now, fence}             granted; fence is 0 without fencing
---   {2, now, left, gap, holder} held, for left ms more (-1: it has no TTL); gap µs ago a waiter looked at the queue (0:
---                               none has)
+--   {2, now, left, n, holder}   held, for left ms more (-1: it has no TTL); n wait in the queue, if the caller does
 --   {3, now}                    the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
@@ -59,7 +58,7 @@ if not holder then
   end
 end
 
-local gap = 0
+local waiting = 0
 if member ~= '' then
   local arrived = tonumber(redis.call('ZSCORE', queue, member) or nil)
   if not arrived then
@@ -74,11 +73,7 @@ if member ~= '' then
     -- A waiter that came before the clock was set back is not put behind all who come after it.
     redis.call('ZADD', queue, us(now), member)
   end
-  local at = redis.call('ZSCORE', queue, looked)
-  if at then
-    gap = math.max(now - (tonumber(at) - marked), 1)
-  end
-  redis.call('ZADD', queue, us(now + marked), looked)
+  waiting = redis.call('ZCARD', queue)
   redis.call('PEXPIRE', queue, ARGV[15])
 end
 if show and mark ~= '' then
@@ -103,4 +98,4 @@ if not holder or queue and preferred and redis.call('PTTL', lock) == -2 then
     return granted()
   end
 end
-return {2, now, left or 0, gap, string.sub(holder or '', 1, shown)}
+return {2, now, left or 0, waiting, string.sub(holder or '', 1, shown)}

@@ -4,11 +4,8 @@
 -- "channel want fence lease name": where its process listens, what it wants and which fence, for how long it is given the
 -- lock, in ms, and the token that it gets. The lease is the waiter's, because it has to know how long the lock is its
 -- own before it has extended it. The channel is its mark too, where waiters show themselves.
---
--- The last member is a mark: its score tells when a waiter last looked at the queue.
 
 local queue = KEYS[own + keys + 1]
-local looked, marked = '*', 4e15 -- what is added to the time, so that the mark sorts behind all waiters
 local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
 -- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
@@ -20,9 +17,6 @@ local function head(all)
     return nil, waiters
   end
   local first = waiters[1]
-  if first == looked then
-    return
-  end
   if comesFirst then
     for place, member in ipairs(waiters) do
       local channel, wants = string.match(member, '^(%S+) (%S+)')
@@ -39,15 +33,11 @@ local function head(all)
   return first, nil, 1
 end
 
--- Takes a waiter out, or none. A mark that is left alone goes with it. Returns nil, or why the server refuses that.
+-- Takes a waiter out. Returns nil, or why the server refuses that.
 local function leave(member)
-  local gone = member ~= '' and redis.pcall('ZREM', queue, member)
+  local gone = redis.pcall('ZREM', queue, member)
   if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
     return gone
-  end
-  local left = redis.pcall('ZRANGE', queue, '0', '0')
-  if left[1] == looked then
-    redis.pcall('DEL', queue)
   end
 end
 
@@ -69,7 +59,6 @@ local function serve(mine)
   while true do
     local ok, first, _, place = pcall(head, all)
     if not ok or not first then
-      leave('')
       return false
     end
     local channel, wants, fenced, lease, name = string.match(first, '^(%S+) (%S+) (%S+) (%d+) (.+)$')

@@ -12,11 +12,8 @@ local dropped, which = drop(token, ms, mark)
 if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-local crowded = dropped == 1 and which -- others are still in, so that no waiter can enter
-if queue and ms == '0' and (dropped == 1 and not crowded or mark ~= '') then
+if queue and ms == '0' and (dropped == 1 and not which or mark ~= '') then -- which: others are still in, so no waiter can enter
   serve('')
-elseif queue and not crowded then
-  leave('') -- the mark of the last look, if it is alone there
 end
 if dropped ~= 1 then
   return stays or demoted() or {dropped, now, which}

@@ -27,7 +27,7 @@ var grants = []grant{
 	{"fencing", "WithFencing", "cannot-fence", "~redimutex:fence:{KEY*} +get", (*trial).fence},
 	{
 		"queue", "WithQueue", "cannot-queue", "~redimutex:queue:{KEY*} ~redimutex:fence:{KEY*} &redimutex:* " +
-			"+role +zadd +zrem +zrange +zscore +publish +subscribe", (*trial).queue,
+			"+role +zadd +zrem +zrange +zscore +zcard +publish +subscribe", (*trial).queue,
 	},
 	{"semaphore", "a Semaphore", "cannot-count", "+zremrangebyscore +zrange +zscore +zcount +zadd +zrem", (*trial).semaphore},
 	{

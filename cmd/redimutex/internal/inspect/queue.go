@@ -77,26 +77,15 @@ type Waiter struct {
 	channel string
 }
 
-// The mark is a member of each queue that is no waiter. It sorts behind all of them: its score is
-// so much more than the moment when a waiter last looked at the queue.
-const (
-	mark      = "*"
-	markAhead = 4e15
-)
-
-// readQueue takes in the replies about the queue: how many members it has, the last one, the first ones.
+// readQueue takes in the replies about the queue: how many members it has, its TTL, the first members.
 func (v *View) readQueue(replies []any, now int64) {
 	v.Waiting, _ = redis.Int(replies[0], nil)
-	if last, _ := redis.Strings(replies[1], nil); len(last) == 2 && last[0] == mark {
-		v.Waiting--
-		v.Looked = since(last[1], markAhead, now)
+	if left, _ := redis.Int64(replies[1], nil); left > 0 { // each look has it live for so long
+		v.Looked = max(server.QueueTTL-time.Duration(left)*time.Millisecond, time.Millisecond)
 	}
 	members, _ := redis.Strings(replies[2], nil)
 	for i := 0; i+1 < len(members); i += 2 {
-		if members[i] == mark {
-			continue
-		}
-		w := Waiter{Since: since(members[i+1], 0, now)}
+		w := Waiter{Since: since(members[i+1], now)}
 		fields := strings.SplitN(members[i], " ", 5) // channel, want, fence, lease, name
 		w.channel = fields[0]
 		if len(fields) == 5 {
@@ -108,12 +97,12 @@ func (v *View) readQueue(replies []any, now int64) {
 }
 
 // since is how long ago the moment in a score was; 0 if that can't be told.
-func since(score string, ahead float64, now int64) time.Duration {
+func since(score string, now int64) time.Duration {
 	at, err := strconv.ParseFloat(score, 64)
 	if err != nil || now == 0 || math.IsNaN(at) || math.Abs(at) > 1<<62 {
 		return 0
 	}
-	return time.Duration(max(now-int64(at-ahead), 1)) * time.Microsecond
+	return time.Duration(max(now-int64(at), 1)) * time.Microsecond
 }
 
 // wants returns the kind of lock of those who say that they want this.

@@ -65,7 +65,7 @@ func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 		queue := server.QueueKey(key)
 		_, writers, waiting, entitled := server.PhaseKeys(key)
 		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", server.FenceKey(key)},
-			[]any{"ZCARD", queue}, []any{"ZRANGE", queue, -1, -1, "WITHSCORES"}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"},
+			[]any{"ZCARD", queue}, []any{"PTTL", queue}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"},
 			last(writers), last(waiting), last(entitled))
 		if waiters <= 0 {
 			commands[len(commands)-4] = []any{"ZRANGE", queue, 1, 0}
