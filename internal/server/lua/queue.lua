@@ -11,12 +11,12 @@ local alone = {m = true, w = true} -- what is wanted by those who let no other i
 -- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
 -- is none; and the place of the waiter. all is what is in the queue, if it has been read.
 local function head(all)
-  local comesFirst = preferred and preferred()
-  local waiters = all or redis.pcall('ZRANGE', queue, '0', comesFirst and '-1' or '0')
+  local waiters = all or redis.pcall('ZRANGE', queue, '0', preferred and '-1' or '0')
   if waiters.err then
     return nil, waiters
   end
   local first = waiters[1]
+  local comesFirst = first and preferred and preferred()
   if comesFirst then
     for place, member in ipairs(waiters) do
       local channel, wants = string.match(member, '^(%S+) (%S+)')
@@ -25,7 +25,7 @@ local function head(all)
       end
     end
     -- Those who poll are not in the queue: the first must not wait for them, and they for it.
-    local channel, wants, name = string.match(first or '', '^(%S+) (%S+) %S+ %d+ (.+)$')
+    local channel, wants, name = string.match(first, '^(%S+) (%S+) %S+ %d+ (.+)$')
     if channel and look(name, wants, channel) then
       return
     end
