@@ -153,6 +153,13 @@ func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
 	f.Hang(redistest.AtCommand)
 	close(hung)
 	releases.Wait()
+	last, since := f.Hung(), time.Now()
+	redistest.Wait(t, "what was sent before Close has arrived", func() bool {
+		if n := f.Hung(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 300*time.Millisecond
+	})
 	require.NoError(t, client.Close())
 	met := f.Hung()
 	redistest.Wait(t, "nothing runs", func() bool { return locktest.Goroutines() == 0 })

@@ -155,7 +155,7 @@ func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error
 // A server is asked to vote again, and that is late on its way: it arrives after the release.
 func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	t.Parallel()
-	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(time.Second))
+	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute)) // so that all know the scripts
