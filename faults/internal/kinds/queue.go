@@ -24,7 +24,7 @@ type tampering struct {
 
 var tamperings = []tampering{
 	{"deleted", "DEL", nil},
-	{"emptied but for its mark", "ZREMRANGEBYRANK", []any{0, -2}},
+	{"emptied but for its last waiter", "ZREMRANGEBYRANK", []any{0, -2}},
 	{"led by what is no waiter", "ZADD", []any{0, "nonsense"}},
 }
 
