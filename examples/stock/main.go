@@ -5,8 +5,8 @@
 // there is, and what happens without each of them:
 //
 //  1. the lock, so that the database has to cope with one seller at a time;
-//  2. the fence of the lock, or a version column, so that a seller who was paused for longer than its
-//     lease, and writes when others have the lock, is refused;
+//  2. the fence of the lock, or a version column, so that a seller who was paused for longer than its lease is refused
+//     once another has begun. With the fence each seller begins by raising it, before it looks at the stock;
 //  3. "stock > 0", so that the database refuses what must never be.
 //
 // In each sale one process is killed, and two are paused for longer than their lease, all of them at the

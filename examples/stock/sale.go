@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
@@ -59,7 +60,7 @@ func (p *plan) hold(ctx context.Context, d defence, redisURL string) (*result, e
 	if err := shop.stockUp(ctx, p.items, p.mishaps); err != nil {
 		return nil, err
 	}
-	j := job{URL: redisURL, File: file, Statement: d.statement, Tills: p.tills}
+	j := job{URL: redisURL, File: file, Statement: d.statement, Fenced: d.fence, Tills: p.tills}
 	if d.lock {
 		j.Key = "example:stock:" + rand.Text()
 	}
@@ -82,14 +83,15 @@ type report struct {
 	err  error
 }
 
-// open runs the processes until the last buyer was served. Those that were paused go on when no caller
-// else is left: by then their leases are over, and all items sold.
+// open runs the processes until the last buyer was served. Those that were paused go on when only they are left, one
+// after the other: by then their leases are over.
 func (p *plan) open(ctx context.Context, cancel func(), j job, r *result) error {
 	reports := make(chan report)
 	hear := func(w *crew.Worker, e event) { reports <- report{from: w, what: e.What} }
 	over := func(w *crew.Worker, err error) { reports <- report{from: w, over: true, err: err} }
 	running, doomed := 0, make(map[*crew.Worker]bool)
 	var stopped []*crew.Worker
+	var last time.Time // that one was paused
 	var failed error
 	for n := range p.processes {
 		j.First, j.Last = n*p.buyers/p.processes+1, (n+1)*p.buyers/p.processes
@@ -112,16 +114,15 @@ func (p *plan) open(ctx context.Context, cancel func(), j job, r *result) error 
 			r.counts[e.what]++
 			doomed[e.from] = doomed[e.from] || e.what == killed
 			if e.what == paused {
-				stopped = append(stopped, e.from)
+				stopped, last = append(stopped, e.from), time.Now()
 			}
 		}
-		if running == len(stopped) {
-			for _, w := range stopped {
-				if err := w.Signal(syscall.SIGCONT); err != nil && failed == nil {
-					failed = err
-				}
+		if running > 0 && running == len(stopped) {
+			time.Sleep(time.Until(last.Add(ttl)))
+			if err := stopped[0].Signal(syscall.SIGCONT); err != nil && failed == nil {
+				failed = err
 			}
-			stopped = nil
+			stopped = stopped[1:]
 		}
 	}
 	if failed == nil {

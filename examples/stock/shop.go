@@ -22,6 +22,7 @@ const (
 		CREATE TABLE orders (buyer INTEGER PRIMARY KEY);
 		CREATE TABLE mishaps (at INTEGER NOT NULL, kind TEXT NOT NULL)`
 
+	raiseFence     = `UPDATE items SET fence = @fence WHERE id = 1 AND fence <= @fence`
 	sellPlain      = `UPDATE items SET stock = stock - 1 WHERE id = 1`
 	sellFenced     = `UPDATE items SET stock = stock - 1, fence = @fence WHERE id = 1 AND fence <= @fence`
 	sellVersioned  = `UPDATE items SET stock = stock - 1, version = version + 1 WHERE id = 1 AND version = @version`
@@ -61,6 +62,17 @@ func (s *shop) stockUp(ctx context.Context, items int64, mishaps []mishap) error
 		}
 	}
 	return err
+}
+
+// enter raises the fence before a holder looks, and reports whether the database let it. From then on no earlier holder
+// can sell what this one has seen.
+func (s *shop) enter(ctx context.Context, fence int64) (bool, error) {
+	r, err := s.db.ExecContext(ctx, raiseFence, sql.Named("fence", fence))
+	if err != nil {
+		return false, err
+	}
+	n, err := r.RowsAffected()
+	return n > 0, err
 }
 
 func (s *shop) look(ctx context.Context) (i item, err error) {

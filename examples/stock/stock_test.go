@@ -50,3 +50,22 @@ func TestOnlyWhatTheDatabaseComparesKeepsItFromOverselling(t *testing.T) {
 		})
 	}
 }
+
+// The first to be paused wakes while the second, which has looked at the same stock, has not written yet.
+func TestAPausedSellerThatWakesBeforeItsSuccessorHasWrittenOversellsNothing(t *testing.T) {
+	s := redistest.Start(t)
+	two := plan{items: 2, buyers: 20, processes: 2, tills: 2, mishaps: []mishap{{1, paused}, {1, paused}}}
+	for _, d := range defences {
+		if !d.lock || !d.safe() {
+			continue
+		}
+		t.Run(fmt.Sprintf("fence %s, version %s, stock %s", mark(d.fence), mark(d.version), mark(d.stock)), func(t *testing.T) {
+			t.Parallel()
+			r, err := two.hold(t.Context(), d, s.URL())
+			require.NoError(t, err)
+			assert.Equal(t, 2, r.counts[paused])
+			assert.Zero(t, r.oversold)
+			assert.Equal(t, two.items, r.orders)
+		})
+	}
+}

@@ -21,6 +21,7 @@ type job struct {
 	File        string // of the database
 	Key         string // of the lock; none: sell without
 	Statement   string // that sells
+	Fenced      bool   // the statement compares the fence
 	First, Last int    // buyers
 	Tills       int
 }
@@ -116,17 +117,22 @@ func (t *till) sell(ctx context.Context, buyer int, lease *redimutex.Lease) (str
 	// A statement that is on its way to a database does not come back when the lease ends. That of
 	// SQLite would, which is kinder than real life.
 	ctx = context.WithoutCancel(ctx)
+	var fence int64
+	if lease != nil {
+		fence = lease.Fence()
+	}
+	if t.Fenced {
+		if ok, err := t.shop.enter(ctx, fence); !ok || err != nil {
+			return refused, err
+		}
+	}
 	seen, err := t.shop.look(ctx)
 	if err != nil || seen.stock <= 0 {
 		return soldOut, err
 	}
 	time.Sleep(time.Millisecond + rand.N(2*time.Millisecond)) // the price, the address, the payment
-	var fence int64
-	if lease != nil {
-		fence = lease.Fence()
-		if lease.Err() != nil {
-			return late, nil
-		}
+	if lease != nil && lease.Err() != nil {
+		return late, nil
 	}
 	// The worst moment is after we made sure of the lease, and before we write.
 	if err := t.mishap(ctx, seen); err != nil {
