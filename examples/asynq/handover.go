@@ -34,15 +34,12 @@ func Accept(ctx context.Context, client *redimutex.Client, queue *asynq.Client, 
 	defer lease.Release(ctx) // accepted after HandOver, and does nothing
 	// What has to be done at once is done here, under the lock.
 	lock, err := lease.HandOver(ctx, wait)
-	if err != nil {
-		return err // the lock is over, or expires
+	if err == nil {
+		err = enqueue(ctx, queue, Job{order, lock})
 	}
-	payload, err := json.Marshal(Job{order, lock})
-	if err != nil {
-		return err
-	}
-	_, err = queue.EnqueueContext(ctx, asynq.NewTask(Finish, payload), asynq.MaxRetry(3))
-	if err != nil { // nothing will take it over: take it back, and unlock
+	if err != nil { // no worker will take it over: take it back, and unlock, also if the request is over
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
 		mu := client.Mutex(order)
 		if mu.TakeOver(ctx, lock) == nil {
 			_ = mu.UnlockContext(ctx)
@@ -51,10 +48,19 @@ func Accept(ctx context.Context, client *redimutex.Client, queue *asynq.Client, 
 	return err
 }
 
+func enqueue(ctx context.Context, queue *asynq.Client, job Job) error {
+	payload, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	_, err = queue.EnqueueContext(ctx, asynq.NewTask(Finish, payload), asynq.MaxRetry(3))
+	return err
+}
+
 // Handler is the worker's part: it goes on under the lock that the request had. A task that comes a second time, or too
-// late, does not run again.
+// late, does not run again. Neither does one whose finish has failed, or whose lock was lost: asynq archives it.
 func Handler(client *redimutex.Client, finish func(ctx context.Context, order string, fence int64) error) asynq.HandlerFunc {
-	return func(ctx context.Context, task *asynq.Task) error {
+	return func(ctx context.Context, task *asynq.Task) (err error) {
 		var job Job
 		if err := json.Unmarshal(task.Payload(), &job); err != nil {
 			return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
@@ -66,8 +72,15 @@ func Handler(client *redimutex.Client, finish func(ctx context.Context, order st
 		case err != nil:
 			return err // asynq tries again
 		}
-		defer mu.Unlock()
 		lease := mu.Lease()
+		defer func() {
+			if lost := lease.Release(ctx); errors.Is(lost, redimutex.ErrLost) {
+				err = errors.Join(err, lost)
+			}
+			if err != nil {
+				err = fmt.Errorf("%w: %w", err, asynq.SkipRetry) // the Handover is used up
+			}
+		}()
 		return finish(lease.Context(ctx), job.Order, lease.Fence())
 	}
 }
