@@ -3,6 +3,7 @@ package cron
 
 import (
 	"context"
+	"errors"
 
 	"github.com/robfig/cron/v3"
 
@@ -14,6 +15,9 @@ import (
 // time between two ticks: else a machine that comes later finds the lock free again, and runs the same tick once
 // more. With a TTL as long, a machine that crashes keeps it no longer.
 //
+// A tick that is left out because no server answers is logged, to the logger of m, and so is a lock that was lost while
+// the job ran. A job of cron gets no ctx, so it does not stop then.
+//
 // It is for one server. With several, three machines that try at the same moment may split the votes, and the tick is
 // left out; schedulers/gocron tries again then.
 //
@@ -23,10 +27,13 @@ import (
 func Once(m *redimutex.Mutex) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {
-			_ = m.TryDo(context.Background(), func(context.Context) error {
+			err := m.TryDo(context.Background(), func(context.Context) error {
 				j.Run()
 				return nil
 			})
+			if err != nil && !errors.Is(err, redimutex.ErrLocked) { // else another machine runs it
+				m.Logger().Error("cron: a job did not run, or ran without its lock", "key", m.Key(), "err", err)
+			}
 		})
 	}
 }

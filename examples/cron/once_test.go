@@ -1,6 +1,8 @@
 package cron
 
 import (
+	"bytes"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,4 +41,23 @@ func TestOneMachineRunsTheTick(t *testing.T) {
 	}
 	struck.Wait()
 	assert.EqualValues(t, 1, runs.Load(), "of %d machines and ticks, all within the minimum hold", ticks.Load())
+}
+
+func TestATickThatNoServerAnswersForIsLogged(t *testing.T) {
+	s := redistest.Start(t)
+	var log bytes.Buffer
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	defer client.Close()
+	var runs int
+	job := cron.NewChain(Once(client.Mutex("cron:report"))).Then(cron.FuncJob(func() { runs++ }))
+	other := client.Mutex("cron:report")
+	require.True(t, other.TryLock())
+	job.Run()
+	assert.Empty(t, log.String(), "another machine runs it")
+	other.Unlock()
+
+	s.Kill()
+	job.Run()
+	assert.Contains(t, log.String(), "too few servers answered")
+	assert.Zero(t, runs)
 }
