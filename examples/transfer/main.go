@@ -2,6 +2,9 @@
 // balances and writes two, so it locks both accounts: as one lock, by MutexAll, which has all of its keys or none. One
 // lock after the other would deadlock as soon as two transfers meet.
 //
+// The locks keep machines apart that are awake. A machine that was paused for longer than its lease is refused by the
+// accounts, which compare its fence. A transfer is written in one step, so one that crashes leaves no half of it.
+//
 // The machines are goroutines with a Client each, and the balances are in the same Redis. Run it, without anything
 // installed, by
 //
@@ -13,6 +16,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +36,19 @@ const (
 	opening   = 1000
 )
 
-// accounts have a {tag} in common, so that a Redis Cluster has them in one slot.
-var accounts = []string{"example:transfer:{bank}:a", "example:transfer:{bank}:b", "example:transfer:{bank}:c"}
+// accounts have a {tag} in common, so that a Redis Cluster has them in one slot. It is another one in each run, so that
+// several can share a server.
+var accounts = []string{tag + ":a", tag + ":b", tag + ":c"}
+
+var tag = "example:transfer:{" + rand.Text() + "}"
+
+//go:embed enter.lua
+var enterSource string
+
+//go:embed settle.lua
+var settleSource string
+
+var enter, settle = redis.NewScript(2, enterSource), redis.NewScript(2, settleSource)
 
 // lockOf is the key of an account's lock.
 func lockOf(account string) string { return account + ":lock" }
@@ -62,7 +78,7 @@ func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 // bank returns the sum of all balances after the transfers.
 func bank(ctx context.Context, pool *redis.Pool, locked bool) (sum int, err error) {
 	for _, a := range accounts {
-		if err := write(pool, a, opening); err != nil {
+		if err := open(ctx, pool, a); err != nil {
 			return 0, err
 		}
 	}
@@ -70,14 +86,11 @@ func bank(ctx context.Context, pool *redis.Pool, locked bool) (sum int, err erro
 	var all sync.WaitGroup
 	for m := range machines {
 		all.Go(func() {
-			client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(2*time.Millisecond))
+			client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(2*time.Millisecond), redimutex.WithFencing())
 			defer client.Close()
 			for i := range transfers {
-				from, to := accounts[(m+i)%len(accounts)], accounts[(m+2*i+1)%len(accounts)]
-				if from == to {
-					continue
-				}
-				move := func(context.Context) error { return transfer(pool, from, to, 1+i) }
+				from, to := accounts[(m+i)%len(accounts)], accounts[(m+i+1+i%2)%len(accounts)]
+				move := func(ctx context.Context) error { return transfer(ctx, pool, from, to, 1+i) }
 				if !locked {
 					failures[m] = errors.Join(failures[m], move(ctx))
 					continue
@@ -89,35 +102,50 @@ func bank(ctx context.Context, pool *redis.Pool, locked bool) (sum int, err erro
 	}
 	all.Wait()
 	for _, a := range accounts {
-		balance, err := read(pool, a)
+		balance, err := read(ctx, pool, a)
 		failures = append(failures, err)
 		sum += balance
 	}
 	return sum, errors.Join(failures...)
 }
 
-// transfer is what must not happen twice at a time on one account.
-func transfer(pool *redis.Pool, from, to string, amount int) error {
-	one, err := read(pool, from)
+// transfer is what must not happen twice at a time on one account. Its ctx ends when the locks are lost.
+func transfer(ctx context.Context, pool *redis.Pool, from, to string, amount int) error {
+	var fence int64
+	if lease := redimutex.LeaseFrom(ctx); lease != nil {
+		fence = lease.Fence()
+	}
+	c, err := pool.GetContext(ctx)
 	if err != nil {
 		return err
 	}
-	other, err := read(pool, to)
+	defer c.Close()
+	balances, err := redis.Ints(enter.DoContext(ctx, c, from, to, fence))
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(pool, from, one-amount), write(pool, to, other+amount))
-}
-
-func read(pool *redis.Pool, account string) (int, error) {
-	c := pool.Get()
-	defer c.Close()
-	return redis.Int(c.Do("GET", account))
-}
-
-func write(pool *redis.Pool, account string, balance int) error {
-	c := pool.Get()
-	defer c.Close()
-	_, err := c.Do("SET", account, balance, "EX", 600)
+	_, err = settle.DoContext(ctx, c, from, to, fence, balances[0]-amount, balances[1]+amount)
 	return err
+}
+
+func open(ctx context.Context, pool *redis.Pool, account string) error {
+	c, err := pool.GetContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := redis.DoContext(c, ctx, "HSET", account, "balance", opening, "fence", 0); err != nil {
+		return err
+	}
+	_, err = redis.DoContext(c, ctx, "EXPIRE", account, 600)
+	return err
+}
+
+func read(ctx context.Context, pool *redis.Pool, account string) (int, error) {
+	c, err := pool.GetContext(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return redis.Int(redis.DoContext(c, ctx, "HGET", account, "balance"))
 }
