@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +30,15 @@ import (
 )
 
 const (
-	key      = "example:download:site"
 	limit    = 10
 	machines = 4
 	files    = 12          // that each machine fetches, all at once
 	ttl      = time.Second // of the machine that crashes
 	transfer = 20 * time.Millisecond
 )
+
+// key is another one in each run, so that several can share a server.
+var key = "example:download:site:" + rand.Text()
 
 func main() { backend.Main("download", backend.WithPool(run)) }
 
@@ -77,7 +80,9 @@ func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) erro
 	server := httptest.NewServer(s)
 	defer server.Close()
 	if limited {
-		crash(ctx, pool)
+		if err := crash(ctx, pool); err != nil {
+			return err
+		}
 	}
 	var all sync.WaitGroup
 	failures := make([]error, machines*files)
@@ -101,12 +106,15 @@ func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) erro
 }
 
 // crash is a machine that has all permits and ends without giving them back.
-func crash(ctx context.Context, pool redimutex.Pool) {
+func crash(ctx context.Context, pool redimutex.Pool) error {
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl))
+	defer client.Close() // which ends the renewals, and leaves the permits to expire
 	for range limit {
-		_, _ = client.Semaphore(key, limit).TryAcquire(ctx)
+		if _, err := client.Semaphore(key, limit).TryAcquire(ctx); err != nil {
+			return err
+		}
 	}
-	client.Close() // which ends the renewals, and leaves the permits to expire
+	return nil
 }
 
 // get downloads a file. It stops when ctx ends: also when the permit is lost.

@@ -3,6 +3,9 @@
 // share it, and the writer has it alone. Each edition ends with a Downgrade: the writer reads back what it has written,
 // together with the readers, before the next edition can begin.
 //
+// The lock keeps readers and writers apart that are awake. A writer that crashes halfway leaves a torn report, and one
+// that was paused for longer than its lease may tear it when it wakes: see docs/fencing.md.
+//
 // The machines are goroutines with a Client each. Run it, without anything installed, by
 //
 //	go run ./report
@@ -12,6 +15,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -27,11 +31,13 @@ import (
 )
 
 const (
-	key      = "example:report"
 	rows     = 20
 	readers  = 8
 	editions = 15
 )
+
+// key is another one in each run, so that several can share a server.
+var key = "example:report:" + rand.Text()
 
 func main() { backend.Main("report", backend.WithPool(run)) }
 
@@ -75,12 +81,12 @@ func publish(ctx context.Context, pool *redis.Pool, lock bool) (o outcome, err e
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	var reads, torn, inside, together atomic.Int64
-	read := func(context.Context) error {
+	read := func(ctx context.Context) error {
 		n := inside.Add(1)
 		defer inside.Add(-1)
 		for most := together.Load(); n > most && !together.CompareAndSwap(most, n); most = together.Load() { //nolint:revive // the maximum
 		}
-		whole, err := readReport(pool)
+		whole, err := readReport(ctx, pool)
 		if err == nil && !whole {
 			torn.Add(1)
 		}
@@ -113,16 +119,16 @@ func publish(ctx context.Context, pool *redis.Pool, lock bool) (o outcome, err e
 // write writes one edition.
 func write(ctx context.Context, m *redimutex.RWMutex, pool *redis.Pool, edition int, lock bool) error {
 	if !lock {
-		return writeReport(pool, edition)
+		return writeReport(ctx, pool, edition)
 	}
 	return m.Do(ctx, func(ctx context.Context) error {
-		if err := writeReport(pool, edition); err != nil {
+		if err := writeReport(ctx, pool, edition); err != nil {
 			return err
 		}
 		if err := redimutex.LeaseFrom(ctx).Downgrade(ctx); err != nil {
 			return err
 		}
-		whole, err := readReport(pool) // the edition that we have written: no other writer has come between
+		whole, err := readReport(ctx, pool) // the edition that we have written: no other writer has come between
 		if err == nil && !whole {
 			err = errors.New("the writer has read a torn report")
 		}
@@ -130,24 +136,31 @@ func write(ctx context.Context, m *redimutex.RWMutex, pool *redis.Pool, edition 
 	})
 }
 
-func writeReport(pool *redis.Pool, edition int) error {
-	c := pool.Get()
+func writeReport(ctx context.Context, pool *redis.Pool, edition int) error {
+	c, err := pool.GetContext(ctx)
+	if err != nil {
+		return err
+	}
 	defer c.Close()
 	for row := range rows {
-		if _, err := c.Do("HSET", key+":rows", row, edition); err != nil {
+		if _, err := redis.DoContext(c, ctx, "HSET", key+":rows", row, edition); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err = redis.DoContext(c, ctx, "EXPIRE", key+":rows", 600)
+	return err
 }
 
 // readReport reads row after row, and reports whether all are of the same edition.
-func readReport(pool *redis.Pool) (whole bool, err error) {
-	c := pool.Get()
+func readReport(ctx context.Context, pool *redis.Pool) (whole bool, err error) {
+	c, err := pool.GetContext(ctx)
+	if err != nil {
+		return false, err
+	}
 	defer c.Close()
 	var editions []int
 	for row := range rows {
-		edition, err := redis.Int(c.Do("HGET", key+":rows", row))
+		edition, err := redis.Int(redis.DoContext(c, ctx, "HGET", key+":rows", row))
 		if err != nil && !errors.Is(err, redis.ErrNil) {
 			return false, err
 		}
