@@ -13,7 +13,8 @@ import (
 // Once is a wrapper for jobs that are due at the same time on several machines: who locks m first runs the job, and
 // the others leave it out. m needs a minimum hold, longer than the clocks of the machines differ and shorter than the
 // time between two ticks: else a machine that comes later finds the lock free again, and runs the same tick once
-// more. With a TTL as long, a machine that crashes keeps it no longer.
+// more. So does a machine that was paused over the tick, and wakes after the minimum hold. With a TTL as long, a machine
+// that crashes keeps it no longer.
 //
 // A tick that is left out because no server answers is logged, to the logger of m, and so is a lock that was lost while
 // the job ran. A job of cron gets no ctx, so it does not stop then.

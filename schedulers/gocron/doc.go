@@ -58,4 +58,7 @@
 // gocron passes no context of the lock to a job, so a job does not learn that its lock was lost or that its machine
 // does not lead any more; for a job that must not overlap, lock inside it with [redimutex.Mutex.Do]. A machine that
 // crashes in the middle of a job has run it, as far as the others know.
+//
+// A machine that was paused over a tick is late, as one with a slow clock is: it asks for the lock when it wakes. If the
+// minimum hold is over by then, the tick runs twice. A longer minimum hold covers a longer pause.
 package redimutexgocron
