@@ -94,7 +94,7 @@ func open(t *testing.T) *database {
 // changed runs a statement and returns how many rows it changed.
 func (d *database) changed(statement string, total, fence int64) int64 {
 	d.t.Helper()
-	r, err := d.Exec(statement, sql.Named("id", 7), sql.Named("total", total), sql.Named("fence", fence), sql.Named("lock", "invoice:7"))
+	r, err := d.Exec(statement, sql.Named("id", 7), sql.Named("total", total), sql.Named("fence", fence), sql.Named("name", "invoice:7"))
 	require.NoError(d.t, err)
 	n, err := r.RowsAffected()
 	require.NoError(d.t, err)
