@@ -59,6 +59,7 @@ func enqueue(ctx context.Context, queue *asynq.Client, job Job) error {
 
 // Handler is the worker's part: it goes on under the lock that the request had. A task that comes a second time, or too
 // late, does not run again. Neither does one whose finish has failed, or whose lock was lost: asynq archives it.
+// The fence is for the writes of finish, and 0 unless the client has WithFencing.
 func Handler(client *redimutex.Client, finish func(ctx context.Context, order string, fence int64) error) asynq.HandlerFunc {
 	return func(ctx context.Context, task *asynq.Task) (err error) {
 		var job Job
