@@ -3,6 +3,7 @@ package topologies_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,4 +258,34 @@ func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
 	assert.Equal(t, m.Lease().Token(), c.Nodes[now].Get("k"))
 	require.NoError(t, m.UnlockContext(ctx))
 	c.Nodes[old].Resume()
+}
+
+// A node that was removed goes on answering, and hears of no hand-off any more.
+func TestClusterWaiterLeavesANodeThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	c, pool := startCluster(t)
+	const key = "k"
+	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithQueue()}
+	holder := locktest.Mutex(t, pool(), key, opts...)
+	require.NoError(t, holder.LockContext(patience(t), 0))
+	ctx, cancel := context.WithCancel(patience(t))
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
+	defer cancel()
+	listening := func(nodes ...*redistest.Server) (n int) {
+		for _, s := range nodes {
+			n += len(s.Do("PUBSUB", "CHANNELS", "redimutex:*").([]any))
+		}
+		return n
+	}
+	removed := (c.Owner(key) + 1) % 3
+	for n := 1; listening(c.Nodes[removed]) == 0; n++ {
+		waiter := locktest.Mutex(t, pool(), key, opts...)
+		waiters.Go(func() { _ = waiter.LockContext(ctx, 0) })
+		redistest.Wait(t, "the waiter listens somewhere", func() bool { return listening(c.Nodes...) == n })
+	}
+	c.Remove(removed)
+	redistest.Wait(t, "no waiter listens there", func() bool { return listening(c.Nodes[removed]) == 0 })
+	cancel()
+	require.NoError(t, holder.UnlockContext(patience(t)))
 }

@@ -222,3 +222,16 @@ func (c *Cluster) Move(key string, to int, midway ...func()) {
 	source.Do("CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 	Wait(c.t, fmt.Sprintf("node %d serves slot %d", to, slot), func() bool { return c.Owner(key) == to })
 }
+
+// Remove takes a node out of the cluster, with its replica, as redis-cli --cluster del-node does. What it serves is not moved.
+func (c *Cluster) Remove(node int) {
+	c.t.Helper()
+	for _, gone := range []int{node + 3, node} {
+		c.Nodes[gone].Do("CLUSTER", "RESET")
+		for i, n := range c.Nodes {
+			if i%3 != node {
+				n.Do("CLUSTER", "FORGET", c.ids[gone])
+			}
+		}
+	}
+}

@@ -103,11 +103,12 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 	return nil
 }
 
-// NobodyListens reports whether the server to which the pool leads now counts no one who listens on channel, so that it would
-// hand no lock over there. Where that can't be known it reports false: a cluster counts the listeners of one node.
+// Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.
+// It reports whether the server has taken it; and whether the server counts no one who listens, so that it would hand no
+// lock over. Where that can't be known nobody is false: a cluster counts the listeners of one node.
 //
-// It asks as a hand-off does, by a message, which is empty: that needs no other permission.
-func (s *Server) NobodyListens(ctx context.Context, channel string, timeout time.Duration) bool {
-	heard, err := redis.Int(s.Do(ctx, timeout, channel, "PUBLISH", channel, ""))
-	return err == nil && heard == 0 && !s.nodes.several()
+// It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock.
+func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, nobody bool) {
+	heard, err := redis.Int(s.Do(ctx, timeout, QueueKey(key), "PUBLISH", channel, ""))
+	return err == nil, err == nil && heard == 0 && !s.nodes.several()
 }

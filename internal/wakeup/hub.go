@@ -29,11 +29,13 @@ type Hub struct {
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
+	key     string             // of the lock that was last waited for
 	left    time.Time          // when a waiter last left
 	done    chan struct{}      // closed when the goroutine that listens has ended; nil: there is none
 	known   chan struct{}      // closed when it is known whether the first dial succeeds; nil: it is known
 	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
 	drops   atomic.Uint64
+	heard   atomic.Bool // a message has come since the last look
 }
 
 // A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
@@ -53,16 +55,16 @@ func NewHub(s *server.Server) *Hub {
 	return h
 }
 
-// Join makes the Hub pass on messages for the ticket of that name. It starts listening. Where the pool can't, the waiter
-// has to poll.
-func (h *Hub) Join(name string) *Waiter {
+// Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
+// the pool can't, the waiter has to poll.
+func (h *Hub) Join(name, key string) *Waiter {
 	w := &Waiter{hub: h, name: name, wake: make(chan Wake, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing.Err() != nil {
 		return w
 	}
-	h.waiters[name] = w
+	h.waiters[name], h.key = w, key
 	if h.done == nil && h.server.Source().Listen != nil {
 		h.done, h.known = make(chan struct{}), make(chan struct{})
 		go h.run()

@@ -91,6 +91,7 @@ func (h *Hub) listen() {
 		case "subscribe":
 			h.turn(true)
 		case "message":
+			h.heard.Store(true)
 			message, _ := redis.String(parts[2], nil)
 			h.deliver(message)
 		}
@@ -123,24 +124,29 @@ func (h *Hub) deliver(message string) {
 }
 
 // watch ends the connection when ctx ends or the Hub is not wanted any more. It makes the server say something now and
-// then, so that a dead connection is noticed. A demotion leaves the subscription at a replica, while the pool leads to
-// the new primary; so watch also asks there whether a hand-off would be heard.
+// then, so that a dead connection is noticed. A demotion leaves the subscription at a replica, while the pool leads to the new
+// primary; and a node that was removed from its cluster hears no other node. So watch also calls the Hub from where a lock
+// would be handed over.
 func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 	defer c.Close() // which ends the reading
-	ticker := time.NewTicker(pingInterval)
-	defer ticker.Stop()
-	for {
+	for called := false; ; {
 		select {
-		case <-ticker.C:
+		case <-time.After(pingInterval):
 		case <-ctx.Done():
 			return
 		}
 		h.mu.Lock()
-		wanted := h.wanted()
+		wanted, key := h.wanted(), h.key
 		h.mu.Unlock()
-		if !wanted || c.Send("PING") != nil || c.Flush() != nil ||
-			h.Listening() && h.server.NobodyListens(ctx, h.channel, pingInterval) {
+		if !wanted || called && !h.heard.Load() || c.Send("PING") != nil || c.Flush() != nil {
 			return
+		}
+		h.heard.Store(false)
+		if called = h.Listening(); called {
+			var nobody bool
+			if called, nobody = h.server.Call(ctx, key, h.channel, pingInterval); nobody {
+				return
+			}
 		}
 	}
 }
