@@ -1,7 +1,9 @@
 package goredis_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +17,27 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
+
+// redisc joins the host and the port of a node without brackets.
+func TestANodeOfAClusterIsDialledAtItsIPv6Address(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"::1:7000": "[::1]:7000", "2001:db8::7:7000": "[2001:db8::7]:7000", "[::1]:7000": "[::1]:7000",
+		"10.0.0.1:7000": "10.0.0.1:7000", "node:7000": "node:7000",
+	} {
+		dialled := make(chan string, 1)
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{address},
+			Dialer: func(_ context.Context, _, address string) (net.Conn, error) {
+				dialled <- address
+				return nil, net.ErrClosed
+			},
+		})
+		_, err := pooltest.Ask(open(t, client), "PING")
+		require.Error(t, err)
+		assert.Equal(t, want, <-dialled)
+	}
+}
 
 func TestALockWorksOverTheClusterOfAClient(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ var errNoPrimary = errors.New("the server is a replica, and locks need the prima
 func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn, error) {
 	dialling, cancel := l.bounded(ctx)
 	defer cancel()
-	c, err := l.Dial(dialling, network, address)
+	c, err := l.Dial(dialling, network, bracketed(network, address))
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,15 @@ func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn,
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return c, nil
+}
+
+// bracketed returns address with brackets around an IPv6 address, which redisc and the nodes of a cluster leave out.
+func bracketed(network, address string) string {
+	port := strings.LastIndexByte(address, ':')
+	if network != "tcp" || port < 0 || address[0] == '[' || !strings.Contains(address[:port], ":") {
+		return address
+	}
+	return net.JoinHostPort(address[:port], address[port+1:])
 }
 
 func (l *Login) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
