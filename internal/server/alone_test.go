@@ -93,6 +93,31 @@ func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
 	})
 }
 
+// In a cluster, while slots are on their way, RetryConn tries for so long.
+func TestLeasesThatAreSlowToExtendCostTheOthersNothingWhereTheyGoOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return doConn{b.Get()} }))
+		batch := []*hold{request("slow"), request("as slow"), request("k")}
+		for _, q := range batch {
+			done(t, acquire(s, q))
+		}
+		extend(s, batch) // now it is known that they go one by one
+		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			if command != "TIME" && args[2] != "k" {
+				time.Sleep(batch[0].Timeout * 3 / 4)
+			}
+			return run()
+		})
+		for _, reply := range extend(s, batch) {
+			done(t, reply)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 type getter func() redis.Conn
 
 func (g getter) Get() redis.Conn { return g() }

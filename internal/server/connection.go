@@ -126,6 +126,9 @@ func (op *operation) command(name string, args ...any) (any, error) {
 func (op *operation) failed(err error) error {
 	code, text := said(err)
 	switch {
+	case errors.Is(err, conn.ErrNoSend):
+		op.server.oneByOne.Store(true)
+		return err
 	case code == "":
 		return conn.Plain(err)
 	case code == "NOSCRIPT": // the script is sent, and no caller hears of this

@@ -18,12 +18,14 @@ type Extension struct {
 // their claims from start on.
 //
 // What has to wait for something is kept apart: each node of a cluster, each wait for replicas and each timeout is an
-// operation of its own, beside the others.
+// operation of its own, beside the others. Where connections take one command at a time, the batch goes in maxStuck parts. A
+// lease that failed before, and may do so again, ends first. So such leases are together, in the first parts.
 func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension, report func(i int, r Reply)) {
 	type kind struct {
 		node     *node
 		replicas Replicas
 		timeout  time.Duration
+		part     int
 	}
 	var kinds []kind // in order, as a simulation repeats it
 	groups := make(map[kind][]request, 1)
@@ -32,7 +34,10 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 			report(i, Reply{Err: errEnded})
 			continue
 		}
-		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout}
+		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout, 0}
+		if s.oneByOne.Load() {
+			k.part = i * maxStuck / len(batch)
+		}
 		if groups[k] == nil {
 			kinds = append(kinds, k)
 		}

@@ -34,6 +34,7 @@ type Server struct {
 	rtt        atomic.Int64 // smoothed time of a script; 0: not known
 	scripted   atomic.Bool  // a script has worked, so that whatever is locked can be renewed
 	failed     atomic.Int64 // see Failed
+	oneByOne   atomic.Bool  // its connections take one command at a time
 
 	mu       sync.Mutex
 	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
