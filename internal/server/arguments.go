@@ -2,8 +2,8 @@ package server
 
 import "time"
 
-// fenceTTL is how long a fence counter outlives the last acquisition. A counter that expired
-// restarts from the server's clock, which is ahead of it unless the clock was set back.
+// fenceTTL is how long a fence counter outlives the last acquisition, and the moment at which the server's clock was past
+// it: a counter that expired restarts from that clock.
 const fenceTTL = time.Hour
 
 // QueueTTL is how long a queue outlives the last look of a waiter. Live waiters look every second.

@@ -162,7 +162,7 @@ var verbs = [...]struct {
 	downgrade: {true, true, []string{"fence", "queue", "downgrade"}},
 	extend:    {false, true, []string{"extend"}},
 	release:   {false, false, []string{"fence", "queue", "release"}},
-	raise:     {false, false, []string{"raise"}},
+	raise:     {false, false, []string{"fence", "raise"}},
 	inUse:     {false, false, []string{"inuse"}},
 	say:       {},
 }

@@ -48,6 +48,46 @@ func TestARaiseNeverLowersAFence(t *testing.T) {
 	}
 }
 
+// If it expired earlier, the next fence would be that clock, and lower: it was set back, or the fence is another server's.
+func TestACounterStaysUntilTheClockIsPastItsFence(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(t *testing.T, s *server.Server, q *hold, fence int64){
+		"a lock": func(*testing.T, *server.Server, *hold, int64) {},
+		"a reader": func(t *testing.T, s *server.Server, q *hold, _ int64) {
+			done(t, release(s, q))
+			q.Kind, q.Want, q.Fence = server.Reader, "r", server.LastFence
+			done(t, acquire(s, q))
+		},
+		"a renewal":        func(t *testing.T, s *server.Server, q *hold, _ int64) { done(t, one(s, q)) },
+		"a raise":          func(t *testing.T, s *server.Server, q *hold, fence int64) { done(t, raise(s, q, fence+1)) },
+		"a needless raise": func(t *testing.T, s *server.Server, q *hold, fence int64) { done(t, raise(s, q, fence)) },
+	} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+			began := time.Now()
+			lock := func() (*hold, int64) {
+				q := request("k")
+				q.Fence = server.NextFence
+				reply := acquire(s, q)
+				done(t, reply)
+				return q, reply.Fence
+			}
+			m.SetTime(began)
+			q, first := lock()
+			done(t, release(s, q))
+			m.SetTime(began.Add(-24 * time.Hour))
+			q, second := lock()
+			use(t, s, q, second)
+			m.FastForward(2 * time.Hour)
+			m.SetTime(began.Add(-22 * time.Hour))
+			_, third := lock()
+			assert.Greater(t, second, first, name)
+			assert.Greater(t, third, second, "after %s, and two hours without one", name)
+			m.FastForward(24 * time.Hour)
+			assert.Empty(t, m.Keys(), "%s left a counter that does not expire", name)
+		})
+	}
+}
+
 // The clock was an hour ahead when the server began, and is right now; or another client has overwritten the mark.
 func TestAGuardedServerWhoseMarkIsNoTimeInThePastAbstainsForOneTTL(t *testing.T) {
 	t.Parallel()

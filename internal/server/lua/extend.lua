@@ -9,6 +9,6 @@ if kept ~= 1 then
   return demoted() or {kept, now, which}
 end
 for i = locks + 1, own do
-  redis.pcall('PEXPIRE', KEYS[i], ARGV[6]) -- whatever the fence is held against, it outlives the hold
+  pcall(raise, KEYS[i], ARGV[6]) -- whatever the fence is held against, it outlives the hold
 end
 return 1

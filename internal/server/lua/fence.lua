@@ -1,4 +1,11 @@
--- Shared by the scripts that give fences; behind head.lua. A counter holds the last fence.
+-- Shared by the scripts that write fences; behind head.lua and holder.lua. A counter holds the last fence.
+
+-- Has a counter hold a fence. Its TTL begins when this server's clock has reached the fence: if the counter expired
+-- earlier, the next fence would be lower. So all others only raise that TTL.
+local function count(counter, fence)
+  local lead = math.ceil((fence - now) / 1000)
+  return redis.pcall('SET', counter, us(fence), 'PX', lead > 0 and us(ARGV[6] + lead) or ARGV[6])
+end
 
 -- Returns a fence for the caller: 0, one above all counters, or the last; or nil and the error, if a counter is no
 -- counter or there is no room for it.
@@ -20,11 +27,11 @@ local function fenceOf(wanted)
     fence = math.max(fence, tonumber(last or 0) + 1)
   end
   if wanted == 'last' and last then
-    redis.pcall('PEXPIRE', KEYS[locks + 1], ARGV[6])
+    pcall(raise, KEYS[locks + 1], ARGV[6])
     return tonumber(last)
   end
   for i = locks + 1, 2 * locks do
-    local written = redis.pcall('SET', KEYS[i], us(fence), 'PX', ARGV[6])
+    local written = count(KEYS[i], fence)
     if written.err then
       return nil, written
     end
