@@ -46,7 +46,8 @@
 //     key yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the lock at once. The holder finds
 //     out at the next renewal, within a third of the TTL. [WithReplicas] is for the failover, several servers and
 //     [WithRestartGuard] are for the restart.
-//   - A server whose clock is set forward by about a TTL: the key expires early.
+//   - A server whose clock is set forward by about a TTL, or a failover to one that is ahead by as much: the key
+//     expires early.
 //
 // A server that can't be reached does not break it: no process can lock, and the holder learns of it before its validity ends.
 //

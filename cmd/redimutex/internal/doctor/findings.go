@@ -106,8 +106,8 @@ var checks = []check{
 		"appendonly yes; with appendfsync always a power failure loses nothing either. Several servers without persistence: WithRestartGuard and -need guard.",
 	},
 	{
-		"clock-skew", "Locks do not mind, because they learn each server's clock. But fences follow the clock: after a failover to one that is behind they can stand still, " +
-			"and a clock that is set right in one step lets locks expire early.",
+		"clock-skew", "Deadlines do not mind, because each server's clock is learnt. But after a failover to a clock that is ahead locks expire early. " +
+			"After one to a clock that is behind fences can stand still. And a clock that is set right in one step lets locks expire early.",
 		"Run NTP on all machines, and let it slew the clock, not step it.",
 	},
 	{
