@@ -44,8 +44,8 @@ func (l *Lease) Fence() int64 { return l.hold.Fence() }
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 
 // Done returns a channel that is closed when the hold ends, by Unlock or by loss. A loss that the server can report
-// closes it within a third of the TTL, any other by the time the validity ends. After a suspension of the machine it
-// is closed within about a second.
+// closes it at the next renewal, within a third of the TTL; any other by the time the validity ends. After a
+// suspension of the machine it is closed within about a second.
 func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 
 // Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost]. It looks at the
@@ -88,9 +88,10 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 }
 
 // Extend makes the lease valid for ttl from now at least. Renewals ask for ttl from then on. It never brings the end
-// nearer: with a ttl below the rest of the lease, the end stays where it is. Extend concerns this hold alone: with
-// [WithLeaseReuse] the lock is released after it. Readers that share a lease by that are the exception: what one of them
-// extends lasts for all of them, until the last has ended.
+// nearer: with a ttl below the rest of the lease, the end stays where it is, and the next renewal comes when two
+// thirds of ttl are left. Extend concerns this hold alone: with [WithLeaseReuse] the lock is released after it.
+// Readers that share a lease by that are the exception: what one of them extends lasts for all of them, until the last
+// has ended.
 //
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few
 // servers answered, and the cause of ctx when that ended. With the latter two the lease goes on as it was, and some
