@@ -19,7 +19,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
-		to, f := g.votes.Give(ctx, token, max(within, keep.Sub(now)))
+		to, f := g.votes.Give(ctx, token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
 		if lost(f) != keepalive.Alive {
 			g.votes.ReleaseLater(keep)
 			to.ReleaseLater(time.Time{})
