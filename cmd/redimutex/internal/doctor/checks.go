@@ -165,12 +165,15 @@ func (r *nodeReport) checkPersistence() {
 		return
 	}
 	aof, fsync, snapshots := enabled == "1", r.config["appendfsync"], r.config["save"] != ""
-	guard := r.needs["guard"]
+	guard, doubt := r.needs["guard"], ""
+	if _, told := r.config["save"]; !told { // as where this user may not ask
+		snapshots, doubt = true, ", if it keeps any, which CONFIG GET does not tell"
+	}
 	switch {
 	case guard && aof && fsync != "always":
 		r.report("persistence", levelWarning, "may come back from a crash with data that is a little old, which the restart guard does not notice: it needs appendfsync always, or no persistence at all")
 	case guard && !aof && snapshots:
-		r.report("persistence", levelWarning, "may come back from a crash with an old snapshot, which the restart guard does not notice: it needs save \"\", or appendonly yes with appendfsync always")
+		r.report("persistence", levelWarning, "may come back from a crash with an old snapshot%s, which the restart guard does not notice: it needs save \"\", or appendonly yes with appendfsync always", doubt)
 	case guard:
 		r.report("persistence", levelOK, "does not come back with old data, and the guard sees to it that it does not vote without any")
 	case aof && fsync == "always":
@@ -178,7 +181,7 @@ func (r *nodeReport) checkPersistence() {
 	case aof:
 		r.report("persistence", levelOK, "keeps an append-only file; a power failure may lose a second or more (appendfsync %s)", cmp.Or(fsync, "unknown"))
 	case snapshots:
-		r.report("persistence", levelWarning, "keeps snapshots alone: after a crash it comes back without the locks since the last one")
+		r.report("persistence", levelWarning, "keeps snapshots alone%s: after a crash it comes back without the locks since the last one", doubt)
 	default:
 		r.report("persistence", levelWarning, "keeps nothing on disk (appendonly no)")
 	}

@@ -81,6 +81,30 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 	}
 }
 
+// A user who may call INFO and not CONFIG GET does not learn whether there are snapshots.
+func TestDoctorDoesNotVouchForSnapshotsThatItMayNotSee(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		needs  map[string]bool
+		config map[string]string
+		want   level
+		words  string
+	}{
+		"guard, not told":     {map[string]bool{"guard": true}, nil, levelWarning, "an old snapshot, if it keeps any, which CONFIG GET does not tell"},
+		"guard, none":         {map[string]bool{"guard": true}, map[string]string{"save": ""}, levelOK, "does not come back with old data"},
+		"guard, snapshots":    {map[string]bool{"guard": true}, map[string]string{"save": "60 1"}, levelWarning, "an old snapshot, which"},
+		"no guard, not told":  {nil, nil, levelWarning, "snapshots alone, if it keeps any, which CONFIG GET does not tell"},
+		"no guard, none":      {nil, map[string]string{"save": ""}, levelWarning, "keeps nothing on disk"},
+		"no guard, snapshots": {nil, map[string]string{"save": "60 1"}, levelWarning, "snapshots alone: "},
+	} {
+		r := told("aof_enabled:0")
+		r.needs, r.config = c.needs, c.config
+		r.checkPersistence()
+		assert.Equal(t, c.want, r.findings[0].Level, name)
+		assert.Contains(t, r.findings[0].What, c.words, name)
+	}
+}
+
 // What a server does not understand is no advice.
 func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
 	t.Parallel()
