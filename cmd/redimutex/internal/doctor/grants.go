@@ -57,10 +57,24 @@ func (t *trial) permissions(g grant) string {
 	var rules []string
 	for rule := range strings.FieldsSeq(g.rules) {
 		if !t.older(6, 0) && (!t.older(6, 2) || !strings.HasPrefix(rule, "&")) {
+			rule = strings.Replace(rule, ":{KEY*}", siblings(t.prefix), 1)
 			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.prefix))
 		}
 	}
 	return strings.Join(rules, " ")
+}
+
+// siblings is the pattern of the names of what belongs to the locks whose names begin with prefix, behind the word for it. A
+// prefix with a closing brace may bring the {tag} of all of them, or have none.
+func siblings(prefix string) string {
+	form := strings.TrimPrefix(server.FenceKey(prefix), "redimutex:fence")
+	switch {
+	case strings.HasPrefix(form, "::"):
+		return "::KEY*"
+	case strings.HasPrefix(form, ":."):
+		return ":.{*}KEY*"
+	}
+	return ":{KEY*}"
 }
 
 // semaphore takes the one permit of a semaphore, with another that wants it, counts, and gives it back.

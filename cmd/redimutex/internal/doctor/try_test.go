@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -104,6 +105,26 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 			}
 			t.Error("doctor is never content")
 		})
+	}
+}
+
+// What belongs to a lock has other names where the prefix brings a hash tag, or has a closing brace and none.
+func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL, redistest.ChannelRules)
+	s := redistest.Real(t, durable...)
+	for i, prefix := range []string{"lock:", "lock:{user:17}:", "lock:}", "lock:{}:"} {
+		user := fmt.Sprint("user", i)
+		s.SetUser(user, "reset", "resetchannels", "on", ">hunter2", "~"+prefix+"*", "&redimutex:*", "+@all", "-info")
+		urls := []string{"redis://" + user + ":hunter2@" + s.Addr()}
+		args := []string{"-key", prefix, "-need", "fencing,queue,readers", "-ignore", "unchecked"}
+		d := finds(t, exitUnusable, "cannot-fence cannot-queue cannot-read", urls, args...)
+		for _, f := range d.Findings {
+			_, advice, _ := strings.Cut(f.Do, "ACL SETUSER NAME ")
+			advice, _, _ = strings.Cut(advice, " (")
+			s.SetUser(user, strings.Fields(advice)...)
+		}
+		finds(t, cli.OK, "", urls, args...)
 	}
 }
 
