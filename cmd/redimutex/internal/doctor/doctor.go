@@ -103,8 +103,8 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			return given.Use(c.nodeTimeout, func(nodes servers.Set) (int, error) {
-				if len(nodes) > 1 && (c.needs["semaphore"] || c.needs["readers"]) {
-					return 0, cli.Usagef("-need: a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
+				if len(nodes) > 1 && (c.needs["queue"] || c.needs["semaphore"] || c.needs["readers"]) {
+					return 0, cli.Usagef("-need: WithQueue, a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
 				}
 				return c.run(t, nodes), nil
 			})

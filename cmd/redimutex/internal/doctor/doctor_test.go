@@ -153,6 +153,8 @@ func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 	d := finds(t, exitWarnings, "persistence persistence persistence", urls)
 	assert.Contains(t, d.Findings[0].Do, "WithRestartGuard")
 
+	assert.Equal(t, []string{"lock", "fencing", "guard"}, d.Servers[0].Tried, "and nothing that is for one server")
+
 	finds(t, cli.OK, "", urls, "-need", "guard") // the guard makes up for it
 	for _, s := range servers {
 		redistest.Wait(t, "all that was tried is gone", func() bool { return len(s.Keys()) == 0 })
@@ -260,15 +262,16 @@ func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
 func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 	t.Parallel()
 	clitest.Misuse(t, exitUsage, map[string][]string{
-		"a Semaphore and an RWMutex are for one server, and 2 are given": {"doctor", "-redis", "redis://a", "-redis", "redis://b", "-need", "readers"},
-		"it takes no words":                 {"doctor", "redis://:hunter2@host"},
-		"there is no \"fences\"":            {"doctor", "-need", "fencing,fences"},
-		"there is no \"everything\"":        {"doctor", "-ignore", "everything"},
-		"\"-1\" for flag -replicas":         {"doctor", "-replicas", "-1"},
-		"-ttl 1ms":                          {"doctor", "-ttl", "1ms"},
-		"-node-timeout 10s: has to be less": {"doctor", "-node-timeout", "10"},
-		"the prefix is empty":               {"doctor", "-key", ""},
-		"there is no flag -ww":              {"doctor", "-ww"},
-		"no such file":                      {"doctor", "-redis", "@/there/is/no/such/file"},
+		"an RWMutex are for one server, and 2 are given": {"doctor", "-redis", "redis://a", "-redis", "redis://b", "-need", "readers"},
+		"-need: WithQueue, a Semaphore":                  {"doctor", "-redis", "redis://a", "-redis", "redis://b", "-need", "queue"},
+		"it takes no words":                              {"doctor", "redis://:hunter2@host"},
+		"there is no \"fences\"":                         {"doctor", "-need", "fencing,fences"},
+		"there is no \"everything\"":                     {"doctor", "-ignore", "everything"},
+		"\"-1\" for flag -replicas":                      {"doctor", "-replicas", "-1"},
+		"-ttl 1ms":                                       {"doctor", "-ttl", "1ms"},
+		"-node-timeout 10s: has to be less":              {"doctor", "-node-timeout", "10"},
+		"the prefix is empty":                            {"doctor", "-key", ""},
+		"there is no flag -ww":                           {"doctor", "-ww"},
+		"no such file":                                   {"doctor", "-redis", "@/there/is/no/such/file"},
 	})
 }

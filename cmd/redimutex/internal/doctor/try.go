@@ -52,7 +52,7 @@ func (r *nodeReport) sensible(feature string) bool {
 		return true
 	case feature == "guard": // it is for several servers, and not for a cluster
 		return r.several
-	case feature == "semaphore", feature == "readers":
+	case feature == "queue", feature == "semaphore", feature == "readers":
 		return !r.several
 	case feature == "replicas":
 		return r.replicas > 0 || r.info == nil || r.number("connected_slaves") > 0
