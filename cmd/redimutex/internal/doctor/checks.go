@@ -276,6 +276,10 @@ func (r *nodeReport) checkSlowCommands() {
 			cli.Count(slow, "time"), r.nodeTimeout, name, rough(worst))
 		return
 	}
+	if us, err := strconv.ParseInt(r.config["slowlog-log-slower-than"], 10, 64); err == nil && (us < 0 || us > r.nodeTimeout.Microseconds()) {
+		r.report("unchecked", levelOK, "does not log commands that outlast the node timeout (slowlog-log-slower-than %d)", us)
+		return
+	}
 	r.report("slow-commands", levelOK, "was not blocked in the last hour for longer than the node timeout")
 }
 

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -189,6 +190,12 @@ func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 	assert.Regexp(t, "[0-9] times? in the last hour", f.What, "a server that was stopped meanwhile may count others too")
 	assert.Contains(t, f.What, "EVAL")
 	assert.NotContains(t, f.What, "hunter2")
+
+	s.Do("SLOWLOG", "RESET")
+	s.Do("CONFIG", "SET", "slowlog-log-slower-than", -1)
+	d = finds(t, cli.OK, "", []string{s.URL()}, "-v", "-ignore", "latency")
+	assert.Contains(t, fmt.Sprint(d.Findings), "does not log commands that outlast the node timeout")
+	assert.NotContains(t, fmt.Sprint(d.Findings), "was not blocked")
 }
 
 func TestDoctorSeesAServerThatIsBusy(t *testing.T) {

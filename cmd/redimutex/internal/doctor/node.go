@@ -150,7 +150,7 @@ func (r *nodeReport) ask() error {
 	} else if broken(err) {
 		return err
 	}
-	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica"} {
+	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica", "slowlog-log-slower-than"} {
 		pair, err := redis.Strings(r.do("CONFIG", "GET", name))
 		if broken(err) {
 			return err
