@@ -11,7 +11,6 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 	"github.com/redimutex/redimutex/internal/server"
@@ -185,12 +184,14 @@ func (b *breach) release(i int) server.Reply {
 	if !v.Kind.Shared {
 		return b.nodes[i].Release(v.Kind, b.Key, v.Holder, v.Left, queue)
 	}
-	holders := v.Holders
-	if len(holders) == 0 { // of readers whose set is lost, or may not be seen: a release ends the first, and is refused the other
-		holders = []inspect.Holder{{}}
-	}
 	all := server.Reply{Verdict: server.Missing}
-	for _, h := range holders {
+	if len(v.Holders) == 0 { // of readers whose set is lost: any release deletes the lock. If we may not see the set, none does
+		all = b.nodes[i].Release(v.Kind, b.Key, "", v.Left, queue)
+		if now, err := sight.Look(context.Background(), b.nodes[i:i+1], b.Key); err == nil && !now.Held && all.Verdict == server.Missing {
+			all.Verdict = server.Done
+		}
+	}
+	for _, h := range v.Holders {
 		reply := b.nodes[i].Release(v.Kind, b.Key, h.Token, v.Left, queue)
 		if reply.Err != nil {
 			return reply

@@ -183,6 +183,17 @@ func TestBreakWorksForLocksOfOtherLibraries(t *testing.T) {
 	assert.Contains(t, s.Keys(), "job")
 }
 
+func TestBreakEndsReadersWhoseSetIsLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "job", server.Reading, "PX", 60000)
+	out, stderr := clitest.Ends(t, cli.OK, "break", "-yes", "-redis", s.URL(), "job")
+	assert.Empty(t, stderr)
+	assert.Contains(t, out, "job: held by readers, ")
+	assert.Contains(t, out, "The lock is broken.\n  now: free\n")
+	assert.NotContains(t, s.Keys(), "job")
+}
+
 func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
