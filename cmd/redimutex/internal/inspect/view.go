@@ -54,6 +54,10 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	return all, nil
 }
 
+// Longest is how many bytes of a value are looked at, and one more to see that there are more. No lock has so long a token.
+// A value may have 200 MB, and sending that holds the server up.
+const Longest = 1 << 16
+
 // perKey is how many commands tell all about one key, but who the holders are where there are many.
 const perKey = 9
 
@@ -64,7 +68,7 @@ func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
 	for _, key := range keys {
 		queue := server.QueueKey(key)
 		_, writers, waiting, entitled := server.PhaseKeys(key)
-		commands = append(commands, []any{"GET", key}, []any{"PTTL", key}, []any{"GET", server.FenceKey(key)},
+		commands = append(commands, []any{"GETRANGE", key, 0, Longest}, []any{"PTTL", key}, []any{"GETRANGE", server.FenceKey(key), 0, 20},
 			[]any{"ZCARD", queue}, []any{"PTTL", queue}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"},
 			last(writers), last(waiting), last(entitled))
 		if waiters <= 0 {
@@ -98,28 +102,24 @@ func clockOf(reply any) int64 {
 // still of use.
 func (v *View) read(replies []any, now int64) {
 	holder, err := redis.String(replies[0], refusal(replies[0]))
+	left, unknown := redis.Int64(replies[1], refusal(replies[1]))
 	switch {
+	case err != nil && !wrongType(err):
+		v.Err = err
+		return
+	case unknown != nil:
+		v.Err = unknown
+		return
+	case left == -2: // there is no key, or it has expired in between
 	case wrongType(err):
 		v.Kind, v.Held = server.Semaphore, true // unless it is no lock
 	case holder == server.Reading:
 		v.Kind, v.Held = server.Reader, true
-	case err == nil:
+	default:
 		v.Kind, v.Held, v.Holder, v.Holding = server.Mutex, true, holder, 1
-	case !errors.Is(err, redis.ErrNil):
-		v.Err = err
-		return
 	}
 	if v.Held {
-		left, err := redis.Int64(replies[1], refusal(replies[1]))
-		switch {
-		case err != nil:
-			*v = View{Err: err}
-			return
-		case left == -2: // it has expired in between
-			*v = View{}
-		default:
-			v.Left = time.Duration(left) * time.Millisecond
-		}
+		v.Left = time.Duration(left) * time.Millisecond
 	}
 	fence, err := redis.Int64(replies[2], refusal(replies[2]))
 	if err == nil && v.Kind != server.Semaphore { // an earlier Mutex left it: permits have none

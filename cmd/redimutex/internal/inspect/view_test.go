@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -216,13 +217,38 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	}
 }
 
+func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	node := server.New(s.Pool())
+	s.Do("SETRANGE", "huge", 20<<20, "x")
+	s.Do("SETRANGE", server.FenceKey("huge"), 20<<20, "x")
+	s.Do("PEXPIRE", "huge", 60000)
+	sent := func() int64 {
+		info, err := redis.String(s.Do("INFO", "stats"), nil)
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(info, "total_net_output_bytes:")
+		n, err := strconv.ParseInt(rest[:strings.Index(rest, "\r")], 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	before := sent()
+	v, err := look(node, "huge")
+	require.NoError(t, err)
+	assert.True(t, v.Held)
+	assert.Positive(t, v.Left)
+	assert.Zero(t, v.Fence)
+	assert.Greater(t, len(v.Holder), inspect.Longest, "which shows that there is more")
+	assert.Less(t, sent()-before, int64(1<<20))
+}
+
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t)
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel")
-	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+get", "+pttl", "+zcard", "+zrange", "+time")
+	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+getrange", "+pttl", "+zcard", "+zrange", "+time")
 	reader := server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x")))
 	v, err := look(reader, "job")
 	require.NoError(t, err)

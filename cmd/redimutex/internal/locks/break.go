@@ -11,6 +11,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 	"github.com/redimutex/redimutex/internal/server"
@@ -57,6 +58,9 @@ func Break() *cli.Command {
 				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
 		},
 		Run: looking(&given, func(t *cli.Terminal, nodes servers.Set, before *sight.Lock) (int, error) {
+			if most, _ := sight.Prevailing(before.Views); len(most.Holder) > inspect.Longest {
+				return 0, cli.Usagef("the value of KEY is longer than the token of any lock; if it is in the way, delete it with DEL")
+			}
 			if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
 				return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
 			}

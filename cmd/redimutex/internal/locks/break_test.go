@@ -194,6 +194,19 @@ func TestBreakEndsReadersWhoseSetIsLost(t *testing.T) {
 	assert.NotContains(t, s.Keys(), "job")
 }
 
+func TestBreakLeavesAValueThatIsLongerThanAnyToken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "job", strings.Repeat("x", 1<<16), "PX", 60000)
+	clitest.Ends(t, cli.OK, "break", "-yes", "-redis", s.URL(), "job")
+	assert.NotContains(t, s.Keys(), "job")
+
+	s.Do("SET", "job", strings.Repeat("x", 1<<16+1), "PX", 60000)
+	_, stderr := clitest.Ends(t, cli.UsageError, "break", "-yes", "-redis", s.URL(), "job")
+	assert.Contains(t, stderr, "delete it with DEL")
+	assert.Contains(t, s.Keys(), "job")
+}
+
 func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

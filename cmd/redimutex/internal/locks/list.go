@@ -89,8 +89,9 @@ var notes = []cli.Section{
 			took, 50ms at most. So a server with little else to do spends half of its time on it at most; a
 			million keys take some ten seconds.
 			It asks for the TTL of each key. It reads 40 bytes of strings that expire (300 bytes with -all, of all
-			strings), one member of sorted sets that expire, and nothing of other keys.`),
-		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, get, zcard, zrange, time, and if
+			strings), one member of sorted sets that expire, and nothing of other keys. Of those that it lists it reads what
+			show does, 64 KiB of a value at most.`),
+		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, zcard, zrange, time, and if
 			possible pubsub|numsub and dbsize.`),
 	}},
 	{Title: "EXAMPLES", Blocks: []cli.Block{

@@ -215,8 +215,8 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 		}
 	}
 	assert.Greater(t, scans, 30)
-	assert.Len(t, m.Executed("GET", "job"), 1)
-	assert.LessOrEqual(t, len(m.Executed("GETRANGE", "job")), 2)
+	assert.Empty(t, m.Executed("GET", "job"))
+	assert.LessOrEqual(t, len(m.Executed("GETRANGE", "job")), 3)
 	assert.Empty(t, m.Executed("GETRANGE", "session:1"), "values of keys that never expire are not looked at")
 }
 
@@ -229,7 +229,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	}
 	// What the help says that is needed.
 	s.SetUser("reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
-		"+scan", "+pttl", "+type", "+getrange", "+exists", "+get", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
+		"+scan", "+pttl", "+type", "+getrange", "+exists", "+zcard", "+zrange", "+time", "+pubsub|numsub", "+dbsize")
 	lines, stderr := listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)

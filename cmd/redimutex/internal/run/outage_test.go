@@ -102,7 +102,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	_, stderr = clitest.RunEnds(t, cli.Unavailable, nil, "run", "-redis", s.URL()+"/99", "job", "--", "true")
 	assert.Contains(t, stderr, "out of range (the URL names a database that this server does not have")
 
-	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+pttl", "+ping")
+	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+getrange", "+pttl", "+ping")
 	p := clitest.Prepare(t, nil, "run", "other", "--", "true")
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL=redis://reader:hunter2@"+s.Addr())
 	p.Start()
