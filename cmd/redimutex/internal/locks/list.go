@@ -74,6 +74,7 @@ var notes = []cli.Section{
 			That is a guess: a digest or a random id in a cache has the same form.
 			With -all, a value that looks like no token is (perhaps no lock). Locks that last for some
 			milliseconds come and go while list looks, so it may miss them.`),
+		cli.Item("KEY", "One of more than 100 characters is cut, and ends with three dots; -json has all of it."),
 		cli.Item("OWNER", `The label of the holder; - if it has none. redimutex run gives host, pid and the name of
 			the command. Of many holders it is their number and what they are: redimutex show names them.`),
 		cli.Item("AGE", "Known if the lock was taken with fencing, as redimutex run does; see redimutex show -h."),
@@ -185,8 +186,20 @@ type listError struct {
 	Error   string `json:"error"`
 }
 
-// maxOwner is how much of a label fits into the table.
-const maxOwner = 48
+// What fits into the table of a key and of a label: the longest of a column makes all its lines as long.
+const (
+	maxKey   = 100
+	maxOwner = 48
+)
+
+// cut is the text in at most so many characters.
+func cut(text string, most int) string {
+	const mark = "..."
+	if all := []rune(text); len(all) > most {
+		return string(all[:most-len(mark)]) + mark
+	}
+	return text
+}
 
 // print shows the list to people.
 func (r *inventory) print(w io.Writer, nodes servers.Set) {
@@ -203,20 +216,17 @@ func (r *inventory) print(w io.Writer, nodes servers.Set) {
 	fmt.Fprintln(table, strings.Join(heads, "\t"))
 	for _, l := range r.Locks {
 		s := shown(l)
-		owner := []rune(cmp.Or(s.Owner, "-"))
+		owner := cmp.Or(s.Owner, "-")
 		if s.Shared() {
-			owner = []rune(s.Holder())
+			owner = s.Holder()
 		}
 		if s.Foreign {
-			owner = []rune("(foreign)")
+			owner = "(foreign)"
 		}
 		if s.NoToken {
-			owner = []rune("(perhaps no lock)")
+			owner = "(perhaps no lock)"
 		}
-		if len(owner) > maxOwner {
-			owner = append(owner[:maxOwner-3], []rune("...")...)
-		}
-		cells := []string{cli.Printable(l.Key), string(owner), cellTime(s.Age, "-"), cellTime(s.TTL, "never"), "-", fmt.Sprint(s.Waiting)}
+		cells := []string{cut(cli.Printable(l.Key), maxKey), cut(owner, maxOwner), cellTime(s.Age, "-"), cellTime(s.TTL, "never"), "-", fmt.Sprint(s.Waiting)}
 		if s.Fence > 0 {
 			cells[4] = fmt.Sprint(s.Fence)
 		}

@@ -91,6 +91,19 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Contains(t, out, `"agree":1`)
 }
 
+// The longest key makes the lines of all locks as long as it is.
+func TestListCutsALongKeyForPeopleAndNotForScripts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	long := strings.Repeat("é", 101)
+	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
+	s.Do("SET", strings.Repeat("k", 100), uuid.NewString(), "PX", 60000)
+	s.Do("SET", long, uuid.NewString(), "PX", 60000)
+	lines, _ := listed(t, "-redis", s.URL())
+	assert.Equal(t, []string{"job", strings.Repeat("k", 100), strings.Repeat("é", 97) + "..."}, keysOf(lines))
+	assert.Equal(t, long, inventoryOf(t, "-redis", s.URL()).Locks[2].Key)
+}
+
 func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
