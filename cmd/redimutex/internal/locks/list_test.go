@@ -247,6 +247,13 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
 
+	permit, err := redimutex.NewSemaphore(s.Pool(), "lock:permits", 1).Acquire(t.Context())
+	require.NoError(t, err)
+	defer permit.Release(t.Context())
+	s.Do("ACL", "SETUSER", "reader", "-getrange")
+	_, stderr = listed(t, "-redis", "redis://reader:hunter2@"+s.Addr())
+	assert.Contains(t, stderr, "this user may not read 3 keys", "a semaphore is found without it, and not shown")
+
 	s.Do("ACL", "SETUSER", "reader", "-scan")
 	_, stderr = clitest.Ends(t, cli.Unavailable, "list", "-redis", "redis://reader:hunter2@"+s.Addr())
 	assert.Contains(t, stderr, "NOPERM")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type listing struct {
 	mu       sync.Mutex      // of all below
 	seen     map[string]bool // keys that were taken for locks, on any server
 	locks    []*sight.Lock
+	refused  int              // locks that this user may find, and not look at
 	searches []inspect.Search // how far each server is
 	errs     []error          // why each can't be searched; nil: it can
 }
@@ -133,8 +135,11 @@ func (l *listing) look(ctx context.Context, keys []string) error {
 		}
 		l.mu.Lock()
 		for _, v := range views {
-			if v.Agree > 0 && !l.enough() { // else it is over
+			switch refused := func(s sight.Server) bool { return strings.HasPrefix(s.Error, "NOPERM") }; {
+			case v.Agree > 0 && !l.enough():
 				l.locks = append(l.locks, v)
+			case slices.ContainsFunc(v.Servers, refused): // else it is over
+				l.refused++
 			}
 		}
 		l.mu.Unlock()
@@ -184,6 +189,7 @@ func (l *listing) inventory() *inventory {
 		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
 		r.Locks = append(r.Locks, lock)
 	}
+	r.refused, r.Complete = l.refused, r.Complete && l.refused == 0
 	for _, s := range l.searches {
 		r.seen += s.Seen
 		r.refused += s.Refused

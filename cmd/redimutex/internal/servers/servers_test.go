@@ -124,6 +124,17 @@ func TestEachWayInWhichTLSFailsHasAdviceOfItsOwn(t *testing.T) {
 	}
 }
 
+// Up to Redis 7.0 a server does not say which command a script may not call.
+func TestWhoLacksAPermissionInAScriptIsToldHowToFindIt(t *testing.T) {
+	t.Parallel()
+	for _, said := range []redis.Error{
+		"ERR The user executing the script can't run this command or subcommand",
+		"ERR ACL failure in script: User u has no permissions to run the 'set' command",
+	} {
+		assert.Contains(t, Set{{Address: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), "redimutex doctor says what this user lacks")
+	}
+}
+
 func TestACommandFindsASocketWhateverItsPath(t *testing.T) {
 	path := "/tmp/a,b c%/d\te"
 	nodes, err := Find(URLs{"unix:///tmp/a,b%20c%25/d%09e", "redis://host"}, QuickTimeout)

@@ -74,6 +74,8 @@ func advice(err error) string {
 		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
 	}
 	switch {
+	case strings.Contains(string(said), "user executing the script can't"), strings.Contains(string(said), "ACL failure in script"):
+		return " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with)"
 	case strings.Contains(string(said), "number of arguments for 'auth'"):
 		return " (a server before Redis 6 knows no users: write redis://:password@host)"
 	case strings.Contains(string(said), "DB index"):
