@@ -15,7 +15,7 @@ import (
 
 func commands() []*cli.Command {
 	return append([]*cli.Command{
-		run.Command(), run.Guard(), locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker(),
+		run.Command(), run.Guard(), run.Starter(), locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker(),
 	}, help.Commands(commands)...)
 }
 

@@ -11,5 +11,6 @@ func become() {
 	const setChildSubreaper = 36
 	if os.Getenv("REDIMUTEX_TEST_REAPER") != "" {
 		syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0) //nolint:errcheck // the test sees whether it works
+		os.Unsetenv("REDIMUTEX_TEST_REAPER")                           //nolint:errcheck // it is asked of us alone
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func allCommands() []*cli.Command {
-	return append([]*cli.Command{run.Command(), run.Guard(), locks.Show(), locks.List(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker()}, Commands(allCommands)...)
+	return append([]*cli.Command{run.Command(), run.Guard(), run.Starter(), locks.Show(), locks.List(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker()}, Commands(allCommands)...)
 }
 
 func TestMain(m *testing.M) { clitest.Main(m, allCommands) }

@@ -3,8 +3,6 @@
 package run
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,21 +47,11 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	if ignores(syscall.SIGTTIN) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN) // what we catch, the command does not inherit
 	}
-	start := func(path string, args []string) error {
-		cmd := exec.Cmd{
-			Path: path, Args: args, Env: env,
-			Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err, SysProcAttr: attr,
-		}
-		err := cmd.Start()
-		if err == nil {
-			g.id = cmd.Process.Pid
-		}
-		return err
+	cmd := &exec.Cmd{
+		Path: guard.self, Args: append([]string{j.path}, j.command...), Env: env,
+		Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err, SysProcAttr: attr,
 	}
-	err = start(j.path, j.command)
-	if errors.Is(err, syscall.ENOEXEC) && isText(j.path) { // as execvp(3) does
-		err = start("/bin/sh", append([]string{"/bin/sh", j.path}, j.command[1:]...))
-	}
+	err = g.start(cmd)
 	// From now on we may take the terminal back without being stopped. Before, the command would have
 	// inherited this.
 	signal.Ignore(syscall.SIGTTOU)
@@ -74,21 +62,8 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 		g.release()
 		return nil, err
 	}
-	guard.watch(g.id)
 	go g.wait()
 	return g, nil
-}
-
-// isText reports whether a file is no program of another machine, which a shell could only stumble over.
-func isText(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	start := make([]byte, 128)
-	n, _ := f.Read(start)
-	return bytes.IndexByte(start[:n], 0) < 0
 }
 
 // ignores reports whether we were started to ignore a signal, which the Go runtime does not tell of TTIN. A shell with
@@ -215,7 +190,10 @@ func (g *group) setForeground(id int) bool {
 // A guard is a process of ours, in a group of its own, that kills the group of COMMAND when we die and can't do it
 // ourselves, as by KILL: nothing would renew the lock any more. It hears of our death by the end of a pipe. So
 // nested runs end from the outside in: a group that is killed has the redimutex of the next one in it.
-type guard struct{ pipe *os.File }
+type guard struct {
+	self string // our program
+	pipe *os.File
+}
 
 // Guard declares the verb of that process.
 func Guard() *cli.Command {
@@ -251,11 +229,8 @@ func startGuard() (*guard, error) {
 		out.Close()
 		return nil, err
 	}
-	return &guard{out}, nil
+	return &guard{self, out}, nil
 }
-
-// watch has the group killed if we die from now on.
-func (g *guard) watch(group int) { fmt.Fprintln(g.pipe, group) }
 
 // dismiss ends the guard.
 func (g *guard) dismiss() {

@@ -10,5 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command { return []*cli.Command{Command(), Guard(), locks.Show(), watching.Command()} })
+	clitest.Main(m, func() []*cli.Command {
+		return []*cli.Command{Command(), Guard(), Starter(), locks.Show(), watching.Command()}
+	})
 }

@@ -140,25 +140,11 @@ func wrapped(c *exec.Cmd, script string) *exec.Cmd {
 	return w
 }
 
-// guarded waits until a signal is passed on to the command, whose trap for USR1 says told. Until then there is a moment
-// in which redimutex has started the command, and has not told its guard of it.
-func guarded(t *testing.T, p *clitest.Process) {
-	t.Helper()
-	redistest.Wait(t, "a signal that is passed on", func() bool {
-		p.Signal(syscall.SIGUSR1)
-		return strings.Contains(p.Out(), "told")
-	})
-}
-
-// tells is the start of a script for guarded.
-const tells = `trap "echo told" USR1; `
-
 func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", tells+`sh -c 'trap "" TERM USR1; echo "[$$]"; sleep 1000' & echo "[$$]"; `+endless)
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", `sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & echo "[$$]"; `+endless)
 	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
-	guarded(t, p)
 	p.Signal(syscall.SIGKILL)
 	p.Status()
 	for _, pid := range p.Printed() {
@@ -167,15 +153,26 @@ func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
 }
 
+// The command kills us as the first thing that it does. A guard that is told of a command that runs already comes too late for
+// one of five.
+func TestTheCommandDiesWithUsFromItsFirstMomentOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for range 20 {
+		p := clitest.Launch(t, s, "run", "-permits", "100", "job", "--", "sh", "-c", `echo "[$$]"; kill -KILL $PPID; exec sleep 1000`)
+		p.Status()
+		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(p.Printed()[0]) })
+	}
+}
+
 // The command of the inner one is in another group than that of the outer one.
 func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	self := clitest.Self(t)
-	const script = tells + `trap "" TERM; sh -c 'trap "" TERM USR1; echo "[$$]"; sleep 1000' & echo "[$$]"; ` + endless
+	const script = `trap "" TERM; sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & echo "[$$]"; ` + endless
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "middle", "--", self, "run", "inner", "--", "sh", "-c", script)
 	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
-	guarded(t, p)
 	s.Do("DEL", "outer")
 	assert.Equal(t, 137, p.Status(), p.Err())
 	for _, pid := range p.Printed() {

@@ -1,0 +1,97 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+)
+
+// start starts the process that becomes the command, and returns when it has, or why it has not.
+func (g *group) start(cmd *exec.Cmd) error {
+	failure, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer failure.Close()
+	// What is duplicated is inherited. The number is free in that process, too: the command may expect others of ours to be
+	// there, such as the 3 of a shell's 3>FILE.
+	toGuard, err := syscall.Dup(int(g.guard.pipe.Fd()))
+	toUs, err2 := syscall.Dup(int(out.Fd()))
+	out.Close()
+	if err = errors.Join(err, err2); err == nil {
+		cmd.Args = slices.Concat([]string{"redimutex", "start", "--", strconv.Itoa(toGuard), strconv.Itoa(toUs)}, cmd.Args)
+		err = cmd.Start()
+	}
+	syscall.Close(toGuard) //nolint:errcheck // nothing was written
+	syscall.Close(toUs)    //nolint:errcheck // likewise
+	if err != nil {
+		return err
+	}
+	g.id = cmd.Process.Pid
+	text, _ := io.ReadAll(failure) // ends when the command runs
+	if number, wrong := strconv.Atoi(string(text)); wrong == nil {
+		cmd.Wait() //nolint:errcheck // it has failed
+		return syscall.Errno(number)
+	}
+	return nil
+}
+
+// Starter declares the verb of the process that becomes the command. It tells the guard of its group first. Only then the
+// command runs, so there is no moment in which it would outlive us.
+func Starter() *cli.Command {
+	return &cli.Command{Name: "start", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) {
+		if len(in.Words) < 4 {
+			return 0, errors.New("it is for redimutex run alone")
+		}
+		// What is typed at the terminal in this moment is lost. We would print our stacks, or stop where no shell continues us.
+		for _, s := range []os.Signal{syscall.SIGQUIT, syscall.SIGTSTP} {
+			if !signal.Ignored(s) {
+				signal.Notify(make(chan os.Signal, 1), s)
+			}
+		}
+		guard, failure := inherited(in.Words[0]), inherited(in.Words[1])
+		fmt.Fprintln(guard, os.Getpid())
+		path, args := in.Words[2], in.Words[3:]
+		err := syscall.Exec(path, args, os.Environ())
+		if err == syscall.ENOEXEC && isText(path) { //nolint:errorlint // the bare number; execvp(3) does the same
+			err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", path}, args[1:]...), os.Environ())
+		}
+		var number syscall.Errno
+		errors.As(err, &number)
+		fmt.Fprint(failure, int(number))
+		return cli.CannotRun, nil
+	}}
+}
+
+// inherited is the file of that number, which ends with our program.
+func inherited(number string) *os.File {
+	fd, err := strconv.Atoi(number)
+	if err != nil {
+		return nil
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "inherited")
+}
+
+// isText reports whether a file is no program of another machine, which a shell could only stumble over.
+func isText(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	start := make([]byte, 128)
+	n, _ := f.Read(start)
+	return bytes.IndexByte(start[:n], 0) < 0
+}
