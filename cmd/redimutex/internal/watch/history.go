@@ -48,6 +48,7 @@ type history struct {
 	fences []int64     // the last one of each server
 	seen   time.Time   // when that was; zero before the first
 	broken bool        // a look has failed since
+	told   bool        // and an event says so
 	error  string      // why the last look failed, or ""
 
 	began time.Time     // the first look
@@ -75,7 +76,7 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 		if r.Held {
 			h.token = most.Holder
 		}
-		h.last, h.seen, h.broken, h.error = r.Sight, at, false, ""
+		h.last, h.seen, h.broken, h.told, h.error = r.Sight, at, false, false, ""
 		h.scale = max(h.scale, h.left(at))
 	}
 	h.events = append(h.events, news...)
@@ -96,6 +97,7 @@ func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 		}
 	}
 	if !serversGone && reason != h.error {
+		h.told = true
 		news = append(news, event{Kind: unreadable, at: at, text: "can't be read: " + reason})
 	}
 	h.broken, h.error = true, reason
@@ -112,7 +114,7 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 		news = append(news, event{kind, owner, from, at, text})
 	}
 	switch {
-	case h.seen.IsZero(), h.broken && !same:
+	case h.seen.IsZero(), h.told, h.broken && !same:
 		if is.Held {
 			add(firstHeld, is.Owner, "", "held by "+is.Holder()+withFence(is))
 		} else {

@@ -126,6 +126,8 @@ func TestWatchTellsOnceThatALockCannotBeRead(t *testing.T) {
 	assert.Len(t, news, 1)
 	assert.Equal(t, "can't be read: WRONGTYPE", news[0].text)
 	assert.Empty(t, p.history.look(r, p.now, false))
+	assert.Equal(t, []string{"free >"}, p.look(inspect.View{}, inspect.View{}, inspect.View{}), "it can be read again")
+	assert.Empty(t, p.look(inspect.View{}, inspect.View{}, inspect.View{}))
 }
 
 func TestWatchNeedsAMajorityForEverything(t *testing.T) {
