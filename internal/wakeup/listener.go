@@ -143,8 +143,8 @@ func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 		}
 		h.heard.Store(false)
 		if called = h.Listening(); called {
-			var nobody bool
-			if called, nobody = h.server.Call(ctx, key, h.channel, pingInterval); nobody {
+			var unheard bool
+			if called, unheard = h.server.Call(ctx, key, h.channel, pingInterval); unheard {
 				return
 			}
 		}

@@ -12,7 +12,7 @@ local dropped, which = drop(token, ms, mark)
 if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
   hide(mark)
 end
-if queue and ms == '0' and (dropped == 1 and not which or mark ~= '') then -- which: others are still in, so no waiter can enter
+if queue and ms == '0' and (dropped == 1 and not which or mark ~= '') then -- which: others are in, so no waiter can enter
   serve('')
 end
 if dropped ~= 1 then
