@@ -125,7 +125,8 @@ func TestFiguresOfTheEvidenceAreThoseOfItsPage(t *testing.T) {
 		figures := regexp.MustCompile(`[\d,]*\d\s+of\s+[\d,]*\d`).FindAllString(text, -1)
 		assert.NotEmpty(t, figures, page)
 		for _, figure := range figures {
-			assert.Contains(t, evidence, strings.Join(strings.Fields(figure), " "), page)
+			quoted := strings.Join(strings.Fields(figure), " ")
+			assert.True(t, strings.Contains(evidence, quoted), "%s has %s, docs/evidence.md has not", page, quoted)
 		}
 	}
 }
