@@ -23,6 +23,7 @@ import (
 //
 // It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text
 // can take the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it.
+// The JSONHandler of log/slog hides a Handover that is logged, but not one inside a struct, a slice or a map.
 type Handover struct {
 	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
 }
@@ -44,8 +45,8 @@ func (h Handover) MarshalText() ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
 }
 
-// UnmarshalText reads what MarshalText has written. Any other text, or one that was cut or changed, is an error that
-// leaves h as it is.
+// UnmarshalText reads what MarshalText has written. Line breaks behind it or in it, which a shell may add, do no harm. Any
+// other text, or one that was cut or changed, is an error that leaves h as it is.
 func (h *Handover) UnmarshalText(text []byte) error {
 	coded, ok := strings.CutPrefix(string(text), handoverMark)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
@@ -65,7 +66,7 @@ func (h Handover) String() string { return handoverHidden }
 // Format hides the Handover from every verb of package fmt.
 func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHidden)) }
 
-// LogValue hides the Handover from log/slog.
+// LogValue hides the Handover from log/slog, where it is the value that is logged.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
 // HandOver ends this hold, and returns a [Handover]. [Mutex.TakeOver], in any process, goes on with it within that

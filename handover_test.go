@@ -271,6 +271,10 @@ func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
 		taker.Unlock()
 		text, err := h.MarshalText()
 		require.NoError(t, err)
+		require.NoError(t, h.UnmarshalText(append(bytes.Clone(text), "\r\n"...)))
+		again, err := h.MarshalText()
+		require.NoError(t, err)
+		require.Equal(t, text, again)
 		for cut := range text {
 			changed := bytes.Clone(text)
 			changed[cut] ^= 1
