@@ -141,7 +141,8 @@ func WithMaxHold(d time.Duration) Option {
 // acquired. It is for jobs that must not run twice although the clocks of their machines differ by almost d. By
 // default Unlock deletes the key.
 func WithMinHold(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.terms.MinHold = d }, "WithMinHold(%v): has to be more than 0", d)
+	return checked(d > 0 && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
+		"WithMinHold(%v): has to be more than 0, and 100 years at most", d)
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.

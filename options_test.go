@@ -39,6 +39,7 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"WithMaxHold(0s): has to be more than 0":                                            with(redimutex.WithMaxHold(0)),
 		"WithMaxHold(-1ns): has to be more than 0":                                          with(redimutex.WithMaxHold(-1)),
 		"WithMinHold(0s): has to be more than 0":                                            with(redimutex.WithMinHold(0)),
+		"WithMinHold(876001h0m0s): has to be more than 0, and 100 years at most":            with(redimutex.WithMinHold(876001 * time.Hour)),
 		"WithMinHold(1m0s): has to be at most WithMaxHold, which is 1s":                     with(redimutex.WithMinHold(time.Minute), redimutex.WithMaxHold(time.Second)),
 		"WithOwner: the label has 257 bytes, 256 are allowed":                               with(redimutex.WithOwner(strings.Repeat("x", 257))),
 		`WithOwner("a\nb"): the label has a control character`:                              with(redimutex.WithOwner("a\nb")),
