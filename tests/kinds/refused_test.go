@@ -2,9 +2,11 @@ package kinds_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,4 +52,42 @@ func TestAnExtensionThatAReplicaRefusesIsNone(t *testing.T) {
 		s.Do("REPLICAOF", "NO", "ONE")
 		release(t, l)
 	})
+}
+
+// What has no TTL would never go away, and would have a Semaphore refused for good.
+func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	for _, queue := range []bool{false, true} {
+		t.Run(fmt.Sprintf("queue=%t", queue), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
+			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
+			if queue {
+				opts = append(opts, redimutex.WithQueue())
+			}
+			may := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...)
+			maynot := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))}, opts...)
+
+			held, err := may.Mutex("held").Acquire(t.Context())
+			require.NoError(t, err)
+			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+				maynot.Semaphore("s", 2).Acquire, maynot.RWMutex("rw").RAcquire, maynot.RWMutex("held").Acquire, maynot.RWMutex("held").RAcquire,
+			} {
+				_, err := way(t.Context())
+				assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+				assert.ErrorContains(t, err, "script")
+			}
+			withTTLs(t, s)
+			release(t, held)
+			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+				may.Semaphore("s", 2).Acquire, may.RWMutex("rw").RAcquire, may.RWMutex("held").RAcquire,
+			} {
+				l, err := way(t.Context())
+				require.NoError(t, err)
+				release(t, l)
+			}
+		})
+	}
 }

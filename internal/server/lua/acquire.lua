@@ -68,6 +68,7 @@ if member ~= '' then
     elseif ARGV[14] ~= '1' then
       return {3, now}
     end
+    redis.call('PEXPIRE', queue, ARGV[15]) -- a user who may not is refused before the queue is there
     redis.call('ZADD', queue, us(math.min(arrived, now)), member)
   elseif arrived > now then
     -- A waiter that came before the clock was set back is not put behind all who come after it.

@@ -23,10 +23,11 @@ local function peek(key, n)
 end
 
 -- Has a key live for ms at least. It is always written: WAIT counts the replicas that have the last write of a connection,
--- so without one it would confirm an expiry that no replica has.
+-- so without one it would confirm an expiry that no replica has. Returns what it had left; a key that is missing has less than 0.
 local function raise(key, ms)
   local left = redis.call('PTTL', key)
   redis.call('PEXPIRE', key, left < tonumber(ms) and ms or left)
+  return left
 end
 
 -- Has a key expire in ms; 0: now.
