@@ -32,7 +32,8 @@ import (
 // remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer itself.
 //
 // With [WithLeaseReuse] the readers of a Client share one lease on the server, and while that is young RLock does not
-// ask the server. [WithMinHold] concerns writers. All other options concern both sides.
+// ask the server. Its writers follow one another in one lease: a reader of another Client may see several of them begin.
+// [WithMinHold] concerns writers. All other options concern both sides.
 //
 // Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
 // [Client.RWMutex].
@@ -148,7 +149,7 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
 // Downgrade makes the writer of an [RWMutex] a reader, in one step: no writer comes between, and the readers that
 // wait enter too. The lease goes on, with its Token and Fence. Then [RWMutex.Lease] is nil, and [RWMutex.RUnlock] or
-// [Lease.Release] ends the hold.
+// [Lease.Release] ends the hold. A [WithMinHold] ends with the writer: the reader's end frees the lock at once.
 //
 // The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
 // needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
