@@ -105,7 +105,8 @@ var permanent = []struct{ code, words, plainer string }{
 	{"DENIED", "", ""},
 	{"ERR", "unknown command 'eval", noLua},
 	{"ERR", "unknown command `eval", noLua},
-	{"ERR", "command called from", lacking}, // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
+	{"ERR", "could not find scripting engine", noLua}, // a Valkey 9 without its Lua
+	{"ERR", "command called from", lacking},           // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
 	{"ERR", "unknown command", ""},
 	{"ERR", "unknown subcommand", ""},
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no

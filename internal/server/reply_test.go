@@ -33,6 +33,7 @@ func TestPermanentIsWhatWaitingCannotFix(t *testing.T) {
 		"DENIED Redis is running in protected mode because protected mode is enabled",
 		"ERR unknown command 'EVALSHA', with args beginning with: ",
 		"ERR unknown command `TIME`, with args beginning with: ",
+		"ERR Could not find scripting engine 'lua'",
 		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 3b2c, on @user_script:5.",
 		"ERR Protocol error: unauthenticated multibulk length",
 		"ERR Protocol error: unauthenticated bulk length",

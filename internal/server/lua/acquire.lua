@@ -74,8 +74,8 @@ if member ~= '' then
     -- A waiter that came before the clock was set back is not put behind all who come after it.
     redis.call('ZADD', queue, us(now), member)
   end
-  waiting = redis.call('ZCARD', queue)
   redis.call('PEXPIRE', queue, ARGV[15])
+  waiting = redis.call('ZCARD', queue)
 end
 if show and mark ~= '' then
   show(mark, ARGV[12], want, holder)
