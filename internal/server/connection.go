@@ -65,18 +65,20 @@ func (op *operation) close() {
 	op.conn, op.bad = nil, false
 }
 
-// redial reports whether the operation goes on over another connection, within its bound: if err is that the connection
+// broken reports whether the operation goes on over another connection, within its bound: if err is that the connection
 // has broken, as one does that was broken already while its pool kept it. Silence is something else. One that was fresh is
 // not replaced, where the pool can dial.
-func (op *operation) redial(err error) bool {
-	if TimedOut(err) || op.conn == nil || op.conn.Err() == nil ||
-		op.fresh || op.redials == maxRedials || !time.Now().Before(op.end) {
-		return false
-	}
+func (op *operation) broken(err error) bool {
+	return err != nil && !TimedOut(err) && op.conn != nil && op.conn.Err() != nil &&
+		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
+}
+
+// redial replaces a connection that has broken. Why it can't be replaced says more than that it broke: it may be for good.
+func (op *operation) redial() error {
 	op.redials++
 	op.close()
 	op.fresh = op.server.source.Dial != nil
-	return op.connect() == nil
+	return op.connect()
 }
 
 // moveTo goes to the node of another key.

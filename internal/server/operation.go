@@ -206,7 +206,7 @@ func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}
 	} else {
-		for again := true; again; again = err != nil && op.redial(err) {
+		for again := true; again; {
 			switch {
 			case op.ask != nil:
 				err = op.ask(op)
@@ -214,6 +214,10 @@ func (op *operation) run(err error) {
 				err = op.set()
 			default:
 				err = op.scripts()
+			}
+			if again = op.broken(err); again {
+				err = op.redial()
+				again = err == nil
 			}
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -79,6 +81,27 @@ func TestWrongTypeIsRefusedAtOnce(t *testing.T) {
 	s.Do("LPUSH", "k", "not a lock")
 	refusedAtOnce(t, s.Pool(), "WRONGTYPE")
 	assert.Equal(t, "list", fmt.Sprint(s.Do("TYPE", "k")), "and it is left alone")
+}
+
+func TestATryWhoseConnectionHasBrokenTellsWhyItGetsNoOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := s.Pool()
+	dial, refuses := pool.Dial, new(atomic.Bool)
+	pool.Dial = func() (redis.Conn, error) {
+		if refuses.Load() {
+			return nil, redis.Error("WRONGPASS invalid username-password pair or user is disabled.")
+		}
+		return dial()
+	}
+	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(20*time.Second), redimutex.WithTTL(time.Hour))
+	m.Lock()
+	m.Unlock()
+	refuses.Store(true) // as when an operator changes the password, which ends all connections
+	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	err := m.TryLockContext(t.Context())
+	assert.ErrorContains(t, err, "WRONGPASS")
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
 }
 
 func TestLockWaitsForAServerThatIsNotThere(t *testing.T) {
