@@ -52,7 +52,7 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 		"superfluous":     {redis.Options{Addr: redistest.Real(t).Addr(), Password: pooltest.Secret}, []string{" user=default "}},
 		"user":            {redis.Options{Addr: s.Addr(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
 		"name, database":  {redis.Options{Addr: s.Addr(), Password: pooltest.Secret, ClientName: "us", DB: 7}, []string{" name=us ", " db=7 "}},
-		"socket":          {redis.Options{Addr: socket, Password: pooltest.Secret}, []string{" user=default ", "addr=" + socket}},
+		"socket":          {redis.Options{Addr: socket, Password: pooltest.Secret}, []string{" user=default ", socket + ":0"}}, // Valkey 9: addr=[SOCKET:0]:0
 		"TLS":             {redis.Options{Addr: front.Addr(), TLSConfig: front.TLS(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
 		"TLS of a dialer": {redis.Options{Addr: front.Addr(), Password: pooltest.Secret, Dialer: redis.NewDialer(&redis.Options{TLSConfig: front.TLS()})}, nil},
 		"provider": {redis.Options{Addr: s.Addr(), Password: "x", CredentialsProvider: func() (string, string) {
