@@ -72,7 +72,7 @@ func read(t *testing.T, path string) string {
 // The sizes of the figures are not looked at: they are the machine's. That there are some, for every library in every
 // case and for every goal, is what keeps the benchmark from saying nothing.
 func TestEveryCaseYieldsFiguresForEveryLibraryAndGoal(t *testing.T) {
-	needServer(t)
+	redistest.Needs(t, redistest.Tracking) // rueidislock does
 	o := &options{chosen: small(), dir: t.TempDir(), fill: root(t)}
 	var out, progress bytes.Buffer
 	require.NoError(t, compare(context.Background(), o, &out, &progress), "%s", &out)
@@ -107,7 +107,7 @@ func TestEveryCaseYieldsFiguresForEveryLibraryAndGoal(t *testing.T) {
 
 // What a limit counts is what those that are compared with it count.
 func TestLibrariesSendWhatTheyAreSaidToSend(t *testing.T) {
-	needServer(t)
+	redistest.Needs(t, redistest.Tracking) // rueidislock does
 	want := map[string]map[string]float64{
 		"own1":     {entrants.Redimutex: 2, entrants.Do: 2, entrants.Lock: 2, entrants.Bare: 2},
 		"all5":     {entrants.All5: 2, entrants.Bare5: 10},

@@ -68,6 +68,7 @@ func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
 }
 
 func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
+	redistest.Needs(t, redistest.ByScore) // asynq does
 	s := redistest.Real(t)
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	queue := asynq.NewClient(opt)

@@ -80,6 +80,8 @@ type Feature struct {
 var (
 	ACL          = Feature{"users (ACL)", 6, 0}
 	TLS          = Feature{"TLS, or was built without it", 6, 0}
+	Tracking     = Feature{"CLIENT TRACKING", 6, 0}
+	ByScore      = Feature{"BYSCORE for ZRANGE", 6, 2}
 	ClientInfo   = Feature{"CLIENT INFO", 6, 2}
 	MinReplicas  = Feature{"min-replicas-to-write for what scripts write", 6, 0}
 	ChannelRules = Feature{"rules for channels (&)", 6, 2}
