@@ -41,6 +41,7 @@ func TestANodeOfAClusterIsDialledAtItsIPv6Address(t *testing.T) {
 
 func TestALockWorksOverTheClusterOfAClient(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	for _, n := range c.Nodes {
 		pooltest.AddUser(n)

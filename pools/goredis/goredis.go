@@ -21,7 +21,8 @@
 //
 //   - redis.NewClient: a pool for one server.
 //   - redis.NewFailoverClient: its dialer asks the Sentinels for the primary, so keep the client open as long as the
-//     pool. A server that says it is a replica is refused, and a connection that said READONLY is not used again.
+//     pool. A server that says it is a replica is refused, and a connection that said READONLY is not used again. Redis
+//     5.0 says so only by READONLY.
 //     go-redis leaves a Sentinel that hangs after ReadTimeout * (MaxRetries + 1) * 3, which is a minute by default, and
 //     until then no caller can lock: set ReadTimeout to less than a tenth of the TTL, and MaxRetries to -1.
 //   - redis.NewClusterClient: a *redisc.Cluster of mna/redisc. What docs/topologies.md says of that holds, such as

@@ -20,6 +20,7 @@ import (
 
 func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	for _, s := range g.Servers {
 		pooltest.AddUser(s)
@@ -77,6 +78,7 @@ func TestASentinelThatHangsIsLeft(t *testing.T) {
 // Sentinel hangs up on the clients of the old primary. Where that does not come through, READONLY does it.
 func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ACL) // and so HELLO, which tells the role
 	primary, replicas := redistest.Replicas(t, 1)
 	var at atomic.Pointer[redistest.Server]
 	at.Store(primary)

@@ -24,6 +24,7 @@ import (
 // guarded starts a server with a password, and a user "locks" who has the same.
 func guarded(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t, append([]string{"--requirepass", pooltest.Secret}, args...)...)
 	admin := single(t, &redis.Options{Addr: s.Addr(), Password: pooltest.Secret})
 	_, err := pooltest.Ask(admin, "ACL", "SETUSER", "locks", "on", ">"+pooltest.Secret, "~*", "&*", "+@all")

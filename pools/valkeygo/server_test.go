@@ -32,6 +32,7 @@ func open(t testing.TB, option valkey.ClientOption) redimutex.Pool {
 }
 
 func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
+	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Real(t)
 	pooltest.AddUser(s)
 	front := redistest.NewTLSFront(t, s)
@@ -86,6 +87,7 @@ func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 }
 
 func TestNoErrorShowsAPassword(t *testing.T) {
+	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t, "--requirepass", pooltest.Secret)
 	addr := []string{s.Addr()}
 	for name, c := range map[string]struct {
@@ -133,6 +135,7 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 
 func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	c := redistest.StartCluster(t)
 	for _, n := range c.Nodes {
 		pooltest.AddUser(n)
@@ -153,6 +156,7 @@ func TestALockWorksOverTheClusterOfAnOption(t *testing.T) {
 
 func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
+	redistest.Needs(t, redistest.ChannelRules)
 	g := redistest.StartSentinel(t)
 	for _, s := range append(g.Servers, g.Sentinels...) {
 		pooltest.AddUser(s)
@@ -226,6 +230,7 @@ func TestADialThatPanicsIsAnError(t *testing.T) {
 
 // Lock would panic at a refusal for good, and the Sentinel that is away may come back and know the primary.
 func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
+	redistest.Needs(t, redistest.ACL)
 	s, away := redistest.Real(t, "--requirepass", pooltest.Secret), redistest.FreeAddr(t)
 	option := valkey.ClientOption{
 		InitAddress: []string{s.Addr(), away}, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: "x" + pooltest.Secret},

@@ -13,6 +13,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestNoCallLastsAsLongAsItsServerHangs(t *testing.T) {
+	redistest.Needs(t, redistest.ACL)
 	assert.Len(t, Rows()[0].Hold(t, 0).Figures, len(calls.Ways()), "every way comes soon")
 }
 

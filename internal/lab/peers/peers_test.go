@@ -43,6 +43,7 @@ func all(t *testing.T, addr string) map[string]func() peers.Library {
 }
 
 func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
+	redistest.Needs(t, redistest.Tracking) // rueidislock does
 	server := redistest.Real(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -67,6 +68,7 @@ func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
 
 // What the libraries tell of a hold is there, or is nothing.
 func TestWhatAHoldTellsIsWhatTheServerKnows(t *testing.T) {
+	redistest.Needs(t, redistest.Tracking) // rueidislock does
 	server := redistest.Real(t)
 	for name, open := range all(t, server.Addr()) {
 		t.Run(name, func(t *testing.T) {
