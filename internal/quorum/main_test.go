@@ -34,20 +34,20 @@ type cluster struct {
 	*quorum.Quorum
 	servers []*redistest.Server
 	fronts  []*redistest.Network
+	asked   []*server.Server
 }
 
 // start returns a cluster of n real servers, each behind a network.
 func start(t *testing.T, n int) *cluster {
 	t.Helper()
 	c := new(cluster)
-	var all []*server.Server
 	for range n {
 		r := redistest.Start(t)
 		front := r.Network(0)
 		c.servers, c.fronts = append(c.servers, r), append(c.fronts, front)
-		all = append(all, server.New(front.Pool()))
+		c.asked = append(c.asked, server.New(front.Pool()))
 	}
-	c.Quorum = quorum.New(all)
+	c.Quorum = quorum.New(c.asked)
 	t.Cleanup(func() {
 		for _, front := range c.fronts {
 			front.Release()

@@ -1,6 +1,8 @@
 package quorum_test
 
 import (
+	"context"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -22,6 +24,25 @@ func TestSplitVotesAreGivenBack(t *testing.T) {
 	failed(t, failure, quorum.Contended)
 	assert.True(t, v.Any((*server.Claim).Spent))
 	redistest.Wait(t, "its vote is given back", func() bool { return !c.servers[2].Exists("k") })
+}
+
+// A release that is on its way to a server, or has still to begin there, is waited for by the next try on it. With one
+// processor none has begun when Release returns: its ctx has ended.
+func TestAReleaseIsInTheWayBeforeItIsSent(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := start(t, 5)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 5 })
+	c.silence(0, 1, 2, 3, 4)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed(t, v.Release(over, time.Now(), time.Time{}), quorum.Unavailable)
+	for _, s := range c.asked {
+		var next server.Claim
+		s.Claim(&next, lock("k", terms()))
+		assert.ErrorContains(t, next.Try(over, server.Try{}).Err, "no answer to the release before")
+	}
 }
 
 // The lock is ours by the other votes. What the late server gave stays, and the next extension finds it.

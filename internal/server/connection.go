@@ -73,12 +73,26 @@ func (op *operation) broken(err error) bool {
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 
-// redial replaces a connection that has broken. Why it can't be replaced says more than that it broke: it may be for good.
+// redial is another attempt, over another connection. Why there is none says more than that one broke: it may be for good.
 func (op *operation) redial() error {
 	op.redials++
 	op.close()
 	op.fresh = op.server.source.Dial != nil
-	return op.connect()
+	if err := op.connect(); err != nil {
+		return err
+	}
+	return op.attempt()
+}
+
+// attempt does what is asked over the connection that there is.
+func (op *operation) attempt() error {
+	switch {
+	case op.ask != nil:
+		return op.ask(op)
+	case op.plain && op.redials == 0:
+		return op.set()
+	}
+	return op.scripts()
 }
 
 // moveTo goes to the node of another key.

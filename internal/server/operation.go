@@ -206,19 +206,7 @@ func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}
 	} else {
-		for again := true; again; {
-			switch {
-			case op.ask != nil:
-				err = op.ask(op)
-			case op.plain && op.redials == 0:
-				err = op.set()
-			default:
-				err = op.scripts()
-			}
-			if again = op.broken(err); again {
-				err = op.redial()
-				again = err == nil
-			}
+		for err = op.attempt(); op.broken(err); err = op.redial() {
 		}
 	}
 	op.close()

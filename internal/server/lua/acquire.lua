@@ -68,13 +68,13 @@ if member ~= '' then
     elseif ARGV[14] ~= '1' then
       return {3, now}
     end
-    redis.call('PEXPIRE', queue, ARGV[15]) -- a user who may not is refused before the queue is there
-    redis.call('ZADD', queue, us(math.min(arrived, now)), member)
+    add(queue, math.min(arrived, now), member, ARGV[15])
   elseif arrived > now then
     -- A waiter that came before the clock was set back is not put behind all who come after it.
-    redis.call('ZADD', queue, us(now), member)
+    add(queue, now, member, ARGV[15])
+  else
+    redis.call('PEXPIRE', queue, ARGV[15])
   end
-  redis.call('PEXPIRE', queue, ARGV[15])
   waiting = redis.call('ZCARD', queue)
 end
 if show and mark ~= '' then

@@ -23,11 +23,21 @@ local function peek(key, n)
 end
 
 -- Has a key live for ms at least. It is always written: WAIT counts the replicas that have the last write of a connection,
--- so without one it would confirm an expiry that no replica has. Returns what it had left; a key that is missing has less than 0.
+-- so without one it would confirm an expiry that no replica has. Returns what was left; less than 0 of a missing key.
 local function raise(key, ms)
   local left = redis.call('PTTL', key)
   redis.call('PEXPIRE', key, left < tonumber(ms) and ms or left)
   return left
+end
+
+-- Adds a member to a sorted set, which then lives for ms at least. A user who may not set a TTL is refused before the set is
+-- there: one without a TTL would never go away.
+local function add(set, score, member, ms)
+  local left = raise(set, ms)
+  redis.call('ZADD', set, us(score), member)
+  if left < 0 then
+    redis.call('PEXPIRE', set, ms)
+  end
 end
 
 -- Has a key expire in ms; 0: now.

@@ -24,15 +24,10 @@ local function endOf(set, name)
 end
 
 -- Has a name be in the set for ms, or until then if that is later. What the server refuses is an error of the script. The
--- first command of those that write is one that a full server allows, and so it allows the others. A user who may not set
--- a TTL is refused before the set is there, because one without a TTL would never go away.
+-- first command of those that write is one that a full server allows, and so it allows the others.
 local function put(set, name, ms, ends)
   redis.call('ZREMRANGEBYSCORE', set, '-inf', us(now))
-  local left = raise(set, ms)
-  redis.call('ZADD', set, us(math.max(ends or 0, now + ms * 1000)), name)
-  if left < 0 then
-    redis.call('PEXPIRE', set, ms)
-  end
+  add(set, math.max(ends or 0, now + ms * 1000), name, ms)
 end
 
 -- Has a set, and another key if there is one, live as long as the last of the set. Returns whether one is in.
