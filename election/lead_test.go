@@ -219,6 +219,19 @@ func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 
+// Two of four are no majority, but without them there is none.
+func TestWhatHalfOfTheServersRefuseEndsRun(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	servers, pools := several(t, 4)
+	for _, s := range servers[:2] {
+		s.Do("ACL", "SETUSER", "default", "resetkeys", "~"+key, "~redimutex:fence:*")
+	}
+	err := election.New(newClient(t, pools()), key, "a").Run(t.Context(), func(context.Context) error { return nil })
+	require.ErrorContains(t, err, "NOPERM")
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+}
+
 func TestAClosedClientEndsRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

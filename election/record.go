@@ -54,8 +54,8 @@ func (e *Election) tell(l *lead, r record) error {
 		if b.votes[""] >= b.need {
 			return nil
 		}
-		if err := b.failure(e.mutex.Key()); len(e.servers)-b.refused < b.need && l.Err() == nil {
-			return err
+		if b.hopeless() && l.Err() == nil {
+			return b.failure(e.mutex.Key())
 		}
 		if !pause(l, p.poll) {
 			return context.Cause(l.Context)
@@ -111,6 +111,7 @@ func read(ses *server.Session, key string) (string, error) {
 
 // A ballot is what the servers have answered.
 type ballot struct {
+	size    int            // of all servers
 	need    int            // a majority
 	votes   map[string]int // by answer
 	out     int            // have not answered yet
@@ -133,10 +134,13 @@ func (b *ballot) result() (answer string, decided bool) {
 	return "", most+b.out+len(b.failed) < b.need
 }
 
+// hopeless reports whether so many servers refuse for good that the others are no majority.
+func (b *ballot) hopeless() bool { return b.size-b.refused < b.need }
+
 // failure says why nothing was decided.
 func (b *ballot) failure(key string) error {
 	format, args := "election: %q", []any{key}
-	if b.refused < b.need {
+	if !b.hopeless() {
 		format, args = format+": %w", append(args, redimutex.ErrUnavailable)
 	}
 	for _, err := range b.failed {
@@ -156,7 +160,7 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 		err   error
 	}
 	n := len(e.servers)
-	b := &ballot{need: n/2 + 1, votes: make(map[string]int), out: n}
+	b := &ballot{size: n, need: n/2 + 1, votes: make(map[string]int), out: n}
 	answers := make(chan answer, n)
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

@@ -152,7 +152,7 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 }
 
 // A hung counts the dials that go on although their callers have gone: they may block for as long as they like. While
-// maxHung of them do, there are no more.
+// maxHung of them do, no other begins; those that began together may be more.
 type hung struct{ atomic.Int32 }
 
 const maxHung = 16

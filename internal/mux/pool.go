@@ -58,7 +58,7 @@ const (
 )
 
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
-// or a second if that is more. It does not connect.
+// but after one second at least and five at most. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,

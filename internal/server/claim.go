@@ -35,7 +35,7 @@ type Claim struct {
 	shown     bool          // the mark stays: others wait under it
 	takes     bool          // a try could take a lock that is free; a swap finds the other token alone, or nothing
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
-	silent    bool          // the last of those tries had no answer at all; else one came when it was repeated
+	silent    bool          // no answer has come since the last try that had none
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.
@@ -137,8 +137,8 @@ func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits boo
 	if unanswered {
 		// By the server's clock, which may have drifted since it last answered.
 		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
-		c.silent = r.Verdict == Failed
 	}
+	c.silent = r.Verdict == Failed && (unanswered || c.silent)
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, time.Since(epoch))
 	}

@@ -147,7 +147,7 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-// maxStuck is how many operations of one node may be stuck beyond their bound.
+// maxStuck is how many operations of one node may always run at once.
 const maxStuck = 16
 
 // A limit bounds how many operations a node that hangs can keep: each is a goroutine, and a connection or a dial, that

@@ -18,9 +18,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	goes := c.letGo(keep, false)
 	if goes {
 		c.releasing = true
-		if c.running > 0 {
-			c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
-		}
+		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 		if goes = c.there || c.running > 0; !goes {
 			c.leave(gone)
 		}
@@ -137,10 +135,10 @@ func (c *Claim) answered(r *Reply) {
 	switch {
 	case c.want == gone:
 		return
-	case c.tries > 0, c.running > 0 && c.keep > 0: // overtaken; its end goes on with the release
-		c.releasing, more = false, true
 	case r.Verdict == Failed && !Permanent(r.Err):
 		more = c.pursue(now + minPause)
+	case c.tries > 0, c.running > 0 && c.keep > 0: // overtaken; its end hastens the next release
+		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
 	case r.Sent.Sub(epoch) < open:
 		more = c.pursue(open)
@@ -170,7 +168,7 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	return keep, mark, member
 }
 
-// GiveUp ends a claim whose release no process pursues any more.
+// GiveUp ends a claim as if it were gone: nothing more is sent for it.
 func (c *Claim) GiveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,8 +72,8 @@ func (t *Try) oldEnds(r *Reply) {
 
 // set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
 // whether what is in its place is a lock at all. So the script follows where it does not take the lock, and where it can't
-// be sent, or is refused alone, as by Redis 5.0 with too few replicas. One that is repeated is a script, too: that takes the
-// lock again that was taken before.
+// be sent, or is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script, too: it finds
+// its own token where the SET before took the lock.
 //
 // SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
 // written behind the SET on the same connection. Whenever the server gets to executing the first,

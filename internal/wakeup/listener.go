@@ -14,7 +14,7 @@ import (
 )
 
 // The listener is the goroutine of a Hub that has a subscriber connection to the server. It connects again and again when
-// that breaks, until no process has waited for a while.
+// that breaks, until the Hub has had no waiter for a while.
 
 const (
 	dialTimeout  = 5 * time.Second
@@ -52,7 +52,7 @@ func (h *Hub) rest() bool {
 	return true
 }
 
-// wanted reports whether a process waits, or has just waited. The caller holds h.mu.
+// wanted reports whether the Hub has a waiter, or had one until just now. The caller holds h.mu.
 func (h *Hub) wanted() bool {
 	return h.closing.Err() == nil && (len(h.waiters) > 0 || time.Since(h.left) < linger)
 }

@@ -136,15 +136,11 @@ func dispatch(all []*Command, args []string, t *Terminal) int {
 		return UsageError
 	}
 	name := args[0]
-	switch strings.TrimPrefix(name, "-") {
-	case "-h", "-help", "h":
-		Overview(t.Out, all)
-		return OK
-	case "-v", "-version", "v", "V":
+	switch name {
+	case "-h", "--h", "-help", "--help":
+		name = "help"
+	case "-v", "--v", "-V", "--V", "-version", "--version":
 		name = "version"
-	}
-	if name == "-help" || name == "-version" {
-		name = strings.TrimPrefix(name, "-")
 	}
 	c := Find(all, name)
 	if c == nil {

@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -244,19 +242,18 @@ func (r *nodeReport) unreached(err error) {
 func diagnose(err error) (id, what string) {
 	var said redis.Error
 	var dns *net.DNSError
-	var timeout net.Error
 	switch {
 	case errors.As(err, &said):
 		return refusal(string(said))
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		return "dns", "has a name that can't be looked up: " + dns.Err
-	case isTLS(err):
+	case strings.Contains(err.Error(), "tls: "): // all that package tls says begins so
 		return "tls", "TLS fails: " + strings.TrimPrefix(servers.Shortened(err).Error(), "tls: ")
 	case errors.Is(err, servers.ErrHandshake):
 		return "tls", "does not answer the TLS handshake: it has no TLS, or hangs"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused", "refuses connections"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(servers.Shortened(err), servers.ErrSilent):
 		return "silent", "does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return "unreachable", "closes the connection; does it want TLS (rediss://), or a certificate of its clients?"
@@ -275,19 +272,6 @@ func refusal(words string) (id, what string) {
 		return "not-ready", "is not ready: " + words
 	}
 	return "refused-by-server", "does not let us work: " + words
-}
-
-// isTLS reports whether err comes from the handshake.
-func isTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert) ||
-		errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
-		strings.Contains(err.Error(), "tls: ")
 }
 
 // cleaned is what a server says, without where in our script.

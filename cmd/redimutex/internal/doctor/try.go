@@ -22,6 +22,7 @@ type trial struct {
 	*nodeReport
 	server *server.Server
 	key    string
+	gone   bool // it has stopped answering
 }
 
 // guardMark is the key of the restart guard.
@@ -34,30 +35,31 @@ func (r *nodeReport) try() {
 	}
 	t := &trial{nodeReport: r, server: server.New(r.node.Pool)}
 	defer t.server.Close(commandLimit)
-	for i, g := range grants {
-		if i == 0 { // without a lock there is nothing else
-			if !t.attempt(g, levelError) {
-				return
-			}
-		} else if l, wanted := r.wants(g.feature); wanted && r.sensible(g.feature) {
+	if !t.attempt(grants[0], levelError) { // without a lock there is nothing else
+		return
+	}
+	for _, g := range grants[1:] {
+		if l, wanted := r.wants(g.feature); wanted && !t.gone {
 			t.attempt(g, l)
 		}
 	}
 }
 
-// sensible reports whether to try a feature that was not asked for.
-func (r *nodeReport) sensible(feature string) bool {
+// wants reports whether to try a feature, and how bad it is if it does not work.
+func (r *nodeReport) wants(feature string) (l level, wanted bool) {
 	switch {
+	case feature == "replicas" && r.replicas > 0:
+		return levelError, true
 	case r.needs != nil:
-		return true
+		return levelError, r.needs[feature]
 	case feature == "guard": // it is for several servers, and not for a cluster
-		return r.several
+		return levelWarning, r.several
 	case feature == "queue", feature == "semaphore", feature == "readers":
-		return !r.several
+		return levelWarning, !r.several
 	case feature == "replicas":
-		return r.replicas > 0 || r.info == nil || r.number("connected_slaves") > 0
+		return levelWarning, r.info == nil || r.number("connected_slaves") > 0
 	}
-	return true
+	return levelWarning, true
 }
 
 // attempt runs one trial and reports why it failed.
@@ -87,6 +89,7 @@ func (t *trial) failed(g grant, l level, err error) {
 				t.report("replicas", levelError, "did not get a lock to its replicas: %s", err)
 			}
 		default:
+			t.gone = true
 			t.unreached(err)
 		}
 		return

@@ -144,12 +144,7 @@ func (h *history) dissent() (rows []row) {
 	}
 	most, agree := sight.Prevailing(h.lock.Views)
 	if !h.last.Held {
-		agree = 0
-		for i, v := range h.lock.Views {
-			if !v.Held && h.lock.Servers[i].Error == "" {
-				agree++
-			}
-		}
+		agree = freeOn(h.lock)
 	}
 	for i, s := range h.lock.Servers {
 		v := h.lock.Views[i]

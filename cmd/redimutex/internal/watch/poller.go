@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
@@ -156,26 +157,17 @@ func (s *survey) unknown() *sight.Lock {
 	return nil
 }
 
-// failure returns why too few servers say something about a lock, or nil.
-func (s *survey) failure() error {
-	if r := s.unknown(); r != nil {
-		return r.Failure()
-	}
-	return nil
-}
-
 // free reports whether a majority says of each lock that no process holds it.
 func (s *survey) free() bool {
-	for _, r := range s.locks {
-		saying := 0
-		for i, v := range r.Views {
-			if !v.Held && r.Servers[i].Error == "" {
-				saying++
-			}
-		}
-		if saying <= len(r.Views)/2 {
-			return false
+	return !slices.ContainsFunc(s.locks, func(r *sight.Lock) bool { return freeOn(r) <= len(r.Servers)/2 })
+}
+
+// freeOn returns how many servers say that no process holds the lock.
+func freeOn(r *sight.Lock) (n int) {
+	for _, s := range r.Servers {
+		if !s.Held && s.Error == "" {
+			n++
 		}
 	}
-	return true
+	return n
 }

@@ -16,7 +16,6 @@ import (
 type chronicle struct {
 	histories []*history
 	down      map[string]outage // the servers that say nothing
-	gone      bool              // they are too many
 }
 
 // An outage is since when a server says nothing, and why.
@@ -52,7 +51,6 @@ func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 			delete(c.down, address)
 		}
 	}
-	c.gone = s.gone
 	for i, r := range s.locks {
 		news = append(news, c.histories[i].look(r, s.at, s.gone))
 	}

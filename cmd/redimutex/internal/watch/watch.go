@@ -131,8 +131,8 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 	for {
 		select {
 		case s := <-surveys:
-			if err := s.failure(); err != nil && first {
-				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", s.unknown().Key, o.nodes.Explain(err))
+			if r := s.unknown(); r != nil && first {
+				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", r.Key, o.nodes.Explain(r.Failure()))
 				return cli.Unavailable, nil
 			}
 			if first && o.limit > 0 {
