@@ -57,8 +57,8 @@ func hash(token string) string {
 }
 
 // heldByAncestor reports whether a holder of the lock is a redimutex run that runs us: then it waits for
-// us, as we would for it. One that has ended may have left the lock to expire, as -min-hold does. Of a semaphore, others
-// may give their permits back.
+// us, as we would for it. One that has ended may have left the lock to expire, as -min-hold does. Of a semaphore, they
+// have to hold all the permits that there are for us: others may give theirs back.
 func (j *job) heldByAncestor(ctx context.Context) bool {
 	around := make(map[string]bool)
 	for hold := range strings.FieldsSeq(os.Getenv(envHolds)) {
@@ -83,7 +83,7 @@ func (j *job) heldByAncestor(ctx context.Context) bool {
 				ours++
 			}
 		}
-		if r.Held && ours > 0 && (view.Kind != server.Semaphore || ours == view.Holding) {
+		if r.Held && ours > 0 && (view.Kind != server.Semaphore || ours >= j.permits) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -133,6 +134,14 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 		_, stderr := clitest.RunEnds(t, 1, s, append(args, "--", "true")...)
 		assert.Contains(t, stderr, "the wait would never end", flags)
 	}
+	// Permits that others hold do not count: they are given back.
+	other := clitest.Launch(t, s, "run", "-permits=3", "permits", "--", "sleep", "1000")
+	redistest.Wait(t, "the other's permit", func() bool { return s.Exists("permits") })
+	for permits, want := range map[string]string{"-permits=2": "waiting for", "-permits=1": "the wait would never end"} {
+		_, stderr := clitest.RunEnds(t, 1, s, "run", "-permits=3", "permits", "--", self, "run", permits, "-w", "1", "permits", "--", "true")
+		assert.Contains(t, stderr, want, permits)
+	}
+	other.Signal(syscall.SIGTERM)
 	// Another holder of a lock that an ancestor has had is waited for.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
