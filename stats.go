@@ -59,7 +59,7 @@ func (c *Client) Stats() Stats {
 }
 
 // A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while the lock is
-// not held, and Err is nil while it is.
+// not held. Err is nil while it is; if several may hold it, only while none of this process waits.
 type LockInfo struct {
 	Key     string
 	Keys    []string // of [Client.MutexAll]: all of them; else nil

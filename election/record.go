@@ -51,7 +51,7 @@ func (e *Election) tell(l *lead, r record) error {
 	p := paceOf(r.ttl)
 	for {
 		b := e.ask(l, p.timeout, r.write, false)
-		if b.votes[""] >= b.need {
+		if b.votes[""] >= b.need() {
 			return nil
 		}
 		if b.hopeless() && l.Err() == nil {
@@ -112,30 +112,32 @@ func read(ses *server.Session, key string) (string, error) {
 // A ballot is what the servers have answered.
 type ballot struct {
 	size    int            // of all servers
-	need    int            // a majority
 	votes   map[string]int // by answer
 	out     int            // have not answered yet
 	refused int            // of the failed, for good
 	failed  []error
 }
 
+// need is how many are a majority.
+func (b *ballot) need() int { return b.size/2 + 1 }
+
 // result returns the answer of a majority, or the empty one if no other can get a majority any more. Otherwise nothing is
 // decided.
 func (b *ballot) result() (answer string, decided bool) {
 	most := 0
 	for answer, n := range b.votes {
-		if n >= b.need {
+		if n >= b.need() {
 			return answer, true
 		}
 		if answer != "" {
 			most = max(most, n)
 		}
 	}
-	return "", most+b.out+len(b.failed) < b.need
+	return "", most+b.out+len(b.failed) < b.need()
 }
 
 // hopeless reports whether so many servers refuse for good that the others are no majority.
-func (b *ballot) hopeless() bool { return b.size-b.refused < b.need }
+func (b *ballot) hopeless() bool { return b.size-b.refused < b.need() }
 
 // failure says why nothing was decided.
 func (b *ballot) failure(key string) error {
@@ -160,7 +162,7 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 		err   error
 	}
 	n := len(e.servers)
-	b := &ballot{size: n, need: n/2 + 1, votes: make(map[string]int), out: n}
+	b := &ballot{size: n, votes: make(map[string]int), out: n}
 	answers := make(chan answer, n)
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

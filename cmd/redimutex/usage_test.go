@@ -109,6 +109,13 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 		_, out, _ := clitest.Call(args...)
 		assert.Equal(t, want, out)
 	}
+	_, want, _ = clitest.Call("help", "run")
+	_, out, _ := clitest.Call("--help", "run")
+	assert.Equal(t, want, out)
+	for _, word := range []string{"h", "v", "V"} { // without dashes they are verbs, which there are not
+		_, stderr := clitest.Ends(t, cli.UsageError, word)
+		assert.NotEmpty(t, stderr)
+	}
 }
 
 func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {

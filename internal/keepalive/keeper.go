@@ -37,7 +37,7 @@ const (
 
 // New returns a Keeper that calls renew, on a goroutine of its own, for leases that are due, the one that
 // ends first in front. renew has to call Renewed for each of them, from any goroutine, before it returns; and
-// Extended or Lose before that, if the servers have decided.
+// Extended or End before that, if the servers have decided.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
 // An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time.

@@ -29,7 +29,7 @@ const (
 type Lease struct {
 	keeper *Keeper
 	holder Holder
-	last   instant // no renewal is due then or later
+	last   instant // no renewal is due then or later, but the one that follows a hand-off
 
 	// All below is protected by keeper.mu; reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock

@@ -170,7 +170,8 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		g.close()
 	}
 	g.mu.Unlock()
-	if !last {
+	if !last { // another hold has come since the grant was to be released
+		h.finish(keepalive.Unlocked)
 		return h.Reason(), nil
 	}
 	defer func() {

@@ -19,7 +19,7 @@ type Info struct {
 	Until   time.Time
 	TTL     time.Duration
 	Waiting int
-	Failure *quorum.Failure // not held: why the last try has failed
+	Failure *quorum.Failure // why the last try of those who wait has failed; nil if they wait for this process
 }
 
 // Infos returns what is known of the keys that this process holds or waits for.

@@ -14,8 +14,9 @@ type Extension struct {
 	Done func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
 }
 
-// Extend extends leases with the same bound, many in one round trip to each server. A lease is extended when a majority of the
-// servers has extended it, whatever becomes of the others in the batch. Extend returns when all are decided, or when ctx ends.
+// Extend extends leases, many in one round trip to each server. A lease is extended when a majority of the servers has
+// extended it within its own bound, whatever becomes of the others in the batch. Extend returns when all are decided, or when
+// ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
@@ -23,8 +24,10 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	q.Enter()
 	defer q.Leave()
 	leases := make([][]server.Extension, len(q.servers))
-	for i := range leases {
-		for _, x := range batch {
+	bound := time.Duration(0) // of the most patient; the servers are not asked for longer than each has
+	for _, x := range batch {
+		bound = max(bound, x.Lock().Bound())
+		for i := range leases {
 			leases[i] = append(leases[i], server.Extension{Claim: x.claim(i), TTL: x.TTL})
 		}
 	}
@@ -35,7 +38,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 		})
 		return
 	}
-	r := q.newRound(ctx, len(batch), time.Time{}, batch[0].Lock().Bound())
+	r := q.newRound(ctx, len(batch), time.Time{}, bound)
 	r.ask = func(i int) {
 		missing := r.extend(i, leases[i])
 		r.regain(i, batch, missing)

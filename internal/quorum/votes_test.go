@@ -150,6 +150,28 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	won(t, release(t, v))
 }
 
+// It has a node timeout of its own, and the next one in the batch is more patient.
+func TestALeaseIsNotGivenUpWithAnotherOfTheBatch(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	hasty := terms()
+	hasty.Timeout = 500 * time.Millisecond
+	locks := []server.Lock{lock("hasty", hasty), lock("k", terms())}
+	outcomes := []chan *quorum.Failure{make(chan *quorum.Failure, 1), make(chan *quorum.Failure, 1)}
+	var batch []*quorum.Extension
+	for i, l := range locks {
+		v := c.take(t, l)
+		redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) { outcomes[i] <- f }})
+	}
+	for _, front := range c.fronts {
+		front.Treat(func(bool) redistest.Treatment { return redistest.Treatment{Delay: hasty.Timeout} })
+	}
+	go c.Extend(t.Context(), batch)
+	failed(t, redistest.Receive(t, "the hasty one", outcomes[0]), quorum.Unavailable)
+	won(t, redistest.Receive(t, "the other", outcomes[1]))
+}
+
 // Else an error would say that too few servers answered, and name one of three.
 func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	t.Parallel()

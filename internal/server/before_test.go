@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
@@ -86,6 +87,36 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 			done(t, acquire(s, &next))
 			assert.Zero(t, time.Since(began), name)
 		}
+	})
+}
+
+// Else it could take back the mark that the next claim shows.
+func TestATryWaitsForTheReleaseOnceItsServerHasAnsweredAgain(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		q.Kind, q.Want, q.Rest.Channel = server.Writer, "w", "redimutex:me"
+		done(t, acquire(s, q))
+		done(t, release(s, q))
+		require.NoError(t, m.Set("k", "another"))
+		q.Token += "waits"
+		try := server.Try{Shows: 30 * time.Second}
+		c := q.claim(s)
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), try))
+		require.Equal(t, server.Held, c.Try(t.Context(), try).Verdict)
+		come, let := hang(b)
+		time.AfterFunc(time.Second, func() { close(let) })
+		c.Drop()
+		<-come
+		next := *q
+		next.Token += "next"
+		require.Equal(t, server.Held, next.claim(s).Try(t.Context(), try).Verdict)
+		time.Sleep(2 * time.Second)
+		_, writers, _, _ := server.PhaseKeys("k")
+		marks, err := m.ZMembers(writers)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"redimutex:me"}, marks)
 	})
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func twoReleases(t *testing.T, broken error, want server.Verdict) {
 func hang(b *redistest.Between) (come, let chan struct{}) {
 	come, let = make(chan struct{}), make(chan struct{})
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if command != "EVALSHA" {
+		if !strings.HasPrefix(command, "EVAL") {
 			return run()
 		}
 		b.Set(nil)
@@ -192,6 +193,25 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 			assert.False(t, m.Exists("k"))
 		})
 	}
+}
+
+// Over a connection without timeouts a command may hang for good.
+func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		come, let := hang(b)
+		defer close(let)
+		go c.Try(context.Background(), server.Try{})
+		<-come
+		require.NoError(t, m.Set("k", q.Token)) // it is handed the lock
+		c.Entered()
+		cut(b)
+		failed(t, c.Release(t.Context(), time.Now(), time.Time{}))
+		b.Set(nil)
+		done(t, acquire(s, request("k")))
+	})
 }
 
 func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
@@ -317,6 +337,31 @@ func TestATryThatIsExecutedBehindItsReleaseIsReleasedAgain(t *testing.T) {
 		done(t, <-answer)
 		require.True(t, m.Exists("k"))
 		time.Sleep(2 * time.Second)
+		assert.False(t, m.Exists("k"), "a lock that has no owner")
+	})
+}
+
+func TestATryThatIsExecutedBehindItsReleaseAndHangsIsReleasedAgain(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("warm")))
+		q := request("k")
+		c := q.claim(s)
+		let := make(chan struct{})
+		defer close(let)
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			b.Set(nil)
+			time.Sleep(q.Timeout * 3 / 4)
+			_, err := run()
+			<-let
+			return nil, err
+		})
+		go c.Try(context.Background(), server.Try{})
+		time.Sleep(time.Second)
+		c.ReleaseLater(time.Time{}) // it overtakes the try after half of a node timeout
+		time.Sleep(q.Timeout * 3 / 4)
+		require.True(t, m.Exists("k"))
+		time.Sleep(3 * q.Timeout)
 		assert.False(t, m.Exists("k"), "a lock that has no owner")
 	})
 }

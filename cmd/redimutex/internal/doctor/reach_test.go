@@ -44,6 +44,23 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 	s.Resume()
 }
 
+func TestDoctorTellsWhatWorkedBeforeAServerHung(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, durable...)
+	front := s.Network(0)
+	front.Catch("redimutex:queue:")
+	d := finds(t, exitUnusable, "silent", []string{front.URL()})
+	assert.Equal(t, []string{"lock", "fencing"}, d.Servers[0].Tried)
+}
+
+// Seventy round trips take a while.
+func TestDoctorHasTimeForAServerThatIsFarAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, durable...)
+	d := finds(t, cli.OK, "", []string{s.Network(90 * time.Millisecond).URL()})
+	assert.Contains(t, d.Servers[0].Tried, "readers")
+}
+
 func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, append([]string{"--requirepass", "right"}, durable...)...)
