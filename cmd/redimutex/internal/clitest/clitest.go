@@ -35,6 +35,10 @@ func Main(m *testing.M, all func() []*cli.Command) {
 	}}
 	if os.Getenv(program.Variable) == "" {
 		catchSignals()
+		// A user of the program may run the tests, or have it run them.
+		for _, name := range []string{"REDIMUTEX_URL", "REDIS_URL", "REDIMUTEX_HOLDS"} {
+			os.Unsetenv(name) //nolint:errcheck // it fails for what can be no name
+		}
 	}
 	redistest.Main(m, program)
 }
