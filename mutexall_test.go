@@ -138,8 +138,10 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 	for key, reason := range map[string]redimutex.Reason{"a": redimutex.Deleted, "c": redimutex.Deleted, "b": redimutex.Taken} {
 		want := redimutex.LostError{Key: key, Reason: reason}
 		lose := func() {
-			if s.Do("DEL", key); reason == redimutex.Taken {
-				s.Do("SET", key, "another", "PX", "60000")
+			if reason == redimutex.Taken {
+				s.Do("SET", key, "another", "PX", "60000") // in one step: a renewal between two would find it deleted
+			} else {
+				s.Do("DEL", key)
 			}
 		}
 		for how, find := range map[string]func(*redimutex.Lease) error{

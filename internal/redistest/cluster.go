@@ -191,8 +191,12 @@ func (c *Cluster) Agree(key string) {
 // specification has it: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
 // The primaries that have nothing to do with it are not told: they hear of it from the others. midway is
 // called when the keys have moved and the slot has not.
+//
+// It begins when all know of the move before: a node that takes a slot counts on from the highest epoch that it knows, and
+// one that is told of two owners of the same epoch may keep the earlier one for good.
 func (c *Cluster) Move(key string, to int, midway ...func()) {
 	c.t.Helper()
+	c.Agree(key)
 	slot, from := c.Slot(key), c.Owner(key)
 	if from < 0 || from == to {
 		c.t.Fatalf("slot %d of %q can't be moved from node %d to node %d", slot, key, from, to)
