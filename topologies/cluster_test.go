@@ -191,6 +191,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	t.Logf("recovered in %v", time.Since(killed).Round(time.Millisecond))
 	now := c.Nodes[promoted(t, c, "k", old)]
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
+	c.Agree("k") // else it may be released only in the background
 	require.NoError(t, waiter.UnlockContext(ctx))
 	assert.False(t, exists(t, now, "k"))
 }

@@ -148,6 +148,31 @@ func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 	})
 }
 
+// After a failover, some nodes of a cluster send a client back to where they believe the slot to be.
+func TestACommandFollowsItsKeyWhileTheNodesDisagree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		moved, sent := 3, 0
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "EVALSHA" {
+				if sent++; sent <= moved {
+					return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
+				}
+			}
+			return run()
+		})
+		q := request("k")
+		done(t, acquire(s, q))
+		moved, sent = 1000, 0
+		failed(t, one(s, q))
+		assert.Equal(t, 4, sent, "not for ever")
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {

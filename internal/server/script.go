@@ -57,13 +57,17 @@ func (op *operation) scripts() error {
 	return nil
 }
 
+// maxMoves is how often a command goes to where the node that it was sent to says that the slot is. After a failover the
+// nodes hear of it one by one, and a pool may go back to what one says that has not.
+const maxMoves = 3
+
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
-// wrong is sent once more; and so is one that goes alone, if another node of the cluster serves its key now.
+// wrong is sent once more; and one that goes alone follows its key to another node of the cluster.
 func (op *operation) round(alone bool) (err error) {
 	if op.requests[0].claim.Replicas.N > 0 { // all want the same
 		defer func() { op.confirm(err) }()
 	}
-	for first := true; len(op.todo) > 0; first = false {
+	for n := 0; len(op.todo) > 0; n++ {
 		if verbs[op.verb].timed {
 			op.deadline = op.due
 			if err := op.learnClocks(); err != nil {
@@ -73,7 +77,7 @@ func (op *operation) round(alone bool) (err error) {
 				return untried{errTimeout}
 			}
 		}
-		if err := op.send(first, alone); err != nil {
+		if err := op.send(n, alone); err != nil {
 			for _, r := range op.todo {
 				op.server.nodes.clock(r.claim.Key).forget() // who answers next may be another server, after a failover
 			}
@@ -115,7 +119,7 @@ func (op *operation) learnClocks() error {
 // send sends what is to do. A batch, and a release in the background, bring their scripts along, and what is refused there
 // goes alone; so do all where the connection takes one at a time. One that is alone is sent again where the server does not
 // know it.
-func (op *operation) send(first, alone bool) error {
+func (op *operation) send(n int, alone bool) error {
 	if !alone && (len(op.todo) > 1 || op.aside) {
 		brought := make(map[any]bool)
 		lay := func(i int) (string, []any) {
@@ -129,7 +133,7 @@ func (op *operation) send(first, alone bool) error {
 		err := op.pipeline(len(op.todo), lay, func(i int, raw any) {
 			op.todo[i].again = false
 			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
-				op.take(op.todo[i], raw, first)
+				op.take(op.todo[i], raw, n)
 			}
 		})
 		if errors.Is(err, conn.ErrNoSend) {
@@ -155,18 +159,18 @@ func (op *operation) send(first, alone bool) error {
 		}
 		raw = err
 	}
-	op.take(op.todo[0], raw, first)
+	op.take(op.todo[0], raw, n)
 	return nil
 }
 
-// take takes in one reply. first: the script may be sent once more.
-func (op *operation) take(r *request, raw any, first bool) {
+// take takes in the reply to a script that was sent n times before.
+func (op *operation) take(r *request, raw any, n int) {
 	reply := answer(raw, op.sent)
 	if reply.Now > 0 && op.state.Load() != abandoned { // else it may be the server before
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
-	r.again = first && (reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
-		reply.Verdict == Failed && op.follow(reply.Err))
+	r.again = n == 0 && reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
+		n < maxMoves && reply.Verdict == Failed && op.follow(reply.Err)
 	if r.again {
 		return
 	}
