@@ -220,6 +220,7 @@ func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 		require.NotErrorIs(t, err, redimutex.ErrLost)
 		return err == nil
 	})
+	c.Agree("k")
 	require.NoError(t, holder.UnlockContext(ctx))
 	require.NoError(t, rival.LockContext(ctx, 0))
 	require.NoError(t, rival.UnlockContext(ctx))

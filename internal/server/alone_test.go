@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,44 @@ func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 		done(t, one(s, q))
 		synctest.Wait()
 		assert.True(t, asked)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A cluster with cluster-preferred-endpoint-type unknown-endpoint names no hosts.
+func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		var together atomic.Bool
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command == "CLUSTER" {
+				low := []any{int64(0), int64(8191), []any{nil, int64(6379), []byte("an ID")}}
+				high := []any{int64(8192), int64(16383), []any{nil, int64(6379), []byte("another")}}
+				return []any{low, high}, nil
+			}
+			if command == "EVAL" { // as a batch is sent
+				together.Store(true)
+			}
+			return run()
+		})
+		batch := []*hold{request("a"), request("b"), request("c")}
+		for _, q := range batch {
+			done(t, acquire(s, q))
+		}
+		time.Sleep(batch[0].TTL / 2)
+		for range 2 { // the first one learns which nodes there are
+			together.Store(false)
+			for _, reply := range extend(s, batch[:2]) {
+				done(t, reply)
+			}
+			synctest.Wait()
+		}
+		assert.False(t, together.Load(), "slots 15495 and 3300")
+		done(t, extend(s, batch)[2])
+		assert.True(t, together.Load(), "slots 3300 and 7365")
 		time.Sleep(time.Minute)
 	})
 }

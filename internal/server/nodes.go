@@ -29,7 +29,7 @@ type nodes struct {
 	asking  bool
 	refused bool    // we may not ask
 	made    []*node // all that there ever were, but for the single one
-	byAddr  map[string]*node
+	byName  map[string]*node
 	bySlot  []*node
 	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
 }
@@ -122,12 +122,12 @@ func (n *nodes) take(answer []any) {
 		if len(primary) < 2 || first < 0 || last >= slots {
 			continue
 		}
-		addr := fmt.Sprintf("%s:%d", primary[0], primary[1])
-		if n.byAddr[addr] == nil {
-			n.byAddr[addr] = n.fresh()
+		name := fmt.Sprint(primary[:min(len(primary), 3)]) // host, port and ID; the host may be nil
+		if n.byName[name] == nil {
+			n.byName[name] = n.fresh()
 		}
 		for slot := first; slot <= last; slot++ {
-			n.bySlot[slot] = n.byAddr[addr]
+			n.bySlot[slot] = n.byName[name]
 		}
 	}
 }
