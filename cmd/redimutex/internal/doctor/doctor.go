@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -249,7 +250,7 @@ func spread(reports []*nodeReport) []finding {
 	if len(timed) < 2 {
 		return nil
 	}
-	byClock := func(a, b *nodeReport) int { return int(a.offset - b.offset) }
+	byClock := func(a, b *nodeReport) int { return cmp.Compare(a.offset, b.offset) }
 	last, front := slices.MinFunc(timed, byClock), slices.MaxFunc(timed, byClock)
 	apart, l := front.offset-last.offset, levelOK
 	if apart-front.fuzz-last.fuzz > maxSkew {
