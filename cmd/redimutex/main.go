@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	"slices"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/demo"
@@ -14,9 +15,9 @@ import (
 )
 
 func commands() []*cli.Command {
-	return append([]*cli.Command{
-		run.Command(), run.Guard(), run.Starter(), locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker(),
-	}, help.Commands(commands)...)
+	return slices.Concat(run.Commands(), []*cli.Command{
+		locks.List(), locks.Show(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker(),
+	}, help.Commands(commands))
 }
 
 func main() {

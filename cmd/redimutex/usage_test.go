@@ -23,6 +23,8 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"there is no KEY":                                       {"run", "--", "true"},
 		"redimutex run: there is no KEY":                        {"run", "--", "git", "log", "--", "file"},
 		"a KEY that begins with a dash stands behind a --":      {"run", "-job", "--", "true"},
+		"no flag -x; a KEY that begins with a dash":             {"run", "-x", "job", "ls"},
+		"no flag -5; a KEY that begins with a dash":             {"run", "-5", "ls"},
 		"write: redimutex run job -- true":                      {"run", "job", "true"},
 		"write: redimutex run -n 'a job' -- ls ... (":           {"run", "-n", "a job", "ls", "-l", "a b"},
 		"write: redimutex run -ttl 5 job -- ls ... (":           {"run", "-ttl", "5", "job", "ls", "-x"},

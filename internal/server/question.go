@@ -41,12 +41,6 @@ func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command str
 	return s.Session(ctx, timeout, key).Do(command, args...)
 }
 
-// Pinned reports whether the server is the node of a cluster that serves the keys of one slot. It connects, to find out.
-func (s *Session) Pinned() bool {
-	_, _ = s.Pipeline(nil)
-	return s.server.nodes.several()
-}
-
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -87,7 +88,6 @@ type Flag struct {
 	Arg   string   // what its value is called; "": it is a switch
 	Text  string
 	Value Value
-	Given bool // it stands in the arguments
 }
 
 // Flag returns the flag that a word is, which may have one dash or two, and a value behind =.
@@ -98,10 +98,8 @@ func (c *Command) Flag(word string) *Flag {
 	}
 	name, _, _ = strings.Cut(name, "=")
 	for _, f := range c.Flags {
-		for _, n := range f.Names {
-			if n == name {
-				return f
-			}
+		if slices.Contains(f.Names, name) {
+			return f
 		}
 	}
 	return nil

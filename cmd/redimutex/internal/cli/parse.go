@@ -33,11 +33,10 @@ func (c *Command) parse(args []string) (*Input, error) {
 	case errors.Is(err, flag.ErrHelp):
 		return nil, err
 	case c.Runs && dashes < 0:
-		return nil, c.withoutDashes(left)
+		return nil, c.withoutDashes(left, err)
 	case err != nil:
 		return nil, c.explain(err)
 	}
-	fs.Visit(func(f *flag.Flag) { c.Flag("-" + f.Name).Given = true })
 	switch {
 	case !c.Runs:
 		in.Words = append(in.Words, in.Behind...)
@@ -91,7 +90,7 @@ func (c *Command) explain(err error) error {
 
 // withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must
 // be where the command begins. What is behind that is not ours, and may be secret.
-func (c *Command) withoutDashes(args []string) error {
+func (c *Command) withoutDashes(args []string, wrong error) error {
 	words := 0
 	for i := 0; i < len(args); i++ {
 		if f := c.Flag(args[i]); f != nil {
@@ -99,6 +98,9 @@ func (c *Command) withoutDashes(args []string) error {
 				i++
 			}
 			continue
+		}
+		if len(args[i]) > 1 && args[i][0] == '-' { // no command begins so
+			return c.explain(wrong)
 		}
 		if words++; words < 2 {
 			continue

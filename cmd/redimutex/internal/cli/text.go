@@ -69,18 +69,6 @@ func Tell(w io.Writer, asJSON bool, v any, words func(io.Writer)) {
 	}
 }
 
-// HeldBy describes a holder. left is negative when its key has no TTL.
-func HeldBy(owner string, left time.Duration) string {
-	s := "held by an unknown owner"
-	if owner != "" {
-		s = "held by " + owner
-	}
-	if left < 0 {
-		s += ", with a key that never expires"
-	}
-	return s
-}
-
 // A Progress is a line at a terminal, and nowhere else, that tells how far something is.
 type Progress struct {
 	w     io.Writer

@@ -11,18 +11,20 @@ import (
 )
 
 // StopUs stops our own group, and returns when it was continued. We do not catch TTIN, so the kernel
-// stops us by it, but not where no shell is there that could continue us.
-func StopUs() {
+// stops us by it, but not where no shell is there that could continue us. While that is not known, it calls meanwhile.
+func StopUs(meanwhile func()) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	syscall.Kill(0, syscall.SIGTTIN) //nolint:errcheck // that can't fail
 	// Another of our threads may be the one that the signal stops first, and a busy machine may let that wait.
-	timer := time.NewTimer(500 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-continued:
-	case <-timer.C:
+	for range 50 {
+		select {
+		case <-continued:
+			return
+		case <-time.After(10 * time.Millisecond):
+			meanwhile()
+		}
 	}
 }
 

@@ -202,3 +202,15 @@ func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// FullPipe returns the end of a pipe to which nothing can be written any more.
+func FullPipe(t *testing.T) *os.File {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { reader.Close(); writer.Close() })
+	require.NoError(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = writer.Write(make([]byte, 1<<22))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	return writer
+}

@@ -100,7 +100,7 @@ func demoWorker(in io.Reader, out io.Writer) int {
 	for g := range demoGoroutines {
 		team.Go(func() {
 			for range demoUpdates {
-				rest(ctx, rand.N(restMax))
+				cli.Rest(ctx, rand.N(restMax))
 				if err := h.update(ctx, g); err != nil && ctx.Err() == nil {
 					h.tell(event{Kind: eventError, Text: err.Error()})
 				}
@@ -158,7 +158,7 @@ func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until t
 	if lingers {
 		<-ctx.Done()
 	} else {
-		rest(context.WithoutCancel(ctx), thinkMin+rand.N(thinkMax-thinkMin))
+		cli.Rest(context.WithoutCancel(ctx), thinkMin+rand.N(thinkMax-thinkMin))
 	}
 	e := event{Kind: eventGivenUp, Goroutine: goroutine}
 	until, ok := may()
@@ -188,14 +188,4 @@ func (h *demoHand) tell(e event) {
 		h.done++
 	}
 	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input says so as well
-}
-
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

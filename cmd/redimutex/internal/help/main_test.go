@@ -1,6 +1,7 @@
 package help
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -13,7 +14,7 @@ import (
 )
 
 func allCommands() []*cli.Command {
-	return append([]*cli.Command{run.Command(), run.Guard(), run.Starter(), locks.Show(), locks.List(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker()}, Commands(allCommands)...)
+	return slices.Concat(run.Commands(), []*cli.Command{locks.Show(), locks.List(), watch.Command(), locks.Break(), doctor.Command(), demo.Command(), demo.Worker()}, Commands(allCommands))
 }
 
 func TestMain(m *testing.M) { clitest.Main(m, allCommands) }

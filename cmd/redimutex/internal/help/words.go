@@ -11,7 +11,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // What a shell is told to complete with.
@@ -197,7 +196,7 @@ func lockKeys(given servers.URLs, start string) []string {
 	var each sync.WaitGroup
 	for _, n := range nodes {
 		each.Go(func() {
-			search := inspect.Find(server.New(n.Pool), literal(start)+"*", false)
+			search := inspect.Find(n.Server, literal(start)+"*", false)
 			for !search.Done && ctx.Err() == nil {
 				some, err := search.Next(ctx, keysPatience)
 				if err != nil {

@@ -60,7 +60,7 @@ func (v *View) readHolders(reply, count any, now int64) {
 		*v = View{Err: redis.Error("WRONGTYPE the sorted set is no semaphore")}
 		return
 	}
-	if v.Held = v.Holding > 0; !v.Held {
+	if v.Holding == 0 {
 		v.Kind, v.Left = nil, 0 // the permits have expired
 	}
 }
@@ -189,7 +189,8 @@ func (m *meeting) ask(ses *server.Session) error {
 // presences takes in which waiters listen.
 func (m *meeting) presences(listening, cluster any) {
 	info, err := redis.String(cluster, refusal(cluster))
-	alone := err != nil || !strings.Contains(info, "cluster_state:") // no other node can have the waiter
+	// Whether no other node can have the waiter. A server that is no cluster refuses, but not for want of a permission.
+	alone := !strings.Contains(info, "cluster_state:") && (err == nil || !strings.HasPrefix(err.Error(), "NOPERM"))
 	counts, err := redis.IntMap(listening, refusal(listening))
 	if err != nil {
 		return // not permitted, or not known to a proxy: then it is not known

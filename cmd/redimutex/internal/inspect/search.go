@@ -47,17 +47,9 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
 
-// Next looks at some more keys, and returns the locks among them. A key may be returned twice. If it
-// fails, the Search stands where it stood.
+// Next looks at some more keys, and returns the locks among them. A key may be returned twice. An error ends the Search.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
-	next := *f
-	if locks, err = next.step(f.server.Session(ctx, timeout, f.pattern)); err == nil {
-		*f = next
-	}
-	return locks, err
-}
-
-func (f *Search) step(ses *server.Session) (locks []string, err error) {
+	ses := f.server.Session(ctx, timeout, f.pattern)
 	if f.Passed == 0 {
 		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // not everybody may know
 			f.Total = reply

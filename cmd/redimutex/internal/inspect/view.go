@@ -16,8 +16,7 @@ import (
 // A View is what one server has to say about a lock. The zero View is of one that is free, and times
 // that can't be told are 0: those that can be are more.
 type View struct {
-	Kind    *server.Kind // nil: it is free. A plain Mutex is a Writer where waiters show that readers use the key
-	Held    bool
+	Kind    *server.Kind  // nil: it is free. A plain Mutex is a Writer where waiters show that readers use the key
 	Holder  string        // the token; "" if many may hold it
 	Left    time.Duration // what is left of its TTL; negative when the key has none
 	Holders []Holder      // if many may hold it: those whose leases end last
@@ -30,39 +29,19 @@ type View struct {
 	Err     error         // what the server said instead, if this key is no lock or may not be read
 }
 
-// Look looks at locks, and at so many waiters of each, without changing anything. It takes one
-// round trip, and a second one to see which waiters listen. What concerns one key alone is the
-// Err of its View. It uses plain commands, so that it works for a user who may only read. They are not
-// atomic: the time may be that of a holder that came just after the one whose token it is.
-//
-// On a cluster that the pool knows as one, each key costs round trips of its own.
-func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
-	deadline := time.Now().Add(timeout)
-	all := make([]View, 0, len(keys))
-	for len(all) < len(keys) {
-		rest := keys[len(all):]
-		ses := s.Session(ctx, time.Until(deadline), rest[0])
-		if ses.Pinned() {
-			rest = rest[:1]
-		}
-		views, err := look(ses, rest, waiters)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, views...)
-	}
-	return all, nil
-}
-
 // Longest is how many bytes of a value are looked at, and one more to see that there are more. No lock has so long a token.
 // A value may have 200 MB, and sending that holds the server up.
 const Longest = 1 << 16
 
-// perKey is how many commands tell all about one key, but who the holders are where there are many.
+// perKey is how many commands tell all about one key, except its holders where there are many.
 const perKey = 9
 
-// look looks at locks at one server.
-func look(ses *server.Session, keys []string, waiters int) ([]View, error) {
+// Look looks at locks, and at so many waiters of each, without changing anything. It takes one
+// round trip, and a second one for the holders of a lock that many hold, and for which waiters listen. What concerns one key alone is the
+// Err of its View. It uses plain commands, so that it works for a user who may only read. They are not
+// atomic: the time may be that of a holder that came just after the one whose token it is.
+func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
+	ses := s.Session(ctx, timeout, keys[0])
 	commands := make([][]any, 0, 1+perKey*len(keys))
 	commands = append(commands, []any{"TIME"})
 	for _, key := range keys {
@@ -112,13 +91,13 @@ func (v *View) read(replies []any, now int64) {
 		return
 	case left == -2: // there is no key, or it has expired in between
 	case wrongType(err):
-		v.Kind, v.Held = server.Semaphore, true // unless it is no lock
+		v.Kind = server.Semaphore // unless it is no lock
 	case holder == server.Reading:
-		v.Kind, v.Held = server.Reader, true
+		v.Kind = server.Reader
 	default:
-		v.Kind, v.Held, v.Holder, v.Holding = server.Mutex, true, holder, 1
+		v.Kind, v.Holder, v.Holding = server.Mutex, holder, 1
 	}
-	if v.Held {
+	if v.Kind != nil {
 		v.Left = time.Duration(left) * time.Millisecond
 	}
 	fence, err := redis.Int64(replies[2], refusal(replies[2]))

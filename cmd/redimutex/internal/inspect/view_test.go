@@ -32,7 +32,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	s.Do("SET", "held", "token", "PX", 60000)
 	s.Do("SET", server.FenceKey("held"), 42)
 	v := see("held")
-	assert.True(t, v.Held)
+	assert.NotNil(t, v.Kind)
 	assert.Equal(t, "token", v.Holder)
 	assert.Equal(t, int64(42), v.Fence)
 	assert.Positive(t, v.Left)
@@ -40,7 +40,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 
 	s.Do("SET", "for ever", "")
 	v = see("for ever")
-	assert.True(t, v.Held, "an empty token is one")
+	assert.NotNil(t, v.Kind, "an empty token is one")
 	assert.Negative(t, v.Left)
 
 	for i, fence := range []string{"not a number", "99999999999999999999", ""} {
@@ -137,7 +137,7 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 
 	views, err := inspect.Look(t.Context(), node, []string{"free", "job", "job"}, 1, 10*time.Second)
 	require.NoError(t, err)
-	assert.False(t, views[0].Held)
+	assert.Nil(t, views[0].Kind)
 	assert.Equal(t, 2, views[1].Waiting)
 	assert.Len(t, views[1].Queue, 1, "as many as were asked for")
 	assert.True(t, *views[2].Queue[0].Listens)
@@ -235,7 +235,7 @@ func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
 	before := sent()
 	v, err := look(node, "huge")
 	require.NoError(t, err)
-	assert.True(t, v.Held)
+	assert.NotNil(t, v.Kind)
 	assert.Positive(t, v.Left)
 	assert.Zero(t, v.Fence)
 	assert.Greater(t, len(v.Holder), inspect.Longest, "which shows that there is more")
@@ -255,7 +255,11 @@ func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	assert.Positive(t, v.Age)
 	require.Len(t, v.Queue, 1)
 	assert.Nil(t, v.Queue[0].Listens, "without PUBSUB NUMSUB")
-	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub", "-time")
+	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub")
+	v, err = look(reader, "job")
+	require.NoError(t, err)
+	assert.Nil(t, v.Queue[0].Listens, "without CLUSTER INFO: it may listen at another node")
+	s.Do("ACL", "SETUSER", "reader", "+cluster|info", "-time")
 	v, err = look(reader, "job")
 	require.NoError(t, err)
 	assert.Zero(t, v.Age, "without TIME")

@@ -17,8 +17,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-const exitNotBroken = 1
-
 // Break declares the verb that deletes a lock.
 func Break() *cli.Command {
 	var given servers.URLs
@@ -58,7 +56,7 @@ func Break() *cli.Command {
 				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
 		},
 		Run: looking(&given, func(t *cli.Terminal, nodes servers.Set, before *sight.Lock) (int, error) {
-			if most, _ := sight.Prevailing(before.Views); len(most.Holder) > inspect.Longest {
+			if len(before.Most.Holder) > inspect.Longest {
 				return 0, cli.Usagef("the value of KEY is longer than the token of any lock; if it is in the way, delete it with DEL")
 			}
 			if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
@@ -164,8 +162,8 @@ func (b *breach) carryOut() {
 	switch {
 	case servers.TooMany(count[wasUnclear], len(b.nodes)):
 		b.Result = wasUnclear // those that said nothing may still have a majority
-	case count[wasBroken] > 0:
-		b.Result = wasBroken
+	case count[wasBroken] > 0 && !(b.Before.Held && servers.TooMany(count[wasFree]+count[wasChanged], len(b.nodes))):
+		b.Result = wasBroken // else only what a release has left was deleted
 	case b.After != nil && b.After.Agree == 0:
 		b.Result = wasFree
 	default:
@@ -176,10 +174,10 @@ func (b *breach) carryOut() {
 // release deletes the lock on one server. Where a majority has the same holder it compares the token of
 // that, also on a server that had no answer when we looked; else the one that the server has shown.
 func (b *breach) release(i int) server.Reply {
-	v, _ := sight.Prevailing(b.Before.Views)
+	v := b.Before.Most
 	if !b.Before.Held {
 		v = b.Before.Views[i]
-		if !v.Held {
+		if v.Kind == nil {
 			return server.Reply{Verdict: server.Missing}
 		}
 	}
@@ -216,7 +214,7 @@ func (b *breach) status(stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redimutex: can't break %q: %s; it may be broken or not\n", b.Key, b.nodes.Explain(errors.Join(b.errs...)))
 		return cli.Unavailable
 	}
-	return exitNotBroken
+	return cli.Failure
 }
 
 // tell says to people what became of the lock, and what its holder will see.

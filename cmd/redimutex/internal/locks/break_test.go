@@ -37,7 +37,7 @@ func TestBrokenLockIsLostToItsHolder(t *testing.T) {
 	assert.Empty(t, s.Get("job"))
 
 	for _, flags := range [][]string{{}, {"-y"}, {"-yes"}} { // without a terminal, too: there is nothing to ask
-		out, _ = clitest.Ends(t, exitNotBroken, append([]string{"break", "-redis", s.URL(), "job"}, flags...)...)
+		out, _ = clitest.Ends(t, cli.Failure, append([]string{"break", "-redis", s.URL(), "job"}, flags...)...)
 		assert.Equal(t, "job: free, on "+s.Addr()+"/0\nNothing was broken: the lock is free.\n", out)
 	}
 }
@@ -96,7 +96,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 		var out strings.Builder
 		b.tell(&out)
 		assert.Contains(t, out.String(), "Nothing was broken: the lock has changed hands since it was shown.\n"+name+": held by second")
-		assert.Equal(t, exitNotBroken, b.status(&out))
+		assert.Equal(t, cli.Failure, b.status(&out))
 
 		b = breachOf(t, name, s)
 		s.Do("DEL", name)
@@ -142,6 +142,19 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	b.carryOut()
 	assert.Equal(t, wasChanged, b.Result)
 	assert.Equal(t, []string{y, y, y}, left("moved"))
+
+	for name, now := range map[string]string{wasChanged: y, wasFree: ""} {
+		set(name, x, x, x)
+		b = breachOf(t, name, all...)
+		set(name, y, y)
+		if now == "" {
+			all[0].Do("DEL", name)
+			all[1].Do("DEL", name)
+		}
+		b.carryOut()
+		assert.Equal(t, name, b.Result, "what a release has left on one server is no lock")
+		assert.Equal(t, []string{now, now, ""}, left(name))
+	}
 
 	set("down", x, x, x)
 	all[2].Kill()

@@ -22,11 +22,7 @@ func List() *cli.Command {
 	l := &listing{seen: make(map[string]bool)}
 	var given servers.URLs
 	var asJSON bool
-	order := "key"
-	sorted := &cli.Flag{
-		Names: []string{"sort"}, Arg: "BY", Value: cli.Choice(&order, "key", "ttl", "age", "waiters"),
-		Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`,
-	}
+	order := "" // as key, but then -limit ends the search
 	return &cli.Command{
 		Name: "list", Summary: "list the locks on the servers",
 		Args: "[PATTERN]",
@@ -38,7 +34,10 @@ func List() *cli.Command {
 		},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
-			sorted,
+			{
+				Names: []string{"sort"}, Arg: "BY", Value: cli.Choice(&order, "key", "ttl", "age", "waiters"),
+				Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`,
+			},
 			{
 				Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least"),
 				Text: `List N locks at most: with -sort the first N of all in that order; without it, the first N
@@ -57,7 +56,7 @@ func List() *cli.Command {
 			if l.pattern, err = onePattern(in.Words); err != nil {
 				return 0, err
 			}
-			l.whole = sorted.Given
+			l.whole = order != ""
 			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
 				l.nodes = nodes
 				return l.list(t, order, asJSON)
@@ -89,7 +88,7 @@ var notes = []cli.Section{
 		cli.Para(`It goes through the keys in small steps by SCAN, and pauses after each for as long as the step
 			took, 50ms at most. So a server with little else to do spends half of its time on it at most; a
 			million keys take some ten seconds.
-			It asks for the TTL of each key. It reads 40 bytes of strings that expire (300 bytes with -all, of all
+			It asks for the TTL of each key. It reads 41 bytes of strings that expire (301 bytes with -all, of all
 			strings), one member of sorted sets that expire, and nothing of other keys. Of those that it lists it reads what
 			show does, 64 KiB of a value at most.`),
 		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, zcard, zrange, time, and if
@@ -149,7 +148,7 @@ var orders = map[string]func(a, b *sight.Lock) int{
 // arrange puts the locks in order, and leaves out those behind the limit.
 func (r *inventory) arrange(order string, limit int) {
 	slices.SortFunc(r.Locks, func(a, b *sight.Lock) int {
-		return cmp.Or(orders[order](a, b), strings.Compare(a.Key, b.Key))
+		return cmp.Or(orders[cmp.Or(order, "key")](a, b), strings.Compare(a.Key, b.Key))
 	})
 	r.found = len(r.Locks)
 	if limit > 0 && r.found > limit {
@@ -162,8 +161,7 @@ func shown(l *sight.Lock) sight.Sight {
 	if l.Held {
 		return l.Sight
 	}
-	most, _ := sight.Prevailing(l.Views)
-	s := sight.See(most)
+	s := sight.See(l.Most)
 	s.Fence, s.Waiting = l.Fence, l.Waiting
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -67,6 +68,26 @@ func TestInterruptedListDoesNotWaitForAServerThatHangs(t *testing.T) {
 	assert.Equal(t, 130, p.Status())
 	assert.Empty(t, p.Out())
 	assert.Contains(t, p.Err(), "redimutex: interrupted after 0 keys: the list is incomplete\n")
+}
+
+func TestASecondSignalEndsAListThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "job", uuid.NewString(), "PX", 600000)
+	proxy := s.Proxy()
+	look := proxy.Catch("\r\nTIME\r\n")
+	p := clitest.Prepare(t, nil, "list", "-redis", proxy.URL())
+	p.Cmd.Stdout = clitest.FullPipe(t)
+	p.Start()
+	<-look.Arrived()
+	look.Release()
+	written := time.Now().Add(300 * time.Millisecond)
+	redistest.Wait(t, "the attempt to write", func() bool { return time.Now().After(written) })
+	redistest.Wait(t, "the end", func() bool {
+		p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+		return p.Ended()
+	})
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf())
 }
 
 func TestListSaysForWhichServerItWaits(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A listing goes through the keys of all servers side by side. What one of them has come across is
@@ -81,8 +80,8 @@ func (l *listing) search(ctx context.Context, i int) error {
 		return err
 	}
 	tell := sync.OnceFunc(func() { l.slow <- l.nodes[i].Name })
-	f := inspect.Find(server.New(l.nodes[i].Pool), l.pattern, l.all)
-	for !f.Done && !l.full() && ctx.Err() == nil {
+	f := inspect.Find(l.nodes[i].Server, l.pattern, l.all)
+	for more := true; more && !l.full(); {
 		began := time.Now()
 		slow := time.AfterFunc(patience, tell)
 		keys, err := f.Next(ctx, servers.DialTimeout)
@@ -93,15 +92,7 @@ func (l *listing) search(ctx context.Context, i int) error {
 		if err := l.look(ctx, l.unseen(i, f, keys)); err != nil {
 			return err
 		}
-		if f.Done {
-			break
-		}
-		pause := time.NewTimer(min(time.Since(began), maxPause))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		more = !f.Done && cli.Rest(ctx, min(time.Since(began), maxPause))
 	}
 	return nil
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-const exitFree = 1
-
 // Show declares the verb that shows who holds a lock.
 func Show() *cli.Command {
 	var given servers.URLs
@@ -61,7 +59,7 @@ func Show() *cli.Command {
 			case r.Unsure:
 				return cli.Unavailable, nil
 			}
-			return exitFree, nil
+			return cli.Failure, nil // it is free
 		}),
 	}
 }

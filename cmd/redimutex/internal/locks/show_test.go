@@ -20,7 +20,7 @@ import (
 func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	out, stderr := clitest.Ends(t, exitFree, "show", "-redis", s.URL(), "job")
+	out, stderr := clitest.Ends(t, cli.Failure, "show", "-redis", s.URL(), "job")
 	assert.Equal(t, "job: free, on "+s.Addr()+"/0\n", out, "the server that was asked")
 	assert.Empty(t, stderr)
 
@@ -94,7 +94,7 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	a, b, c := all[0], all[1], all[2]
 	token := uuid.NewString() + " web-1"
 	a.Do("SET", "job", token, "PX", 60000)
-	out, _ := clitest.Ends(t, exitFree, append([]string{"show", "job"}, flags...)...)
+	out, _ := clitest.Ends(t, cli.Failure, append([]string{"show", "job"}, flags...)...)
 	assert.Contains(t, out, "job: free\n  1 of 3 servers have a holder, which is no majority: ")
 	assert.Contains(t, out, a.Addr()+"/0: held by web-1")
 	assert.Contains(t, out, b.Addr()+"/0: free")

@@ -76,14 +76,13 @@ func (j *job) heldByAncestor(ctx context.Context) bool {
 		return false
 	}
 	for _, r := range locks {
-		view, _ := sight.Prevailing(r.Views)
 		ours := 0
-		for _, h := range append(view.Holders, inspect.Holder{Token: view.Holder}) {
+		for _, h := range append(r.Most.Holders, inspect.Holder{Token: r.Most.Holder}) {
 			if around[hash(h.Token)] {
 				ours++
 			}
 		}
-		if r.Held && ours > 0 && (view.Kind != server.Semaphore || ours >= j.permits) {
+		if r.Held && ours > 0 && (r.Most.Kind != server.Semaphore || ours >= j.permits) {
 			return true
 		}
 	}

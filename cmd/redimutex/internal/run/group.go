@@ -121,9 +121,6 @@ func (g *group) alive() bool {
 	return syscall.Kill(-g.id, 0) != syscall.ESRCH //nolint:errorlint // the bare number
 }
 
-// hasTerminal reports whether there is a terminal from which we could be stopped.
-func (g *group) hasTerminal() bool { return g.tty >= 0 }
-
 // takeTerminal gives the terminal to the group if it is ours, and reports whether the group has it.
 func (g *group) takeTerminal() bool {
 	switch g.foreground() {
@@ -158,9 +155,7 @@ func (g *group) restoreModes() {
 // release returns the terminal when all is over. What is left of the group goes on.
 func (g *group) release() {
 	g.guard.dismiss()
-	if g.id != 0 {
-		g.returnTerminal()
-	}
+	g.returnTerminal()
 	if g.tty >= 0 {
 		syscall.Close(g.tty) //nolint:errcheck // nothing was written
 	}
@@ -195,8 +190,8 @@ type guard struct {
 	pipe *os.File
 }
 
-// Guard declares the verb of that process.
-func Guard() *cli.Command {
+// guardian declares the verb of that process.
+func guardian() *cli.Command {
 	return &cli.Command{Name: "guard", Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 		if err := cli.NoWords(in); err != nil {
 			return 0, err

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,30 +45,26 @@ func (r *runner) renewed(e redimutex.Event) {
 	r.lastRenewal.Store(&e.Err)
 }
 
-// A locker is a lock of any kind.
-type locker interface {
-	TryAcquire(ctx context.Context) (*redimutex.Lease, error)
-	Acquire(ctx context.Context) (*redimutex.Lease, error)
-}
+// An acquisition tries to get a lock, or waits for it.
+type acquisition func(ctx context.Context) (*redimutex.Lease, error)
 
-// locker returns the lock. Only here it is known of what kind it is.
-func (r *runner) locker(opts ...redimutex.Option) locker {
-	switch {
+// lock returns what gets the lock. Only here it is known of what kind it is.
+func (r *runner) lock() (try, wait acquisition) {
+	switch key := r.keys[0]; {
 	case r.permits > 0:
-		return r.client.Semaphore(r.keys[0], r.permits, opts...)
+		l := r.client.Semaphore(key, r.permits)
+		return l.TryAcquire, l.Acquire
 	case r.shared:
-		return reader{r.client.RWMutex(r.keys[0], opts...)}
+		l := r.client.RWMutex(key)
+		return l.TryRAcquire, l.RAcquire
 	case len(r.keys) > 1:
-		return r.client.MutexAll(r.keys, opts...)
+		l := r.client.MutexAll(r.keys)
+		return l.TryAcquire, l.Acquire
+	default:
+		l := r.client.Mutex(key)
+		return l.TryAcquire, l.Acquire
 	}
-	return r.client.Mutex(r.keys[0], opts...)
 }
-
-// A reader is the side of an RWMutex that many hold.
-type reader struct{ *redimutex.RWMutex }
-
-func (r reader) TryAcquire(ctx context.Context) (*redimutex.Lease, error) { return r.TryRAcquire(ctx) }
-func (r reader) Acquire(ctx context.Context) (*redimutex.Lease, error)    { return r.RAcquire(ctx) }
 
 // hold keeps the lease of a lock that was acquired.
 func (r *runner) hold(l *redimutex.Lease, err error) error {
@@ -92,9 +89,9 @@ func (r *runner) try(ctx context.Context) error {
 	if err := r.servers.Connect(ctx); err != nil {
 		return err
 	}
-	err := r.hold(r.lock.TryAcquire(ctx))
-	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end) && pause(ctx); {
-		again := r.hold(r.lock.TryAcquire(ctx))
+	err := r.hold(r.tryLock(ctx))
+	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end) && cli.Rest(ctx, pause); {
+		again := r.hold(r.tryLock(ctx))
 		if again != nil && ctx.Err() != nil {
 			break // it was cut short, and the try before it says why
 		}
@@ -106,22 +103,13 @@ func (r *runner) try(ctx context.Context) error {
 	return err
 }
 
-// pause waits before something is repeated. It reports whether ctx goes on.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(20 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// pause is the time before something is repeated.
+const pause = 20 * time.Millisecond
 
 // await waits for the lock as long as it may, and says once that the servers fail meanwhile. What a release hands off to the
 // first in the queue lasts for a moment, and a command needs a whole TTL: where that comes too late, it waits again.
 func (r *runner) await(ctx context.Context) error {
-	r.lock = r.locker(redimutex.WithTrace(&redimutex.Trace{Renewed: r.renewed, Attempt: r.attempted}))
+	r.client.Observe(&redimutex.Trace{Attempt: r.attempted})
 	limited := ctx
 	if r.wait > 0 {
 		var cancel func()
@@ -129,7 +117,7 @@ func (r *runner) await(ctx context.Context) error {
 		defer cancel()
 	}
 	for {
-		err := r.hold(r.lock.Acquire(limited))
+		err := r.hold(r.waitLock(limited))
 		if err != nil || !r.queue {
 			return err
 		}
@@ -159,14 +147,14 @@ func (r *runner) acquired(err error) {
 		r.start()
 	case r.state == waiting && !held && r.wait > 0 && time.Since(r.began) >= r.wait &&
 		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redimutex.ErrUnavailable):
-		r.conflicts(r.locked, "gave up %q after "+r.wait.String()+", %s") // before it could ask once more
+		r.conflicts(r.locked, "gave up %q after "+r.wait.String()+", %s") // the server could not be asked again
 	case !held:
 		r.notes.say("can't lock %q: %s", r.name, r.servers.Explain(err))
 		r.finish(cli.Unavailable)
 	case r.state == waiting:
 		r.conflicts(err, "gave up %q after "+r.wait.String()+", %s")
 	case errors.Is(err, errNested):
-		r.conflicts(err, "%q is %s, which runs this command: the wait would never end")
+		r.conflicts(err, "%q is %s, which runs this command: the wait may never end")
 	case r.once:
 		r.conflicts(err, "%q is %s")
 	default:
@@ -185,9 +173,14 @@ func (r *runner) conflicts(err error, format string) {
 // say says who holds the lock: format has the key, and then the holder.
 func (r *runner) say(err error, format string) {
 	var locked *redimutex.LockedError
-	if !r.quiet && errors.As(err, &locked) {
-		r.notes.say(format, r.name, cli.HeldBy(locked.Owner, locked.Left))
+	if r.quiet || !errors.As(err, &locked) {
+		return
 	}
+	holder := "held by " + cmp.Or(locked.Owner, "an unknown owner")
+	if locked.Left < 0 {
+		holder += ", with a key that never expires"
+	}
+	r.notes.say(format, r.name, holder)
 }
 
 // release gives the lock back, if we have it, and waits until what an interrupted try has left is cleaned up. It fails
@@ -206,15 +199,15 @@ func (r *runner) release(ctx context.Context) (err error) {
 	return err
 }
 
-// cover makes the lease last for -min-hold. A release without an answer leaves the key to expire with the lease, so
-// that has to be long enough before; it can be repeated, and a release can't.
+// cover extends the lease to the end of -min-hold, before the release: where that gets no answer, the key expires with
+// the lease. An extension can be repeated, and a release can't.
 func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
 	for lease.Err() == nil {
 		rest := r.minHold - time.Since(r.watch.got)
 		if rest <= time.Until(lease.Until()) {
 			return nil
 		}
-		if err := lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !pause(ctx) {
+		if err := lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !cli.Rest(ctx, pause) {
 			return err
 		}
 	}

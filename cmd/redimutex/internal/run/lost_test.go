@@ -135,6 +135,25 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	assert.Contains(t, p.Notes(), "noticed only after the command had ended")
 }
 
+// A shell would end with its script, as if the user had sent TERM.
+func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c",
+		`trap "" TERM; trap "trap - TERM; kill -TERM $$" USR1; `+endless)
+	p.Says("ready")
+	s.Pause()
+	p.Warns("is sent TERM")
+	s.Resume()
+	redistest.Wait(t, "a renewal", func() bool {
+		left, _ := s.Do("PTTL", "job").(int64)
+		return left > 11500
+	})
+	p.Signal(syscall.SIGUSR1)
+	assert.Equal(t, 143, p.Status(), p.Err())
+	assert.Zero(t, p.DiedOf())
+}
+
 // A redimutex that was stopped can't end the command in time. It makes up for that when it wakes up.
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	t.Parallel()
@@ -157,7 +176,7 @@ func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "-ttl", "3", "job", "--", "sh", "-c", deaf)
-	full := fullPipe(t)
+	full := clitest.FullPipe(t)
 	out := p.Cmd.Stdout
 	p.Cmd.Stderr = full
 	p.Start()

@@ -15,6 +15,9 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
+// Commands are run, and the verbs of the processes that it starts for itself.
+func Commands() []*cli.Command { return []*cli.Command{command(), guardian(), starter()} }
+
 // A state is where a run stands. One loop goes from state to state:
 //
 //	trying    -> running      the lock was free
@@ -42,15 +45,16 @@ const (
 // A runner does one job.
 type runner struct {
 	*job
-	t       *cli.Terminal
-	notes   *notes
-	signals chan os.Signal
-	client  *redimutex.Client
-	lock    locker
-	lease   *redimutex.Lease // nil: none yet
-	began   time.Time
-	locked  error  // that of the first try; nil while there was none
-	watch   *watch // of COMMAND; nil before it runs
+	t        *cli.Terminal
+	notes    *notes
+	signals  chan os.Signal
+	client   *redimutex.Client
+	tryLock  acquisition
+	waitLock acquisition
+	lease    *redimutex.Lease // nil: none yet
+	began    time.Time
+	locked   error  // that of the first try; nil while there was none
+	watch    *watch // of COMMAND; nil before it runs
 
 	state  state
 	step   chan error         // the outcome of the step that is under way
@@ -73,7 +77,7 @@ func (j *job) run(t *cli.Terminal) (int, error) {
 	defer r.notes.flush()
 	defer j.servers.Close()
 	r.client = redimutex.NewClient(j.servers.Pools(), r.options()...)
-	r.lock = r.locker()
+	r.tryLock, r.waitLock = r.lock()
 	r.loop()
 	if r.typed {
 		syscall.Kill(0, r.by) //nolint:errcheck // it can't fail; we catch it
@@ -210,37 +214,30 @@ func (r *runner) signalled(s syscall.Signal) {
 
 // start starts the command, unless a signal has come since the lock was acquired.
 func (r *runner) start() {
-	if !signal.Ignored(syscall.SIGTSTP) {
-		signal.Notify(r.signals, syscall.SIGTSTP) // until now it just stopped us
-	}
+	cli.Catch(r.signals, syscall.SIGTSTP) // until now it just stopped us
 	var early []syscall.Signal
-	for {
-		select {
-		case sig := <-r.signals:
-			s := sig.(syscall.Signal) //nolint:forcetypeassert // on Unix all are
-			if ends(s) {
-				r.by = s
-				r.finish(0)
-				return
-			}
-			early = append(early, s)
-			continue
-		default:
+	for range len(r.signals) {
+		s := (<-r.signals).(syscall.Signal) //nolint:forcetypeassert // on Unix all are
+		if ends(s) {
+			r.by = s
+			r.finish(0)
+			return
 		}
-		break
+		early = append(early, s)
 	}
-	lease := r.lease
-	if lease.Err() != nil { // we were stopped after we got the lock
+	if r.lease.Err() != nil { // we were stopped after we got the lock
 		r.notes.say("the lock %q was lost before the command could start", r.name)
 		r.finish(cli.Unavailable)
 		return
 	}
-	group, err := startGroup(r.job, r.t, environment(os.Environ(), r.job, lease.Fence(), lease.Token()))
+	group, err := startGroup(r.job, r.t, environment(os.Environ(), r.job, r.lease.Fence(), r.lease.Token()))
 	if err != nil {
-		r.finish(r.cannotRun(r.t, err))
+		status, words := r.cannotRun(err)
+		r.notes.say("%s", words)
+		r.finish(status)
 		return
 	}
-	r.watch = &watch{runner: r, lease: lease, group: group, got: time.Now()}
+	r.watch = &watch{runner: r, group: group, got: time.Now()}
 	r.enter(running)
 	for _, s := range early {
 		r.watch.pass(s)
@@ -257,7 +254,7 @@ func (r *runner) changed(status syscall.WaitStatus) {
 		r.status = status.ExitStatus()
 	default:
 		r.status = 128 + int(status.Signal())
-		if !r.watch.ending() { // a loss is no reason to die of what we have sent ourselves
+		if !r.watch.termed() { // a loss is no reason to die of what we have sent ourselves
 			r.by = status.Signal()
 			r.typed = r.watch.group.typed(r.by)
 		}
@@ -265,7 +262,7 @@ func (r *runner) changed(status syscall.WaitStatus) {
 	// A TERM may come from a redimutex run around us that has lost its lock. It kills us after its grace, and with us
 	// what is left of our group, of which it does not know.
 	nested := os.Getenv(envHolds) != "" && r.watch.group.passed[syscall.SIGTERM]
-	if r.watch.ending() || nested {
+	if r.watch.termed() || nested {
 		r.enter(outlived)
 		return
 	}
@@ -285,14 +282,8 @@ func ends(s syscall.Signal) bool {
 // ignoring, and so does the command, as far as the Go runtime leaves it so: HUP, INT, and what stops a process.
 func catch() chan os.Signal {
 	signals := make(chan os.Signal, 64)
-	for _, s := range []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
-	} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
+	cli.Catch(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 	// When nothing reads our stderr any more, that must not kill us while the command runs.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals

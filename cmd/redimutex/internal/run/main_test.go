@@ -11,6 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	clitest.Main(m, func() []*cli.Command {
-		return []*cli.Command{Command(), Guard(), Starter(), locks.Show(), watching.Command()}
+		return append(Commands(), locks.Show(), watching.Command())
 	})
 }

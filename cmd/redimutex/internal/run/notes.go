@@ -37,7 +37,7 @@ func (n *notes) say(format string, args ...any) {
 	}
 }
 
-// flush waits until all is written, but not long. Nothing is written after that.
+// flush waits until all lines are written, for a second at most. Lines that come later are dropped.
 func (n *notes) flush() {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -15,12 +15,5 @@ func (j *job) run(t *cli.Terminal) (int, error) {
 	return cli.Failure, nil
 }
 
-// Starter declares a verb that is not needed here.
-func Starter() *cli.Command {
-	return &cli.Command{Name: "start", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) { return cli.OK, cli.NoWords(in) }}
-}
-
-// Guard declares a verb that is not needed here.
-func Guard() *cli.Command {
-	return &cli.Command{Name: "guard", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) { return cli.OK, cli.NoWords(in) }}
-}
+// Commands are run alone: it starts no processes here.
+func Commands() []*cli.Command { return []*cli.Command{command()} }

@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,18 +20,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
-
-// fullPipe returns the end of a pipe to which nothing can be written any more.
-func fullPipe(t *testing.T) *os.File {
-	t.Helper()
-	reader, writer, err := os.Pipe()
-	require.NoError(t, err)
-	t.Cleanup(func() { reader.Close(); writer.Close() })
-	require.NoError(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-	_, err = writer.Write(make([]byte, 1<<22))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	return writer
-}
 
 func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 	t.Parallel()
@@ -69,17 +56,15 @@ func (f *failing) TryAcquire(ctx context.Context) (*redimutex.Lease, error) {
 	return nil, ctx.Err()
 }
 
-func (f *failing) Acquire(context.Context) (*redimutex.Lease, error) { panic("it does not wait") }
-
 func TestATryThatIsCutShortDoesNotHideWhatTheServerHasSaid(t *testing.T) {
 	t.Parallel()
 	said := errors.Join(redimutex.ErrUnavailable, &redimutex.NodeError{Err: redis.Error("READONLY no")})
-	r := &runner{job: &job{once: true, wait: time.Millisecond}, lock: &failing{said}}
+	r := &runner{job: &job{once: true, wait: time.Millisecond}, tryLock: (&failing{said}).TryAcquire}
 	assert.Equal(t, said, r.try(t.Context()))
 
 	nodes, err := servers.Find(servers.URLs{"redis://host"}, servers.QuickTimeout)
 	require.NoError(t, err)
-	r.lock = &failing{}
+	r.tryLock = (&failing{}).TryAcquire
 	assert.Equal(t, "host:6379/0: no answer in time", nodes.Failures(r.try(t.Context())))
 }
 

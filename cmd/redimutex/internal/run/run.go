@@ -33,7 +33,7 @@ type job struct {
 	ttl       time.Duration
 	minHold   time.Duration
 	grace     time.Duration
-	wait      time.Duration // 0: without limit
+	wait      time.Duration // negative: without limit
 	once      bool          // try once, do not wait
 	queue     bool
 	conflict  int // exit status when another process holds the lock
@@ -48,21 +48,8 @@ const (
 	defaultGrace = 5 * time.Second // a quarter of the TTL, if that is less
 )
 
-// Command declares the verb.
-func Command() *cli.Command {
-	j := &job{ttl: defaultTTL, conflict: cli.Failure}
-	wait := &cli.Flag{
-		Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
-		Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
-			waits for ever). Default: as long as it takes`,
-	}
-	permits := &cli.Flag{
-		Names: []string{"permits"}, Arg: "N", Value: cli.Number(&j.permits, 1, math.MaxInt32, "a number of permits, 1 at least"),
-		Text: `Hold one of N permits of the semaphore KEY: N run at a time. All that use KEY name the same N; a lower one waits
-			until enough have left. For one KEY and one server. Locks of other kinds need other KEYs`,
-	}
-	grace := &cli.Flag{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
-		from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`}
+func command() *cli.Command {
+	j := &job{ttl: defaultTTL, grace: -1, wait: -1, conflict: cli.Failure}
 	return &cli.Command{
 		Name: "run", Summary: "run a command while holding a lock",
 		Args: "KEY... -- COMMAND [ARGUMENTS]", Keys: -1, Runs: true,
@@ -78,9 +65,17 @@ func Command() *cli.Command {
 			{Names: []string{"s", "shared"}, Value: cli.Switch(&j.shared), Text: `Hold KEY as a reader: many readers run at a time,
 				and none beside a run without this flag. While a writer of an RWMutex waits, new readers wait for it; a run
 				without this flag waits until there is no reader. For one KEY and one server.`},
-			permits,
+			{
+				Names: []string{"permits"}, Arg: "N", Value: cli.Number(&j.permits, 1, math.MaxInt32, "a number of permits, 1 at least"),
+				Text: `Hold one of N permits of the semaphore KEY: N run at a time. All that use KEY name the same N; a lower one waits
+					until enough have left. For one KEY and one server. Locks of other kinds need other KEYs`,
+			},
 			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if the lock is held, exit at once."},
-			wait,
+			{
+				Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
+				Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
+					waits for ever). Default: as long as it takes`,
+			},
 			{
 				Names: []string{"E", "conflict-exit-code"}, Arg: "N", Value: cli.Number(&j.conflict, 0, 255, "a number from 0 to 255"),
 				Text: `Exit status when the lock is held and -n or -w ended the wait. Default: 1; from 0 to 255`,
@@ -89,7 +84,8 @@ func Command() *cli.Command {
 				use this flag, instead of asking again and again. For one KEY and one server.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
 				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
-			grace,
+			{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
+				from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`},
 			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for at least this time, even if
 				COMMAND ends earlier. If COMMAND could not be started, the lock is released at once. Use it for a job that must not run
 				twice: clocks of machines may differ by almost TIME. If a server hangs as COMMAND ends, we wait for it. Default: 0`},
@@ -102,12 +98,14 @@ func Command() *cli.Command {
 		},
 		Notes: sections(),
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if err := j.check(in, wait.Given, grace.Given); err != nil {
+			if err := j.check(in); err != nil {
 				return 0, err
 			}
 			var err error
 			if j.path, err = find(j.command[0]); err != nil {
-				return j.cannotRun(t, err), nil
+				status, words := j.cannotRun(err)
+				fmt.Fprintf(t.Err, "redimutex: %s\n", cli.Printable(words))
+				return status, nil
 			}
 			return j.run(t)
 		},
@@ -115,7 +113,7 @@ func Command() *cli.Command {
 }
 
 // check takes the operands in, and says what is wrong with them or with the flags.
-func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
+func (j *job) check(in *cli.Input) (err error) {
 	if j.keys, err = cli.Keys(in.Words); err != nil {
 		return err
 	}
@@ -127,13 +125,13 @@ func (j *job) check(in *cli.Input, waits, graced bool) (err error) {
 		return errors.New("a name that begins with redimutex: belongs to what stands beside locks; choose another KEY")
 	case len(j.command) == 0 || j.command[0] == "":
 		return errors.New("there is no command after --; write redimutex run KEY -- COMMAND")
-	case j.once && waits:
+	case j.once && j.wait >= 0:
 		return errors.New("-n and -w exclude each other: -n does not wait at all")
 	}
-	if j.wait == 0 && waits {
+	if j.wait == 0 {
 		j.once = true // as flock does
 	}
-	if err := j.setGrace(j.grace, graced); err != nil {
+	if err := j.setGrace(); err != nil {
 		return err
 	}
 	if err := j.fits(); err != nil {
@@ -176,18 +174,17 @@ func (j *job) fits() error {
 }
 
 // setGrace checks the times against each other.
-func (j *job) setGrace(grace time.Duration, given bool) error {
+func (j *job) setGrace() error {
 	if j.ttl < minTTL {
 		return cli.Usagef("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
 	}
-	if !given {
-		grace = min(defaultGrace, j.ttl/4)
+	if j.grace < 0 {
+		j.grace = min(defaultGrace, j.ttl/4)
 	}
-	if grace > j.ttl/2 {
+	if j.grace > j.ttl/2 {
 		return cli.Usagef("-grace %v: may be half of -ttl at most, which is %v, so that a renewal that fails once can be repeated before the command is stopped",
-			grace, j.ttl/2)
+			j.grace, j.ttl/2)
 	}
-	j.grace = grace
 	return nil
 }
 
@@ -204,9 +201,9 @@ func find(name string) (string, error) {
 	return path, err
 }
 
-// cannotRun prints why the command can't be started, and returns the status that a shell would.
-func (j *job) cannotRun(t *cli.Terminal, err error) int {
-	status := cli.CannotRun
+// cannotRun says why the command can't be started, and returns the status that a shell would.
+func (j *job) cannotRun(err error) (status int, words string) {
+	status = cli.CannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		status = cli.NotFound
 	}
@@ -227,8 +224,7 @@ func (j *job) cannotRun(t *cli.Terminal, err error) int {
 	case len(j.command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line:
 		hint = "; for a line of the shell write: sh -c " + cli.Quote(j.command)
 	}
-	fmt.Fprintf(t.Err, "redimutex: can't run %q: %s%s\n", cli.Mask(j.command[0]), cli.Printable(reason.Error()), cli.Printable(hint))
-	return status
+	return status, fmt.Sprintf("can't run %q: %s%s", cli.Mask(j.command[0]), reason, hint)
 }
 
 // maxLabel is what the library allows for an owner's label.

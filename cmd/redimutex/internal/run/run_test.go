@@ -222,6 +222,18 @@ func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 	}
 }
 
+func TestACommandThatCannotStartGivesTheLockBackThoughStderrIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o700))
+	p := clitest.Prepare(t, s, "run", "job", "--", broken)
+	p.Cmd.Stderr = clitest.FullPipe(t)
+	p.Start()
+	assert.Equal(t, 127, p.Status())
+	assert.NotContains(t, s.Keys(), "job")
+}
+
 func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strconv"
 	"syscall"
@@ -47,19 +46,15 @@ func (g *group) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Starter declares the verb of the process that becomes the command. It tells the guard of its group first. Only then the
+// starter declares the verb of the process that becomes the command. It tells the guard of its group first. Only then the
 // command runs, so there is no moment in which it would outlive us.
-func Starter() *cli.Command {
+func starter() *cli.Command {
 	return &cli.Command{Name: "start", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) {
 		if len(in.Words) < 4 {
 			return 0, errors.New("it is for redimutex run alone")
 		}
 		// What is typed at the terminal in this moment is lost. We would print our stacks, or stop where no shell continues us.
-		for _, s := range []os.Signal{syscall.SIGQUIT, syscall.SIGTSTP} {
-			if !signal.Ignored(s) {
-				signal.Notify(make(chan os.Signal, 1), s)
-			}
-		}
+		cli.Catch(make(chan os.Signal, 1), syscall.SIGQUIT, syscall.SIGTSTP)
 		guard, failure := inherited(in.Words[0]), inherited(in.Words[1])
 		fmt.Fprintln(guard, os.Getpid())
 		path, args := in.Words[2], in.Words[3:]

@@ -19,8 +19,7 @@ import (
 type watch struct {
 	*runner
 	group *group
-	lease *redimutex.Lease
-	got   time.Time // when we had it
+	got   time.Time // when we had the lease
 
 	lost   bool      // the lease is over
 	warned time.Time // the end of the validity for which the group was sent TERM
@@ -39,9 +38,12 @@ func (w *watch) loss() <-chan struct{} {
 // ending reports whether the command is being ended because of the lock.
 func (w *watch) ending() bool { return w.lost || w.warned.Equal(w.lease.Until()) }
 
+// termed reports whether the command was sent TERM because of the lock, which may have been renewed since.
+func (w *watch) termed() bool { return w.lost || !w.warned.IsZero() }
+
 // release gives the terminal back when all is over.
 func (w *watch) release() {
-	if w.ending() {
+	if w.termed() {
 		w.group.restoreModes()
 	}
 	w.group.release()
@@ -113,7 +115,7 @@ func (w *watch) lose(err error, now time.Time) {
 // sees it. Then nothing renews the lease; when we wake up too late, the command does not run on.
 func (w *watch) follow(by syscall.Signal) {
 	g := w.group
-	if by == syscall.SIGSTOP || !g.hasTerminal() {
+	if by == syscall.SIGSTOP || g.tty < 0 {
 		return // it keeps its lock until it is continued
 	}
 	if by != syscall.SIGTSTP {
@@ -125,7 +127,7 @@ func (w *watch) follow(by syscall.Signal) {
 		}
 	}
 	g.returnTerminal()
-	cli.StopUs()
+	cli.StopUs(w.check)
 	w.check()
 	if !w.lost {
 		g.pass(syscall.SIGCONT)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // URLs is the flag -redis, which may be repeated. It takes everything, because the flag package
@@ -68,7 +69,8 @@ type Node struct {
 	Address string
 	Name    string // with the database
 	Pool    *redis.Pool
-	Private bool // no third party can listen on the way: TLS, or a connection within this machine
+	Server  *server.Server // what looks by the pool
+	Private bool           // no third party can listen on the way: TLS, or a connection within this machine
 	TLS     bool
 	child   string // how a command that we run finds it; it has no password
 }
@@ -204,7 +206,7 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 	if err != nil { // NewPool has parsed it before
 		return Node{}, errors.New("the Redis URL is not valid")
 	}
-	n := Node{Pool: pool, TLS: u.Scheme == "rediss"}
+	n := Node{Pool: pool, Server: server.New(pool), TLS: u.Scheme == "rediss"}
 	u.User = nil
 	n.child = strings.ReplaceAll(u.String(), ",", "%2C") // which would end it in the list
 	if u.Scheme == "unix" {

@@ -13,9 +13,11 @@ import (
 
 // String is the lock in words.
 func (s Sight) String() string {
-	var words []string
+	words := []string{s.InWords()}
 	if s.Held {
-		words = append(words, cli.HeldBy(s.Holder(), time.Duration(s.TTL)))
+		if s.TTL < 0 {
+			words = append(words, "with a key that never expires")
+		}
 		if s.Age >= 0 {
 			words = append(words, fmt.Sprintf("age %v", cli.Brief(time.Duration(s.Age)*time.Millisecond)))
 		} else if !s.Shared() {
@@ -27,8 +29,6 @@ func (s Sight) String() string {
 		if s.Fence > 0 {
 			words = append(words, fmt.Sprintf("fence %d", s.Fence))
 		}
-	} else {
-		words = append(words, "free")
 	}
 	if s.Waiting > 0 {
 		words = append(words, fmt.Sprintf("%d waiting", s.Waiting))

@@ -64,6 +64,7 @@ type Lock struct {
 	Servers []Server `json:"servers"`
 
 	Views []inspect.View `json:"-"` // with the tokens, which no other process gets to see
+	Most  inspect.View   `json:"-"` // that of the holder that most servers have
 	errs  []error        // of the servers that can't say anything
 }
 
@@ -84,7 +85,7 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 	views, failures := make([][]inspect.View, len(nodes)), make([]error, len(nodes))
 	var each sync.WaitGroup
 	for i, n := range nodes {
-		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, server.New(n.Pool), keys, waiters) })
+		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, keys, waiters) })
 	}
 	each.Wait()
 	errs := []error{redimutex.ErrUnavailable}
@@ -118,11 +119,11 @@ func Join(nodes servers.Set, keys []string, views [][]inspect.View, failures []e
 }
 
 // LookAt looks at locks on one server. It may take longer to connect than for the look itself.
-func LookAt(ctx context.Context, n servers.Node, s *server.Server, keys []string, waiters int) ([]inspect.View, error) {
+func LookAt(ctx context.Context, n servers.Node, keys []string, waiters int) ([]inspect.View, error) {
 	if err := n.Dial(ctx); err != nil {
 		return nil, err
 	}
-	return inspect.Look(ctx, s, keys, waiters, servers.LookTimeout)
+	return inspect.Look(ctx, n.Server, keys, waiters, servers.LookTimeout)
 }
 
 // take notes what one server says.
@@ -149,7 +150,7 @@ func (r *Lock) Failure() error {
 // server where it is longest.
 func (r *Lock) conclude() {
 	r.Sight = Majority(r.Views)
-	_, r.Agree = Prevailing(r.Views)
+	r.Most, r.Agree = prevailing(r.Views)
 	for i := range r.Servers {
 		if s := &r.Servers[i]; r.Held && s.Fence != r.Fence {
 			s.Fence = 0 // a counter, which is not the fence of the holder
@@ -168,9 +169,8 @@ func (r *Lock) conclude() {
 	for _, w := range longest.Queue {
 		r.Queue = append(r.Queue, Waiter{cli.Printable(w.Owner), name(w.Wants), inMillis(w.Since), w.Listens})
 	}
-	most, _ := Prevailing(r.Views)
 	r.Holders = []Holder{}
-	for _, h := range most.Holders[:min(len(most.Holders), mostHolders)] {
+	for _, h := range r.Most.Holders[:min(len(r.Most.Holders), mostHolders)] {
 		r.Holders = append(r.Holders, Holder{Owner: cli.Printable(server.Owner(h.Token)), TTL: inMillis(h.Left)})
 	}
 }
@@ -192,16 +192,13 @@ func See(v inspect.View) Sight {
 		left = -1
 	}
 	form := inspect.KindOf(v.Holder)
-	alone := v.Held && !shared(v)
+	alone := v.Kind != nil && !v.Kind.Shared
 	return Sight{
-		Held: v.Held, Kind: name(v.Kind), Holding: v.Holding, Owner: cli.Printable(server.Owner(v.Holder)),
+		Held: v.Kind != nil, Kind: name(v.Kind), Holding: v.Holding, Owner: cli.Printable(server.Owner(v.Holder)),
 		Foreign: alone && form != inspect.Ours, NoToken: alone && form == inspect.NoToken,
 		TTL: left, Age: inMillis(v.Age), Fence: v.Fence, Waiting: v.Waiting,
 	}
 }
-
-// shared reports whether many may hold the lock.
-func shared(v inspect.View) bool { return v.Kind != nil && v.Kind.Shared }
 
 // inMillis is a time as JSON has it: -1 if it is unknown, which is 0 in a View.
 func inMillis(d time.Duration) int64 {
@@ -214,16 +211,16 @@ func inMillis(d time.Duration) int64 {
 // having returns the views in which the lock has the same holder.
 func having(views []inspect.View, holder inspect.View) (same []inspect.View) {
 	for _, v := range views {
-		if v.Held && holder.Held && v.Holder == holder.Holder && v.Kind == holder.Kind {
+		if v.Kind != nil && v.Kind == holder.Kind && v.Holder == holder.Holder {
 			same = append(same, v)
 		}
 	}
 	return same
 }
 
-// Prevailing returns the view of the holder that most servers have, and how many they are; 0 if
+// prevailing returns the view of the holder that most servers have, and how many they are; 0 if
 // the lock is free on all of them.
-func Prevailing(views []inspect.View) (most inspect.View, servers int) {
+func prevailing(views []inspect.View) (most inspect.View, servers int) {
 	for _, v := range views {
 		if same := len(having(views, v)); same > servers {
 			most, servers = v, same
@@ -242,7 +239,7 @@ func Majority(views []inspect.View) Sight {
 		all.Waiting = max(all.Waiting, v.Waiting)
 	}
 	need := len(views)/2 + 1
-	most, servers := Prevailing(views)
+	most, servers := prevailing(views)
 	if servers < need {
 		return all
 	}

@@ -7,16 +7,19 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestLockIsHeldWhereAMajorityHasTheSameHolder(t *testing.T) {
 	t.Parallel()
 	const a, b = "f47ac10b-58cc-4372-a567-0e02b2c3d479 a", "f47ac10b-58cc-4372-a567-0e02b2c3d478 b"
 	held := func(token string, left time.Duration) inspect.View {
-		return inspect.View{Held: true, Holder: token, Left: left}
+		return inspect.View{Kind: server.Mutex, Holder: token, Left: left}
 	}
 	free := Sight{Age: -1}
-	by := func(owner string, ttl int64) Sight { return Sight{Held: true, Owner: owner, TTL: ttl, Age: -1} }
+	by := func(owner string, ttl int64) Sight {
+		return Sight{Held: true, Kind: "mutex", Owner: owner, TTL: ttl, Age: -1}
+	}
 	for name, c := range map[string]struct {
 		views []inspect.View
 		want  Sight
@@ -33,20 +36,20 @@ func TestLockIsHeldWhereAMajorityHasTheSameHolder(t *testing.T) {
 		"two, one of them":     {[]inspect.View{held(a, time.Second), {}}, free, 1},
 		"the fence is that of a majority, the age that of the last grant, the queue the longest": {
 			[]inspect.View{
-				{Held: true, Holder: a, Left: time.Second, Fence: 7, Age: 3 * time.Second, Waiting: 1},
-				{Held: true, Holder: a, Left: time.Second, Fence: 7, Age: 2 * time.Second, Waiting: 3},
-				{Held: true, Holder: b, Left: time.Second, Age: time.Second, Fence: 9, Waiting: 2},
+				{Kind: server.Mutex, Holder: a, Left: time.Second, Fence: 7, Age: 3 * time.Second, Waiting: 1},
+				{Kind: server.Mutex, Holder: a, Left: time.Second, Fence: 7, Age: 2 * time.Second, Waiting: 3},
+				{Kind: server.Mutex, Holder: b, Left: time.Second, Age: time.Second, Fence: 9, Waiting: 2},
 			},
-			Sight{Held: true, Owner: "a", TTL: 1000, Age: 2000, Fence: 7, Waiting: 3},
+			Sight{Held: true, Kind: "mutex", Owner: "a", TTL: 1000, Age: 2000, Fence: 7, Waiting: 3},
 			2,
 		},
 		"a fence that the holder may not have is left out": {
-			[]inspect.View{{Held: true, Holder: a, Left: time.Second, Fence: 5}, {Held: true, Holder: a, Left: time.Second, Fence: 7}, {Fence: 7}},
+			[]inspect.View{{Kind: server.Mutex, Holder: a, Left: time.Second, Fence: 5}, {Kind: server.Mutex, Holder: a, Left: time.Second, Fence: 7}, {Fence: 7}},
 			by("a", 1000), 2,
 		},
 	} {
 		assert.Equal(t, c.want, Majority(c.views), name)
-		_, agree := Prevailing(c.views)
+		_, agree := prevailing(c.views)
 		assert.Equal(t, c.agree, agree, name)
 	}
 }

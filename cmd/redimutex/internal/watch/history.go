@@ -71,10 +71,9 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	} else {
 		news = h.compare(r, at)
 		h.remember(r)
-		most, _ := sight.Prevailing(r.Views)
 		h.token = ""
 		if r.Held {
-			h.token = most.Holder
+			h.token = r.Most.Holder
 		}
 		h.last, h.seen, h.broken, h.told, h.error = r.Sight, at, false, false, ""
 		h.scale = max(h.scale, h.left(at))
@@ -106,9 +105,8 @@ func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 
 // compare tells what must have happened since the last look that did not fail.
 func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
-	most, _ := sight.Prevailing(r.Views)
 	was, is := h.last, r.Sight
-	same := was.Held == is.Held && (!is.Held || h.token == most.Holder)
+	same := was.Held == is.Held && (!is.Held || h.token == r.Most.Holder)
 	moved := h.fenced(r)
 	add := func(kind, owner, from, text string) {
 		news = append(news, event{kind, owner, from, at, text})

@@ -13,6 +13,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // holds is a server on which a token has the lock for so much longer.
 func holds(token string, left time.Duration) inspect.View {
-	return inspect.View{Held: true, Holder: token, Left: left, Age: -1}
+	return inspect.View{Kind: server.Mutex, Holder: token, Left: left, Age: -1}
 }
 
 func fenced(v inspect.View, fence int64) inspect.View {

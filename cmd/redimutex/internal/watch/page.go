@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
 // A page is the picture of a watch at a terminal.
@@ -142,7 +141,7 @@ func (h *history) dissent() (rows []row) {
 	if all == 1 {
 		return nil
 	}
-	most, agree := sight.Prevailing(h.lock.Views)
+	agree := h.lock.Agree
 	if !h.last.Held {
 		agree = freeOn(h.lock)
 	}
@@ -151,7 +150,7 @@ func (h *history) dissent() (rows []row) {
 		switch {
 		case s.Error != "":
 			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Name, s.Error), cli.Red}})
-		case v.Held != h.last.Held, v.Held && v.Holder != most.Holder:
+		case s.Held != h.last.Held, s.Held && v.Holder != h.lock.Most.Holder:
 			rows = append(rows, row{{fmt.Sprintf("  %s: %s", s.Name, s.InWords()), cli.Red}})
 		}
 	}

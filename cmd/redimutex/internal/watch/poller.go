@@ -8,7 +8,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A poller looks at locks on all servers again and again. Every server is asked for all of them at
@@ -24,15 +23,15 @@ type poller struct {
 
 // A source is one server, as the poller knows it.
 type source struct {
-	server *server.Server
-	busy   bool // it has not answered yet
-	heard  time.Time
-	views  []inspect.View
-	err    error
+	busy  bool // it has not answered yet
+	heard time.Time
+	views []inspect.View
+	err   error
 }
 
 type answer struct {
 	node, round int
+	at          time.Time
 	views       []inspect.View
 	err         error
 }
@@ -46,11 +45,9 @@ type survey struct {
 }
 
 func newPoller(keys []string, nodes servers.Set, interval time.Duration) *poller {
-	p := &poller{keys: keys, nodes: nodes, interval: interval, answers: make(chan answer, len(nodes))}
-	for _, n := range nodes {
-		p.sources = append(p.sources, source{server: server.New(n.Pool)})
+	return &poller{
+		keys: keys, nodes: nodes, interval: interval, sources: make([]source, len(nodes)), answers: make(chan answer, len(nodes)),
 	}
-	return p
 }
 
 // start looks until ctx ends. The first survey may take as long as connections may take to be made.
@@ -91,8 +88,8 @@ func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
 		asked++
 		round := p.rounds
 		go func() {
-			views, err := sight.LookAt(ctx, p.nodes[i], src.server, p.keys, 0)
-			p.answers <- answer{i, round, views, err}
+			views, err := sight.LookAt(ctx, p.nodes[i], p.keys, 0)
+			p.answers <- answer{i, round, time.Now(), views, err}
 		}()
 	}
 	enough := time.NewTimer(patience)
@@ -101,7 +98,7 @@ func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
 		select {
 		case a := <-p.answers:
 			src := &p.sources[a.node]
-			src.busy, src.heard, src.views, src.err = false, time.Now(), a.views, a.err
+			src.busy, src.heard, src.views, src.err = false, a.at, a.views, a.err
 			if a.round == p.rounds {
 				asked--
 			}

@@ -29,10 +29,15 @@ func TestLateAnswerDoesNotCutTheNextLookShort(t *testing.T) {
 	t.Parallel()
 	p := newTestPoller(t, 2)
 	p.sources[0].busy = true
-	p.answers <- answer{node: 0, round: 0, views: []inspect.View{holds(tokenA, time.Minute)}}
+	p.answers <- answer{node: 0, round: 0, at: time.Now(), views: []inspect.View{holds(tokenA, time.Minute)}}
 	s := p.look(t.Context(), time.Minute)
 	assert.Empty(t, s.down, "the other server was waited for")
 	assert.True(t, s.locks[0].Servers[0].Held, "and what came late is of use")
+
+	p.sources[0].busy = true
+	p.answers <- answer{node: 0, round: 1, at: time.Now().Add(-time.Second), views: []inspect.View{holds(tokenA, time.Minute)}}
+	s = p.look(t.Context(), time.Minute)
+	assert.LessOrEqual(t, s.locks[0].Servers[0].TTL, int64(59000), "as old as it is")
 }
 
 func TestServerIsNotAskedTwiceAtOnce(t *testing.T) {

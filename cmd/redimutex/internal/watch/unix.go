@@ -20,7 +20,7 @@ func (s *screen) suspensions() <-chan os.Signal {
 // suspend gives the screen back and stops, until the shell continues us.
 func (s *screen) suspend() {
 	s.leave()
-	cli.StopUs()
+	cli.StopUs(func() {})
 }
 
 // eachKey sets the terminal so that it hands over each key at once, and shows none. It returns what sets

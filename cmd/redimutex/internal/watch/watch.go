@@ -19,9 +19,8 @@ const (
 
 // Command declares the verb.
 func Command() *cli.Command {
-	o := &options{interval: defaultInterval}
+	o := &options{interval: defaultInterval, limit: -1}
 	var given servers.URLs
-	limit := &cli.Flag{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&o.limit), Text: "End after so long. Default: never"}
 	return &cli.Command{
 		Name: "watch", Summary: "watch what happens to locks",
 		Args: "KEY...", Keys: -1,
@@ -31,7 +30,7 @@ func Command() *cli.Command {
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
 			{Names: []string{"interval"}, Arg: "TIME", Value: cli.Time(&o.interval), Text: "Time between two looks. Default: 0.5; 50ms at least"},
-			limit,
+			{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&o.limit), Text: "End after so long. Default: never"},
 			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as all of the locks are free."},
 			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
 				key, known (false: too few servers answer; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
@@ -71,7 +70,7 @@ func Command() *cli.Command {
 				cli.Item("128+N", "signal N ended it: 130 after Ctrl-C. It dies of the signal, so that a script around it ends as well")),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if err := o.check(in.Words, limit.Given); err != nil {
+			if err := o.check(in.Words); err != nil {
 				return 0, err
 			}
 			return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
@@ -87,20 +86,20 @@ type options struct {
 	keys      []string
 	nodes     servers.Set
 	interval  time.Duration
-	limit     time.Duration // 0: none
+	limit     time.Duration // negative: none
 	untilFree bool
 	asJSON    bool
 }
 
 // check takes the keys in, and says what is wrong with them or with the times.
-func (o *options) check(words []string, limited bool) (err error) {
+func (o *options) check(words []string) (err error) {
 	if o.keys, err = cli.Keys(words); err != nil {
 		return err
 	}
 	switch {
 	case o.interval < minInterval:
 		return cli.Usagef("-interval %v: it has to be %v at least", o.interval, minInterval)
-	case limited && o.limit == 0:
+	case o.limit == 0:
 		return errors.New("-for 0: it would not look even once; write a time such as 60 or 1h")
 	}
 	return nil
