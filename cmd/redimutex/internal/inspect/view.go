@@ -36,10 +36,10 @@ const Longest = 1 << 16
 // perKey is how many commands tell all about one key, except its holders where there are many.
 const perKey = 9
 
-// Look looks at locks, and at so many waiters of each, without changing anything. It takes one
-// round trip, and a second one for the holders of a lock that many hold, and for which waiters listen. What concerns one key alone is the
-// Err of its View. It uses plain commands, so that it works for a user who may only read. They are not
-// atomic: the time may be that of a holder that came just after the one whose token it is.
+// Look looks at locks, and at so many waiters of each, without changing anything. It takes one round trip, and a second
+// one for the holders of a lock that many hold, and for which waiters listen. What concerns one key alone is the Err of its
+// View. It uses plain commands, so that it works for a user who may only read. They are not atomic: the time may be that
+// of a holder that came just after the one whose token it is.
 func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
 	ses := s.Session(ctx, timeout, keys[0])
 	commands := make([][]any, 0, 1+perKey*len(keys))
