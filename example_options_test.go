@@ -18,7 +18,7 @@ import (
 
 // Work without a context of its own can watch the lease.
 func ExampleLease_Done() {
-	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(200*time.Millisecond), redimutex.WithoutRenewal())
+	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())
 	mu.Lock()
 	lease := mu.Lease()
 	<-lease.Done() // no process renews it
@@ -140,7 +140,7 @@ func ExampleWithMinHold() {
 // A holder that hangs, in a process that lives, does not keep the lock for ever.
 func ExampleWithMaxHold() {
 	mu := redimutex.New(redisPool(), "invoices",
-		redimutex.WithTTL(200*time.Millisecond), redimutex.WithMaxHold(100*time.Millisecond))
+		redimutex.WithTTL(time.Second), redimutex.WithMaxHold(500*time.Millisecond))
 	err := mu.Do(context.Background(), func(ctx context.Context) error {
 		<-ctx.Done() // hangs
 		return nil
@@ -151,7 +151,7 @@ func ExampleWithMaxHold() {
 
 // The lease ends after its TTL, done or not, as with a bare SET NX PX.
 func ExampleWithoutRenewal() {
-	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(200*time.Millisecond), redimutex.WithoutRenewal())
+	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())
 	mu.Lock()
 	<-mu.Lease().Done()
 	fmt.Println(errors.Is(mu.UnlockContext(context.Background()), redimutex.ErrLost))
@@ -196,7 +196,7 @@ func ExampleWithLogger() {
 		},
 	}))
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithLogger(logger),
-		redimutex.WithTTL(200*time.Millisecond), redimutex.WithoutRenewal())
+		redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())
 	mu.Lock()
 	<-mu.Lease().Done()
 	mu.Unlock()
@@ -253,7 +253,7 @@ func ExampleWithReplicas() {
 // Servers that have just started empty do not vote for one TTL.
 func ExampleWithRestartGuard() {
 	pools := []redimutex.Pool{redisPool(), redisPool(), redisPool()}
-	mu := redimutex.NewRedlock(pools, "invoices", redimutex.WithRestartGuard(), redimutex.WithTTL(200*time.Millisecond))
+	mu := redimutex.NewRedlock(pools, "invoices", redimutex.WithRestartGuard(), redimutex.WithTTL(2*time.Second))
 	fmt.Println("at once:", mu.TryLock())
 	mu.Lock() // waits until they vote
 	defer mu.Unlock()
