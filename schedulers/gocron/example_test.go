@@ -36,7 +36,7 @@ func ExampleNewLocker() {
 	defer end()
 
 	ran := make(chan string, 2)
-	at := gocron.OneTimeJobStartDateTime(time.Now().Add(100 * time.Millisecond))
+	at := gocron.OneTimeJobStartDateTime(time.Now().Add(time.Second))
 	for _, machine := range []string{"one", "two"} {
 		locker := redimutexgocron.NewLocker(client, "billing:", 30*time.Second)
 		s, _ := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
