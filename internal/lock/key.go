@@ -63,8 +63,9 @@ type Key struct {
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 
 	// These belong to the turn.
-	pause time.Duration // no waiter tries before this, since the Engine was made
-	left  *left         // by calls before; nil: nothing
+	pause   time.Duration // no waiter tries before this, since the Engine was made
+	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
+	left    *left         // by calls before; nil: nothing
 }
 
 // A left is what a call has left for those behind it in line.

@@ -129,3 +129,71 @@ func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	assert.False(t, exists(t, r, "k"), "it was given to a waiter that nothing has told")
 	done(t, acquire(s, other))
 }
+
+// The lock of another kind has gone, and its waiters have died.
+func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	done(t, acquire(s, queued("k")))
+	wait(t, s, waiting("k", "dead", "gone"))
+	r.Do("DEL", "k")
+	q := queued("k")
+	q.Kind, q.Want = server.Semaphore, "1"
+	done(t, acquire(s, q))
+}
+
+func TestAUserWhoMayNotCountTheQueueIsNotInIt(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	done(t, acquire(s, queued("k")))
+	r.Do("ACL", "SETUSER", "default", "-zcard")
+	failed(t, acquire(s, waiting("k", "other", "here")))
+	assert.False(t, exists(t, r, server.QueueKey("k")))
+}
+
+func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	for _, command := range []string{"zunionstore", "zrem", "pexpire"} {
+		r := redistest.Real(t)
+		s := open(t, r.Pool())
+		_, _, marks, entitled := server.PhaseKeys("k")
+		r.Do("ZADD", marks, time.Now().Add(time.Minute).UnixMicro(), "the mark of a reader")
+		r.Do("PEXPIRE", marks, 60000)
+		r.Do("ACL", "SETUSER", "default", "-"+command)
+		q := request("k")
+		q.Kind, q.Want = server.Writer, "w"
+		failed(t, acquire(s, q))
+		assert.False(t, exists(t, r, "k"), command)
+		assert.NotEqual(t, time.Duration(-1), r.PTTL(entitled), command)
+	}
+}
+
+// All waiters of a process have one mark.
+func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
+	t.Parallel()
+	r := redistest.Real(t)
+	b := redistest.NewBetween(r.Pool())
+	s := open(t, b)
+	writer := request("k")
+	writer.Kind, writer.Want = server.Writer, "w"
+	done(t, acquire(s, writer))
+	reader := func() *hold {
+		q := request("k")
+		q.Kind, q.Want, q.Timeout = server.Reader, "r", time.Second
+		q.Rest.Channel, q.Try.Shows = "the mark", time.Minute
+		return q
+	}
+	require.Equal(t, server.Held, acquire(s, reader()).Verdict) // the script is known now
+	lose(b)
+	first, next := reader().claim(s), reader().claim(s)
+	failed(t, first.Try(t.Context(), reader().try()))
+	first.Drop()
+	require.Equal(t, server.Held, next.Try(t.Context(), reader().try()).Verdict)
+	again := time.Now().Add(2500 * time.Millisecond)
+	redistest.Wait(t, "the second release of the first", func() bool { return time.Now().After(again) })
+	_, _, _, entitled := server.PhaseKeys("k")
+	assert.NotNil(t, r.Do("ZSCORE", entitled, "the mark"))
+}

@@ -199,3 +199,37 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	}
 	require.Equal(t, roundTrips, order, "round trips of those who were served")
 }
+
+// The process has a place, and not the goroutine: else one whose goroutines give up early would never be served.
+func TestAPlaceIsThatOfTheNextGoroutineInLineWhenTheFirstGivesUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	a, b := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- a.LockContext(ctx, 0) }()
+	waitQueued(t, s, key, 1)
+	place := s.Do("ZRANGE", server.QueueKey(key), 0, 0)
+	second := make(chan error, 1)
+	go func() { second <- a.LockContext(t.Context(), time.Minute) }()
+	redistest.Wait(t, "the second in line", func() bool { return a.Client().Stats().Waiting == 2 })
+	other := startWaiting(t, s, b, 2)
+	cancel()
+	require.Error(t, <-gaveUp)
+	redistest.Wait(t, "the place of the second", func() bool {
+		return queueLength(t, s, key) == 2 && s.Do("ZSCORE", server.QueueKey(key), place.([]any)[0]) == nil
+	})
+	unlock(t, holder)
+	select {
+	case err := <-second:
+		require.NoError(t, err)
+	case <-other:
+		t.Fatal("it came later")
+	}
+	unlock(t, a)
+	require.NoError(t, <-other)
+	unlock(t, b)
+}

@@ -60,6 +60,7 @@ end
 
 local waiting = 0
 if member ~= '' then
+  waiting = redis.call('ZCARD', queue) -- first: a user who may not is refused before it is there
   local arrived = tonumber(redis.call('ZSCORE', queue, member) or nil)
   if not arrived then
     arrived = tonumber(ARGV[13])
@@ -69,13 +70,13 @@ if member ~= '' then
       return {3, now}
     end
     add(queue, math.min(arrived, now), member, ARGV[15])
+    waiting = waiting + 1
   elseif arrived > now then
     -- A waiter that came before the clock was set back is not put behind all who come after it.
     add(queue, now, member, ARGV[15])
   else
     redis.call('PEXPIRE', queue, ARGV[15])
   end
-  waiting = redis.call('ZCARD', queue)
 end
 if show and mark ~= '' then
   show(mark, ARGV[12], want, holder)

@@ -9,28 +9,32 @@ local queue = KEYS[own + keys + 1]
 local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
 -- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
--- is none; and the place of the waiter. all is what is in the queue, if it has been read.
-local function head(all)
+-- is none; the place of the waiter; and how far all was looked at, which is what is in the queue, if it has been read. Those
+-- before are not looked at again as long as the same are preferred.
+local function head(all, seen)
   local waiters = all or redis.pcall('ZRANGE', queue, '0', preferred and '-1' or '0')
   if waiters.err then
     return nil, waiters
   end
   local first = waiters[1]
-  local comesFirst = first and preferred and preferred()
-  if comesFirst then
-    for place, member in ipairs(waiters) do
-      local channel, wants = string.match(member, '^(%S+) (%S+)')
+  if first and preferred then
+    local comesFirst, whom = preferred()
+    seen = seen and seen.whom == whom and seen or {whom = whom, place = 1}
+    for place = seen.place, #waiters do
+      local channel, wants = string.match(waiters[place], '^(%S+) (%S+)')
       if channel and comesFirst(wants, channel) then
-        return member, nil, place
+        seen.place = place
+        return waiters[place], nil, place, seen
       end
     end
+    seen.place = #waiters -- from which the first goes
     -- Those who poll are not in the queue: the first must not wait for them, and they for it.
     local channel, wants, name = string.match(first, '^(%S+) (%S+) %S+ %d+ (.+)$')
     if channel and look(name, wants, channel) then
       return
     end
   end
-  return first, nil, 1
+  return first, nil, 1, seen
 end
 
 -- Takes a waiter out. Returns nil, or why the server refuses that.
@@ -56,13 +60,18 @@ end
 -- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine)
   local all = preferred and redis.pcall('ZRANGE', queue, '0', '-1')
+  local seen
   while true do
-    local ok, first, _, place = pcall(head, all)
+    local ok, first, _, place, looked = pcall(head, all, seen)
+    seen = looked
     if not ok or not first then
       return false
     end
     local channel, wants, fenced, lease, name = string.match(first, '^(%S+) (%S+) (%S+) (%d+) (.+)$')
-    if channel and look(name, wants, channel) then
+    local held = channel and look(name, wants, channel)
+    if type(held) == 'table' then -- it wants a lock of another kind, and goes
+      channel = nil
+    elseif held then
       return false
     end
     if first == mine then

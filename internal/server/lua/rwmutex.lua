@@ -55,6 +55,7 @@ end
 -- Makes entitled readers of those that wait.
 local function entitle()
   if any(waiting) then
+    raise(entitled, 0) -- see add
     redis.call('ZUNIONSTORE', entitled, '2', entitled, waiting, 'AGGREGATE', 'MAX')
     follow(entitled)
     redis.call('DEL', waiting)
@@ -90,14 +91,11 @@ end
 
 local function take(token, ms, want, mark)
   if want ~= 'r' then
-    local written = redis.pcall('SET', lock, token, 'PX', ms)
-    if written.err then
-      return written
-    end
     redis.call('DEL', readers)
     redis.call('ZREM', writers, mark)
     entitle()
-    return
+    local written = redis.pcall('SET', lock, token, 'PX', ms) -- last: a user who may not do all of this gets no lock
+    return written.err and written or nil
   end
   local enter = peek(lock, 1) == '*' and read or begin
   enter(token, ms)
@@ -160,8 +158,8 @@ local together = want == 'r' and function(other, ms)
   redis.call('ZADD', readers, us(now + ms * 1000), other)
 end
 
--- Returns a function that tells which waiters of the queue are served before all others. Whatever the order of arrival, it
--- must not be a waiter that has to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
+-- Returns a function that tells which waiters of the queue are served before all others, and a name for them. Whatever the
+-- order of arrival, none must have to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
 -- readers. A writer without a mark is gone.
 local function preferred()
   local side, set = 'r', any(entitled) and entitled
@@ -170,5 +168,5 @@ local function preferred()
   end
   return function(wants, channel)
     return wants == side and (not set or endOf(set, channel))
-  end
+  end, side .. (set or '')
 end

@@ -3,7 +3,9 @@
 --
 -- ARGV[12]  the token that is there now
 --
--- Reply: {1, now, fence, left}; left is what the old token had left, in ms. 0: it was done before
+-- Replies
+--   {1, now, fence, left}       left is what the old token had left, in ms. 0: it was done before
+--   {-1 or 0, now, 1, holder}   the lock has neither
 --
 -- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one, which may have
 -- been extended meanwhile: it never shortens that.
@@ -11,7 +13,7 @@
 local old = ARGV[12]
 local holder, wrong = peek(lock, math.max(#token, #old))
 if holder ~= token and holder ~= old then
-  return demoted() or {(holder or wrong) and -1 or 0, now, 1}
+  return demoted() or {(holder or wrong) and -1 or 0, now, 1, string.sub(holder or '', 1, shown)}
 end
 local fence, failure = fenceOf(ARGV[7])
 if not fence then
