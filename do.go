@@ -102,13 +102,13 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// around returns the Do of the same Client that has given ctx and still holds a key of o, or nil. A Semaphore
+// around returns the Do over the same servers that has given ctx and still holds a key of o, or nil. A Semaphore
 // counts on neither side: a permit keeps no other holder out, and its key is no lock of another kind.
 func (o *object) around(ctx context.Context) *doing {
 	permit := o.config.terms.Kind == server.Semaphore
 	for d := innermost(ctx); d != nil; d = d.outer {
 		of := d.lease.of
-		if of.client != o.client || d.lease.claimed.Load() || permit || of.config.terms.Kind == server.Semaphore {
+		if !of.client.shares(o.client) || d.lease.claimed.Load() || permit || of.config.terms.Kind == server.Semaphore {
 			continue
 		}
 		if of.has(o.key) || slices.ContainsFunc(o.more, of.has) {

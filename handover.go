@@ -179,11 +179,11 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	m.mustBeMade()
 	switch {
 	case h.secret == nil:
-		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)})
 	case len(m.more) > 0:
-		return fmt.Errorf("redimutex: %q: TakeOver: a Handover is of one key, and this is a MutexAll", m.key)
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: a Handover is of one key, and this is a MutexAll", m.key)})
 	case (*h.secret).key != m.key:
-		return fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)})
 	case !m.taking.mu.TryLock():
 		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)})
 	}

@@ -102,13 +102,63 @@ func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	all := locktest.Real(t, 3)
 	h := handOverEverywhere(t, all, "k", 2*time.Minute)
 	given := all[0].Get("k")
-	for _, s := range all[1:] {
-		s.Do("SET", "k", "another", "PX", "60000")
+	for i, s := range all[1:] {
+		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // neither of whom has a majority
 	}
 	m := all.Client(t, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(10*time.Second)).Mutex("k")
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
 	redistest.Wait(t, "the vote is back", func() bool { return all[0].Get("k") == given })
 	assert.LessOrEqual(t, all[0].PTTL("k"), 2*time.Minute)
+}
+
+// Else the Handover, which is worth nothing any more, would be in the way on that server for the rest of its time.
+func TestATakerThatAnotherWasFasterThanGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOverEverywhere(t, all, "k", 10*time.Minute)
+	for _, s := range all[1:] {
+		s.Do("SET", "k", "another", "PX", "60000")
+	}
+	require.ErrorIs(t, all.Client(t, patient).Mutex("k").TakeOver(t.Context(), h), redimutex.ErrLost)
+	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+}
+
+// A server that does not answer the giver or the taker has nothing of theirs when it is back, be that before or after the
+// end of the time in which it may execute what they have sent.
+func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
+	t.Parallel()
+	const giver, taker, soon, late = true, false, 0, 1500 * time.Millisecond
+	for name, c := range map[string]struct {
+		asks bool
+		back time.Duration
+	}{"giver, soon": {giver, soon}, "giver, late": {giver, late}, "taker, soon": {taker, soon}, "taker, late": {taker, late}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := locktest.Real(t, 3)
+			front := redistest.NewFront(t, all[2])
+			client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, redimutex.WithTTL(10*time.Minute),
+				redimutex.WithNodeTimeout(time.Second))
+			m := client.Mutex("k")
+			l, err := m.Acquire(t.Context())
+			require.NoError(t, err)
+			redistest.Wait(t, "all votes", func() bool { return all[2].Get("k") == l.Token() })
+			if c.asks == giver {
+				front.Hang(redistest.AtCommand)
+			}
+			h, err := l.HandOver(t.Context(), 10*time.Minute)
+			require.NoError(t, err)
+			if c.asks == taker {
+				redistest.Wait(t, "the Handover everywhere", func() bool { return all[0].Get("k") == all[2].Get("k") })
+				front.Hang(redistest.AtCommand)
+			}
+			require.NoError(t, m.TakeOver(t.Context(), h))
+			back := time.Now().Add(c.back)
+			redistest.Wait(t, "the time", func() bool { return time.Now().After(back) })
+			front.Lift()
+			require.NoError(t, m.UnlockContext(t.Context()))
+			redistest.Wait(t, "nothing is left", func() bool { return all[2].Get("k") == "" })
+		})
+	}
 }
 
 // A server that answers the taker no more keeps its vote no longer than until it is back.
@@ -255,7 +305,7 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
 	require.NotEqual(t, given, all[2].Get("k"), "one has answered")
 	for i := range 2 {
-		all[i].Do("SET", "k", "another", "PX", "60000")
+		all[i].Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000")
 		fronts[i].Lift()
 	}
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)

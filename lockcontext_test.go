@@ -301,3 +301,21 @@ func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 		}
 	}
 }
+
+// A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
+func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
+	t.Parallel()
+	var pools []redimutex.Pool
+	for range 3 {
+		pools = append(pools, redistest.Start(t).Network(10*time.Millisecond).Pool())
+	}
+	m := newClient(t, pools, patient).Mutex("k")
+	require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }))
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		require.ErrorIs(t, m.LockContext(ctx, 0), context.DeadlineExceeded)
+		cancel()
+		require.NoError(t, m.TryLockContext(t.Context()))
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+}

@@ -37,7 +37,8 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 type exclusive struct{ object }
 
 // Lock locks m; an RWMutex for writing. It blocks until it has the lock. It tries again after errors that pass, such as those
-// of networks, and of servers that start, fail over, are busy or full. It logs them, at most once a second for each key.
+// of networks, and of servers that start, fail over, are busy or full. It logs them, once a second at most for each key of a
+// [Client].
 //
 // A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good, in
 // its own words, when the Client is closed, and when [WithMaxAttempts] is used up. Refusals for good are a list (a
@@ -56,7 +57,7 @@ func (m *exclusive) Lock() {
 // The error matches
 //   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock;
 //   - [ErrLocked] alone when [WithMaxAttempts] is used up;
-//   - [ErrLocked] alone, at once, when ctx is that of a [Mutex.Do] which holds the same key of the same Client: the
+//   - [ErrLocked] alone, at once, when ctx is that of a [Mutex.Do] which holds the same key of the same pools: the
 //     wait would never end;
 //   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
 //   - [ErrUnavailable], with a [NodeError] for each server that failed, when time ran out while too few servers

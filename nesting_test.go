@@ -141,3 +141,20 @@ func TestReentrancyIsAnOptionOfTheMutexThatIsCalled(t *testing.T) {
 	}))
 	assert.False(t, s.Exists("k"))
 }
+
+// Two functions may each have a lock of their own, made from the same pool.
+func TestNestingIsFoundAcrossClientsOfTheSamePool(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	inside := func(ctx context.Context) error { return nil }
+	outer := newMutex(t, pool, "k")
+	require.NoError(t, outer.Do(t.Context(), func(ctx context.Context) error {
+		assert.ErrorContains(t, newMutex(t, pool, "k").Do(ctx, inside), "nested")
+		assert.NoError(t, newMutex(t, pool, "k", redimutex.WithReentrancy()).Do(ctx, inside))
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, newMutex(t, s.Pool(), "k").Do(ctx, inside), context.DeadlineExceeded, "over another pool it may be another server's")
+		return nil
+	}))
+}

@@ -211,7 +211,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // not notice a server that comes back with old data from a snapshot: switch persistence off, or fsync always.
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
-// WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and [Client], they run inside
+// WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and pools, they run inside
 // its hold. The outermost releases when all that run inside have returned.
 //
 // The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other. Every other

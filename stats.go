@@ -18,7 +18,7 @@ type Stats struct {
 	Contended  int64 // of those, not at the first try
 	Released   int64 // locks unlocked
 	Failed     int64 // calls that ended without the lock, for whatever reason
-	Renewed    int64 // renewals that succeeded
+	Renewed    int64 // renewals, and calls of Extend, that succeeded
 	NotRenewed int64 // renewals that failed and were repeated, if there was time
 
 	LostExpired int64 // leases lost, by reason; see [Reason]

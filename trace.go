@@ -23,7 +23,7 @@ type Trace struct {
 	Attempt  func(Event) // a try has failed; Err says why
 	Acquired func(Event) // a lock was acquired
 	GaveUp   func(Event) // a call has ended without the lock; Err says why
-	Renewed  func(Event) // a renewal has succeeded, or failed with Err; a renewal that finds a loss is reported by Lost alone
+	Renewed  func(Event) // a renewal or Extend has succeeded, or failed with Err; one that finds a loss is reported by Lost alone
 	Released func(Event) // a lock was unlocked; Err if that did not work
 	Lost     func(Event) // a lease was lost; Err says why
 }

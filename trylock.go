@@ -7,7 +7,8 @@ import "context"
 func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
 // TryLockContext tries once to lock m. It waits neither for a holder nor for goroutines of this process that wait
-// already, and does not overtake those. It takes one node timeout at most. The errors are those of [Mutex.LockContext].
+// already, and does not overtake those. It takes one node timeout at most, and
+// that of [WithReplicas]. The errors are those of [Mutex.LockContext].
 //
 // It may find a free lock held at the moment when another goroutine of this process gives up waiting. So it may with
 // several servers when others try at the same moment: if they split the votes, none has a majority.

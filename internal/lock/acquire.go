@@ -76,11 +76,18 @@ func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
+	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // the line
+	if a.turn {
+		a.key.arrived = 0
+	}
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()
+		if goesOn {
+			a.key.arrived = a.ticket.arrived
+		}
 	}
 	if !a.granted {
-		a.drop(a.key.fifo.Waiting() > 0)
+		a.drop(goesOn)
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
 		a.key.refused.Store(false)
@@ -197,7 +204,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.engine.others(l, a.key)
 	}
 	a.key.kind.Store(a.Terms.Kind)
-	if f := a.grant.votes.Acquire(ctx, t, votes(a.group)); f != nil {
+	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)

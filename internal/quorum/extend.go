@@ -101,7 +101,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 			err = r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, c.Timeout).Err
 		}
 		if err == nil {
-			err = c.Try(r.ctx, server.Try{Regains: true}).Err
+			err = c.Try(r.ctx, server.Try{Regains: true, TTL: batch[k].TTL}).Err
 		}
 		if err != nil && !server.OfOneLock(err) {
 			return

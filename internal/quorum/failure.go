@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -25,7 +24,7 @@ const (
 type Failure struct {
 	Kind   Kind
 	Errs   []error       // by server: why it did not vote; nil: it did
-	Holder string        // with Contended: the token of a holder; or "", if it is not known
+	Holder string        // with Contended: the token of a holder; with Taken: that of a majority; or "", if it is not known
 	Left   time.Duration // with Contended: what is left of its TTL
 	Which  int           // with Missing and Taken: which of the keys it was, from 0
 	Before *Failure      // with Ended: what stood in the way until then; nil: nothing is known of that
@@ -34,10 +33,6 @@ type Failure struct {
 	Now     int64     // a server's clock in µs
 	Waiting int       // how many wait in that server's queue
 	Sent    time.Time // just before the server was asked
-}
-
-func unavailable(size int, err error) *Failure {
-	return &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{err}, size)}
 }
 
 func (f *Failure) heard(r server.Reply) {
@@ -50,9 +45,9 @@ var (
 	errSlow     = errors.New("granted too late: less than half of the lease was left")
 	errGivenUp  = errors.New("granted too late: the caller had given up")
 	errEnded    = errors.New("the lock has ended meanwhile")
-	errLost     = errors.New("it no longer has the lock")
-	errLateTry  = errors.New("no answer to a try for this lock") // it has no vote until the release
-	errNoAnswer = errors.New("no answer yet")                    // when the caller's time was over
+	errLost     = errors.New("it does not have the lock")
+	errLateTry  = errors.New("no answer to a try for this lock") // it has no vote while that may be executed
+	errNoAnswer = errors.New("no answer yet")                    // when all was decided, or the caller's time was over
 )
 
 // silentError is why a server was skipped.

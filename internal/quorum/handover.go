@@ -9,6 +9,40 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
+// swap asks server i to put the token of v in the place of another one, after all that is under way there for from, which
+// has that; for half of the time at most.
+func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
+	if from != nil {
+		from.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
+	}
+	reply := v.claim(i).Try(r.ctx, t)
+	r.report(i, 0, reply)
+	if reply.Verdict != server.Done {
+		<-r.over
+		v.replace(r, i, t)
+	}
+}
+
+// replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
+// the next holder.
+func (v *Votes) replace(r *round, i int, t server.Try) {
+	if !r.tallies[0].won() {
+		return
+	}
+	old := new(server.Claim)
+	r.home.servers[i].Claim(old, v.inPlace(t.Old, max(v.left(t.OldEnds), time.Millisecond)))
+	old.Foreign()
+	old.ReleaseLater(time.Time{})
+}
+
+// left is for how long a token lives that ends then, as the servers tell it; if none has, as long as that of v.
+func (v *Votes) left(ends *atomic.Int64) time.Duration {
+	if end := ends.Load(); end != 0 {
+		return time.Until(time.Unix(0, end))
+	}
+	return v.Lock().TTL
+}
+
 // quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.
 func (v *Votes) quiet(ctx context.Context, due time.Time) {
 	v.Each(func(c *server.Claim) { c.Quiet(ctx, due) })
@@ -36,16 +70,15 @@ func (v *Votes) Give(ctx context.Context, token string, ttl time.Duration) (*Vot
 
 // GiveAgain repeats Give, whose outcome is unknown.
 func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
-	start := time.Now()
-	v.quiet(ctx, start.Add(v.Lock().Timeout/2))
-	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, Start: start}, nil)
+	v.Each((*server.Claim).End)
+	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, OldEnds: new(atomic.Int64)}, v, nil)
 }
 
 // Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
 // repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed goes back, until oldEnds.
 func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, start func() bool) *Failure {
 	due := time.Now().Add(v.Lock().Bound())
-	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil)
+	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil, nil)
 	switch {
 	case failure == nil && start():
 		return nil
@@ -55,6 +88,10 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 		return failure
 	}
 	v.Each((*server.Claim).End)
+	if failure.Kind == Missing || failure.Holder != "" { // on a majority old is gone, or another has taken its place
+		v.ReleaseLater(time.Time{})
+		return failure
+	}
 	back := make(chan struct{})
 	v.home.Enter()
 	go func() {
@@ -76,11 +113,9 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	v.quiet(context.Background(), due)
 	defer v.ReleaseLater(time.Time{})
-	ttl := v.Lock().TTL
-	if end := oldEnds.Load(); end != 0 { // else no server has told it
-		if ttl = time.Until(time.Unix(0, end)); ttl <= 0 {
-			return
-		}
+	ttl := v.left(oldEnds)
+	if ttl <= 0 {
+		return
 	}
 	var back Votes
 	v.home.Claim(&back, v.inPlace(old, ttl))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -34,6 +35,7 @@ type cluster struct {
 	*quorum.Quorum
 	servers []*redistest.Server
 	fronts  []*redistest.Network
+	pools   []*redis.Pool
 	asked   []*server.Server
 }
 
@@ -45,7 +47,8 @@ func start(t *testing.T, n int) *cluster {
 		r := redistest.Start(t)
 		front := r.Network(0)
 		c.servers, c.fronts = append(c.servers, r), append(c.fronts, front)
-		c.asked = append(c.asked, server.New(front.Pool()))
+		c.pools = append(c.pools, front.Pool())
+		c.asked = append(c.asked, server.New(c.pools[len(c.pools)-1]))
 	}
 	c.Quorum = quorum.New(c.asked)
 	t.Cleanup(func() {
@@ -104,7 +107,7 @@ func (c *cluster) votesFor(l server.Lock) *quorum.Votes {
 // acquire tries once for new votes.
 func (c *cluster) acquire(ctx context.Context, l server.Lock) (*quorum.Votes, *quorum.Failure) {
 	v := c.votesFor(l)
-	return v, v.Acquire(ctx, server.Try{}, nil)
+	return v, v.Acquire(ctx, server.Try{}, nil, nil)
 }
 
 // take gets the lock, or fails the test.

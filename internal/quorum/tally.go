@@ -86,15 +86,30 @@ func (t *tally) outcome() *Failure {
 	case n-gone >= t.need:
 		return t.failure(Unavailable)
 	}
-	f := &Failure{Kind: Missing}
+	f, by := &Failure{Kind: Missing}, make(map[string]int)
 	for i, reply := range t.replies {
-		if !t.in[i] || reply.Verdict != server.Missing && reply.Verdict != server.Taken {
-			continue
+		switch {
+		case !t.in[i]:
+		case reply.Verdict == server.Taken:
+			if f.Kind == Missing {
+				f.Kind, f.Which = Taken, reply.Which
+			}
+			if by[reply.Holder]++; by[reply.Holder] >= t.need {
+				f.Holder = reply.Holder
+			}
+		case reply.Verdict == server.Missing && f.Kind == Missing:
+			f.Which = reply.Which
 		}
-		f.Which = reply.Which
-		if reply.Verdict == server.Taken {
-			f.Kind = Taken
-			break
+	}
+	return f
+}
+
+// spoiled is the outcome of a try that was won, and does not count because of err.
+func (t *tally) spoiled(err error) *Failure {
+	f := t.failure(Unavailable)
+	for i := range f.Errs {
+		if t.replies[i].Verdict == server.Done {
+			f.Errs[i] = err
 		}
 	}
 	return f

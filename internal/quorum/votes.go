@@ -91,8 +91,9 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 // What a failed try leaves on several servers is released in the background, because waiters that split the votes must
 // give them back. On one server the try may be repeated until the Votes are Spent; the caller releases them.
 //
-// with are the votes of further tokens, which enter together with this one.
-func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failure {
+// with are the votes of further tokens, which enter together with this one; from are those whose place they take, if this
+// process has them.
+func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*Votes) *Failure {
 	q, l := v.home, v.Lock()
 	q.Enter()
 	defer q.Leave()
@@ -106,33 +107,47 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 		t.With = append(t.With, &w.first)
 	}
 	if v.more == nil {
+		if from != nil {
+			from.quiet(ctx, t.Start.Add(l.Timeout/2))
+		}
 		reply := v.first.Try(ctx, t)
 		if reply.Verdict != server.Done {
 			return one(reply).refusal()
 		}
 		v.Fence = reply.Fence
-		failure := v.complete(ctx, reply.Sent.Add(l.TTL-Drift(l.TTL)))
+		err := v.complete(ctx, reply.Sent.Add(l.TTL-Drift(l.TTL)))
 		for _, w := range with {
 			w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 		}
-		return failure
+		if err != nil {
+			return one(reply).spoiled(err)
+		}
+		return nil
 	}
 	t.Plain = false // a vote that comes late must not count as one of a lock that nothing can end
 	r := q.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
+	if t.Old != "" {
+		r.ask = func(i int) { v.swap(r, i, t, from) }
+	}
 	r.run(ctx)
-	failure := r.tallies[0].refusal()
+	votes := &r.tallies[0]
+	failure := votes.refusal()
 	if failure == nil {
 		var until time.Time
-		until, v.Fence = r.tallies[0].lease(l.TTL)
+		until, v.Fence = votes.lease(l.TTL)
 		if l.Fence == server.NextFence {
-			failure = v.raise(ctx, r.began.Add(r.bound))
+			failure = v.raise(ctx, time.Until(r.began.Add(r.bound)))
 		}
-		if failure == nil {
-			failure = v.complete(ctx, until)
+		if err := v.complete(ctx, until); failure == nil && err != nil {
+			failure = votes.spoiled(err)
 		}
 	}
-	if failure != nil && t.Old == "" {
+	if t.Old != "" {
+		for _, i := range r.skipped {
+			v.replace(r, i, t)
+		}
+	} else if failure != nil {
 		Drop(v)
 	}
 	return failure
@@ -140,16 +155,16 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, with []*Votes) *Failu
 
 // complete is where the lock becomes the caller's, which is valid until then. It says when that was. It fails if it is
 // too late: cancellation wins ties, and at least half of the validity has to be left.
-func (v *Votes) complete(ctx context.Context, until time.Time) *Failure {
+func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
-	ttl, size := v.Lock().TTL, len(v.home.servers)
+	ttl := v.Lock().TTL
 	deadline, bounded := ctx.Deadline()
 	switch {
 	case ctx.Err() != nil, bounded && !v.At.Before(deadline): // its timer may be late
-		return unavailable(size, errGivenUp)
+		return errGivenUp
 	case v.Valid < (ttl-Drift(ttl))/2:
-		return unavailable(size, errSlow)
+		return errSlow
 	}
 	return nil
 }
@@ -157,11 +172,7 @@ func (v *Votes) complete(ctx context.Context, until time.Time) *Failure {
 // raise writes the fence of a lock back to a majority, so that the caller that is granted the lock next meets it on one
 // server at least. All are told, also where a majority stands there already: a server that had lost its counter counts as
 // well when another loses its own.
-func (v *Votes) raise(ctx context.Context, due time.Time) *Failure {
-	left := time.Until(due)
-	if left <= 0 {
-		return unavailable(len(v.home.servers), errSlow)
-	}
+func (v *Votes) raise(ctx context.Context, left time.Duration) *Failure {
 	r := v.home.newRound(ctx, 1, time.Time{}, left)
 	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, left)) }
 	r.run(ctx)

@@ -3,10 +3,12 @@ package quorum_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -101,23 +103,111 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	assert.Equal(t, 1, c.votes(&l), "something was regained without a majority")
 }
 
+// warm has all servers answer once, each over a connection that its pool then keeps.
+func (c *cluster) warm(t *testing.T) {
+	t.Helper()
+	l := lock("warm", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all are known", func() bool { return c.votes(&l) == len(c.servers) })
+	won(t, release(t, v))
+	c.free(t, "warm")
+	redistest.Wait(t, "all answers", func() bool { // a server that owes one is passed over
+		return !slices.ContainsFunc(c.pools, func(p *redis.Pool) bool { return p.IdleCount() < p.ActiveCount() })
+	})
+}
+
 func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	l, warm := lock("k", terms()), lock("warm", terms())
-	v := c.take(t, warm)
-	redistest.Wait(t, "all are known", func() bool { return c.votes(&warm) == 3 })
-	won(t, release(t, v))
-	c.free(t, "warm") // else the second server owes an answer, and is passed over
-	c.silence(1)
-	v = c.take(t, l)
+	c.warm(t)
+	var asked, lost bool
+	c.fronts[1].Treat(func(reply bool) (treated redistest.Treatment) {
+		if reply && asked && !lost {
+			lost, treated.Harm = true, redistest.Silence
+		}
+		asked = asked || !reply
+		return treated
+	})
+	l := lock("k", terms())
+	v := c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
-	c.fronts[1].Cut()
-	c.fronts[1].Release()
 	c.on([]int{2}, "DEL", "k")
 	failure, _ := c.extend(t, v)
 	require.NotNil(t, failure)
 	v.ReleaseLater(time.Time{})
+}
+
+// As those are that a server has closed because they were idle.
+func TestAVoteOverAConnectionInThePlaceOfABrokenOneCounts(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.warm(t)
+	for _, front := range c.fronts {
+		front.Cut()
+	}
+	l := lock("k", terms())
+	v := c.take(t, l)
+	failure, _ := c.extend(t, v)
+	won(t, failure)
+	won(t, release(t, v))
+}
+
+func TestAServerThatDidNotAnswerTheTryVotesLater(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.warm(t)
+	short := terms()
+	short.Timeout = time.Second
+	l := lock("k", short)
+	c.fronts[1].Hold()
+	v := c.take(t, l)
+	late := time.Now().Add(short.Timeout)
+	redistest.Wait(t, "the end of the time for the try", func() bool { return time.Now().After(late) })
+	c.fronts[1].Release()
+	redistest.Wait(t, "the third vote", func() bool {
+		failure, _ := c.extend(t, v)
+		won(t, failure)
+		return c.votes(&l) == 3
+	})
+	won(t, release(t, v))
+}
+
+// A regained vote that ended before would be that of another.
+func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
+	c.on([]int{1}, "DEL", "k")
+	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: 3 * ttl, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
+	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
+	assert.Greater(t, c.servers[1].PTTL("k"), 2*ttl)
+	won(t, release(t, v))
+}
+
+// In the middle of a batch of leases.
+func TestALeaseThatEndsIsNotInTheWayOfTheOthersThatAreRegained(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	var batch []*quorum.Extension
+	locks := make([]server.Lock, 3)
+	for i := range locks {
+		locks[i] = lock(string(rune('a'+i)), terms())
+		v := c.take(t, locks[i])
+		redistest.Wait(t, "all votes", func() bool { return c.votes(&locks[i]) == 3 })
+		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) {
+			if i == 0 {
+				v.Each((*server.Claim).End)
+			}
+		}})
+	}
+	c.on([]int{1}, "FLUSHALL")
+	c.Extend(t.Context(), batch)
+	redistest.Wait(t, "the others' votes", func() bool { return c.votes(&locks[1]) == 3 && c.votes(&locks[2]) == 3 })
+	for _, x := range batch {
+		x.ReleaseLater(time.Time{})
+	}
 }
 
 func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
@@ -184,7 +274,7 @@ func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	c.fronts[1].Cut()
 	failure, _ := c.extend(t, v)
 	errs := failed(t, failure, quorum.Unavailable).Errs
-	require.ErrorContains(t, errs[0], "no longer has the lock")
+	require.ErrorContains(t, errs[0], "it does not have the lock")
 	require.Error(t, errs[1])
 	require.NoError(t, errs[2])
 	v.ReleaseLater(time.Time{})
@@ -201,7 +291,7 @@ func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	redistest.Wait(t, "it is released but for one", func() bool { return c.votes(&old) == 1 })
 	c.on([]int{2}, "SET", "k", "another")
 	got := make(chan *quorum.Failure)
-	go func() { got <- next.Acquire(t.Context(), server.Try{}, nil) }()
+	go func() { got <- next.Acquire(t.Context(), server.Try{}, nil, nil) }()
 	redistest.Wait(t, "the first vote", func() bool { return c.votes(&l) == 1 })
 	first := time.Now()
 	c.fronts[1].Release()

@@ -187,3 +187,36 @@ func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
 		done(t, <-got)
 	})
 }
+
+// Its last release has failed again and again, so that the next one would come a second later.
+func TestATryHastensTheReleaseThatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		before := request("k").claim(s)
+		done(t, before.Try(t.Context(), server.Try{}))
+		cut(b)
+		before.ReleaseLater(time.Time{})
+		time.Sleep(10200 * time.Millisecond)
+		b.Set(nil)
+		began := time.Now()
+		done(t, acquire(s, request("k")))
+		assert.Less(t, time.Since(began), 10*time.Millisecond)
+	})
+}
+
+// It has nothing on the server: it could not be tried while the one before was in its way.
+func TestWhatHasNothingToReleaseDoesNotHideWhatHas(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		before, between := request("k").claim(s), request("k").claim(s)
+		done(t, before.Try(t.Context(), server.Try{}))
+		cut(b)
+		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
+		failed(t, between.Try(t.Context(), server.Try{}))
+		between.InTheWay()
+		between.ReleaseLater(time.Time{})
+		time.AfterFunc(time.Second, func() { b.Set(nil) })
+		done(t, acquire(s, request("k")))
+		assert.True(t, m.Exists("k"))
+	})
+}

@@ -79,22 +79,23 @@ func (c *Claim) Spent() bool {
 	return c.doubt || c.want != wanted
 }
 
-// Unknown reports whether a try had no answer that may take the lock behind another holder.
+// Unknown reports whether the last try has no answer yet, and may still take the lock, behind another holder.
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.takes && (c.tries > 0 || c.open > 0)
+	return c.takes && (c.tries > 0 || c.silent && time.Since(epoch) < c.open)
 }
 
 // Waited has the release take back what shows that this process waits: a mark may be there from the tries before.
-func (c *Claim) Waited() { c.mayHave(true) }
+func (c *Claim) Waited() { c.mayHave(true, 0) }
 
-// mayHave notes that the token may have something on the server.
-func (c *Claim) mayHave(mark bool) {
+// mayHave notes that the token may have something on the server, or may get it within that time.
+func (c *Claim) mayHave(mark bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Since(epoch)
 	c.there, c.waits = true, mark
-	c.until = max(c.until, time.Since(epoch)+c.TTL)
+	c.until, c.open = max(c.until, now+c.TTL), now+within
 }
 
 // KeepMark has the release leave the mark that this process waits.
@@ -104,9 +105,12 @@ func (c *Claim) KeepMark() {
 	c.shown = true
 }
 
+// Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried.
+func (c *Claim) Foreign() { c.mayHave(false, 2*c.Timeout) }
+
 // Entered notes that the lock was handed to the waiter, or that another process has taken it. A lock of another kind on the
 // key, which knows no marks, may have handed it over: so the mark may still be there.
-func (c *Claim) Entered() { c.mayHave(c.Kind.Shows) }
+func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 
 // begin notes a command of the claim, which lets the token live until then. takes: it may take a lock that is free. plain:
 // it is a plain try. It reports false if the claim is not wanted.

@@ -17,6 +17,7 @@ var epoch = time.Now().Add(-50 * 365 * 24 * time.Hour)
 type clock struct {
 	mu        sync.Mutex
 	known     bool
+	told      time.Duration // when it was last told, since epoch
 	low, high time.Duration // server time in µs since 1970, as a Duration, minus time since epoch
 }
 
@@ -31,7 +32,7 @@ func (c *clock) learn(now int64, sent, received time.Time) {
 			low, high = l, h
 		}
 	}
-	c.known, c.low, c.high = true, low, high
+	c.known, c.told, c.low, c.high = true, received.Sub(epoch), low, high
 }
 
 // forget makes the next try ask for the time first. As long as the server does not answer that,
@@ -40,6 +41,13 @@ func (c *clock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = false
+}
+
+// doubt is forget, unless the server has told its time since then: one that is far may need all the time of a try for that.
+func (c *clock) doubt(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = c.known && c.told > since.Sub(epoch)
 }
 
 // at translates a moment of ours to µs on the server's clock, never later than the truth: a

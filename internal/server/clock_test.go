@@ -282,3 +282,26 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 		assert.False(t, m.Exists("k"), "a late try took the lock")
 	})
 }
+
+// What it has told is kept for the next try: else each would ask for the time, and be late with the rest.
+func TestAServerThatIsFarGetsItsTryInTheEnd(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			defer time.Sleep(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond)
+			return run()
+		})
+		q := request("k")
+		q.Timeout = 100 * time.Millisecond
+		c := q.claim(s)
+		for range 5 {
+			if c.Try(t.Context(), server.Try{}).Verdict == server.Done {
+				break
+			}
+		}
+		done(t, c.Try(t.Context(), server.Try{}))
+		c.ReleaseLater(time.Time{})
+		time.Sleep(time.Minute)
+	})
+}

@@ -119,7 +119,7 @@ func (op *operation) do() (first Reply) {
 	if over {
 		now = op.received // a reading of the clock less
 	} else {
-		s.nodes.clock(key).forget() // who answers next may be another server
+		s.nodes.clock(key).doubt(op.began) // who answers next may be another server
 	}
 	if now.IsZero() {
 		now = time.Now()
@@ -228,7 +228,11 @@ func (op *operation) tell(r *request, reply Reply) {
 	switch {
 	case verbs[op.verb].creates:
 		unanswered := op.redials > 0 || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
-		r.claim.tried(&r.reply, unanswered, op.due, op.plain, op.try.Queues || op.try.Shows > 0)
+		due := op.due
+		if op.plain { // a SET may be late although its caller gave up early
+			due = op.began.Add(r.claim.Timeout)
+		}
+		r.claim.tried(&r.reply, unanswered, due, op.plain, op.try.Queues || op.try.Shows > 0)
 		for _, other := range op.try.With {
 			other.tried(&r.reply, unanswered, op.due, false, false)
 		}

@@ -59,7 +59,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && (c.tries > 0 || c.silent)) {
+	if !c.letGo(keep, dropped && !c.Kind.Shows && (c.silent || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {
@@ -71,11 +71,12 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already.
+// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already,
+// or there is nothing to release.
 func (c *Claim) InTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want < away {
+	if c.want < away && (c.there || c.running > 0) {
 		c.server.stands(c, true)
 	}
 }
@@ -92,7 +93,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
-	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || c.waits && !c.shown && c.Kind.Shows) {
+	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || (c.waits || c.running > 0) && !c.shown && c.Kind.Shows) {
 		c.server.stands(c, true)
 	}
 	return true
@@ -161,7 +162,7 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	}
 	if c.waits {
 		member = c.member()
-		if !c.shown {
+		if !c.shown && c.want < away { // once: by a second time the mark may be that of the next waiter
 			mark = c.mark()
 		}
 	}

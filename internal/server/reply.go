@@ -28,7 +28,7 @@ type Reply struct {
 	Err     error         // with Failed
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done; of InUse: the number of permits
-	Holder  string        // with Held: the value of the lock, 320 bytes at most
+	Holder  string        // with Held, and with Taken of a swap: the value of the lock, 320 bytes at most
 	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
@@ -74,6 +74,9 @@ func answer(raw any, sent time.Time) Reply {
 		r.Holder, _ = redis.String(list[len(list)-1], nil)
 	case Missing, Taken:
 		r.Which = int(number(2)) - 1
+		if len(list) > 3 {
+			r.Holder, _ = redis.String(list[3], nil)
+		}
 	}
 	return r
 }
@@ -166,10 +169,10 @@ func explain(err error) error {
 }
 
 // OfOneLock reports whether err may concern one lock alone, and others find the server in a better mood: it will never
-// work with this key, or the guard has to wait for another TTL.
+// work with this key, the guard has to wait for another TTL, or the lock has ended.
 func OfOneLock(err error) bool {
 	code, _ := said(err)
-	return code == "GUARD" || Permanent(err)
+	return code == "GUARD" || Permanent(err) || errors.Is(err, errEnded)
 }
 
 func coded(err error, code string) bool {

@@ -69,12 +69,13 @@ func (w *runner) pursuit(c *Claim) *pursuit {
 	return nil
 }
 
-// hasten has a claim released now: what it waited for is over.
+// hasten has a claim released now: what it waited for is over, or the next one waits for it.
 func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.pursuit(c); p != nil {
 		p.at = time.Since(epoch)
+		w.rests = p.at
 		w.rouse()
 	}
 }

@@ -78,8 +78,12 @@ func (op *operation) round(alone bool) (err error) {
 			}
 		}
 		if err := op.send(n, alone); err != nil {
+			since := time.Now()
+			if TimedOut(err) {
+				since = op.began
+			}
 			for _, r := range op.todo {
-				op.server.nodes.clock(r.claim.Key).forget() // who answers next may be another server, after a failover
+				op.server.nodes.clock(r.claim.Key).doubt(since) // who answers next may be another server, after a failover
 			}
 			return err
 		}

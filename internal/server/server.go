@@ -9,6 +9,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +38,7 @@ type Server struct {
 	oneByOne   atomic.Bool  // its connections take one command at a time
 
 	mu       sync.Mutex
-	released map[string]*Claim   // by key, the last one that was released, if it may still be in the way of the next
+	released map[string][]*Claim // by key, those that may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
 	pending  int                 // operations of locks without an answer yet
 	owes     time.Time           // how long the server has been owing an answer
@@ -46,7 +47,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), released: make(map[string]*Claim), silent: make(map[string]struct{})}
+	s := &Server{source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byName, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	s.background, s.cancel = context.WithCancel(context.Background())
@@ -152,17 +153,18 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 }
 
 // A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
-// remembers the last such claim of each key, and a try waits for it: our own release never stands in our own way. Only what
-// is not settled is remembered.
+// remembers it, and a try waits for it: our own release never stands in our own way. Only what is not settled is remembered.
 
 // stands has the next claims of the keys of c wait for c, or not any more.
 func (s *Server) stands(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range c.keys {
+		all := slices.DeleteFunc(s.released[key], func(other *Claim) bool { return other == c })
 		if inTheWay {
-			s.released[key] = c
-		} else if s.released[key] == c {
+			all = append(all, c)
+		}
+		if s.released[key] = all; len(all) == 0 {
 			delete(s.released, key)
 		}
 	}
@@ -180,6 +182,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 		s.pending--
 	}()
 	for c := s.inTheWay(next); c != nil; c = s.inTheWay(next) {
+		s.runner(c).hasten(c)
 		c.mu.Lock()
 		left := c.await(ctx, due, func() bool { return c.want >= away })
 		c.mu.Unlock()
@@ -198,8 +201,10 @@ func (s *Server) inTheWay(next *Claim) *Claim {
 		return nil
 	}
 	for key := range next.keys {
-		if c := s.released[key]; c != nil && c != next {
-			return c
+		for _, c := range s.released[key] {
+			if c != next {
+				return c
+			}
 		}
 	}
 	return nil

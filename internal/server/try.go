@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 type Try struct {
 	Start   time.Time     // when the bound begins; zero: now
+	TTL     time.Duration // 0: that of the lock
 	Plain   bool          // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
 	Queues  bool          // the caller waits in the queue
 	Arrived int64         // the server's clock in µs when it came there; 0: not yet
@@ -47,10 +49,11 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 		v = downgrade
 	}
 	op := s.begin(ctx, v, c, t.Start, c.Replicas.Timeout)
-	op.requests[0].ttl, op.try = c.TTL, t
+	ttl := cmp.Or(t.TTL, c.TTL)
+	op.requests[0].ttl, op.try = ttl, t
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		s.scripted.Load()
-	until := op.end.Add(c.TTL)
+	until := op.end.Add(ttl)
 	if !c.begin(true, t.Old == "", op.plain, until) {
 		op.free()
 		return Reply{Err: errEnded}
