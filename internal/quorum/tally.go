@@ -82,9 +82,9 @@ func (t *tally) outcome() *Failure {
 	case t.won():
 		return nil
 	case n-gone >= t.need && n-t.permanent < t.need:
-		return t.failure(Refused)
+		return t.failure(Refused, nil)
 	case n-gone >= t.need:
-		return t.failure(Unavailable)
+		return t.failure(Unavailable, nil)
 	}
 	f, by := &Failure{Kind: Missing}, make(map[string]int)
 	for i, reply := range t.replies {
@@ -104,17 +104,6 @@ func (t *tally) outcome() *Failure {
 	return f
 }
 
-// spoiled is the outcome of a try that was won, and does not count because of err.
-func (t *tally) spoiled(err error) *Failure {
-	f := t.failure(Unavailable)
-	for i := range f.Errs {
-		if t.replies[i].Verdict == server.Done {
-			f.Errs[i] = err
-		}
-	}
-	return f
-}
-
 // refusal is the outcome of a try: nil if it was won.
 func (t *tally) refusal() *Failure {
 	n, lapsed := len(t.replies), t.said[server.Lapsed]
@@ -122,19 +111,19 @@ func (t *tally) refusal() *Failure {
 	case t.won():
 		return nil
 	case n-t.permanent < t.need:
-		return t.failure(Refused)
+		return t.failure(Refused, nil)
 	case t.said[server.Missing]+t.said[server.Taken] > 0: // of a token whose place it was to take
 		return t.outcome()
 	case lapsed >= t.need:
-		return t.failure(Lapsed)
+		return t.failure(Lapsed, nil)
 	case n-t.said[server.Failed]-t.out < t.need && t.said[server.Held]+lapsed < t.need:
-		return t.failure(Unavailable)
+		return t.failure(Unavailable, nil)
 	}
-	return t.failure(Contended)
+	return t.failure(Contended, nil)
 }
 
-// failure collects what the servers said.
-func (t *tally) failure(kind Kind) *Failure {
+// failure collects what the servers said; won is why the votes of the others do not count.
+func (t *tally) failure(kind Kind, won error) *Failure {
 	f := &Failure{Kind: kind, Errs: make([]error, len(t.replies))}
 	for i, reply := range t.replies {
 		switch {
@@ -142,6 +131,8 @@ func (t *tally) failure(kind Kind) *Failure {
 			f.Errs[i] = errNoAnswer
 		case !t.in[i] || reply.Verdict == server.Failed:
 			f.Errs[i] = reply.Err
+		case reply.Verdict == server.Done:
+			f.Errs[i] = won
 		case reply.Verdict == server.Held:
 			f.heard(reply)
 		case reply.Verdict == server.Missing || reply.Verdict == server.Taken:

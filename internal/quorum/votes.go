@@ -120,7 +120,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 			w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 		}
 		if err != nil {
-			return one(reply).spoiled(err)
+			return one(reply).failure(Unavailable, err)
 		}
 		return nil
 	}
@@ -140,7 +140,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 			failure = v.raise(ctx, time.Until(r.began.Add(r.bound)))
 		}
 		if err := v.complete(ctx, until); failure == nil && err != nil {
-			failure = votes.spoiled(err)
+			failure = votes.failure(Unavailable, err)
 		}
 	}
 	if t.Old != "" {

@@ -35,16 +35,9 @@ func (c *clock) learn(now int64, sent, received time.Time) {
 	c.known, c.told, c.low, c.high = true, received.Sub(epoch), low, high
 }
 
-// forget makes the next try ask for the time first. As long as the server does not answer that,
-// nothing is sent that it could execute late.
-func (c *clock) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known = false
-}
-
-// doubt is forget, unless the server has told its time since then: one that is far may need all the time of a try for that.
-func (c *clock) doubt(since time.Time) {
+// forget makes the next try ask for the time first, if that was not told since then. As long as the server does not answer
+// that, nothing is sent that it could execute late. One that is far may need all the time of a try for it.
+func (c *clock) forget(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = c.known && c.told > since.Sub(epoch)

@@ -116,8 +116,8 @@ func (op *operation) follow(err error) bool {
 		return false
 	}
 	op.server.nodes.outdated()
-	op.server.nodes.clock(op.key).forget() // another node has another
-	op.close()                             // the pool has heard it as well, and now knows the node
+	op.server.nodes.clock(op.key).forget(time.Now()) // another node has another
+	op.close()                                       // the pool has heard it as well, and now knows the node
 	return op.connect() == nil
 }
 
@@ -153,7 +153,7 @@ func (op *operation) failed(err error) error {
 		strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
-		op.server.nodes.clock(op.key).forget() // the next primary may have another
+		op.server.nodes.clock(op.key).forget(time.Now()) // the next primary may have another
 		op.server.scripted.Store(false)
 	}
 	return explain(err)

@@ -119,7 +119,7 @@ func (op *operation) do() (first Reply) {
 	if over {
 		now = op.received // a reading of the clock less
 	} else {
-		s.nodes.clock(key).doubt(op.began) // who answers next may be another server
+		s.nodes.clock(key).forget(op.began) // who answers next may be another server
 	}
 	if now.IsZero() {
 		now = time.Now()

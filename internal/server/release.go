@@ -71,12 +71,11 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already,
-// or there is nothing to release.
+// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already.
 func (c *Claim) InTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want < away && (c.there || c.running > 0) {
+	if c.want < away {
 		c.server.stands(c, true)
 	}
 }

@@ -43,7 +43,7 @@ func (op *operation) scripts() error {
 			continue
 		}
 		if op.pinned {
-			op.server.nodes.clock(r.claim.Key).forget() // it may be another node's
+			op.server.nodes.clock(r.claim.Key).forget(time.Now()) // it may be another node's
 		}
 		err := op.moveTo(r.claim.Key)
 		if err == nil {
@@ -83,7 +83,7 @@ func (op *operation) round(alone bool) (err error) {
 				since = op.began
 			}
 			for _, r := range op.todo {
-				op.server.nodes.clock(r.claim.Key).doubt(since) // who answers next may be another server, after a failover
+				op.server.nodes.clock(r.claim.Key).forget(since) // who answers next may be another server, after a failover
 			}
 			return err
 		}
