@@ -135,16 +135,8 @@
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), and a server that hangs is not waited
 // for. Two servers survive nothing that one does not.
 //
-// # Options
-//
-//   - Time: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal]
-//   - Waiting: [WithPollInterval], [WithBackoff] with [Linear], [Exponential] or [Jittered], [WithMaxAttempts],
-//     [WithQueue]
-//   - Safety: [WithFencing], [WithReplicas], [WithRestartGuard]
-//   - Nesting: [WithReentrancy]
-//   - Observing: [WithOwner], [WithTrace], [WithLogger]
-//   - For experts: [WithNodeTimeout], [WithLeaseReuse], [WithMultiplexing]; and [Dialer], for a pool of your own
-//
-// Options of [NewClient] hold for all its locks. Those of [Client.Mutex] hold for that Mutex, and override the
-// Client's. [Client.Observe] reports what happens to all locks of a Client, and [Client.Stats] counts it.
+// Options: [WithTTL], [WithMaxHold], [WithMinHold], [WithoutRenewal], [WithNodeTimeout]; [WithPollInterval], [WithBackoff],
+// [WithMaxAttempts], [WithQueue]; [WithFencing], [WithReplicas], [WithRestartGuard]; [WithReentrancy]; [WithOwner],
+// [WithTrace], [WithLogger]; [WithLeaseReuse], [WithMultiplexing]. Those of [NewClient] hold for all its locks, those of
+// [Client.Mutex] for that Mutex. [Client.Observe] reports what happens to all locks of a Client; [Client.Stats] counts it.
 package redimutex

@@ -15,17 +15,13 @@ import (
 var (
 	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
 	ErrLocked = errors.New("locked by another holder")
-
 	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped with another holder's.
 	// [LostError] says why.
 	ErrLost = errors.New("lease lost")
-
 	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock has ended.
 	ErrUnlocked = errors.New("not locked")
-
 	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed says why.
 	ErrUnavailable = errors.New("too few servers answered")
-
 	// ErrClosed says that the Client was closed.
 	ErrClosed = errors.New("client closed")
 )

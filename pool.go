@@ -54,17 +54,10 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 // redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 	d := conn.NewDialer(network, address, append([]redis.DialOption{
-		redis.DialConnectTimeout(dialTimeout),
-		redis.DialTLSHandshakeTimeout(dialTimeout),
-		redis.DialReadTimeout(dialTimeout),
-		redis.DialWriteTimeout(dialTimeout),
+		redis.DialConnectTimeout(dialTimeout), redis.DialTLSHandshakeTimeout(dialTimeout),
+		redis.DialReadTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout),
 	}, opts...)...)
-	return &redis.Pool{
-		MaxIdle:             maxIdle,
-		IdleTimeout:         idleTimeout,
-		DialContext:         d.DialContext,
-		TestOnBorrowContext: d.TestIdle,
-	}
+	return &redis.Pool{MaxIdle: maxIdle, IdleTimeout: idleTimeout, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
 }
 
 // Dialer is for experts who tune a pool of their own: it returns the DialContext for it. The pool of [NewPool] has it

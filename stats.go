@@ -11,24 +11,20 @@ import (
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
 type Stats struct {
-	Held    int // locks that this process has, also idle ones; see [WithLeaseReuse]
-	Waiting int // goroutines in Lock, LockContext or Do that wait just now, in line or between two tries
-
-	Acquired   int64 // locks acquired
-	Contended  int64 // of those, not at the first try
-	Released   int64 // locks unlocked
-	Failed     int64 // calls that ended without the lock, for whatever reason
-	Renewed    int64 // renewals, and calls of Extend, that succeeded
-	NotRenewed int64 // renewals that failed and were repeated, if there was time
-
+	Held        int   // locks that this process has, also idle ones; see [WithLeaseReuse]
+	Waiting     int   // goroutines in Lock, LockContext or Do that wait just now, in line or between two tries
+	Acquired    int64 // locks acquired
+	Contended   int64 // of those, not at the first try
+	Released    int64 // locks unlocked
+	Failed      int64 // calls that ended without the lock, for whatever reason
+	Renewed     int64 // renewals, and calls of Extend, that succeeded
+	NotRenewed  int64 // renewals that failed and were repeated, if there was time
 	LostExpired int64 // leases lost, by reason; see [Reason]
 	LostDeleted int64
 	LostTaken   int64
-
-	Errors []int64 // failed operations by server, in the order of the pools, also where the others were enough
-
-	WaitTime time.Duration // sum over all acquired locks, from the call to the lock
-	HoldTime time.Duration // sum over all holds that have ended
+	Errors      []int64       // failed operations by server, in the order of the pools, also where the others were enough
+	WaitTime    time.Duration // sum over all acquired locks, from the call to the lock
+	HoldTime    time.Duration // sum over all holds that have ended
 }
 
 // counters are the parts of Stats that the engine does not count.
@@ -62,20 +58,18 @@ func (c *Client) Stats() Stats {
 // not held. Err is nil while it is; if several may hold it, only while none of this process waits.
 type LockInfo struct {
 	Key     string
-	Keys    []string // of [Client.MutexAll]: all of them; else nil
-	Kind    string   // mutex, semaphore, reader or writer
-	Waiting int      // goroutines of this process that wait for it
-	Held    bool     // this process has it
-
-	Holds int           // how many have it; more than one of a semaphore, or of readers
-	Idle  bool          // no caller uses it just now; see [WithLeaseReuse]
-	Owner string        // see [WithOwner]
-	Fence int64         // the fence with which the servers gave it, with [WithFencing]
-	Since time.Time     // when the servers gave it
-	Until time.Time     // end of the validity, unless it is renewed before
-	TTL   time.Duration // what a renewal asks for
-
-	Err error // why the last try has failed
+	Keys    []string      // of [Client.MutexAll]: all of them; else nil
+	Kind    string        // mutex, semaphore, reader or writer
+	Waiting int           // goroutines of this process that wait for it
+	Held    bool          // this process has it
+	Holds   int           // how many have it; more than one of a semaphore, or of readers
+	Idle    bool          // no caller uses it just now; see [WithLeaseReuse]
+	Owner   string        // see [WithOwner]
+	Fence   int64         // the fence with which the servers gave it, with [WithFencing]
+	Since   time.Time     // when the servers gave it
+	Until   time.Time     // end of the validity, unless it is renewed before
+	TTL     time.Duration // what a renewal asks for
+	Err     error         // why the last try has failed
 }
 
 // Locks returns the locks that this process holds or waits for, sorted by key. It is a snapshot for people to look

@@ -14,7 +14,6 @@ import (
 // A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and with no
 // other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an operation that was
 // cut short has broken it for good: Err reports that, and a redis.Pool closes it.
-//
 // An operation is cut short by closing the network below it. A timer does that, or the ctx itself. Operations without a ctx
 // are those of redigo, with the timeouts that the connection was dialled with.
 type Conn struct {
@@ -63,7 +62,6 @@ var errCut = errors.New("the connection was given up: an operation on it was cut
 // DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
 // context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for reading that
 // the connection was dialled with; a command whose ctx has ended before it was sent leaves the connection as it was.
-//
 // A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply, unless
 // that was undone.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {

@@ -110,7 +110,6 @@ func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) err
 
 // punctual reports whether nothing that p does outlasts the ctx given to its GetContext, nor do operations of its connections
 // outlast theirs: it dials by the DialContext of a Dialer, and tests what it hands out by the TestIdle of one, or not at all.
-//
 // It looks at the functions themselves. One that calls ours in turn may do anything else as well, so it does not count.
 func punctual(p *redis.Pool) bool {
 	return known && p.TestOnBorrow == nil &&

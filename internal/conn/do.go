@@ -94,7 +94,6 @@ func send(c redis.Conn, command string, args ...any) error {
 
 // Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
 // called with each reply; errors of the server stand in it. An error of the connection is returned.
-//
 // The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
 	var batch Batch = func(send func(string, ...any) error) error {

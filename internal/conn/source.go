@@ -130,7 +130,6 @@ func (s *Source) Full() bool {
 }
 
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
-//
 // A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
 // it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
 func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {

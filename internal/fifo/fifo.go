@@ -8,7 +8,6 @@ import (
 )
 
 // A Line gives one goroutine at a time the turn, in order of arrival. The zero Line is free.
-//
 // Release happens before the next turn begins, as the race detector sees it.
 type Line struct {
 	// n is how many goroutines have the turn or wait for it. If any wait, one has the turn. Without mu, it changes between 0

@@ -180,7 +180,10 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		}
 		g.key.unref()
 	}()
-	keep := g.keptUntil(now)
+	keep := g.votes.At.Add(g.terms().MinHold) // when the lock is free at the earliest
+	if !keep.After(now) || g.kind().Shared {  // such as a writer that has become a reader
+		keep = time.Time{}
+	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
 		h.lose(was) // the keep-alive may be about to; whoever waits for the loss does not wait for the servers
 		// Nothing of what the servers say can change that; what is left of the lock there, as on the other keys of a
@@ -200,12 +203,4 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 	}
 	h.finish(keepalive.Unlocked)
 	return keepalive.Unlocked, f
-}
-
-// keptUntil is when the lock is free at the earliest; zero: now, as that of a writer that has become a reader.
-func (g *Grant) keptUntil(now time.Time) time.Time {
-	if keep := g.votes.At.Add(g.terms().MinHold); keep.After(now) && !g.kind().Shared {
-		return keep
-	}
-	return time.Time{}
 }

@@ -18,14 +18,6 @@ type reuse struct {
 	last  Observer    // of the last hold
 }
 
-// mayPark decides until when the grant may be given to further holds.
-func (g *Grant) mayPark(handOff time.Duration) {
-	g.reuse = &reuse{until: g.votes.At.Add(g.terms().Reuse)}
-	if end := g.votes.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
-		g.reuse.until = end
-	}
-}
-
 // spent reports whether the grant must not be parked any longer.
 func (g *Grant) spent() bool {
 	return g.over.Load() || g.lease.Ended() || g.key.engine.closed.Load()

@@ -74,18 +74,16 @@ func (r *round) extend(i int, leases []server.Extension) (missing []int) {
 	return missing
 }
 
-// A server that restarts without its data, or that expired a lock because it could not be reached, has lost its
-// vote for the lock. After an extension that a majority has confirmed it is asked for its vote again, by a try like
-// any other: with a deadline, behind the restart guard, and for nothing if it has another holder's token. So a lock
-// that is held for long outlives servers that restart one after the other.
+// A server that restarted without its data, or expired a lock because it could not be reached, has lost its vote. Behind
+// an extension that a majority has confirmed it is asked to vote again, by a try like any other: with a deadline, the
+// restart guard, and for nothing if it has another holder's token. So a long hold outlives servers that restart in turn.
 //
-// It is safe because the vote is regained only behind a majority that has confirmed the lock just now: while that
-// lasts, no other caller can have one, with or without this server. The regained vote counts only once a later renewal sees
-// the token there. After a round that was missed another may hold the lock, so nothing is regained.
+// It is safe because the majority has confirmed the lock just now: while that lasts, no other caller can have one, with or
+// without this server. The vote counts once a later renewal sees the token there. After a round that was missed another
+// may hold the lock, so nothing is regained.
 //
-// The server is told the fence first: a vote without that might give the next holder a lower one. It gives up when the
-// server does not answer, or refuses for a reason that concerns all leases, such as that it is a replica: the next
-// extension is soon, and a thousand leases must not knock a thousand times.
+// The server is told the fence first: a vote without that might give the next holder a lower one. It gives up where all
+// leases fail, as at a replica: the next extension is soon, and a thousand leases must not knock a thousand times.
 func (r *round) regain(i int, batch []*Extension, leases []int) {
 	if len(leases) == 0 {
 		return

@@ -85,14 +85,11 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter is decided, when ctx
-// ends, or when the time of t is over: all of it takes one node timeout and that of the replicas at most, the writing back
-// of the fence included.
+// ends, or when the time of t is over: one node timeout and that of the replicas at most, the writing back of the fence
+// included. What a failed try leaves on several servers is released in the background, because waiters that split the
+// votes must give them back. On one server it may be repeated until the Votes are Spent; the caller releases them.
 //
-// What a failed try leaves on several servers is released in the background, because waiters that split the votes must
-// give them back. On one server the try may be repeated until the Votes are Spent; the caller releases them.
-//
-// with are the votes of further tokens, which enter together with this one; from are those whose place they take, if this
-// process has them.
+// from are the votes whose place these take, if this process has them; with those of tokens that enter together with this.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*Votes) *Failure {
 	q, l := v.home, v.Lock()
 	q.Enter()

@@ -106,11 +106,9 @@ func (op *operation) moveTo(key string) error {
 }
 
 // follow goes to the node of a cluster that serves the key now, and reports whether that was why err came. The node that
-// said so has refused the command, so it is safe to repeat it; and without that the first command of a process that
-// does not know the cluster yet would fail most of the time, for good where there is a single try.
-//
-// ASK, which is said while a slot is on its way to another node, is left to the next try: the
-// connection can't be told to go where it points.
+// said so has refused the command, so it is safe to repeat it; and without that the first command of a process that does
+// not know the cluster yet would fail most of the time, for good where there is a single try. ASK, which is said while a
+// slot is on its way to another node, is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error) bool {
 	if !op.pinned || !coded(err, "MOVED") {
 		return false

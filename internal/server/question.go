@@ -43,11 +43,11 @@ func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command str
 
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
+	if err == nil {
+		err, _ = replies[0].(error)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if refused, ok := replies[0].(error); ok {
-		return nil, refused
 	}
 	return replies[0], nil
 }
@@ -100,7 +100,6 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 // Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.
 // It reports whether the server has taken it; and whether the server counts no one who listens, so that it would hand no
 // lock over. Where that can't be known unheard is false: a cluster counts the listeners of one node.
-//
 // It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
 	heard, err := redis.Int(s.Do(ctx, timeout, QueueKey(key), "PUBLISH", channel, ""))

@@ -9,10 +9,8 @@ import (
 
 // Release releases the claim, and waits for the answer within its bound. With keep the lock is left to expire then. What
 // the server does not answer goes on in the background. Missing is also the answer where nothing was sent that could have
-// taken the lock.
-//
-// It first waits for the commands that are under way, because they would be answered behind it, until half of its time is
-// over.
+// taken the lock. It first waits for the commands that are under way, because they would be answered behind it, until
+// half of its time is over.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	c.mu.Lock()
 	goes := c.letGo(keep, false)
@@ -81,7 +79,6 @@ func (c *Claim) InTheWay() {
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
-//
 // The next claim waits for one that excludes others, or of which a mark is to be taken back that may be the next one's by
 // then; unless this one goes aside.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {

@@ -101,29 +101,21 @@ const (
 var permanent = []struct{ code, words, plainer string }{
 	{"WRONGTYPE", "", wrongKind},
 	{"CROSSSLOT", "", wrongSlots},
-	{"NOAUTH", "", ""},
-	{"WRONGPASS", "", ""},
-	{"NOPERM", "", ""},
-	{"NOPROTO", "", ""},
-	{"DENIED", "", ""},
+	{"NOAUTH", "", ""}, {"WRONGPASS", "", ""}, {"NOPERM", "", ""}, {"NOPROTO", "", ""}, {"DENIED", "", ""},
 	{"ERR", "unknown command 'eval", noLua},
 	{"ERR", "unknown command `eval", noLua},
-	{"ERR", "could not find scripting engine", noLua}, // a Valkey 9 without its Lua
-	{"ERR", "command called from", lacking},           // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
-	{"ERR", "unknown command", ""},
-	{"ERR", "unknown subcommand", ""},
+	{"ERR", "could not find scripting engine", noLua},         // a Valkey 9 without its Lua
+	{"ERR", "command called from", lacking},                   // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no
 	{"ERR", "turning on single commands replication", tooOld}, // the same, at redis.set_repl
-	{"ERR", "the user executing the script can't", ""},        // ACL, Redis 7.0
-	{"ERR", "acl failure in script", ""},                      // Redis 7.2, Valkey
-	{"ERR", "unauthenticated multibulk length", ""},           // NOAUTH, to a command of more than ten words
-	{"ERR", "unauthenticated bulk length", ""},                // NOAUTH, to a script that is sent for the first time
-	{"ERR", "without any password configured", ""},            // AUTH
-	{"ERR", "but no password is set", ""},                     // AUTH, before Redis 6
-	{"ERR", "invalid password", ""},                           // AUTH, before Redis 6
 	{"ERR", "db index is out of range", wrongDB},              // SELECT
-	{"ERR", "invalid db index", ""},                           // SELECT
-	{"ERR", "select is not allowed in cluster mode", ""},      // SELECT
+	{"ERR", "unknown command", ""}, {"ERR", "unknown subcommand", ""},
+	{"ERR", "the user executing the script can't", ""}, // ACL, Redis 7.0
+	{"ERR", "acl failure in script", ""},               // Redis 7.2, Valkey
+	{"ERR", "unauthenticated ", ""},                    // NOAUTH: "multibulk length" of more than ten words, "bulk length" of a script
+	{"ERR", "without any password configured", ""},     // AUTH; before Redis 6 the next two
+	{"ERR", "but no password is set", ""}, {"ERR", "invalid password", ""},
+	{"ERR", "invalid db index", ""}, {"ERR", "select is not allowed in cluster mode", ""}, // SELECT
 	{"ERR", "wrong number of arguments", ""},                  // of a command that we don't know so
 	{"ERR", "invalid expire time", ""},                        // SET, PEXPIRE
 	{"ERR", "the fence counter is not a number", ""},          // fence.lua

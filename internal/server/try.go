@@ -74,13 +74,11 @@ func (t *Try) oldEnds(r *Reply) {
 }
 
 // set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
-// whether what is in its place is a lock at all. So the script follows where it does not take the lock, and where it can't
-// be sent, or is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script, too: it finds
-// its own token where the SET before took the lock.
+// whether what is in its place is a lock at all. So the script follows where it does not take the lock, can't be sent, or
+// is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script: it finds its token.
 //
-// SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is
-// written behind the SET on the same connection. Whenever the server gets to executing the first,
-// be it after a hang or when the network has healed, it executes the second next.
+// SET can't carry a deadline. Instead, when that passes without a reply, a release is written behind the SET on the same
+// connection. Whenever the server gets to executing the first, after a hang or a cut, it executes the second next.
 func (op *operation) set() error {
 	if op.state.Load() == abandoned {
 		return untried{errTimeout}

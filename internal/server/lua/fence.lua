@@ -8,9 +8,7 @@ local function count(counter, fence)
 end
 
 -- Returns a fence for the caller: 0, one above all counters, or the last; or nil and the error, if a counter is no
--- counter or there is no room for it.
---
--- A counter that expired or was lost starts from this server's clock.
+-- counter or there is no room for it. A counter that expired or was lost starts from this server's clock.
 local function fenceOf(wanted)
   if wanted == '0' then
     return 0

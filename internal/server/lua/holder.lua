@@ -4,7 +4,6 @@ local shown = 320 -- bytes of a holder that a reply tells
 
 -- Returns the value of a lock, or the beginning of it; nil if the key is missing; or nil and the error if it is no
 -- string. n is how many bytes matter: those of the token, or of what a reply tells about another holder.
---
 -- A value may be anything, 200 MB too, so no more of it is read than one byte after those that matter, which tells a
 -- longer value from an equal one. A user without GETRANGE reads all of it.
 local function peek(key, n)

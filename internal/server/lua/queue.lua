@@ -1,5 +1,4 @@
 -- Shared by the scripts of a lock with a queue; behind head.lua, the kind and fence.lua.
---
 -- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is
 -- "channel want fence lease name": where its process listens, what it wants and which fence, for how long it is given the
 -- lock, in ms, and the token that it gets. The lease is the waiter's, because it has to know how long the lock is its
@@ -50,20 +49,17 @@ end
 -- mine  the member of the caller, who needs no message; or ''
 --
 -- Returns true when it is the turn of mine, which stays in the queue.
---
 -- The message is "fence name". A waiter that does not listen on its channel is gone, and is passed over. A waiter that listens
 -- but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
---
 -- A waiter that was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
 -- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
 -- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
 local function serve(mine)
   local all = preferred and redis.pcall('ZRANGE', queue, '0', '-1')
-  local seen
+  local ok, first, _, place, seen
   while true do
-    local ok, first, _, place, looked = pcall(head, all, seen)
-    seen = looked
+    ok, first, _, place, seen = pcall(head, all, seen)
     if not ok or not first then
       return false
     end

@@ -1,6 +1,5 @@
 -- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may want 'm': a
 -- plain Mutex is let in alone, as a writer is.
---
 -- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
 -- a client that takes the key for a plain Mutex is kept out, and keeps out readers and writers.
 --
@@ -10,7 +9,6 @@
 -- entitled  the marks of those that have waited for a writer: while there is one, writers wait
 --
 -- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock.
---
 -- A plain Mutex that hands the lock on knows none of this: the lock holds the token of a reader as well then, and its mark
 -- is still there, as that of a writer is. keep and drop put that right.
 
