@@ -13,7 +13,6 @@ const reserved = "redimutex:"
 func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
 
 // The names of the fence counter of key, of its queue, and of where the leader of an election over key tells its term.
-
 func FenceKey(key string) string { return sibling("fence", key) }
 func QueueKey(key string) string { return sibling("queue", key) }
 func TermKey(key string) string  { return sibling("term", key) }

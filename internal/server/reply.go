@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,10 +99,10 @@ const (
 
 // permanent are the errors that waiting can't fix: their codes, words of theirs in lower case, and plainer words, if there
 // are any. The first that fits counts.
-var permanent = []struct{ code, words, plainer string }{
+var permanent = []struct{ codes, words, plainer string }{
 	{"WRONGTYPE", "", wrongKind},
 	{"CROSSSLOT", "", wrongSlots},
-	{"NOAUTH", "", ""}, {"WRONGPASS", "", ""}, {"NOPERM", "", ""}, {"NOPROTO", "", ""}, {"DENIED", "", ""},
+	{"NOAUTH WRONGPASS NOPERM NOPROTO DENIED", "", ""},
 	{"ERR", "unknown command 'eval", noLua},
 	{"ERR", "unknown command `eval", noLua},
 	{"ERR", "could not find scripting engine", noLua},         // a Valkey 9 without its Lua
@@ -109,13 +110,14 @@ var permanent = []struct{ code, words, plainer string }{
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no
 	{"ERR", "turning on single commands replication", tooOld}, // the same, at redis.set_repl
 	{"ERR", "db index is out of range", wrongDB},              // SELECT
-	{"ERR", "unknown command", ""}, {"ERR", "unknown subcommand", ""},
+	{"ERR", "unknown command", ""},
+	{"ERR", "unknown subcommand", ""},
 	{"ERR", "the user executing the script can't", ""}, // ACL, Redis 7.0
 	{"ERR", "acl failure in script", ""},               // Redis 7.2, Valkey
 	{"ERR", "unauthenticated ", ""},                    // NOAUTH: "multibulk length" of more than ten words, "bulk length" of a script
-	{"ERR", "without any password configured", ""},     // AUTH; before Redis 6 the next two
-	{"ERR", "but no password is set", ""}, {"ERR", "invalid password", ""},
-	{"ERR", "invalid db index", ""}, {"ERR", "select is not allowed in cluster mode", ""}, // SELECT
+	{"ERR", "password", ""},                            // AUTH: there is none, or, before Redis 6, it is another
+	{"ERR", "invalid db index", ""},
+	{"ERR", "select is not allowed in cluster mode", ""},      // SELECT
 	{"ERR", "wrong number of arguments", ""},                  // of a command that we don't know so
 	{"ERR", "invalid expire time", ""},                        // SET, PEXPIRE
 	{"ERR", "the fence counter is not a number", ""},          // fence.lua
@@ -138,7 +140,7 @@ func refusal(err error) (forever bool, plainer string) {
 	}
 	text = strings.ToLower(text)
 	for _, known := range permanent {
-		if known.code == code && strings.Contains(text, known.words) {
+		if slices.Contains(strings.Fields(known.codes), code) && strings.Contains(text, known.words) {
 			return true, known.plainer
 		}
 	}
