@@ -103,10 +103,17 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	assert.Equal(t, 1, c.votes(&l), "something was regained without a majority")
 }
 
+// unfenced are terms without a fence, which is raised on a server before or after its try is executed.
+func unfenced() *server.Terms {
+	t := terms()
+	t.Fence = server.NoFence
+	return t
+}
+
 // warm has all servers answer once, each over a connection that its pool then keeps.
 func (c *cluster) warm(t *testing.T) {
 	t.Helper()
-	l := lock("warm", terms())
+	l := lock("warm", unfenced())
 	v := c.take(t, l)
 	redistest.Wait(t, "all are known", func() bool { return c.votes(&l) == len(c.servers) })
 	won(t, release(t, v))
@@ -128,7 +135,7 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 		asked = asked || !reply
 		return treated
 	})
-	l := lock("k", terms())
+	l := lock("k", unfenced())
 	v := c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
 	c.on([]int{2}, "DEL", "k")
