@@ -77,7 +77,7 @@ func (a *acquisition) finish() {
 		return
 	}
 	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // the line
-	if a.turn {
+	if a.turn && !goesOn {
 		a.key.arrived = 0
 	}
 	if a.ticket != nil {

@@ -95,7 +95,7 @@ func (c *Claim) mayHave(mark bool, within time.Duration) {
 	defer c.mu.Unlock()
 	now := time.Since(epoch)
 	c.there, c.waits = true, mark
-	c.until, c.open = max(c.until, now+c.TTL), now+within
+	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
 // KeepMark has the release leave the mark that this process waits.

@@ -365,3 +365,21 @@ func TestATryThatIsExecutedBehindItsReleaseAndHangsIsReleasedAgain(t *testing.T)
 		assert.False(t, m.Exists("k"), "a lock that has no owner")
 	})
 }
+
+// A hand-off may overtake the answer to the last look, which may be executed yet.
+func TestALockThatWasHandedOffIsReleasedAgainAfterATryWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("k")))
+		q := request("k")
+		c := q.claim(s)
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), server.Try{}))
+		require.NoError(t, m.Set("k", q.Token))
+		c.Entered()
+		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+		require.NoError(t, m.Set("k", q.Token)) // the try, late
+		time.Sleep(3 * q.Timeout)
+		assert.False(t, m.Exists("k"))
+	})
+}
