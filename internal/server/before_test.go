@@ -120,6 +120,36 @@ func TestATryWaitsForTheReleaseOnceItsServerHasAnsweredAgain(t *testing.T) {
 	})
 }
 
+// Else the server calls the ticket of one that has given up, and takes the mark for that. It is the mark of the next one too.
+func TestATryWaitsForTheReleaseOfATicketUnderWhoseMarkItWaits(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := waiting("k", "first", "redimutex:me")
+		q.Kind, q.Want = server.Reader, "r"
+		done(t, acquire(s, request("k")))
+		try := q.Try
+		try.Shows = 30 * time.Second
+		first := q.claim(s)
+		require.Equal(t, server.Held, first.Try(t.Context(), try).Verdict)
+		come, let := hang(b)
+		first.KeepMark()
+		first.Drop()
+		<-come
+		next := *q
+		next.Token = "next"
+		tried := make(chan server.Reply, 1)
+		go func() { tried <- next.claim(s).Try(t.Context(), try) }()
+		synctest.Wait()
+		assert.Empty(t, tried)
+		close(let)
+		require.Equal(t, server.Held, (<-tried).Verdict)
+		_, _, _, entitled := server.PhaseKeys("k")
+		marks, err := m.ZMembers(entitled)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"redimutex:me"}, marks)
+	})
+}
+
 func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {

@@ -79,8 +79,8 @@ func (c *Claim) InTheWay() {
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
-// The next claim waits for one that excludes others, or of which a mark is to be taken back that may be the next one's by
-// then; unless this one goes aside.
+// The next claim waits for one that excludes others, or that may have a place or a mark: when the server calls it, it takes
+// the mark back, which may be the next one's by then. Unless this one goes aside.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if c.want >= released {
 		return false
@@ -89,7 +89,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
-	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || (c.waits || c.running > 0) && !c.shown && c.Kind.Shows) {
+	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
 		c.server.stands(c, true)
 	}
 	return true
