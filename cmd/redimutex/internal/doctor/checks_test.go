@@ -18,7 +18,7 @@ import (
 // told returns the report of a server that has told of itself what INFO says there.
 func told(info string) *nodeReport {
 	c := &checkup{ttl: 10 * time.Second, nodeTimeout: 500 * time.Millisecond}
-	r := c.newReport(servers.Node{Address: "server:1"})
+	r := c.newReport(servers.Node{Address: "server:1", Name: "server:1"})
 	r.info = fields(strings.ReplaceAll(strings.ReplaceAll(info, " ", "\r\n"), "_KeyDB", " KeyDB"))
 	r.role = r.info["role"]
 	return r
@@ -148,7 +148,7 @@ func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
 	t.Parallel()
 	at := func(address string, offset, fuzz time.Duration) *nodeReport {
 		r := told("")
-		r.node.Address, r.timed, r.offset, r.fuzz = address, true, offset, fuzz
+		r.node.Name, r.timed, r.offset, r.fuzz = address, true, offset, fuzz
 		r.checkClock()
 		return r
 	}

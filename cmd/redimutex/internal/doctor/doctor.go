@@ -82,7 +82,7 @@ func Command() *cli.Command {
 			},
 			{Names: []string{"v"}, Value: cli.Switch(&c.verbose), Text: "Show what is fine as well."},
 			{Names: []string{"json"}, Value: cli.Switch(&c.json), Text: `One JSON object: status (fine, warnings, unusable),
-				servers (a list with address, software, role, ping_ms, worst_ping_ms, clock_offset_ms and tried of each)
+				servers (a list with address, name, software, role, ping_ms, worst_ping_ms, clock_offset_ms and tried of each)
 				and findings (a list with id, level: ok, warning or error, server, what, why and do of each). What is
 				ok is listed with -v alone.`},
 		},
@@ -219,20 +219,20 @@ func (c *checkup) compare(reports []*nodeReport) []finding {
 	return append(append(findings, find("even", l, "", number)), spread(reports)...)
 }
 
-// sameServer finds addresses behind which there is the same process.
+// sameServer finds names behind which there is the same process.
 func sameServer(reports []*nodeReport) (findings []finding) {
-	addresses := make(map[string][]string)
+	names := make(map[string][]string)
 	for _, r := range reports {
 		if id := r.info["run_id"]; id != "" {
-			addresses[id] = append(addresses[id], r.node.Address)
+			names[id] = append(names[id], r.node.Name)
 		}
 	}
 	for _, r := range reports { // in the order in which they were named
-		if same := addresses[r.info["run_id"]]; len(same) > 1 && same[0] == r.node.Address {
+		if same := names[r.info["run_id"]]; len(same) > 1 && same[0] == r.node.Name {
 			findings = append(findings, find("same-server", levelError, "", strings.Join(same, " and ")+" are one server (run_id "+r.info["run_id"]+")"))
 		}
 	}
-	if len(findings) == 0 && len(addresses) == len(reports) {
+	if len(findings) == 0 && len(names) == len(reports) {
 		findings = append(findings, find("same-server", levelOK, "", "no two of them are one server"))
 	}
 	return findings
@@ -257,9 +257,9 @@ func spread(reports []*nodeReport) []finding {
 		l = levelWarning
 	}
 	return []finding{find("clock-skew", l, "", fmt.Sprintf("the clocks of %s and %s are %v apart",
-		front.node.Address, last.node.Address, max(rough(apart), time.Microsecond)))}
+		front.node.Name, last.node.Name, max(rough(apart), time.Microsecond)))}
 }
 
 func (c *checkup) newReport(n servers.Node) *nodeReport {
-	return &nodeReport{checkup: c, node: n, about: nodeInfo{Address: n.Address, Tried: []string{}}}
+	return &nodeReport{checkup: c, node: n, about: nodeInfo{Address: n.Address, Name: n.Name, Tried: []string{}}}
 }

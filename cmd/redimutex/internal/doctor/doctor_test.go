@@ -124,7 +124,7 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 	assert.Contains(t, d.the(t, "eviction").What, "maxmemory-policy allkeys-lru")
 
 	out, _ := clitest.Ends(t, exitWarnings, "doctor", "-ttl", "10m", "-redis", s.URL())
-	assert.Contains(t, out, "  warning eviction: "+s.Addr()+" evicts keys when its memory is full")
+	assert.Contains(t, out, "  warning eviction: "+s.Addr()+"/0 evicts keys when its memory is full")
 	assert.Contains(t, out, "Usable: 0 errors, 1 warning.\n")
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "          ") {

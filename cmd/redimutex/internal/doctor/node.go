@@ -36,6 +36,7 @@ type nodeReport struct {
 // A nodeInfo is what a line about a server shows.
 type nodeInfo struct {
 	Address     string   `json:"address"`
+	Name        string   `json:"name"`     // with the database
 	Software    string   `json:"software"` // "" if unknown
 	Role        string   `json:"role"`     // "" if unknown
 	Ping        float64  `json:"ping_ms"`  // the median; 0 if there was no answer
@@ -50,7 +51,7 @@ const (
 )
 
 func (r *nodeReport) report(id string, l level, what string, args ...any) {
-	r.findings = append(r.findings, find(id, l, r.node.Address, r.node.Address+" "+fmt.Sprintf(what, args...)))
+	r.findings = append(r.findings, find(id, l, r.node.Address, r.node.Name+" "+fmt.Sprintf(what, args...)))
 }
 
 // has reports whether a problem was found already.

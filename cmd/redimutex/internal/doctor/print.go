@@ -45,7 +45,7 @@ func (n nodeInfo) String() string {
 	if len(words) == 0 {
 		words = append(words, "not checked any further")
 	}
-	return n.Address + ": " + strings.Join(words, ", ")
+	return n.Name + ": " + strings.Join(words, ", ")
 }
 
 // printFindings prints what there is to say about a server.

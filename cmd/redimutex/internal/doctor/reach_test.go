@@ -67,7 +67,7 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 	for _, url := range []string{s.URL(), "redis://:hunter2@" + s.Addr(), "redis://someone:hunter2@" + s.Addr()} {
 		finds(t, exitUnusable, "auth", []string{url}, "-v")
 		_, out, stderr := clitest.Call("doctor", "-redis", url)
-		assert.Contains(t, out, "auth: "+s.Addr()+" refuses user or password")
+		assert.Contains(t, out, "auth: "+s.Addr()+"/0 refuses user or password")
 		assert.NotContains(t, out, "hunter2")
 		assert.Empty(t, stderr)
 	}

@@ -32,7 +32,7 @@ func Break() *cli.Command {
 			{Names: []string{"y", "yes"}, Value: cli.Switch(&yes), Text: "Do not ask. Needed where stdin is not a terminal."},
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, result (broken, free, changed,
 				declined or unknown), before and after, as redimutex show -json has them (after is null if
-				nothing was tried), and servers, a list with address, result and error of each.`},
+				nothing was tried), and servers, a list with address, name, result and error of each.`},
 		},
 		Notes: []cli.Section{
 			{Title: "BEFORE YOU BREAK IT", Blocks: []cli.Block{cli.Para(`The lock of a crashed holder ends by itself: look at its
@@ -126,6 +126,7 @@ type breach struct {
 
 type brokenServer struct {
 	Address string `json:"address"`
+	Name    string `json:"name"` // with the database
 	Result  string `json:"result"`
 	Error   string `json:"error,omitempty"`
 }
@@ -142,7 +143,7 @@ func (b *breach) carryOut() {
 	count := make(map[string]int)
 	for i, reply := range replies {
 		s := &b.Servers[i]
-		s.Address = b.nodes[i].Address
+		s.Address, s.Name = b.nodes[i].Address, b.nodes[i].Name
 		switch reply.Verdict {
 		case server.Done:
 			s.Result = wasBroken
@@ -241,10 +242,10 @@ func (b *breach) tellBroken(w io.Writer) {
 	}
 	for _, s := range b.Servers {
 		if s.Error != "" {
-			fmt.Fprintf(w, "  %s: %s; what it may have of the lock ends with its TTL\n", s.Address, s.Error)
+			fmt.Fprintf(w, "  %s: %s; what it may have of the lock ends with its TTL\n", s.Name, s.Error)
 		}
 		if s.Result == wasChanged {
-			fmt.Fprintf(w, "  %s: another holder has the lock there\n", s.Address)
+			fmt.Fprintf(w, "  %s: another holder has the lock there\n", s.Name)
 		}
 	}
 	switch {

@@ -57,7 +57,7 @@ func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
 	assert.Equal(t, wasBroken, b.Result)
 	assert.Equal(t, "web-1", b.Before.Owner)
 	assert.Equal(t, 3, b.Before.Waiting)
-	assert.Equal(t, []brokenServer{{Address: s.Addr(), Result: wasBroken}}, b.Servers)
+	assert.Equal(t, []brokenServer{{Address: s.Addr(), Name: s.Addr() + "/0", Result: wasBroken}}, b.Servers)
 	require.NotNil(t, b.After)
 	assert.Equal(t, "web-3", b.After.Owner, "who listens, and waits for longest")
 	assert.Equal(t, 1, b.After.Waiting)

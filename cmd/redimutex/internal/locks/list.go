@@ -48,7 +48,7 @@ func List() *cli.Command {
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
 				their databases), locks (a list, each as
 				redimutex show -json has it, but without holders, queue and queue_looked_ms), and errors, a list with
-				address and error of each server that failed.`},
+				address, name and error of each server that failed.`},
 		},
 		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
@@ -181,6 +181,7 @@ type inventory struct {
 
 type listError struct {
 	Address string `json:"address"`
+	Name    string `json:"name"` // with the database
 	Error   string `json:"error"`
 }
 
@@ -261,7 +262,7 @@ func (r *inventory) warn(w io.Writer, by error, l *listing) {
 		fmt.Fprintf(w, "redimutex: there is no lock among %s on %s%s\n", cli.Count(r.seen, "key"), l.nodes.Names(), hint)
 	}
 	for _, e := range r.Errors {
-		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Address, e.Error)
+		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Name, e.Error)
 	}
 	if r.refused > 0 {
 		fmt.Fprintf(w, "redimutex: this user may not read %s, which the list leaves out\n", cli.Count(r.refused, "key"))

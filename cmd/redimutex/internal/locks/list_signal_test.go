@@ -98,5 +98,5 @@ func TestListSaysForWhichServerItWaits(t *testing.T) {
 	p := clitest.Launch(t, nil, "list", "-redis", s.URL(), "-redis", other.URL())
 	p.Warns("redimutex: waiting for " + s.Addr() + "/0, which has not answered for 1s\n")
 	assert.NotZero(t, p.Status())
-	assert.Contains(t, p.Err(), s.Addr()+": no answer in time")
+	assert.Contains(t, p.Err(), s.Addr()+"/0: no answer in time")
 }

@@ -188,7 +188,7 @@ func (l *listing) inventory() *inventory {
 	}
 	for _, e := range servers.NodeErrors(errors.Join(l.errs...)) {
 		r.Complete = false
-		r.Errors = append(r.Errors, listError{l.nodes[e.Node].Address, servers.Words(e.Err)})
+		r.Errors = append(r.Errors, listError{l.nodes[e.Node].Address, l.nodes[e.Node].Name, servers.Words(e.Err)})
 	}
 	return r
 }

@@ -91,7 +91,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	ns, err := strconv.ParseInt(stamp, 10, 64)
 	require.NoError(t, err)
 	assert.Greater(t, died.Sub(time.Unix(0, ns)), 600*time.Millisecond-late, "and leaves half of the grace at the very least")
-	assert.Contains(t, p.Notes(), "can't be renewed, "+s.Addr()+": no answer")
+	assert.Contains(t, p.Notes(), "can't be renewed, "+s.Addr()+"/0: no answer")
 	assert.Equal(t, 1, strings.Count(p.Notes(), "\n"), p.Notes())
 }
 

@@ -74,7 +74,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 	s.Pause()
 	defer s.Resume()
 	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
-	assert.Contains(t, stderr, s.Addr()+": no answer")
+	assert.Contains(t, stderr, s.Addr()+"/0: no answer")
 }
 
 func TestServerThatRefusesIsQuoted(t *testing.T) {

@@ -119,7 +119,7 @@ func TestEachWayInWhichTLSFailsHasAdviceOfItsOwn(t *testing.T) {
 		"redis:// is for servers without":  ErrHandshake,
 		"Its URL then begins with rediss:": &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
 	} {
-		words := Set{{Address: "host:1"}}.Explain(&redimutex.NodeError{Err: err})
+		words := Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: err})
 		assert.Regexp(t, `^host:1: .* \(.*`+advice+`.*\)$`, words)
 	}
 }
@@ -131,7 +131,7 @@ func TestWhoLacksAPermissionInAScriptIsToldHowToFindIt(t *testing.T) {
 		"ERR The user executing the script can't run this command or subcommand",
 		"ERR ACL failure in script: User u has no permissions to run the 'set' command",
 	} {
-		assert.Contains(t, Set{{Address: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), "redimutex doctor says what this user lacks")
+		assert.Contains(t, Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), "redimutex doctor says what this user lacks")
 	}
 }
 

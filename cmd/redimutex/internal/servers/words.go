@@ -30,7 +30,7 @@ func (s Set) Explain(err error) string {
 func (s Set) Failures(err error) string {
 	var words []string
 	for _, n := range NodeErrors(err) {
-		words = append(words, s[n.Node].Address+": "+Words(n.Err))
+		words = append(words, s[n.Node].Name+": "+Words(n.Err))
 	}
 	if len(words) == 0 {
 		words = append(words, s.Names()+": "+strings.TrimPrefix(Words(err), "redimutex: "))

@@ -48,9 +48,9 @@ type row []piece
 // rows is the picture for a terminal of that size.
 func (p *page) rows(now time.Time, width, height int) []row {
 	rows := []row{{{"redimutex watch", cli.Strong}, {"  " + now.Format(time.TimeOnly) + "  " + p.title, cli.Dim}}}
-	for _, address := range slices.Sorted(maps.Keys(p.down)) {
-		o := p.down[address]
-		rows = append(rows, row{{fmt.Sprintf("%s: %s, for %v", address, o.reason, inTenths(now.Sub(o.since))), cli.Red}})
+	for _, name := range slices.Sorted(maps.Keys(p.down)) {
+		o := p.down[name]
+		rows = append(rows, row{{fmt.Sprintf("%s: %s, for %v", name, o.reason, inTenths(now.Sub(o.since))), cli.Red}})
 	}
 	var blocks [][]row
 	used := len(rows)

@@ -125,7 +125,7 @@ func (p *poller) conclude(now time.Time) *survey {
 			errs[i] = servers.ErrSilent
 		}
 		if errs[i] != nil {
-			s.down[p.nodes[i].Address] = servers.Words(errs[i])
+			s.down[p.nodes[i].Name] = servers.Words(errs[i])
 		}
 	}
 	s.gone = servers.TooMany(len(s.down), len(p.nodes))

@@ -50,7 +50,7 @@ func TestServerIsNotAskedTwiceAtOnce(t *testing.T) {
 
 func TestServerThatHasNotAnsweredForLongSaysNothing(t *testing.T) {
 	t.Parallel()
-	p := newPoller([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
+	p := newPoller([]string{"job"}, servers.Set{{Name: "a"}, {Name: "b"}, {Name: "c"}}, defaultInterval)
 	now := time.Now()
 	p.sources = []source{
 		{heard: now, views: []inspect.View{holds(tokenA, 10*time.Second)}},
@@ -72,7 +72,7 @@ func TestServerThatHasNotAnsweredForLongSaysNothing(t *testing.T) {
 
 func TestLockIsFreeWhereAMajoritySaysSo(t *testing.T) {
 	t.Parallel()
-	p := newPoller([]string{"job"}, servers.Set{{Address: "a"}, {Address: "b"}, {Address: "c"}}, defaultInterval)
+	p := newPoller([]string{"job"}, servers.Set{{Name: "a"}, {Name: "b"}, {Name: "c"}}, defaultInterval)
 	now := time.Now()
 	say := func(v inspect.View, err error) source { return source{heard: now, views: []inspect.View{v}, err: err} }
 	down := say(inspect.View{}, errors.New("refused"))

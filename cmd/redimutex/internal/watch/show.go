@@ -34,21 +34,21 @@ func newChronicle(keys []string) *chronicle {
 
 // take takes a survey in. It returns what has happened to each lock, and to the servers.
 func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
-	for _, address := range slices.Sorted(maps.Keys(s.down)) {
-		o, known := c.down[address]
+	for _, name := range slices.Sorted(maps.Keys(s.down)) {
+		o, known := c.down[name]
 		if !known {
 			o.since = s.at
 		}
-		if reason := s.down[address]; reason != o.reason {
-			servers = append(servers, address+": "+reason)
+		if reason := s.down[name]; reason != o.reason {
+			servers = append(servers, name+": "+reason)
 			o.reason = reason
 		}
-		c.down[address] = o
+		c.down[name] = o
 	}
-	for _, address := range slices.Sorted(maps.Keys(c.down)) {
-		if _, still := s.down[address]; !still {
-			servers = append(servers, fmt.Sprintf("%s: answers again, after %v", address, cli.Brief(s.at.Sub(c.down[address].since))))
-			delete(c.down, address)
+	for _, name := range slices.Sorted(maps.Keys(c.down)) {
+		if _, still := s.down[name]; !still {
+			servers = append(servers, fmt.Sprintf("%s: answers again, after %v", name, cli.Brief(s.at.Sub(c.down[name].since))))
+			delete(c.down, name)
 		}
 	}
 	for i, r := range s.locks {
@@ -59,7 +59,8 @@ func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 
 // lines tell what happens line by line: for a log, or as JSON for a script.
 type lines struct {
-	w io.Writer
+	w       io.Writer
+	servers string // their names; "" when they were told, at the first look
 	*chronicle
 	asJSON bool
 }
@@ -96,9 +97,11 @@ func (l *lines) survey(s *survey) {
 	for _, text := range servers {
 		fmt.Fprintf(l.w, "%s %s\n", at, text)
 	}
+	where := l.servers
+	l.servers = ""
 	for i, h := range l.histories {
 		for _, e := range news[i] {
-			fmt.Fprintf(l.w, "%s %s: %s%s\n", at, cli.Printable(h.lock.Key), e.text, waitingText(h.last.Waiting))
+			fmt.Fprintf(l.w, "%s %s: %s%s%s\n", at, cli.Printable(h.lock.Key), e.text, waitingText(h.last.Waiting), where)
 		}
 		if len(news[i]) == 0 && !h.broken && h.last.Waiting != waiting[i] {
 			fmt.Fprintf(l.w, "%s %s: %d waiting\n", at, cli.Printable(h.lock.Key), h.last.Waiting)

@@ -30,8 +30,8 @@ func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "watch", "-interval", "0.05", "job", "other", "job")
-	p.Says(" job: free\n")
-	p.Says(" other: free\n")
+	p.Says(" job: free, on " + s.Addr() + "/0\n")
+	p.Says(" other: free, on " + s.Addr() + "/0\n")
 	m := hold(t, s, "job", "web-1: backup")
 	uuid, _, _ := strings.Cut(m.Lease().Token(), " ")
 	p.Says(" job: acquired by web-1: backup, fence ")
@@ -102,7 +102,7 @@ func TestWatchSaysAtOnceThatNoServerCanBeReached(t *testing.T) {
 	free := redistest.FreeAddr(t)
 	out, stderr := clitest.RunEnds(t, cli.Unavailable, nil, "watch", "-redis", "redis://:hunter2@"+free, "job")
 	assert.Empty(t, out)
-	assert.Regexp(t, `^redimutex: can't look at "job": `+free+`: connect: connection refused \(does it run`, stderr)
+	assert.Regexp(t, `^redimutex: can't look at "job": `+free+`/0: connect: connection refused \(does it run`, stderr)
 	assert.NotContains(t, stderr, "hunter2")
 
 	s := redistest.Start(t)
@@ -119,9 +119,9 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	p := clitest.Launch(t, s, "watch", "-interval", "0.05", "job")
 	p.Says("job: held by web-1")
 	s.Kill()
-	p.Says(s.Addr() + ": ")
+	p.Says(s.Addr() + "/0: ")
 	s.Restart()
-	p.Says(s.Addr() + ": answers again, after ")
+	p.Says(s.Addr() + "/0: answers again, after ")
 	_ = m.Lease() // a server that has lost its memory knows nothing of it
 	p.Says("job: free")
 	assert.NotContains(t, p.Out(), "released")
@@ -143,13 +143,13 @@ func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
 	p.Says("job: free")
 	all[0].Pause()
 	defer all[0].Resume()
-	p.Says(all[0].Addr() + ": no answer in time")
+	p.Says(all[0].Addr() + "/0: no answer in time")
 	for _, s := range all[1:] {
 		s.Do("SET", "job", tokenA, "PX", 60000)
 	}
 	p.Says("job: acquired by a")
 	all[0].Resume()
-	p.Says(all[0].Addr() + ": answers again")
+	p.Says(all[0].Addr() + "/0: answers again")
 }
 
 func TestWatchIsCheapForTheServer(t *testing.T) {
