@@ -35,16 +35,19 @@ func (r *nodeReport) checkFacts() {
 	r.checkSlowCommands()
 }
 
-func (r *nodeReport) checkLatency(median, worst time.Duration) {
+// checkLatency judges how long PINGs took, and a new connection. An operation that needs one has to end in time with it.
+func (r *nodeReport) checkLatency(median, worst, dial time.Duration) {
 	l, comment := levelOK, ""
 	switch {
 	case median > r.nodeTimeout:
 		l, comment = levelError, ": most operations fail"
-	case median > r.nodeTimeout/4 || worst > r.nodeTimeout/2:
+	case dial+median > r.nodeTimeout:
+		l, comment = levelError, ": those that need one fail, and without one there is no first lock"
+	case median > r.nodeTimeout/4 || max(worst, dial+median) > r.nodeTimeout/2:
 		l, comment = levelWarning, ": little room is left"
 	}
-	r.report("latency", l, "answers PING in %v, in %v at worst, with a node timeout of %v for a TTL of %v%s",
-		rough(median), rough(worst), r.nodeTimeout, r.ttl, comment)
+	r.report("latency", l, "answers PING in %v, in %v at worst, and a new connection takes %v, with a node timeout of %v for a TTL of %v%s",
+		rough(median), rough(worst), rough(dial), r.nodeTimeout, r.ttl, comment)
 }
 
 const maxSkew = 300 * time.Millisecond

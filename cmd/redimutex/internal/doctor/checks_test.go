@@ -167,16 +167,18 @@ func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
 func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		median, worst time.Duration
-		want          level
+		median, worst, dial time.Duration
+		want                level
 	}{
-		"quick":                {time.Millisecond, 100 * time.Millisecond, levelOK},
-		"one that took long":   {time.Millisecond, 300 * time.Millisecond, levelWarning},
-		"all take long":        {150 * time.Millisecond, 160 * time.Millisecond, levelWarning},
-		"most come after that": {600 * time.Millisecond, 700 * time.Millisecond, levelError},
+		"quick":                  {time.Millisecond, 100 * time.Millisecond, 50 * time.Millisecond, levelOK},
+		"one that took long":     {time.Millisecond, 300 * time.Millisecond, time.Millisecond, levelWarning},
+		"all take long":          {150 * time.Millisecond, 160 * time.Millisecond, 300 * time.Millisecond, levelWarning},
+		"most come after that":   {600 * time.Millisecond, 700 * time.Millisecond, time.Second, levelError},
+		"a slow dial":            {60 * time.Millisecond, 70 * time.Millisecond, 240 * time.Millisecond, levelWarning},
+		"no time after the dial": {90 * time.Millisecond, 100 * time.Millisecond, 450 * time.Millisecond, levelError},
 	} {
 		r := told("")
-		r.checkLatency(c.median, c.worst)
+		r.checkLatency(c.median, c.worst, c.dial)
 		assert.Equal(t, c.want, r.findings[0].Level, name)
 	}
 }

@@ -82,7 +82,7 @@ func Command() *cli.Command {
 			},
 			{Names: []string{"v"}, Value: cli.Switch(&c.verbose), Text: "Show what is fine as well."},
 			{Names: []string{"json"}, Value: cli.Switch(&c.json), Text: `One JSON object: status (fine, warnings, unusable),
-				servers (a list with address, name, software, role, ping_ms, worst_ping_ms, clock_offset_ms and tried of each)
+				servers (a list with address, name, software, role, ping_ms, worst_ping_ms, dial_ms, clock_offset_ms and tried of each)
 				and findings (a list with id, level: ok, warning or error, server, what, why and do of each). What is
 				ok is listed with -v alone.`},
 		},

@@ -63,7 +63,7 @@ var checks = []check{
 	},
 	{
 		"latency", "An operation that takes longer than the node timeout fails, and renewals that fail again and again lose the lock.",
-		"Move closer to the server, find what slows it down (slow commands, swap, fork, a full network), or raise -ttl and with it the node timeout.",
+		"Move closer to the server, find what slows it down (slow commands, swap, fork, a full network), or raise WithNodeTimeout, or the TTL and with it the default of that.",
 	},
 	{
 		"slow-commands", "The server does one thing at a time: while a long command runs, no client can lock or renew.",

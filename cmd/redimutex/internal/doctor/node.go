@@ -41,6 +41,7 @@ type nodeInfo struct {
 	Role        string   `json:"role"`     // "" if unknown
 	Ping        float64  `json:"ping_ms"`  // the median; 0 if there was no answer
 	WorstPing   float64  `json:"worst_ping_ms"`
+	Dial        float64  `json:"dial_ms"` // for a new connection
 	ClockOffset float64  `json:"clock_offset_ms"`
 	Tried       []string `json:"tried"` // what was tried and worked
 }
@@ -114,11 +115,25 @@ func (r *nodeReport) measure() bool {
 		}
 		took = append(took, time.Since(sent))
 	}
+	dial, err := r.dial()
+	if err != nil {
+		r.unreached(err)
+		return false
+	}
 	slices.Sort(took)
 	median, worst := took[len(took)/2], took[len(took)-1]
-	r.about.Ping, r.about.WorstPing = milliseconds(median), milliseconds(worst)
-	r.checkLatency(median, worst)
+	r.about.Ping, r.about.WorstPing, r.about.Dial = milliseconds(median), milliseconds(worst), milliseconds(dial)
+	r.checkLatency(median, worst, dial)
 	return true
+}
+
+// dial returns how long a new connection takes: with TLS, AUTH and SELECT up to six round trips.
+func (r *nodeReport) dial() (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	defer cancel()
+	began := time.Now()
+	err := r.node.Redial(ctx)
+	return time.Since(began), err
 }
 
 // answered reports whether an error is the word of a server that is there and lets us in.

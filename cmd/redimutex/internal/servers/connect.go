@@ -46,6 +46,15 @@ func (n Node) Dial(ctx context.Context) error {
 	return n.dialled(err)
 }
 
+// Redial opens a connection beside those of the pool, and closes it.
+func (n Node) Redial(ctx context.Context) error {
+	c, err := conn.Of(n.Pool).Dial(ctx)
+	if err == nil {
+		err = c.Close()
+	}
+	return n.dialled(err)
+}
+
 // Get checks a connection out of the pool.
 func (n Node) Get(ctx context.Context) (redis.Conn, error) {
 	c, err := conn.Of(n.Pool).Get(ctx)
