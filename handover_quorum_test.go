@@ -161,6 +161,25 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 	}
 }
 
+// It seemed to be silent, and so the others decided without it. Without its vote one server that fails would be one too many.
+func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	front := redistest.NewFront(t, all[2])
+	client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, patient)
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	redistest.Wait(t, "all votes", func() bool { return all[2].Get("k") == l.Token() })
+	front.Hang(redistest.AtCommand)
+	require.NoError(t, client.Mutex("another").TryLockContext(t.Context()))
+	hung := time.Now()
+	redistest.Wait(t, "the third server is silent", func() bool { return time.Since(hung) > 500*time.Millisecond })
+	_, err = l.HandOver(t.Context(), 10*time.Minute)
+	require.NoError(t, err)
+	front.Lift()
+	redistest.Wait(t, "the vote", func() bool { return all[2].Get("k") == all[0].Get("k") })
+}
+
 // A server that answers the taker no more keeps its vote no longer than until it is back.
 func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	t.Parallel()

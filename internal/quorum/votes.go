@@ -140,11 +140,11 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 			failure = votes.failure(Unavailable, err)
 		}
 	}
-	if t.Old != "" {
+	if t.Old != "" && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
 		for _, i := range r.skipped {
-			v.replace(r, i, t)
+			r.dispatch(i)
 		}
-	} else if failure != nil {
+	} else if t.Old == "" && failure != nil {
 		Drop(v)
 	}
 	return failure

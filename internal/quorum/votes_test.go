@@ -224,21 +224,25 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	v := c.take(t, l)
 	redistest.Wait(t, "all votes", func() bool { return c.votes(&l) == 3 })
 	all := []int{0, 1, 2}
-	extended := func() {
-		t.Helper()
-		for i := range all {
-			redistest.Wait(t, "it is extended", func() bool { return c.servers[i].PTTL("k") > ttl/2 })
+	extended := func() (n int) {
+		for _, r := range c.servers {
+			if r.PTTL("k") > ttl/2 {
+				n++
+			}
 		}
+		return n
 	}
 	c.on(all, "PEXPIRE", "k", (ttl / 2).Milliseconds())
-	f, _ := c.extend(t, v)
-	won(t, f)
-	extended() // so that all know the script, not a majority alone: the next one gets no answers
+	redistest.Wait(t, "all know the script, not a majority alone: the next one gets no answers", func() bool {
+		f, _ := c.extend(t, v)
+		won(t, f)
+		return extended() == len(all)
+	})
 	c.on(all, "PEXPIRE", "k", (ttl / 2).Milliseconds())
 	c.silence(all...)
 	outcome := make(chan *quorum.Failure)
 	go c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) { outcome <- f }}})
-	extended()
+	redistest.Wait(t, "a majority extends it", func() bool { return extended() > len(all)/2 })
 	v.Each((*server.Claim).End)
 	for _, front := range c.fronts {
 		front.Release()

@@ -228,40 +228,40 @@ func TestATryOnAFullServerTellsWhoHoldsTheLock(t *testing.T) {
 // moments of ctx; but the lock was held by another caller all the time.
 func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
-	s.Do("SET", "k", "foreign")
-	pool := redistest.NewBetween(s.Pool())
-	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithPollInterval(900*time.Millisecond))
-	redistest.Repeat(t, "a try and its repetition that are too late", func() bool {
-		var held atomic.Bool
-		var late atomic.Int32
+	synctest.Test(t, func(t *testing.T) {
+		server, bare := redistest.Virtual(t)
+		pool := redistest.NewBetween(bare)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithPollInterval(900*time.Millisecond))
+		other := newMutex(t, bare, "k")
+		require.NoError(t, other.TryLockContext(t.Context())) // loads the scripts
+		require.NoError(t, other.UnlockContext(t.Context()))
+		require.NoError(t, server.Set("k", "foreign"))
+		cut, late := false, 0
 		pool.Set(func(run func() (any, error), name string, _ []any) (any, error) {
 			if name == "TIME" {
 				defer time.Sleep(time.Second)
 				return run()
 			}
-			if held.Swap(false) { // the next connection asks for the time again
+			if cut { // the next connection asks for the time again
+				cut = false
 				return nil, redistest.ErrCut
 			}
 			reply, err := run()
 			if list, ok := reply.([]any); ok && list[0] == any(int64(4)) {
-				if late.Add(1) == 1 {
+				if late++; late == 1 {
 					time.Sleep(200 * time.Millisecond) // so that the repetition is late by half of that
 				}
 			} else if ok {
-				held.Store(late.Load() == 0)
+				cut = late == 0
 			}
 			return reply, err
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 3200*time.Millisecond)
 		defer cancel()
 		err := m.LockContext(ctx, 0)
-		if late.Load() < 2 {
-			return false
-		}
+		require.Equal(t, 2, late, "the try and its repetition are too late")
 		assert.ErrorIs(t, err, redimutex.ErrLocked)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-		return true
 	})
 }
