@@ -92,10 +92,10 @@ func send(c redis.Conn, command string, args ...any) error {
 	return err
 }
 
-// Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. got is
-// called with each reply; errors of the server stand in it. An error of the connection is returned.
+// Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. Errors of the
+// server stand in the replies. An error of the connection is returned.
 // The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
-func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
+func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any)) ([]any, error) {
 	var batch Batch = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
@@ -117,10 +117,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	if err == nil && len(replies) != n {
 		err = errors.New("the connection of this pool does not answer Do(\"\") with all replies of a pipeline, as redigo does")
 	}
-	for i := 0; i < n && err == nil; i++ {
-		got(i, replies[i])
-	}
-	return err
+	return replies, err
 }
 
 // Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a

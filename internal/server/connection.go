@@ -157,22 +157,19 @@ func (op *operation) failed(err error) error {
 	return explain(err)
 }
 
-// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. got is called
-// with each reply; errors of the server stand in it. An error of the connection is returned. sent is before all of them.
-func (op *operation) pipeline(n int, lay func(i int) (string, []any), got func(i int, reply any)) error {
-	if op.conn == nil {
-		return errNoConnection
-	}
+// pipeline runs n commands in one round trip, where the connection can; lay returns the i-th and its arguments. Errors of the
+// server stand in the replies. An error of the connection is returned. sent is before all of them.
+func (op *operation) pipeline(n int, lay func(i int) (string, []any)) ([]any, error) {
 	op.sent = time.Now()
-	err := op.server.source.Batch(op, op.conn, n, lay, func(i int, reply any) {
-		op.received = time.Now()
-		if e, ok := reply.(error); ok {
-			reply = op.failed(e)
-		}
-		got(i, reply)
-	})
+	replies, err := op.server.source.Batch(op, op.conn, n, lay)
 	if err != nil {
-		return op.failed(err)
+		return nil, op.failed(err)
 	}
-	return nil
+	op.received = time.Now()
+	for i, reply := range replies {
+		if e, ok := reply.(error); ok {
+			replies[i] = op.failed(e)
+		}
+	}
+	return replies, nil
 }

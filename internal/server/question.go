@@ -60,9 +60,9 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	}
 	var replies []any
 	op := s.server.begin(s.ctx, say, &s.claim, s.start, 0)
-	op.aside, op.ask = true, func(op *operation) error {
-		replies = make([]any, len(cmds))
-		return op.commands(cmds, replies)
+	op.aside, op.ask = true, func(op *operation) (err error) {
+		replies, err = op.commands(cmds)
+		return err
 	}
 	if reply := op.do(); reply.Verdict != Done {
 		s.err = reply.Err
@@ -72,14 +72,14 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 }
 
 // commands runs commands. Errors of the server stand in the replies.
-func (op *operation) commands(cmds [][]any, replies []any) error {
+func (op *operation) commands(cmds [][]any) ([]any, error) {
 	if !op.pinned {
 		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }
-		err := op.pipeline(len(cmds), lay, func(i int, reply any) { replies[i] = reply })
-		if !errors.Is(err, conn.ErrNoSend) {
-			return err
+		if replies, err := op.pipeline(len(cmds), lay); !errors.Is(err, conn.ErrNoSend) {
+			return replies, err
 		}
 	}
+	replies := make([]any, len(cmds))
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
 		if op.follow(err) {
@@ -90,11 +90,11 @@ func (op *operation) commands(cmds [][]any, replies []any) error {
 		case errors.As(err, &said):
 			reply = err
 		case err != nil:
-			return err
+			return nil, err
 		}
 		replies[i] = reply
 	}
-	return nil
+	return replies, nil
 }
 
 // Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.

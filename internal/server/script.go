@@ -134,12 +134,13 @@ func (op *operation) send(n int, alone bool) error {
 			args[0], brought[s.hash] = s.source, true
 			return "EVAL", args
 		}
-		err := op.pipeline(len(op.todo), lay, func(i int, raw any) {
+		replies, err := op.pipeline(len(op.todo), lay)
+		for i, raw := range replies {
 			op.todo[i].again = false
 			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
 				op.take(op.todo[i], raw, n)
 			}
-		})
+		}
 		if errors.Is(err, conn.ErrNoSend) {
 			op.todo, err = op.todo[:0], nil
 		}
