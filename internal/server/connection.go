@@ -18,10 +18,6 @@ import (
 // maxRedials is how many broken connections of a pool that can't dial an operation takes out of it.
 const maxRedials = 20
 
-// A binder is a connection to a cluster, which has to be told the key that it is for before it can be
-// used for scripts: it would take the hash of a script for the key.
-type binder interface{ Bind(keys ...string) error }
-
 // connect takes a connection out of the pool for the operation, or dials one. A pool that may look for a Done that is closed
 // at the deadline as well, or keep its ctx, gets another one, which ends with the checkout.
 func (op *operation) connect() (err error) {
@@ -42,7 +38,8 @@ func (op *operation) connect() (err error) {
 		op.conn = nil
 		return explain(err)
 	}
-	if b, ok := op.conn.(binder); ok {
+	// A connection to a cluster has to be told the key: it would take the hash of a script for it.
+	if b, ok := op.conn.(interface{ Bind(keys ...string) error }); ok {
 		op.pinned = true
 		op.server.nodes.cluster.Store(true)
 		if err := b.Bind(op.key); err != nil {
@@ -73,19 +70,12 @@ func (op *operation) broken(err error) bool {
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 
-// redial is another attempt, over another connection. Why there is none says more than that one broke: it may be for good.
-func (op *operation) redial() error {
-	op.redials++
-	op.close()
-	op.fresh = op.server.source.Dial != nil
-	if err := op.connect(); err != nil {
-		return err
-	}
-	return op.attempt()
-}
-
-// attempt does what is asked over the connection that there is.
+// attempt takes a connection, and does over it what is asked. Why there is none says more than that the one before broke: it
+// may be for good.
 func (op *operation) attempt() error {
+	if err := op.connect(); err != nil {
+		return untried{err}
+	}
 	switch {
 	case op.ask != nil:
 		return op.ask(op)

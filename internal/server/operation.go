@@ -198,13 +198,13 @@ func (op *operation) apart() (over bool, why error) {
 // has broken. So what it sends may be executed twice. With an error nothing is sent. The error that ended the operation is
 // the reply to each request that has none.
 func (op *operation) run(err error) {
-	if err == nil {
-		err = op.connect()
-	}
 	if err != nil {
 		err = untried{err}
 	} else {
-		for err = op.attempt(); op.broken(err); err = op.redial() {
+		for err = op.attempt(); op.broken(err); err = op.attempt() {
+			op.redials++
+			op.close()
+			op.fresh = op.server.source.Dial != nil
 		}
 	}
 	op.close()
