@@ -38,7 +38,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 		})
 		return
 	}
-	r := q.newRound(ctx, len(batch), time.Time{}, bound)
+	r := q.newRound(ctx, len(batch), time.Now(), bound)
 	r.ask = func(i int) {
 		missing := r.extend(i, leases[i])
 		r.regain(i, batch, missing)

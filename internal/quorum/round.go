@@ -33,11 +33,8 @@ type vote struct {
 	reply        server.Reply
 }
 
-// newRound returns a round about n locks, in which each operation takes no longer than bound from start on; zero: now.
+// newRound returns a round about n locks, in which each operation takes no longer than bound from start on.
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
-	if start.IsZero() {
-		start = time.Now()
-	}
 	r := &round{
 		home: q, ctx: context.WithoutCancel(ctx), began: start, bound: bound,
 		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n),

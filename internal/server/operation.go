@@ -61,14 +61,11 @@ const (
 	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
 )
 
-// begin makes an operation about c. extra is what its bound has more than the timeout of c.
+// begin makes an operation about c, whose bound begins at start. extra is what it has more than the timeout of c.
 func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
 		op = &operation{server: s, done: make(chan struct{}, 1)}
-	}
-	if start.IsZero() {
-		start = time.Now()
 	}
 	op.Context, op.began, op.verb = ctx, start, v
 	op.due = start.Add(c.Timeout)

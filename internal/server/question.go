@@ -12,13 +12,13 @@ import (
 
 // Raise lifts the fence counters of a lock to fence where they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
-	op := s.begin(ctx, raise, &Claim{Lock: *l}, time.Time{}, d-l.Timeout)
+	op := s.begin(ctx, raise, &Claim{Lock: *l}, time.Now(), d-l.Timeout)
 	op.fence = fence
 	return op.do()
 }
 
 func (s *Server) InUse(ctx context.Context, l Lock) Reply {
-	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Time{}, 0).do()
+	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Now(), 0).do()
 }
 
 // A Session is for commands of any kind, all of them together within one bound. Each step has a connection of its own.

@@ -35,7 +35,7 @@ func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	for _, c := range claims {
 		extra = max(extra, c.Timeout-first.Timeout)
 	}
-	op := s.begin(ctx, release, first, time.Time{}, extra)
+	op := s.begin(ctx, release, first, time.Now(), extra)
 	for _, c := range claims[1:] {
 		op.requests = append(op.requests, request{claim: c})
 	}
