@@ -63,8 +63,6 @@ func (r *round) extend(i int, leases []server.Extension) (missing []int) {
 			mu.Lock()
 			missing = append(missing, k)
 			mu.Unlock()
-		case reply.Verdict == server.Done && !leases[k].Wanted():
-			reply = server.Reply{Err: errEnded}
 		case reply.Verdict == server.Done && leases[k].Unknown():
 			// A try without an answer may have taken the lock after a round that was missed, behind another holder.
 			reply = server.Reply{Err: errLateTry}

@@ -44,7 +44,6 @@ func (f *Failure) heard(r server.Reply) {
 var (
 	errSlow     = errors.New("granted too late: less than half of the lease was left")
 	errGivenUp  = errors.New("granted too late: the caller had given up")
-	errEnded    = errors.New("the lock has ended meanwhile")
 	errLost     = errors.New("it does not have the lock")
 	errLateTry  = errors.New("no answer to a try for this lock") // it has no vote while that may be executed
 	errNoAnswer = errors.New("no answer yet")                    // when all was decided, or the caller's time was over

@@ -65,13 +65,6 @@ func (c *Claim) End() {
 	c.want = max(c.want, ended)
 }
 
-// Wanted reports whether an answer that comes now counts.
-func (c *Claim) Wanted() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.want == wanted
-}
-
 // Spent reports whether the token must not be tried again.
 func (c *Claim) Spent() bool {
 	c.mu.Lock()
@@ -157,12 +150,15 @@ func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits boo
 	c.end()
 }
 
-// extended takes in the answer to an extension, which is not executed after due.
+// extended takes in the answer to an extension, which is not executed after due. It counts only while the claim is wanted.
 func (c *Claim) extended(r *Reply, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.Verdict == Failed {
+	switch {
+	case r.Verdict == Failed:
 		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
+	case r.Verdict == Done && c.want != wanted:
+		*r = Reply{Err: errEnded}
 	}
 	c.end()
 }
