@@ -113,13 +113,13 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	now := time.Now()
-	given, r, f := l.hold.HandOver(ctx, secret.token, within)
+	again, r, f := l.hold.HandOver(ctx, secret.token, within)
 	err := l.ended(ctx, now, r, f)
-	if given == nil {
+	if again == nil {
 		return Handover{}, err
 	}
 	if f != nil {
-		g.unknown = given
+		g.again = again
 	}
 	return g.to, err
 }
@@ -129,24 +129,24 @@ type handed struct {
 	to       Handover
 	released atomic.Bool // the one release that is accepted after it has come
 
-	mu      sync.Mutex
-	unknown *lock.Given // nil: it is known what the servers have done
+	mu    sync.Mutex
+	again lock.Again // nil: it is known what the servers have done
 }
 
 func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.unknown == nil {
+	if g.again == nil {
 		return Handover{}, unlockedError(l.of.key, "HandOver")
 	}
-	f := g.unknown.Repeat(ctx)
+	f := g.again(ctx)
 	if f == nil {
-		g.unknown = nil
+		g.again = nil
 		return g.to, nil
 	}
 	err := l.of.unsettled(ctx, f)
 	if errors.Is(err, ErrLost) {
-		g.unknown = nil
+		g.again = nil
 		return Handover{}, err
 	}
 	return g.to, err

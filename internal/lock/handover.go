@@ -10,12 +10,12 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Given is a hold that was handed over: what the servers have in its place.
-type Given struct{ from, to *quorum.Votes }
+// Again repeats a HandOver, and finds what it has done.
+type Again func(context.Context) *quorum.Failure
 
 // HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Nil: the hold had ended
 // before, and Reason says how.
-func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (given *Given, r keepalive.Reason, f *quorum.Failure) {
+func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (again Again, r keepalive.Reason, f *quorum.Failure) {
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
@@ -25,15 +25,11 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 			to.ReleaseLater(time.Time{})
 		} else {
 			g.votes.Each((*server.Claim).GiveUp) // a release behind it would do nothing, and one before would undo it
-			given = &Given{&g.votes, to}
+			again = func(ctx context.Context) *quorum.Failure { return g.votes.GiveAgain(ctx, to) }
 		}
 		return f
 	})
-	return given, r, f
-}
-
-func (g *Given) Repeat(ctx context.Context) *quorum.Failure {
-	return g.from.GiveAgain(ctx, g.to)
+	return again, r, f
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
