@@ -19,13 +19,15 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
-		to, f := g.votes.Give(ctx, token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
+		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
+		give := func(ctx context.Context) *quorum.Failure { return g.votes.Give(ctx, to) }
+		f := give(ctx)
 		if lost(f) != keepalive.Alive {
 			g.votes.ReleaseLater(keep)
 			to.ReleaseLater(time.Time{})
 		} else {
 			g.votes.Each((*server.Claim).GiveUp) // a release behind it would do nothing, and one before would undo it
-			again = func(ctx context.Context) *quorum.Failure { return g.votes.GiveAgain(ctx, to) }
+			again = give
 		}
 		return f
 	})

@@ -29,8 +29,7 @@ func (v *Votes) replace(r *round, i int, t server.Try) {
 	if !r.tallies[0].won() {
 		return
 	}
-	old := new(server.Claim)
-	r.home.servers[i].Claim(old, v.inPlace(t.Old, max(v.left(t.OldEnds), time.Millisecond)))
+	old := v.InPlace(t.Old, max(v.left(t.OldEnds), time.Millisecond)).claim(i)
 	old.Foreign()
 	old.ReleaseLater(time.Time{})
 }
@@ -48,28 +47,21 @@ func (v *Votes) quiet(ctx context.Context, due time.Time) {
 	v.Each(func(c *server.Claim) { c.Quiet(ctx, due) })
 }
 
-// inPlace returns the lock of v with another token, for its servers to swap. It takes no fence, and the restart guard is
-// not needed: only a server that has the lock puts another token there.
-func (v *Votes) inPlace(token string, ttl time.Duration) server.Lock {
-	l := *v.Lock()
+// InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
+// guard is not needed: only a server that has the lock puts another token there.
+func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
+	l, to := *v.Lock(), new(Votes)
 	terms := *l.Terms
 	terms.TTL, terms.Fence, terms.Guard = ttl, server.NoFence, false
 	l.Terms, l.Token = &terms, token
-	return l
+	v.home.Claim(to, l)
+	return to
 }
 
-// Give puts token in the place of that of v, for ttl, for the process that is to take the lock over; after all that is
-// under way for v has ended, for which it takes half of the time at most. Nothing more is sent for v. It may be repeated
-// with the votes of token that it returns, and finds what it has done. The Failure is Missing or Taken when the lock was
-// not ours any more.
-func (v *Votes) Give(ctx context.Context, token string, ttl time.Duration) (*Votes, *Failure) {
-	to := new(Votes)
-	v.home.Claim(to, v.inPlace(token, ttl))
-	return to, v.GiveAgain(ctx, to)
-}
-
-// GiveAgain repeats Give, whose outcome is unknown.
-func (v *Votes) GiveAgain(ctx context.Context, to *Votes) *Failure {
+// Give puts the token of to, which is InPlace of v, there for the process that is to take the lock over; after all that is
+// under way for v has ended, for which it takes half of the time at most. Nothing more is sent for v. It may be repeated,
+// and finds what it has done. The Failure is Missing or Taken when the lock was not ours any more.
+func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, OldEnds: new(atomic.Int64)}, v, nil)
 }
@@ -117,8 +109,7 @@ func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	if ttl <= 0 {
 		return
 	}
-	var back Votes
-	v.home.Claim(&back, v.inPlace(old, ttl))
+	back := v.InPlace(old, ttl)
 	ctx, until := context.Background(), time.Now().Add(v.Lock().Timeout)
 	var asking sync.WaitGroup
 	back.Each(func(c *server.Claim) { // not by a round, which passes over servers that seem to be silent
