@@ -22,8 +22,7 @@ type ticket struct {
 	handOff time.Duration
 	waiter  *wakeup.Waiter
 
-	arrived int64 // the server's clock in µs when it came to the queue; 0: not yet
-	rejoins bool  // where it is missing, it goes back to its place
+	arrived int64 // the server's clock in µs when it came to the queue, or has the place of one that did; 0: not yet
 
 	shown     bool      // the last try had the ticket with it
 	queued    bool      // the server has said that it is queued
@@ -65,21 +64,21 @@ func (a *acquisition) renewTicket(f *quorum.Failure) {
 	old.waiter.Leave()
 	a.newTicket()
 	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
-		a.ticket.arrived, a.ticket.rejoins = old.arrived, true
+		a.ticket.arrived = old.arrived
 	}
 }
 
 // present puts the ticket into a try. A waiter that does not listen can't be woken, so it is not queued then.
 func (x *ticket) present(t *server.Try) {
 	if x.shown = x.hub.Listening(); x.shown {
-		t.Queues, t.Arrived, t.Rejoins, x.presented = true, x.arrived, x.rejoins, x.hub.Drops()
+		t.Queues, t.Arrived, t.Rejoins, x.presented = true, x.arrived, !x.queued, x.hub.Drops()
 	}
 }
 
 func (x *ticket) contended(f *quorum.Failure) {
 	x.arrive(f.Now)
 	if x.shown {
-		x.queued, x.looked, x.drops, x.rejoins = true, f.Sent, x.presented, false
+		x.queued, x.looked, x.drops = true, f.Sent, x.presented
 		// All waiters together look some hundred times a second.
 		x.every = min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
 	}
@@ -88,6 +87,6 @@ func (x *ticket) contended(f *quorum.Failure) {
 // arrive notes when the waiter came, on the server's clock. If that was set back, it is as if it came now.
 func (x *ticket) arrive(now int64) {
 	if now != 0 && (x.arrived == 0 || now < x.arrived) {
-		x.arrived, x.rejoins = now, true
+		x.arrived = now
 	}
 }
