@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/fifo"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
@@ -13,7 +12,8 @@ import (
 
 // This file is what an acquisition does that does not get the lock at once: it waits for its turn, and between tries.
 
-// join waits in line, and reports whether the turn has come.
+// join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here counts
+// as a try that found it locked.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began = a.engine.made.Add(a.engine.now()) // the monotonic clock alone, in half of the time
 	k := a.key
@@ -28,35 +28,26 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	if a.hold.Observer.Traced() {
 		a.hold.Observer.Waiting(ctx)
 	}
-	return a.await(ctx, w) && !a.stopped(ctx) // cancellation wins ties
-}
-
-// await waits for w. With MaxTries, each wait between two tries that passes here counts as a try that found it locked.
-func (a *acquisition) await(ctx context.Context, w *fifo.Waiter) bool {
 	var passed <-chan time.Time
-	var timer *time.Timer
-	switch {
-	case a.MaxTries > 0:
-		timer = time.NewTimer(a.Pause(1))
-		defer timer.Stop()
-		passed = timer.C
-	case ctx.Done() == nil: // a select among more channels takes twice as long
+	if a.MaxTries > 0 {
+		passed = time.After(a.Pause(1))
+	} else if ctx.Done() == nil { // a select among more channels takes twice as long
 		<-w.Granted()
-		return true
+		return !a.stopped(ctx)
 	}
 	for {
 		select {
-		case <-w.Granted():
-			return true
-		case <-ctx.Done():
-			return !a.stopped(ctx)
 		case <-passed:
 			if a.waits++; a.usedUp() {
 				a.result = a.key.inTheWay()
 				return false
 			}
-			timer.Reset(a.Pause(a.waits + 1))
+			passed = time.After(a.Pause(a.waits + 1))
+			continue
+		case <-w.Granted():
+		case <-ctx.Done():
 		}
+		return !a.stopped(ctx) // cancellation wins ties
 	}
 }
 
