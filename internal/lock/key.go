@@ -116,7 +116,7 @@ func (k *Key) unref() {
 // the servers have said to the last try. It is nil if nothing is.
 func (k *Key) known() *quorum.Failure {
 	if g := k.grant.Load(); g != nil && !k.kind.Load().Shared {
-		return &quorum.Failure{Kind: quorum.Contended, Holder: g.Token()}
+		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}
 	}
 	return k.failure.Load()
 }

@@ -23,22 +23,12 @@ const (
 
 type Failure struct {
 	Kind   Kind
-	Errs   []error       // by server: why it did not vote; nil: it did
-	Holder string        // with Contended: the token of a holder; with Taken: that of a majority; or "", if it is not known
-	Left   time.Duration // with Contended: what is left of its TTL
-	Which  int           // with Missing and Taken: which of the keys it was, from 0
-	Before *Failure      // with Ended: what stood in the way until then; nil: nothing is known of that
+	Errs   []error  // by server: why it did not vote; nil: it did
+	Before *Failure // with Ended: what stood in the way until then; nil: nothing is known of that
 
-	// With Contended and a ticket:
-	Now     int64     // a server's clock in µs
-	Waiting int       // how many wait in that server's queue
-	Sent    time.Time // just before the server was asked
-}
-
-func (f *Failure) heard(r server.Reply) {
-	if f.Sent.IsZero() || r.Left > f.Left {
-		f.Holder, f.Left, f.Now, f.Waiting, f.Sent = r.Holder, r.Left, r.Now, r.Waiting, r.Sent
-	}
+	// With Contended: what the server said whose holder has the most left. With Missing and Taken: Which of the keys it was, and
+	// the Holder of a majority, if that is known.
+	server.Reply
 }
 
 var (

@@ -133,8 +133,8 @@ func (t *tally) failure(kind Kind, won error) *Failure {
 			f.Errs[i] = reply.Err
 		case reply.Verdict == server.Done:
 			f.Errs[i] = won
-		case reply.Verdict == server.Held:
-			f.heard(reply)
+		case reply.Verdict == server.Held && (f.Sent.IsZero() || reply.Left > f.Left):
+			f.Reply = reply
 		case reply.Verdict == server.Missing || reply.Verdict == server.Taken:
 			f.Errs[i] = errLost
 		}
