@@ -163,13 +163,11 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 	if err := ended(ctx); err != nil || h.Load() >= maxHung { // f may take no notice of ctx
 		return nil, cmp.Or(err, errHung)
 	}
-	var cancel context.CancelFunc
 	if deadline, ok := ctx.Deadline(); ok { // ctx need not end by itself
+		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline)
-	} else {
-		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
 	}
-	defer cancel()
 	type outcome struct {
 		conn redis.Conn
 		err  error

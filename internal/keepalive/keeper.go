@@ -86,12 +86,11 @@ func (k *Keeper) Leases() []*Lease {
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
-	alive := slices.Clone(k.leases)
 	if k.timer != nil {
 		k.timer.Stop() // a tick that begins all the same finds it closed
 	}
 	k.mu.Unlock()
-	for _, l := range alive {
+	for _, l := range k.Leases() {
 		l.End(Closed, time.Now())
 	}
 	k.running.Wait()
