@@ -256,7 +256,7 @@ func TestALeaseIsNotGivenUpWithAnotherOfTheBatch(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	hasty := terms()
-	hasty.Timeout = 500 * time.Millisecond
+	hasty.Timeout = 2 * time.Second
 	locks := []server.Lock{lock("hasty", hasty), lock("k", terms())}
 	outcomes := []chan *quorum.Failure{make(chan *quorum.Failure, 1), make(chan *quorum.Failure, 1)}
 	var batch []*quorum.Extension
