@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -438,6 +439,33 @@ func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 	require.ErrorAs(t, l.Extend(t.Context(), time.Minute), &lost)
 	assert.Equal(t, redimutex.Deleted, lost.Reason)
 	other.RUnlock()
+}
+
+// Its subscription is gone, so it polls. A place that it left behind would be called once it has released the lock.
+func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	s.Do("SET", "k", "foreign", "PX", 600000)
+	var cut atomic.Bool
+	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
+		if cut.Load() {
+			return nil, redistest.ErrCut
+		}
+		return redis.Dial("tcp", s.Addr())
+	}}
+	defer pool.Close()
+	m := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue(), patient, redimutex.WithLogger(slog.New(slog.DiscardHandler))).RWMutex("k")
+	entered := make(chan error, 1)
+	go func() { entered <- m.RLockContext(context.Background(), time.Minute) }()
+	queued := func() int64 { return s.Do("ZCARD", "redimutex:queue:{k}").(int64) }
+	redistest.Wait(t, "it is in the queue", func() bool { return queued() == 1 })
+	cut.Store(true)
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	redistest.Wait(t, "nobody listens", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) == 0 })
+	s.Do("DEL", "k")
+	require.NoError(t, <-entered)
+	assert.Zero(t, queued())
+	m.RUnlock()
 }
 
 func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {

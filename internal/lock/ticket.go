@@ -70,7 +70,9 @@ func (a *acquisition) renewTicket(f *quorum.Failure) {
 
 // present puts the ticket into a try. A waiter that does not listen can't be woken, so it is not queued then.
 func (x *ticket) present(t *server.Try) {
-	if x.shown = x.hub.Listening(); x.shown {
+	x.shown = x.hub.Listening()
+	t.Polls = !x.shown
+	if x.shown {
 		t.Queues, t.Arrived, t.Rejoins, x.presented = true, x.arrived, !x.queued, x.hub.Drops()
 	}
 }

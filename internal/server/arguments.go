@@ -81,7 +81,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		if t.Shows > 0 {
 			mark = l.mark()
 		}
-		if t.Queues {
+		if t.Queues || t.Polls {
 			member = l.member()
 		}
 	case extend, downgrade:
@@ -122,7 +122,11 @@ func (op *operation) lay(r *request) (script, []any) {
 	case op.verb == swap:
 		list = append(list, t.Old)
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], QueueTTL.Milliseconds())
+		ttl := QueueTTL
+		if t.Polls {
+			ttl = 0
+		}
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], ttl.Milliseconds())
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,36 @@ func TestATryWaitsForTheReleaseOfATicketUnderWhoseMarkItWaits(t *testing.T) {
 		marks, err := m.ZMembers(entitled)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"redimutex:me"}, marks)
+	})
+}
+
+// Its ctx has ended, and its answer is late. A place that is left there would be called, and the lock be given to no caller.
+func TestTheReleaseOfATryThatHasNoAnswerYetTakesThePlaceOutOfTheQueue(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("k")))
+		known := waiting("k", "known", "redimutex:me") // whose scripts the server knows then
+		wait(t, s, known)
+		require.Equal(t, server.Taken, release(s, known).Verdict)
+		q := waiting("k", "first", "redimutex:me")
+		first, answers := q.claim(s), make(chan struct{})
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			b.Set(nil)
+			reply, err := run()
+			<-answers
+			return reply, err
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		failed(t, first.Try(ctx, q.Try))
+		first.Drop()
+		next := *q
+		next.Token = "next"
+		require.Equal(t, server.Held, next.claim(s).Try(t.Context(), q.Try).Verdict)
+		places, err := m.ZMembers(server.QueueKey("k"))
+		require.NoError(t, err)
+		assert.NotContains(t, strings.Join(places, ", "), "first")
+		close(answers)
 	})
 }
 

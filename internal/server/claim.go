@@ -106,8 +106,8 @@ func (c *Claim) Foreign() { c.mayHave(false, 2*c.Timeout) }
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 
 // begin notes a command of the claim, which lets the token live until then. takes: it may take a lock that is free. plain:
-// it is a plain try. It reports false if the claim is not wanted.
-func (c *Claim) begin(creates, takes, plain bool, until time.Time) bool {
+// it is a plain try. waits: it shows that the caller waits. It reports false if the claim is not wanted.
+func (c *Claim) begin(creates, takes, plain, waits bool, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != wanted {
@@ -117,7 +117,7 @@ func (c *Claim) begin(creates, takes, plain bool, until time.Time) bool {
 	if creates {
 		c.tries++
 	}
-	c.takes, c.doubt = c.takes || takes, c.doubt || plain
+	c.takes, c.doubt, c.waits = c.takes || takes, c.doubt || plain, c.waits || waits
 	c.until = max(c.until, until.Sub(epoch))
 	return true
 }
@@ -140,13 +140,7 @@ func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits boo
 		c.open = max(c.open, time.Since(epoch))
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && waits
-	switch {
-	case !waits:
-	case r.Verdict == Done:
-		c.waits = false
-	case r.Verdict == Held, unanswered:
-		c.waits = true
-	}
+	c.waits = c.waits && !(waits && r.Verdict == Done)
 	c.end()
 }
 

@@ -227,7 +227,7 @@ func (op *operation) tell(r *request, reply Reply) {
 		if op.plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
-		r.claim.tried(&r.reply, unanswered, due, op.plain, op.try.Queues || op.try.Shows > 0)
+		r.claim.tried(&r.reply, unanswered, due, op.plain, op.try.waits())
 		for _, other := range op.try.With {
 			other.tried(&r.reply, unanswered, op.due, false, false)
 		}

@@ -15,6 +15,7 @@ type Try struct {
 	TTL     time.Duration // 0: that of the lock
 	Plain   bool          // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
 	Queues  bool          // the caller waits in the queue
+	Polls   bool          // it may have a place there, and can't be woken just now: it leaves that when it gets the lock
 	Arrived int64         // the server's clock in µs when it came there; 0: not yet
 	Rejoins bool          // where it is missing, it goes back to its place; else missing means Lapsed
 	Shows   time.Duration // > 0: the others see for so long that it waits
@@ -54,15 +55,18 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
 		s.scripted.Load()
 	until := op.end.Add(ttl)
-	if !c.begin(true, t.Old == "", op.plain, until) {
+	if !c.begin(true, t.Old == "", op.plain, t.waits(), until) {
 		op.free()
 		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
-		other.begin(true, true, false, until)
+		other.begin(true, true, false, false, until)
 	}
 	return op.do()
 }
+
+// waits reports whether others see that the caller waits.
+func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
 
 func (t *Try) oldEnds(r *Reply) {
 	for end := r.Sent.Add(r.Left).UnixNano(); ; {

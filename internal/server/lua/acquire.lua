@@ -4,7 +4,7 @@
 -- ARGV[12]  for how long the caller is seen to wait, in ms
 -- ARGV[13]  when the waiter first arrived, in µs on this server's clock; '0': now
 -- ARGV[14]  '1': a waiter who is missing in the queue goes back to its place
--- ARGV[15]  TTL of the queue, in ms
+-- ARGV[15]  TTL of the queue, in ms; '0': the caller can't be woken just now, and does not queue
 -- ARGV[16]  and those behind it: further tokens, which enter together with the first
 --
 -- Replies
@@ -15,6 +15,11 @@
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
 -- past a waiter. The caller that comes by and finds the lock free serves the first waiter, so that no hand-off depends on
 -- the one before.
+
+local place = member
+if ARGV[15] == '0' then
+  member = ''
+end
 
 local function granted(ours)
   local fence, failure = fenceOf(ARGV[7] or '0')
@@ -32,8 +37,8 @@ local function granted(ours)
   for i = 16, #ARGV do
     together(ARGV[i], ms)
   end
-  if member ~= '' then
-    leave(member)
+  if place ~= '' then
+    leave(place)
   end
   if queue and not alone[want] then -- there may be room for more
     serve('')

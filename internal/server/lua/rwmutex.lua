@@ -125,10 +125,10 @@ end
 local function drop(token, ms, mark)
   local holder, wrong, last = current(#token)
   if holder == token then
+    expire(lock, ms) -- first: nothing in the keys beside the lock keeps it from being released
     if mark ~= '' then
       hide(mark)
     end
-    expire(lock, ms)
     return 1
   end
   if holder == '*' and endOf(readers, token) then
