@@ -175,7 +175,8 @@ func WithMaxAttempts(n int) Option {
 // *redis.Pool, the waiter polls, and comes after those in the queue. It does so too if its user may not subscribe.
 //
 // A waiter also looks by itself, once a second or more often. So a lost message, or a holder that knows nothing of
-// the queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed. One that hangs
+// the queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed, except that one for an
+// [RWMutex] may keep the other side out for a second and a node timeout after its last look. One that hangs
 // while subscribed delays the others once, by a node timeout plus 85 ms plus two of its round trips, and then goes to
 // the end of the queue. So does a dead one in a Redis Cluster, and over a Pool that has Dial and shows no *redis.Pool.
 //
