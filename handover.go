@@ -163,7 +163,8 @@ type takings struct {
 // of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes of the giver.
 //
 // The error matches
-//   - [ErrLost] when it is too late: the time is over, or the Handover was used already;
+//   - [ErrLost] when it is too late: the time is over, or the Handover was used already. Also when it is too early: after a
+//     HandOver with [ErrUnavailable], before its repeat has reached a majority of several servers;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the lock expires;

@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -330,4 +331,57 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
 	redistest.Wait(t, "the vote is back", func() bool { return all[2].Get("k") == given })
 	assert.LessOrEqual(t, all[2].PTTL("k"), 2*time.Minute)
+}
+
+// fronted returns a Client that reaches the servers by fronts. It knows their clocks, and they know the scripts.
+func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*redistest.Front, *redimutex.Client) {
+	t.Helper()
+	fronts, pools := make([]*redistest.Front, len(all)), make([]redimutex.Pool, len(all))
+	for i, s := range all {
+		fronts[i] = redistest.NewFront(t, s)
+		pools[i] = fronts[i].Pool()
+	}
+	warm := newClient(t, pools, patient).Mutex("k")
+	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
+	require.NoError(t, warm.UnlockContext(t.Context()))
+	client := newClient(t, pools, opts...)
+	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil }))
+	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
+	return fronts, client
+}
+
+// The server has not executed the first one, and keeps the token of the giver.
+func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	redistest.Wait(t, "all votes", func() bool { return all[1].Get("k") == l.Token() && all[2].Get("k") == l.Token() })
+	fronts[1].Hang(redistest.AtReply)
+	fronts[2].Hang(redistest.AtCommand)
+	_, err = l.HandOver(t.Context(), 100*time.Millisecond)
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	fronts[1].Lift()
+	redistest.Wait(t, "its time is over", func() bool {
+		_, err := l.HandOver(t.Context(), 100*time.Millisecond)
+		return errors.Is(err, redimutex.ErrLost)
+	})
+	fronts[2].Lift()
+	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
+}
+
+// No server has told how long that is.
+func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	h := handOverEverywhere(t, all, "k", 5*time.Second)
+	for i, s := range all[1:] {
+		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000")
+	}
+	fronts[0].Hang(redistest.AtReply)
+	require.ErrorIs(t, client.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrLost)
+	fronts[0].Lift()
+	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }

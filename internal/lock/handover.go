@@ -10,27 +10,29 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Again repeats a HandOver, and finds what it has done.
+// Again repeats a HandOver, and finds what it has done. Nil: the hold was lost, or had ended.
 type Again func(context.Context) *quorum.Failure
 
-// HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Nil: the hold had ended
-// before, and Reason says how.
+// HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Reason says how a hold had
+// ended before.
 func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (again Again, r keepalive.Reason, f *quorum.Failure) {
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
 		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
-		give := func(ctx context.Context) *quorum.Failure { return g.votes.Give(ctx, to) }
-		f := give(ctx)
-		if lost(f) != keepalive.Alive {
-			g.votes.ReleaseLater(keep)
-			to.ReleaseLater(time.Time{})
-		} else {
-			g.votes.Each((*server.Claim).GiveUp) // a release behind it would do nothing, and one before would undo it
-			again = give
+		again = func(ctx context.Context) *quorum.Failure {
+			f := g.votes.Give(ctx, to)
+			if lost(f) != keepalive.Alive { // what a minority has yet of either side goes
+				g.votes.ReleaseLater(keep)
+				to.ReleaseLater(time.Time{})
+			}
+			return f
 		}
-		return f
+		return again(ctx)
 	})
+	if lost(f) != keepalive.Alive {
+		again = nil
+	}
 	return again, r, f
 }
 

@@ -105,8 +105,8 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	v.quiet(context.Background(), due)
 	defer v.ReleaseLater(time.Time{})
-	ttl := v.left(oldEnds)
-	if ttl <= 0 {
+	ttl := time.Until(time.Unix(0, oldEnds.Load()))
+	if ttl <= 0 { // it is over, or no server has told when that is
 		return
 	}
 	back := v.InPlace(old, ttl)

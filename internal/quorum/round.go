@@ -94,6 +94,7 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 	if r.tallies[0].stuck(len(r.skipped)) {
 		r.askSkipped()
 	}
+	var look <-chan time.Time
 	for undecided := len(r.tallies); undecided > 0; {
 		select {
 		case v := <-r.votes:
@@ -105,9 +106,19 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 			if t.decided() {
 				r.tell(v.lock)
 				undecided--
-			} else if n := len(r.skipped); n > 0 && t.stuck(n) {
+				continue
+			}
+			if n := len(r.skipped); n > 0 && t.stuck(n) {
 				r.askSkipped()
 			}
+			if t.split() && look == nil { // not at once: often they are but slow for a moment
+				look = time.After(max(server.MinSilence, r.bound/10))
+			}
+		case <-look:
+			if r.silent() {
+				return
+			}
+			look = time.After(server.MinSilence)
 		case <-ctx.Done():
 			return
 		case <-timer.C:
@@ -119,6 +130,17 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 			left = 0
 		}
 	}
+}
+
+// silent reports whether the servers that have not answered are all silent.
+func (r *round) silent() bool {
+	now := time.Now()
+	for i, s := range r.home.servers {
+		if !r.tallies[0].in[i] && s.Silent(now) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // tell says what has become of a lock.

@@ -334,3 +334,20 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 		redistest.Wait(t, "the votes that it has got are given back", func() bool { return c.votes(v.Lock()) == 0 })
 	}
 }
+
+// Callers that split the votes of the servers that answer must not keep them until those have answered that hang.
+func TestATryThatSplitsTheVotesDoesNotWaitForServersThatHang(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	terms := terms() // 10 s
+	release(t, c.take(t, lock("warm", terms)))
+	c.on([]int{3, 4}, "SET", "k", "another", "PX", "60000")
+	c.silence(0, 1)
+	for range 3 {
+		began := time.Now()
+		v, failure := c.acquire(t.Context(), lock("k", terms))
+		failed(t, failure, quorum.Contended)
+		assert.Less(t, time.Since(began), terms.Timeout)
+		redistest.Wait(t, "the vote is back", func() bool { return c.servers[2].Get("k") != v.Lock().Token })
+	}
+}
