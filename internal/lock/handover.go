@@ -20,7 +20,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
 		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
-		again = func(ctx context.Context) *quorum.Failure {
+		give := func(ctx context.Context) *quorum.Failure {
 			f := g.votes.Give(ctx, to)
 			if lost(f) != keepalive.Alive { // what a minority has yet of either side goes
 				g.votes.ReleaseLater(keep)
@@ -28,11 +28,12 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 			}
 			return f
 		}
-		return again(ctx)
+		f := give(ctx)
+		if lost(f) == keepalive.Alive {
+			again = give
+		}
+		return f
 	})
-	if lost(f) != keepalive.Alive {
-		again = nil
-	}
 	return again, r, f
 }
 
