@@ -33,11 +33,10 @@ type config struct {
 }
 
 const (
-	defaultPoll    = 50 * time.Millisecond
-	minTTL         = 10 * time.Millisecond
-	maxTTL         = 100 * 365 * 24 * time.Hour
-	maxOwner       = 256
-	maxNodeTimeout = 3 * time.Second // of the default
+	defaultPoll = 50 * time.Millisecond
+	minTTL      = 10 * time.Millisecond
+	maxTTL      = 100 * 365 * 24 * time.Hour
+	maxOwner    = 256
 )
 
 var defaultConfig = config{terms: server.Terms{
@@ -82,7 +81,7 @@ func (c *config) check() {
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
 	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
 	must(c.poll > 0, "WithPollInterval(%v): has to be more than 0", c.poll)
-	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, maxNodeTimeout))
+	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
 	must(t.Timeout > 0 && t.Timeout < t.TTL,
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,

@@ -461,7 +461,7 @@ func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 	redistest.Wait(t, "it is in the queue", func() bool { return queued() == 1 })
 	cut.Store(true)
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	redistest.Wait(t, "nobody listens", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) == 0 })
+	redistest.Wait(t, "no process listens", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) == 0 })
 	s.Do("DEL", "k")
 	require.NoError(t, <-entered)
 	assert.Zero(t, queued())

@@ -29,17 +29,13 @@ func (v *Votes) replace(r *round, i int, t server.Try) {
 	if !r.tallies[0].won() {
 		return
 	}
-	old := v.InPlace(t.Old, max(v.left(t.OldEnds), time.Millisecond)).claim(i)
+	ttl := v.Lock().TTL
+	if end := t.OldEnds.Load(); end != 0 { // as the servers tell it
+		ttl = max(time.Until(time.Unix(0, end)), time.Millisecond)
+	}
+	old := v.InPlace(t.Old, ttl).claim(i)
 	old.Foreign()
 	old.ReleaseLater(time.Time{})
-}
-
-// left is for how long a token lives that ends then, as the servers tell it; if none has, as long as that of v.
-func (v *Votes) left(ends *atomic.Int64) time.Duration {
-	if end := ends.Load(); end != 0 {
-		return time.Until(time.Unix(0, end))
-	}
-	return v.Lock().TTL
 }
 
 // quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.

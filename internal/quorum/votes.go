@@ -140,12 +140,15 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 			failure = votes.failure(Unavailable, err)
 		}
 	}
-	if t.Old != "" && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
+	switch {
+	case t.Old == "":
+		if failure != nil {
+			Drop(v)
+		}
+	case votes.won(): // those that were skipped are asked after all: no extension regains the vote of a Handover
 		for _, i := range r.skipped {
 			r.dispatch(i)
 		}
-	} else if t.Old == "" && failure != nil {
-		Drop(v)
 	}
 	return failure
 }

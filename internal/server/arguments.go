@@ -122,11 +122,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	case op.verb == swap:
 		list = append(list, t.Old)
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		ttl := QueueTTL
-		if t.Polls {
-			ttl = 0
-		}
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], ttl.Milliseconds())
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], t.queueTTL().Milliseconds())
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

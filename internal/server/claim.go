@@ -99,8 +99,8 @@ func (c *Claim) KeepMark() {
 }
 
 // Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried. How
-// patient that is we don't know: 3 s is the longest node timeout by default.
-func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, 3*time.Second)) }
+// patient that is we don't know.
+func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 
 // Entered notes that the lock was handed to the waiter, or that another process has taken it. A lock of another kind on the
 // key, which knows no marks, may have handed it over: so the mark may still be there.

@@ -48,6 +48,9 @@ type Replicas struct {
 	Timeout time.Duration // how long to wait for them, on top of the Timeout of an operation
 }
 
+// MaxTimeout is the longest Timeout that is not set.
+const MaxTimeout = 3 * time.Second
+
 func (t *Terms) Bound() time.Duration { return t.Timeout + t.Replicas.Timeout }
 
 // A Lock says what a token may have on a server. It is all that a release has to know, and is not changed.

@@ -130,6 +130,19 @@ func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	done(t, acquire(s, other))
 }
 
+// What stands in the keys beside the lock is none of its doing.
+func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	q := queued("k")
+	q.Kind, q.Want, q.Rest.Channel = server.Writer, "w", "redimutex:me"
+	done(t, acquire(s, q))
+	_, writers, _, _ := server.PhaseKeys("k")
+	r.Do("SET", writers, "no set")
+	failed(t, release(s, q))
+	assert.False(t, exists(t, r, "k"))
+}
+
 // The lock of another kind has gone, and its waiters have died.
 func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 	t.Parallel()

@@ -68,6 +68,14 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 // waits reports whether others see that the caller waits.
 func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
 
+// queueTTL is 0 where the caller does not queue, and only leaves: see acquire.lua.
+func (t *Try) queueTTL() time.Duration {
+	if t.Polls {
+		return 0
+	}
+	return QueueTTL
+}
+
 func (t *Try) oldEnds(r *Reply) {
 	for end := r.Sent.Add(r.Left).UnixNano(); ; {
 		known := t.OldEnds.Load()

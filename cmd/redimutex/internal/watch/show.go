@@ -59,8 +59,8 @@ func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 
 // lines tell what happens line by line: for a log, or as JSON for a script.
 type lines struct {
-	w       io.Writer
-	servers string // their names; "" when they were told, at the first look
+	w     io.Writer
+	where string // the names of the servers; "" when they were told, at the first look
 	*chronicle
 	asJSON bool
 }
@@ -97,8 +97,8 @@ func (l *lines) survey(s *survey) {
 	for _, text := range servers {
 		fmt.Fprintf(l.w, "%s %s\n", at, text)
 	}
-	where := l.servers
-	l.servers = ""
+	where := l.where
+	l.where = ""
 	for i, h := range l.histories {
 		for _, e := range news[i] {
 			fmt.Fprintf(l.w, "%s %s: %s%s%s\n", at, cli.Printable(h.lock.Key), e.text, waitingText(h.last.Waiting), where)

@@ -111,7 +111,7 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 	defer stop()
 	surveys := newPoller(o.keys, o.nodes, o.interval).start(ctx)
 	seen := newChronicle(o.keys)
-	show := (&lines{w: t.Out, servers: ", on " + o.nodes.Names(), asJSON: o.asJSON, chronicle: seen}).survey
+	show := (&lines{w: t.Out, where: ", on " + o.nodes.Names(), asJSON: o.asJSON, chronicle: seen}).survey
 	var picture *page // nil: there is no terminal, and lines are told
 	var keys *keys
 	var frames <-chan time.Time
