@@ -1,6 +1,9 @@
 package redistest
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // Phases tells whom readers and writers of one key have overtaken, by the order in which the server has executed it. Each
 // process has one goroutine of each side at most.
@@ -40,8 +43,11 @@ func ReadPhases(lines []string) (p Phases) {
 	readers := make(map[string]int) // marks of those that wait, and how many writers have begun
 	writers := make(map[string]*writerWait)
 	tokens := make(map[string]bool) // of readers that have entered
-	entered := false                // the next reader's mark that goes is that of one which enters
+	gone := ""                      // the last reader's mark that went in this script: of one that enters, if one does
 	for _, line := range lines {
+		if !strings.Contains(line, " lua] ") { // the next script
+			gone = ""
+		}
 		switch show, hide := phaseShow.FindStringSubmatch(line), phaseHide.FindStringSubmatch(line); {
 		case show != nil && show[1] == "writers":
 			if writers[show[2]] == nil {
@@ -61,13 +67,7 @@ func ReadPhases(lines []string) (p Phases) {
 				p.Readers.end(seen)
 				delete(readers, hide[2])
 			}
-			if entered {
-				for _, w := range writers {
-					w.turns[hide[2]]++
-					w.most = max(w.most, w.turns[hide[2]])
-				}
-			}
-			entered = false
+			gone = hide[2]
 		case phaseWriter.MatchString(line):
 			for mark := range readers {
 				readers[mark]++
@@ -77,7 +77,15 @@ func ReadPhases(lines []string) (p Phases) {
 			}
 		default:
 			if token := phaseReader.FindStringSubmatch(line); token != nil && !tokens[token[1]] {
-				tokens[token[1]], entered = true, true
+				tokens[token[1]] = true
+				if gone == "" { // it enters together with another
+					continue
+				}
+				for _, w := range writers {
+					w.turns[gone]++
+					w.most = max(w.most, w.turns[gone])
+				}
+				gone = ""
 			}
 		}
 	}

@@ -18,8 +18,9 @@ func shows(set, mark string) []string {
 
 func reads(mark, token string) []string {
 	return []string{
-		fmt.Sprintf(`1.0 [0 lua] "ZADD" "redimutex:readers:{k}" "12" "%s"`, token), `1.0 [0 lua] "SET" "k" "*" "PX" "9"`,
+		`1.0 [0 127.0.0.1:1] "EVALSHA"`,
 		fmt.Sprintf(`1.0 [0 lua] "ZREM" "redimutex:waiting:{k}" "%s"`, mark), fmt.Sprintf(`1.0 [0 lua] "ZREM" "redimutex:entitled:{k}" "%s"`, mark),
+		fmt.Sprintf(`1.0 [0 lua] "ZADD" "redimutex:readers:{k}" "12" "%s"`, token), `1.0 [0 lua] "SET" "k" "*" "PX" "9"`,
 	}
 }
 

@@ -91,3 +91,23 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 		})
 	}
 }
+
+// A try that is refused is not released: so it must not have let its reader in.
+func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	for _, command := range []string{"zrem", "zadd", "zremrangebyscore", "pexpire", "pttl", "set", "del"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-"+command)
+			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
+			may := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...)
+			maynot := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))}, opts...)
+
+			_, err := maynot.RWMutex("k").RAcquire(t.Context())
+			assert.ErrorContains(t, err, "script")
+			assert.NoError(t, may.RWMutex("k").TryLockContext(t.Context()))
+		})
+	}
+}

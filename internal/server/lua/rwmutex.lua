@@ -95,10 +95,10 @@ local function take(token, ms, want, mark)
     local written = redis.pcall('SET', lock, token, 'PX', ms) -- last: a user who may not do all of this gets no lock
     return written.err and written or nil
   end
+  redis.call('ZREM', waiting, mark) -- first: as above
+  redis.call('ZREM', entitled, mark)
   local enter = peek(lock, 1) == '*' and read or begin
   enter(token, ms)
-  redis.call('ZREM', waiting, mark)
-  redis.call('ZREM', entitled, mark)
 end
 
 local function keep(token, ms, want, mark)
