@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -19,11 +20,11 @@ import (
 // it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of every method
 // that would wait with that ctx for the same key of the same [Client]. To wait in another goroutine, use another ctx.
 func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, f, false)
+	return m.do(ctx, f, 0)
 }
 
 // do runs f in a hold of its own; or, with [WithReentrancy], in that of a Do around it.
-func (o *object) do(ctx context.Context, f func(context.Context) error, once bool) error {
+func (o *object) do(ctx context.Context, f func(context.Context) error, timeout time.Duration) error {
 	o.mustBeMade()
 	if o.config.reentrant {
 		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.users.enter() {
@@ -31,7 +32,7 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, once boo
 			return outer.run(ctx, f)
 		}
 	}
-	l, err := o.acquire(ctx, once)
+	l, err := o.acquire(ctx, timeout)
 	if err != nil {
 		return err
 	}

@@ -135,8 +135,8 @@ func lasting(ctx context.Context) context.Context {
 
 // unlock ends the hold for a verb whose ctx is lasting, if no other call has ended it.
 func (l *Lease) unlock(ctx context.Context, verb string) error {
-	if l.claim() {
-		return l.release(ctx)
+	if claimed, err := l.release(ctx); claimed {
+		return err
 	}
 	// After a hand-over one release is accepted.
 	if g := l.handed.Load(); g != nil && g.released.CompareAndSwap(false, true) {
@@ -146,21 +146,16 @@ func (l *Lease) unlock(ctx context.Context, verb string) error {
 	return unlockedError(l.of.key, verb)
 }
 
-// claim reports whether the caller is the one that ends the hold; then it has to release it.
-func (l *Lease) claim() bool {
+// release ends the hold, unless another call has claimed that. The lock is released on the servers unless it is parked
+// for the next hold.
+func (l *Lease) release(ctx context.Context) (claimed bool, err error) {
 	if !l.claimed.CompareAndSwap(false, true) {
-		return false
+		return false, nil
 	}
 	l.of.hold.CompareAndSwap(l, nil)
-	return true
-}
-
-// release ends the hold, which the caller has claimed. The lock is released on the servers unless it is parked for
-// the next hold.
-func (l *Lease) release(ctx context.Context) error {
 	now := time.Now()
 	r, f := l.hold.Release(ctx, now)
-	return l.ended(ctx, now, r, f)
+	return true, l.ended(ctx, now, r, f)
 }
 
 // ended counts and reports the end of the hold, and returns its error.

@@ -45,7 +45,7 @@ type exclusive struct{ object }
 // password, a permission, a key of another type, a server without scripts). All other errors pass. Use LockContext
 // where a panic is not what you want.
 func (m *exclusive) Lock() {
-	if _, err := m.acquire(context.Background(), false); err != nil {
+	if _, err := m.acquire(context.Background(), 0); err != nil {
 		panic(err)
 	}
 }
@@ -68,13 +68,13 @@ func (m *exclusive) Lock() {
 // With an error the lock is not held, even if it was won at the very moment when ctx ended. If a try left anything on
 // a server, it is removed in the background.
 func (m *exclusive) LockContext(ctx context.Context, timeout time.Duration) error {
-	_, err := m.acquireWithin(ctx, timeout)
+	_, err := m.acquire(ctx, timeout)
 	return err
 }
 
 // Acquire is LockContext(ctx, 0) that returns the hold, for code in which Lock and Unlock are far from each other:
 // [Lease.Release] ends this hold and no other. [Mutex.Lease] returns it too, and [Mutex.Unlock] ends it.
-func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, false) }
+func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, 0) }
 
 // Unlock unlocks m. It panics if m is not locked, as [sync.Mutex.Unlock] does. It logs other errors of [Mutex.UnlockContext].
 func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Background())) }

@@ -45,21 +45,29 @@ func (o *object) mustBeMade() {
 	must(o.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
 }
 
-// acquire gets a hold, with a single try or as long as ctx lasts.
-func (o *object) acquire(ctx context.Context, once bool) (*Lease, error) {
+// once is the timeout of a call that tries once.
+const once time.Duration = -1
+
+// acquire gets a hold within the timeout of LockContext: 0 leaves the end to ctx, and below 0 it tries once.
+func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, error) {
 	o.mustBeMade()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	if outer := o.around(ctx); outer != nil && ctx.Err() == nil {
 		return nil, o.failed(Event{Context: ctx, Err: &LockedError{Key: o.key, Nested: true, upgrade: o.upgrades(outer)}})
 	}
 	l := newLease(o)
 	terms, engine := &o.config.terms, o.client.engine
 	hint := o.last.Load()
-	if terms.Reuse > 0 && !once && ctx.Err() == nil && engine.Parked(hint, terms, &l.hold) {
+	if terms.Reuse > 0 && timeout >= 0 && ctx.Err() == nil && engine.Parked(hint, terms, &l.hold) {
 		o.acquired(ctx, l, lock.Result{})
 		return l, nil
 	}
 	r := engine.Lock(ctx, &lock.Call{
-		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: once, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
+		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: timeout < 0, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
 	}, &l.hold)
 	if r.Failure != nil {
 		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})
@@ -69,16 +77,6 @@ func (o *object) acquire(ctx context.Context, once bool) (*Lease, error) {
 	}
 	o.acquired(ctx, l, r)
 	return l, nil
-}
-
-// acquireWithin is acquire with the timeout of LockContext: below 0 it tries once, 0 leaves the end to ctx.
-func (o *object) acquireWithin(ctx context.Context, timeout time.Duration) (*Lease, error) {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	return o.acquire(ctx, timeout < 0)
 }
 
 // acquired counts and reports the new hold.
@@ -98,8 +96,8 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	told := false
 	defer func() {
 		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
-		if !told && l.claim() {
-			_ = l.release(context.Background())
+		if !told {
+			_, _ = l.release(context.Background())
 		}
 	}()
 	o.emit(func(t *Trace) func(Event) { return t.Acquired },

@@ -95,7 +95,7 @@ func (m *RWMutex) TryRLock() bool {
 
 // RLockContext locks m for reading. The ctx, the timeout and the errors are those of [Mutex.LockContext].
 func (m *RWMutex) RLockContext(ctx context.Context, timeout time.Duration) error {
-	return m.held.add(m.readers.acquireWithin(ctx, timeout))
+	return m.held.add(m.readers.acquire(ctx, timeout))
 }
 
 // TryRLockContext tries once to lock m for reading, without waiting. The errors are those of [Mutex.TryLockContext].
@@ -113,8 +113,8 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	m.readers.mustBeMade()
 	ctx = lasting(ctx)
 	for l := m.held.take(); l != nil; l = m.held.take() {
-		if l.claim() { // else its Release was faster
-			return l.release(ctx)
+		if claimed, err := l.release(ctx); claimed { // else its Release was faster
+			return err
 		}
 	}
 	return unlockedError(m.key, "RUnlock")
@@ -123,20 +123,20 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the
 // lease of this reader is lost. With [WithReentrancy] an RDo runs inside a Do as well as an RDo.
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.readers.do(ctx, f, false)
+	return m.readers.do(ctx, f, 0)
 }
 
 // TryRDo is [RWMutex.RDo] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.readers.do(ctx, f, true)
+	return m.readers.do(ctx, f, once)
 }
 
 // RAcquire is RLockContext(ctx, 0) that returns the hold, which [Lease.Release] ends, and RUnlock never.
-func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) { return m.readers.acquire(ctx, false) }
+func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) { return m.readers.acquire(ctx, 0) }
 
 // TryRAcquire is RAcquire that tries once. The errors are those of [Mutex.TryLockContext].
 func (m *RWMutex) TryRAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, true)
+	return m.readers.acquire(ctx, once)
 }
 
 // RLocker returns a [sync.Locker] whose Lock and Unlock are RLock and RUnlock of m.

@@ -58,11 +58,11 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 
 // Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors are those
 // of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the holders.
-func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, false) }
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, 0) }
 
 // TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
-	return s.made().acquire(ctx, true)
+	return s.made().acquire(ctx, once)
 }
 
 // Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock. The ctx of f ends when
@@ -71,12 +71,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 // Each Do has a permit of its own, also one inside f with the ctx of f. Mind the limit: if Dos that wait for a second
 // permit hold all permits, they wait until their contexts end.
 func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, false)
+	return s.made().do(ctx, f, 0)
 }
 
 // TryDo is [Semaphore.Do] that tries once. It returns the error of [Semaphore.TryAcquire] if that fails.
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, true)
+	return s.made().do(ctx, f, once)
 }
 
 func (s *Semaphore) made() *Semaphore {

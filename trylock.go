@@ -13,14 +13,14 @@ func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(
 // It may find a free lock held at the moment when another goroutine of this process gives up waiting. So it may with
 // several servers when others try at the same moment: if they split the votes, none has a majority.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
-	_, err := m.acquire(ctx, true)
+	_, err := m.acquire(ctx, once)
 	return err
 }
 
 // TryAcquire is [Mutex.TryLockContext] that returns the hold.
-func (m *exclusive) TryAcquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, true) }
+func (m *exclusive) TryAcquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, once) }
 
 // TryDo is [Mutex.Do] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
 func (m *exclusive) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, f, true)
+	return m.do(ctx, f, once)
 }
