@@ -302,7 +302,8 @@ func TestAZeroMutexSaysWhatIsWrong(t *testing.T) {
 			_ = m.Do(t.Context(), func(context.Context) error { return nil })
 		},
 	} {
-		assert.PanicsWithValue(t, "redimutex: a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex",
+		assert.PanicsWithValue(t, "redimutex: a zero Mutex, RWMutex or Semaphore has no server: "+
+			"make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore",
 			func() { use(new(redimutex.Mutex)) }, name)
 	}
 }

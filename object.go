@@ -42,7 +42,7 @@ func (o *object) Logger() *slog.Logger {
 }
 
 func (o *object) mustBeMade() {
-	must(o.client != nil, "a zero Mutex has no server: make it by New, NewRedlock or Client.Mutex")
+	must(o.client != nil, "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore")
 }
 
 // once is the timeout of a call that tries once.

@@ -58,12 +58,10 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 
 // Acquire waits for a permit as long as ctx lasts, and returns the hold. [Lease.Release] gives it back. The errors are those
 // of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the holders.
-func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.made().acquire(ctx, 0) }
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, 0) }
 
 // TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
-	return s.made().acquire(ctx, once)
-}
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, once) }
 
 // Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock. The ctx of f ends when
 // the permit is lost, and [LeaseFrom] returns the hold.
@@ -71,17 +69,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) {
 // Each Do has a permit of its own, also one inside f with the ctx of f. Mind the limit: if Dos that wait for a second
 // permit hold all permits, they wait until their contexts end.
 func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, 0)
+	return s.do(ctx, f, 0)
 }
 
 // TryDo is [Semaphore.Do] that tries once. It returns the error of [Semaphore.TryAcquire] if that fails.
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.made().do(ctx, f, once)
-}
-
-func (s *Semaphore) made() *Semaphore {
-	must(s.client != nil, "a zero Semaphore has no server: make it by NewSemaphore or Client.Semaphore")
-	return s
+	return s.do(ctx, f, once)
 }
 
 // Permits returns how many holders s lets in at a time.
@@ -93,7 +86,8 @@ func (s *Semaphore) Permits() int { return s.permits }
 // The error matches [ErrUnavailable] when the server did not answer, [ErrClosed] when the Client is closed, and the
 // cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
-	n, f := s.made().client.engine.InUse(ctx, s.key, &s.config.terms)
+	s.mustBeMade()
+	n, f := s.client.engine.InUse(ctx, s.key, &s.config.terms)
 	if f != nil {
 		return 0, s.toError(ctx, f)
 	}

@@ -330,7 +330,7 @@ func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
 		"the key of a Semaphore is empty":           func() { c.Semaphore("", 1) },
 		"reserved for what belongs to locks":        func() { c.Semaphore("redimutex:s", 1) },
 		"holders on 1+2, 2+3, 1+3":                  func() { redimutex.NewClient([]redimutex.Pool{pool, pool, pool}).Semaphore("s", 1) },
-		"a zero Semaphore has no server":            func() { _, _ = new(redimutex.Semaphore).Acquire(t.Context()) },
+		"a zero Mutex, RWMutex or Semaphore has":    func() { _, _ = new(redimutex.Semaphore).Acquire(t.Context()) },
 	} {
 		assert.ErrorContains(t, panicOf(f), words)
 	}
