@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
+	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -18,15 +19,10 @@ type reuse struct {
 	last  Observer    // of the last hold
 }
 
-// spent reports whether the grant must not be parked any longer.
-func (g *Grant) spent() bool {
-	return g.over.Load() || g.lease.Ended() || g.key.engine.closed.Load()
-}
-
-// inTime reports whether there is time for a further hold. The wall clock counts as well: the other one stands
-// still while the machine sleeps, and the keep-alive may not have noticed yet that the lease is over.
-func (g *Grant) inTime(now time.Time) bool {
-	return now.Before(g.reuse.until) && now.Round(0).Before(g.reuse.until.Round(0))
+// spent reports whether no further hold may begin. Both clocks count: the keep-alive may not have noticed yet that the
+// machine has slept, and the lease is over.
+func (g *Grant) spent(now time.Time) bool {
+	return g.over.Load() || g.lease.Ended() || g.key.engine.closed.Load() || quorum.Left(g.reuse.until, now) <= 0
 }
 
 // park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
@@ -35,7 +31,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	g.mu.Lock()
 	others := g.holds != h || h.next != nil
 	// An Extend first has the grant be over, and then looks at the hold.
-	if h.ended != keepalive.Alive || !others && (g.spent() || !g.inTime(now)) {
+	if h.ended != keepalive.Alive || !others && g.spent(now) {
 		g.mu.Unlock()
 		return false
 	}
@@ -100,7 +96,7 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 		return false
 	}
 	now := time.Now()
-	if g.spent() || !g.inTime(now) || g.terms() != t && *g.terms() != *t {
+	if g.spent(now) || g.terms() != t && *g.terms() != *t {
 		g.unpark()
 		return false
 	}
