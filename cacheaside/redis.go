@@ -50,7 +50,7 @@ func (s *RedisStore) Set(ctx context.Context, key string, value []byte) error {
 
 // do runs a command at the server of the key. It returns when ctx or its own timeout ends, whatever the pool does.
 func (s *RedisStore) do(ctx context.Context, command, key string, args ...any) (any, error) {
-	reply, err := s.server.Do(ctx, redisTimeout, key, command, append([]any{key}, args...)...)
+	reply, err := s.server.Session(ctx, redisTimeout, key).Do(command, append([]any{key}, args...)...)
 	if err != nil && ended(ctx, err) {
 		return nil, context.Cause(ctx)
 	}

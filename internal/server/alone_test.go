@@ -242,7 +242,7 @@ func TestACommandGoesOverAConnectionThatTakesOneAtATime(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
 	s := open(t, getter(func() redis.Conn { return doConn{pool.Get()} }))
-	got, err := redis.String(s.Do(t.Context(), time.Minute, "k", "ECHO", "word"))
+	got, err := redis.String(s.Session(t.Context(), time.Minute, "k").Do("ECHO", "word"))
 	assert.NoError(t, err)
 	assert.Equal(t, "word", got)
 }

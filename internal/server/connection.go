@@ -22,7 +22,7 @@ const maxRedials = 20
 // at the deadline as well, or keep its ctx, gets another one, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
-	source := op.server.source
+	source := op.server.Source
 	var ctx context.Context = op
 	if op.fresh || source.Keeps {
 		var cancel context.CancelFunc
@@ -118,7 +118,7 @@ func (op *operation) command(name string, args ...any) (any, error) {
 		return nil, errNoConnection
 	}
 	op.sent = time.Now()
-	reply, err := op.server.source.Do(op, op.conn, name, args...)
+	reply, err := op.server.Source.Do(op, op.conn, name, args...)
 	op.received = op.sent.Add(time.Since(op.sent)) // the monotonic clock alone, in half of the time
 	if err != nil {
 		return nil, op.failed(err)
@@ -151,7 +151,7 @@ func (op *operation) failed(err error) error {
 // server stand in the replies. An error of the connection is returned. sent is before all of them.
 func (op *operation) pipeline(n int, lay func(i int) (string, []any)) ([]any, error) {
 	op.sent = time.Now()
-	replies, err := op.server.source.Batch(op, op.conn, n, lay)
+	replies, err := op.server.Source.Batch(op, op.conn, n, lay)
 	if err != nil {
 		return nil, op.failed(err)
 	}

@@ -131,7 +131,7 @@ func exists(t testing.TB, r *redistest.Server, key string) bool {
 
 // get reads a key as the command line would; nil if it is missing.
 func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
-	return s.Do(context.Background(), timeout, key, "GET", key)
+	return s.Session(context.Background(), timeout, key).Do("GET", key)
 }
 
 // done demands that the server did as asked.

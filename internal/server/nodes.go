@@ -41,7 +41,7 @@ const (
 )
 
 // several reports whether keys may be on different servers.
-func (n *nodes) several() bool { return n.server.source.Cluster || n.cluster.Load() }
+func (n *nodes) several() bool { return n.server.Source.Cluster || n.cluster.Load() }
 
 func (n *nodes) of(key string) *node {
 	if !n.several() {
@@ -98,7 +98,7 @@ func (n *nodes) learn(key string) {
 	n.server.running.Enter() // Close waits for it
 	go func() {
 		defer n.server.running.Leave()
-		answer, err := redis.Values(n.server.Do(n.server.background, askTimeout, key, "CLUSTER", "SLOTS"))
+		answer, err := redis.Values(n.server.Session(n.server.background, askTimeout, key).Do("CLUSTER", "SLOTS"))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.take(answer)

@@ -105,7 +105,7 @@ func (op *operation) do() (first Reply) {
 	switch {
 	case op.Err() != nil:
 		op.run(op.Err())
-	case s.source.Punctual:
+	case s.Source.Punctual:
 		op.run(nil)
 	default:
 		over, why = op.apart()
@@ -201,7 +201,7 @@ func (op *operation) run(err error) {
 		for err = op.attempt(); op.broken(err); err = op.attempt() {
 			op.redials++
 			op.close()
-			op.fresh = op.server.source.Dial != nil
+			op.fresh = op.server.Source.Dial != nil
 		}
 	}
 	op.close()

@@ -35,12 +35,7 @@ func (s *Server) Session(ctx context.Context, timeout time.Duration, key string)
 	return &Session{server: s, ctx: ctx, claim: Claim{Lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}, Rest: Usual}}, start: time.Now()}
 }
 
-// Do runs one command at the server that serves key, within timeout. It goes again to where the slot of the key has
-// moved to; an error of the server is an error.
-func (s *Server) Do(ctx context.Context, timeout time.Duration, key, command string, args ...any) (any, error) {
-	return s.Session(ctx, timeout, key).Do(command, args...)
-}
-
+// Do runs one command. It goes again to where the slot of the key has moved to; an error of the server is an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
 	if err == nil {
@@ -102,6 +97,6 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 // lock over. Where that can't be known unheard is false: a cluster counts the listeners of one node.
 // It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
-	heard, err := redis.Int(s.Do(ctx, timeout, QueueKey(key), "PUBLISH", channel, ""))
+	heard, err := redis.Int(s.Session(ctx, timeout, QueueKey(key)).Do("PUBLISH", channel, ""))
 	return err == nil, err == nil && heard == 0 && !s.nodes.several()
 }

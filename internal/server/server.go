@@ -24,7 +24,7 @@ type Pool = conn.Pool
 // A Server is one vote: one pool of connections to one Redis server, or to one cluster or
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
-	source *conn.Source
+	Source *conn.Source // it is not changed
 	nodes  nodes
 
 	operations sync.Pool       // of *operation
@@ -47,7 +47,7 @@ type Server struct {
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
+	s := &Server{Source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.byName, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	s.background, s.cancel = context.WithCancel(context.Background())
@@ -68,8 +68,7 @@ func (s *Server) Close(d time.Duration) {
 // nor do releases in the background.
 func (s *Server) Failed() int64 { return s.failed.Load() }
 
-func (s *Server) Source() *conn.Source { return s.source }
-func (s *Server) RTT() time.Duration   { return time.Duration(s.rtt.Load()) } // 0 if it is not known
+func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0 if it is not known
 
 // MinSilence is how long a server may be silent before that is suspicious, if answers take no time.
 const MinSilence = 20 * time.Millisecond
@@ -122,7 +121,7 @@ const maxSilent = 4096
 func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	pooled = pooled && silent && !op.ours && s.source.Dial != nil && !s.source.Full()
+	pooled = pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pooled {

@@ -50,7 +50,7 @@ var prefix = map[bool]string{false: "redimutex:", true: "redimutex:cluster:"}
 
 // NewHub returns a Hub for the server. It does not connect.
 func NewHub(s *server.Server) *Hub {
-	h := &Hub{channel: prefix[s.Source().Scattered] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
+	h := &Hub{channel: prefix[s.Source.Scattered] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -65,7 +65,7 @@ func (h *Hub) Join(name, key string) *Waiter {
 		return w
 	}
 	h.waiters[name], h.key = w, key
-	if h.done == nil && h.server.Source().Listen != nil {
+	if h.done == nil && h.server.Source.Listen != nil {
 		h.done, h.known = make(chan struct{}), make(chan struct{})
 		go h.run()
 	}

@@ -60,7 +60,7 @@ func (h *Hub) wanted() bool {
 // listen subscribes and passes messages on until the connection breaks.
 func (h *Hub) listen() {
 	soon, cancel := context.WithTimeout(h.closing, dialTimeout)
-	c, err := h.server.Source().Listen(soon)
+	c, err := h.server.Source.Listen(soon)
 	cancel()
 	if err != nil {
 		return

@@ -126,7 +126,7 @@ var errNoMessage = errors.New("what was published did not arrive on another conn
 func (t *trial) queue() error {
 	channel := "redimutex:" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	conn, err := t.server.Source().Listen(ctx)
+	conn, err := t.server.Source.Listen(ctx)
 	cancel()
 	if err != nil {
 		return err
