@@ -89,7 +89,8 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 // included. What a failed try leaves on several servers is released in the background, because waiters that split the
 // votes must give them back. On one server it may be repeated until the Votes are Spent; the caller releases them.
 //
-// from are the votes whose place these take, if this process has them; with those of tokens that enter together with this.
+// from: the votes whose place these take, if this process has them; they have ended. with: those of further tokens, which
+// enter together with this one.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*Votes) *Failure {
 	q, l := v.home, v.Lock()
 	q.Enter()

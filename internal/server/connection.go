@@ -18,8 +18,8 @@ import (
 // maxRedials is how many broken connections of a pool that can't dial an operation takes out of it.
 const maxRedials = 20
 
-// connect takes a connection out of the pool for the operation, or dials one. A pool that may look for a Done that is closed
-// at the deadline as well, or keep its ctx, gets another one, which ends with the checkout.
+// connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
+// may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source := op.server.Source

@@ -41,7 +41,7 @@ type Server struct {
 	released map[string][]*Claim // by key, those that may still be in the way of the next
 	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
 	pending  int                 // operations of locks without an answer yet
-	owes     time.Time           // how long the server has been owing an answer
+	owes     time.Time           // since when the server has owed an answer; zero: it owes none
 	typical  time.Duration       // smoothed time of an operation
 }
 

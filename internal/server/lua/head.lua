@@ -13,8 +13,10 @@
 -- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer; or the number that it has
 -- ARGV[8]  the mark under which the caller is seen to wait, or was; or ''
 -- ARGV[9]  the member of the queue that stands for this waiter, or ''
--- ARGV[10] '1' in a cluster ARGV[11] '1': the last key marks a server that has kept its data; its value is when it was
--- first seen, in µs Replies; now is this server's clock, in µs
+-- ARGV[10] '1' in a cluster
+-- ARGV[11] '1': the last key marks a server that has kept its data; its value is when the server was first seen, in µs
+--
+-- Replies; now is this server's clock, in µs
 --   1, {1, now, ...}  done; what follows is told by each script
 --   {0, now, i}       lock i is gone
 --   {-1, now, i}      another holds lock i

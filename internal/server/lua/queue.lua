@@ -7,9 +7,11 @@
 local queue = KEYS[own + keys + 1]
 local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
--- Returns the waiter who is served next, or nil, also where that is one outside of the queue; nil or the error, if the queue
--- is none; the place of the waiter; and how far all was looked at, which is what is in the queue, if it has been read. Those
--- before are not looked at again as long as the same are preferred.
+-- Returns the waiter who is served next; then the error, if the queue is none; the place of the waiter in it; and how far
+-- it was looked at, for the next call. No waiter is returned where the next one is outside of the queue.
+--
+-- all   what is in the queue, if it has been read
+-- seen  how far the call before has looked; from there it goes on, as long as the same are preferred
 local function head(all, seen)
   local waiters = all or redis.pcall('ZRANGE', queue, '0', preferred and '-1' or '0')
   if waiters.err then
