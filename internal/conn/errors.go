@@ -37,9 +37,6 @@ func Plain(err error) error {
 // server that does not know a command tells its arguments, those of AUTH too. What was not sent or quoted stays as it is,
 // whatever it looks like: the class of an error depends on its words.
 func Mask(err error) error {
-	if err == nil {
-		return nil
-	}
 	shown := mask(err.Error())
 	var u *url.Error
 	switch {

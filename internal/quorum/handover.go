@@ -38,7 +38,7 @@ func (v *Votes) replace(r *round, i int, t server.Try) {
 	old.ReleaseLater(time.Time{})
 }
 
-// quiet ends the votes, and waits until nothing is under way for them, until due at most, or until ctx ends.
+// quiet waits until nothing is under way for the votes, until due at most, or until ctx ends.
 func (v *Votes) quiet(ctx context.Context, due time.Time) {
 	v.Each(func(c *server.Claim) { c.Quiet(ctx, due) })
 }

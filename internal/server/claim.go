@@ -177,11 +177,10 @@ func (c *Claim) change() {
 	}
 }
 
-// Quiet ends the claim, and waits until nothing is under way for it, until then at most, or until ctx ends.
+// Quiet waits until nothing is under way for the claim, until then at most, or until ctx ends.
 func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.want = max(c.want, ended)
 	c.await(ctx, until, func() bool { return c.running == 0 })
 }
 
