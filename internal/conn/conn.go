@@ -124,7 +124,7 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	if c.cut != nil {
 		return false, errCut
 	}
-	if err := ended(ctx); err != nil {
+	if err := Ended(ctx); err != nil {
 		if owed {
 			c.cut = err // no caller has the time to receive them
 			c.hangUp()
@@ -190,8 +190,8 @@ func (c *Conn) look() {
 
 func (c *Conn) hangUp() { c.network.Close() }
 
-// ended returns why ctx has ended, or nil. The clock may know it before ctx does.
-func ended(ctx context.Context) error {
+// Ended returns why ctx has ended, or nil. The clock may know it before ctx does.
+func Ended(ctx context.Context) error {
 	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
 	}

@@ -32,7 +32,7 @@ func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
 	if err == nil {
 		return c, nil
 	}
-	over := ended(ctx)
+	over := Ended(ctx)
 	switch {
 	case over != nil:
 		err = over

@@ -160,7 +160,7 @@ var errHung = errors.New("too many dials hang already")
 
 // dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
 func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
-	if err := ended(ctx); err != nil || h.Load() >= maxHung { // f may take no notice of ctx
+	if err := Ended(ctx); err != nil || h.Load() >= maxHung { // f may take no notice of ctx
 		return nil, cmp.Or(err, errHung)
 	}
 	if deadline, ok := ctx.Deadline(); ok { // ctx need not end by itself

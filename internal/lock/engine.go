@@ -149,10 +149,6 @@ func (e *Engine) spawn(f func()) bool {
 	if e.closed.Load() {
 		return false
 	}
-	e.background.Enter()
-	go func() {
-		defer e.background.Leave()
-		f()
-	}()
+	e.background.Go(f)
 	return true
 }

@@ -68,13 +68,8 @@ func newLink(ctx context.Context, p *Pool, c redis.Conn, alone bool) *link {
 	l.work.L = &l.mu
 	l.timer = time.AfterFunc(maxIdle, l.look)
 	context.AfterFunc(ctx, func() { l.end(errClosed); l.close() })
-	for _, run := range []func(){l.write, l.read} {
-		p.links.Enter()
-		go func() {
-			defer p.links.Leave()
-			run()
-		}()
-	}
+	p.links.Go(l.write)
+	p.links.Go(l.read)
 	return l
 }
 

@@ -81,12 +81,10 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 		return failure
 	}
 	back := make(chan struct{})
-	v.home.Enter()
-	go func() {
-		defer v.home.Leave()
+	v.home.Go(func() {
 		v.giveBack(old, oldEnds, due)
 		close(back)
-	}()
+	})
 	select {
 	case <-back:
 	case <-time.After(time.Until(due)):

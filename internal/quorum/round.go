@@ -52,13 +52,7 @@ func (r *round) report(i, lock int, reply server.Reply) {
 	}
 }
 
-func (r *round) dispatch(i int) {
-	r.home.Enter()
-	go func() {
-		defer r.home.Leave()
-		r.ask(i)
-	}()
-}
+func (r *round) dispatch(i int) { r.home.Go(func() { r.ask(i) }) }
 
 // run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.

@@ -95,15 +95,13 @@ func (n *nodes) learn(key string) {
 		return
 	}
 	n.asking = true
-	n.server.running.Enter() // Close waits for it
-	go func() {
-		defer n.server.running.Leave()
+	n.server.running.Go(func() { // Close waits for it
 		answer, err := redis.Values(n.server.Session(n.server.background, askTimeout, key).Do("CLUSTER", "SLOTS"))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.take(answer)
 		n.asking, n.asked, n.refused = false, time.Now(), Permanent(err)
-	}()
+	})
 }
 
 // take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.

@@ -46,9 +46,9 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 		return false
 	}
 	if w.wake == nil {
-		w.wake = make(chan struct{}, 1)
-		all.Enter()
-		go w.run(w.wake)
+		wake := make(chan struct{}, 1)
+		w.wake = wake
+		all.Go(func() { w.run(wake) })
 	}
 	if p := w.pursuit(c); p != nil {
 		p.at, p.until = at, until
@@ -89,7 +89,6 @@ func (w *runner) rouse() {
 }
 
 func (w *runner) run(wake chan struct{}) {
-	defer w.server.runners.Leave()
 	for {
 		batch, wait := w.due()
 		if batch != nil {

@@ -135,10 +135,8 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 	if op.aside {
 		return
 	}
-	if failed > 0 {
-		if d, bounded := op.Context.Deadline(); op.Err() == nil && (!bounded || time.Now().Before(d)) { // ctx may not have noticed yet
-			s.failed.Add(int64(failed))
-		}
+	if failed > 0 && conn.Ended(op.Context) == nil {
+		s.failed.Add(int64(failed))
 	}
 	s.pending--
 	if silent {
