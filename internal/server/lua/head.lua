@@ -67,5 +67,6 @@ if ARGV[11] == '1' then
   end
 end
 
--- Locks without a queue have none of what queue.lua has.
+-- What only some kinds have, and, of queue.lua, only the locks with a queue. keys is how many keys of its own a kind has.
+local keys, show, hide, preferred, together = 0
 local queue, head, leave, serve

@@ -1,7 +1,5 @@
 -- A Mutex, behind head.lua and holder.lua: each of its locks holds the token.
 
-local keys = 0
-
 local function look(token)
   local ours = 0
   for i = 1, locks do
@@ -56,5 +54,3 @@ local function drop(token, ms)
   end
   return dropped, which
 end
-
-local show, hide, preferred, together

@@ -1,8 +1,6 @@
 -- A semaphore, behind head.lua, holder.lua and set.lua: a set of tokens by the end of their leases. Nothing is counted up and
 -- down. want is the number of permits.
 
-local keys = 0
-
 -- Returns the error for a set that is none of ours, or nil: all that we write expires, and put would forget what is in it.
 local function foreign()
   if redis.call('PTTL', lock) == -1 then
@@ -46,5 +44,3 @@ local function drop(token)
   follow(lock)
   return 1
 end
-
-local show, hide, preferred, together
