@@ -1,6 +1,7 @@
 package redimutex
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -28,8 +29,8 @@ type config struct {
 	trace       *Trace
 	logger      *slog.Logger
 
-	// As given; nil: not given, so that it depends on the TTL.
-	givenPoll, givenNodeTimeout *time.Duration
+	// As given; 0: not given, so that it depends on the TTL.
+	givenPoll, givenNodeTimeout time.Duration
 }
 
 const (
@@ -79,11 +80,9 @@ func (c *config) check() {
 	t := &c.terms
 	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
-	c.poll = given(c.givenPoll, min(defaultPoll, t.TTL/2))
-	must(c.poll > 0, "WithPollInterval(%v): has to be more than 0", c.poll)
-	t.Timeout = given(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
-	must(t.Timeout > 0 && t.Timeout < t.TTL,
-		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
+	c.poll = cmp.Or(c.givenPoll, min(defaultPoll, t.TTL/2))
+	t.Timeout = cmp.Or(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
+	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
 	must(t.Replicas.Timeout < t.TTL-t.Timeout,
@@ -103,13 +102,6 @@ func (c *config) of(kind *server.Kind, want string) *config {
 	changed := *c
 	changed.terms.Kind, changed.terms.Want = kind, want
 	return &changed
-}
-
-func given(d *time.Duration, otherwise time.Duration) time.Duration {
-	if d != nil {
-		return *d
-	}
-	return otherwise
 }
 
 func must(ok bool, sentence string, args ...any) {
@@ -149,7 +141,9 @@ func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } 
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
 // less; it may be longer than the TTL. With several servers each wait varies at random, by half up and down.
-func WithPollInterval(d time.Duration) Option { return func(c *config) { c.givenPoll = &d } }
+func WithPollInterval(d time.Duration) Option {
+	return checked(d > 0, func(c *config) { c.givenPoll = d }, "WithPollInterval(%v): has to be more than 0", d)
+}
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1
 // for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The TTL does not limit the wait. A negative
@@ -233,7 +227,10 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.
 // The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the TTL.
-func WithNodeTimeout(d time.Duration) Option { return func(c *config) { c.givenNodeTimeout = &d } }
+func WithNodeTimeout(d time.Duration) Option {
+	return checked(d > 0, func(c *config) { c.givenNodeTimeout = d },
+		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL", d)
+}
 
 // WithLeaseReuse is for experts, for a lock that one process takes thousands of times a second. For up to d after the lock was
 // acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own

@@ -32,7 +32,7 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"WithTTL(9.999999ms): a lease has to last 10ms at least":                            with(redimutex.WithTTL(10*time.Millisecond - 1)),
 		"WithPollInterval(0s): has to be more than 0":                                       with(redimutex.WithPollInterval(0)),
 		"WithPollInterval(-1s)":                                                             with(redimutex.WithPollInterval(-time.Second)),
-		"WithNodeTimeout(0s): has to be more than 0 and less than the TTL, which is 10s":    with(redimutex.WithNodeTimeout(0)),
+		"WithNodeTimeout(0s): has to be more than 0 and less than the TTL":                  with(redimutex.WithNodeTimeout(0)),
 		"WithNodeTimeout(1m0s): has to be more than 0 and less than the TTL, which is 10s":  with(redimutex.WithNodeTimeout(time.Minute)),
 		"WithMaxAttempts(0): has to be 1 at least":                                          with(redimutex.WithMaxAttempts(0)),
 		"WithMaxAttempts(-3): has to be 1 at least":                                         with(redimutex.WithMaxAttempts(-3)),
