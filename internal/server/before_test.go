@@ -281,3 +281,25 @@ func TestWhatHasNothingToReleaseDoesNotHideWhatHas(t *testing.T) {
 		assert.True(t, m.Exists("k"))
 	})
 }
+
+func TestATryThatWaitedForAReleaseInVainDoesNotMakeAServerSilentThatAnsweredIt(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("k")))
+		q := request("k")
+		come, let := hang(b)
+		releaseLater(s, q)
+		<-come
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		failed(t, request("k").claim(s).Try(ctx, server.Try{}))
+		close(let)
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		come, let = hang(b)
+		go acquire(s, request("l"))
+		<-come
+		assert.Zero(t, s.Silent(time.Now()))
+		close(let)
+	})
+}

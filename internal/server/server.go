@@ -173,21 +173,20 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	s.waits(time.Now())
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.pending--
-	}()
-	for c := s.inTheWay(next); c != nil; c = s.inTheWay(next) {
+	left := true
+	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
 		s.runner(c).hasten(c)
 		c.mu.Lock()
-		left := c.await(ctx, due, func() bool { return c.want >= away })
+		left = c.await(ctx, due, func() bool { return c.want >= away })
 		c.mu.Unlock()
-		if !left {
-			return false
-		}
 	}
-	return true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending--
+	if s.pending == 0 && (left || ctx.Err() != nil) { // else it goes on owing
+		s.owes = time.Time{}
+	}
+	return left
 }
 
 // inTheWay returns a released claim of another token that is in the way of next, or nil.
