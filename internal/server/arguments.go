@@ -2,8 +2,8 @@ package server
 
 import "time"
 
-// fenceTTL is how long a fence counter outlives the last acquisition, and the moment at which the server's clock was past
-// it: a counter that expired restarts from that clock.
+// fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
+// a counter that has expired starts again from that clock.
 const fenceTTL = time.Hour
 
 // QueueTTL is how long a queue outlives the last look of a waiter. Live waiters look every second.
@@ -12,16 +12,16 @@ const QueueTTL = 30 * time.Second
 // guardKey marks a server that has kept its data.
 const guardKey = reserved + "guard"
 
-// arguments lays out the arguments of a command. It is used again and again, and remembers the values of the last time:
-// the same key, token or TTL need not be put into an interface again, which would allocate.
+// arguments lays out the arguments of one command after the other. It keeps the values of the last one: a key, token or TTL
+// that is the same need not be put into an interface again, which would allocate.
 type arguments struct {
 	list                  []any
 	key, token, ttl, want any
 	back                  any // a []any: see undo
 }
 
-// remember puts what most commands have into interfaces, unless it is what it was. A release has no TTL, and leaves that
-// of the next try in its place.
+// remember puts what most commands have into interfaces, unless it is the same. A release has no TTL, and keeps that of the
+// last try for the next.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	remember(&a.key, l.Key)
 	remember(&a.token, l.Token)
@@ -46,7 +46,7 @@ func (a *arguments) plain(l *Lock) []any {
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
-// undo is the whole command that takes back what plain has laid out last. It lasts until the next one.
+// undo is the whole command that takes back what plain has laid out last. It is good until the next call of plain.
 func (a *arguments) undo() any {
 	list, _ := a.back.([]any)
 	if list == nil {

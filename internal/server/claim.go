@@ -35,7 +35,7 @@ type Claim struct {
 	shown     bool          // the mark stays: others wait under it
 	takes     bool          // a try could take a lock that is free; a swap finds the other token alone, or nothing
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
-	silent    bool          // no answer has come since the last try that had none
+	silent    bool          // a try had no answer, and no later one has had one
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.
@@ -98,16 +98,17 @@ func (c *Claim) KeepMark() {
 	c.shown = true
 }
 
-// Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried. How
-// patient that is we don't know.
+// Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried. We
+// don't know the node timeout of that process.
 func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 
 // Entered notes that the lock was handed to the waiter, or that another process has taken it. A lock of another kind on the
 // key, which knows no marks, may have handed it over: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 
-// begin notes a command of the claim, which lets the token live until then. takes: it may take a lock that is free. plain:
-// it is a plain try. waits: it shows that the caller waits. It reports false if the claim is not wanted.
+// begin notes a command of the claim. creates: it could create the lock. takes: it may take a lock that is free. plain: it
+// is a plain try. waits: it shows that the caller waits. until: what it gives the token has expired then. It reports false,
+// and notes nothing, if the claim is not wanted.
 func (c *Claim) begin(creates, takes, plain, waits bool, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,8 +185,8 @@ func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.await(ctx, until, func() bool { return c.running == 0 })
 }
 
-// await waits until that is so, until then at most, or until ctx ends; it reports whether it is. The caller holds c.mu,
-// which is free meanwhile.
+// await waits until so is true, until then at most, or until ctx ends. It reports whether so is true. The caller holds
+// c.mu, which is free while it waits.
 func (c *Claim) await(ctx context.Context, until time.Time, so func() bool) bool {
 	for !so() {
 		if c.changed == nil {

@@ -62,9 +62,8 @@ func (op *operation) close() {
 	op.conn, op.bad = nil, false
 }
 
-// broken reports whether the operation goes on over another connection, within its bound: if err is that the connection
-// has broken, as one does that was broken already while its pool kept it. Silence is something else. One that was fresh is
-// not replaced, where the pool can dial.
+// broken reports whether the operation goes on over another connection, within its bound: err says that this one has
+// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
 func (op *operation) broken(err error) bool {
 	return err != nil && !TimedOut(err) && op.conn != nil && op.conn.Err() != nil &&
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)

@@ -49,7 +49,7 @@ type operation struct {
 	redials        int       // how often the operation went on over another one
 	deadline       time.Time // of the next command
 	undoes         bool      // what is interrupted now is a plain SET
-	shown          bool      // others may keep the operation as a ctx
+	lent           bool      // others may keep the operation as a ctx
 	sent, received time.Time // the last command, and its reply
 	args           arguments
 }
@@ -61,7 +61,7 @@ const (
 	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
 )
 
-// begin makes an operation about c, whose bound begins at start. extra is what it has more than the timeout of c.
+// begin makes an operation about c, whose bound begins at start. It lasts for the timeout of c, and for extra.
 func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
@@ -86,7 +86,7 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 // it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
 func (op *operation) free() {
 	s := op.server
-	if op.state.Load() != abandoned && !op.shown && (op.Done() == nil || op.Err() == nil) {
+	if op.state.Load() != abandoned && !op.lent && (op.Done() == nil || op.Err() == nil) {
 		clear(op.requests)
 		*op = operation{
 			server: s, done: op.done, timer: op.timer, args: op.args, requests: op.requests[:0], todo: op.todo[:0],
@@ -269,7 +269,7 @@ func (op *operation) blame(r *Reply) {
 // Deadline is that of the next command.
 func (op *operation) Deadline() (time.Time, bool) {
 	if op.conn == nil {
-		op.shown = true // to a pool, or to what it calls
+		op.lent = true // to a pool, or to what it calls
 	}
 	return op.deadline, true
 }

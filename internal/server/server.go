@@ -152,7 +152,7 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 // A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
 // remembers it, and a try waits for it: our own release never stands in our own way. Only what is not settled is remembered.
 
-// stands has the next claims of the keys of c wait for c, or not any more.
+// stands says whether the next claims of the keys of c have to wait for c.
 func (s *Server) stands(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
