@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,49 @@ func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 			_, err := maynot.RWMutex("k").RAcquire(t.Context())
 			assert.ErrorContains(t, err, "script")
 			assert.NoError(t, may.RWMutex("k").TryLockContext(t.Context()))
+		})
+	}
+}
+
+// Only the server knows then whether the lease is lost, and it does not say.
+func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	for _, command := range []string{"zscore", "zrange", "get|getrange"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			set := func(rules ...string) {
+				s.SetUser("limited", append([]string{"reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
+			}
+			set()
+			c := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))},
+				redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+			var leases []*redimutex.Lease
+			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+				c.Mutex("m").Acquire, c.Semaphore("s", 2).Acquire, c.RWMutex("w").Acquire, c.RWMutex("r").RAcquire,
+			} {
+				l, err := way(t.Context())
+				require.NoError(t, err)
+				leases = append(leases, l)
+			}
+			var rules []string
+			for name := range strings.SplitSeq(command, "|") {
+				rules = append(rules, "-"+name)
+			}
+			set(rules...)
+			for _, l := range leases {
+				if err := l.Extend(t.Context(), time.Minute); err != nil {
+					assert.NotErrorIs(t, err, redimutex.ErrLost)
+					assert.ErrorContains(t, err, "script")
+				}
+				assert.NoError(t, l.Err())
+			}
+			set()
+			for _, l := range leases {
+				assert.NoError(t, l.Extend(t.Context(), time.Minute))
+				release(t, l)
+			}
 		})
 	}
 }

@@ -9,6 +9,9 @@ local function foreign()
 end
 
 local function look(token, want)
+  if not tonumber(want) then -- of a waiter in the queue
+    return redis.error_reply('WRONGTYPE this is a semaphore')
+  end
   -- All are in use if so many are in, without the others, that the first of them has still to end.
   local ends, first = living(lock, '-' .. want)
   if first and not ends then
@@ -27,18 +30,18 @@ local function take(token, ms)
 end
 
 local function keep(token, ms)
-  local set, ends = pcall(endOf, lock, token)
-  if not set or not ends then
-    return set and 0 or -1, 1
+  local ends, wrong = endOf(lock, token)
+  if not ends then
+    return wrong and -1 or 0, 1
   end
   put(lock, token, ms, ends)
   return 1
 end
 
 local function drop(token)
-  local set, ends = pcall(endOf, lock, token)
-  if not set or not ends then
-    return set and 0 or -1, 1
+  local ends, wrong = endOf(lock, token)
+  if not ends then
+    return wrong and -1 or 0, 1
   end
   redis.call('ZREM', lock, token)
   follow(lock)

@@ -7,9 +7,9 @@ local function msUntil(t)
 end
 
 -- Returns when the one at a place of the set ends, and its name: '-1' is the last to end. Nil if it has ended, or is none;
--- or nil and the error.
+-- or nil and the error, if the set is none.
 local function living(set, place)
-  local found = redis.pcall('ZRANGE', set, place, place, 'WITHSCORES')
+  local found = ask('ZRANGE', set, place, place, 'WITHSCORES')
   local ends = tonumber(found[2])
   if ends and ends > now then
     return ends, found[1]
@@ -17,9 +17,13 @@ local function living(set, place)
   return nil, found.err and found
 end
 
--- Returns when a name in the set ends; nil if it has ended, or is not there.
+-- Returns when a name in the set ends; nil if it has ended, or is not there; or nil and the error, if the set is none.
 local function endOf(set, name)
-  local ends = tonumber(redis.call('ZSCORE', set, name) or 0)
+  local found = ask('ZSCORE', set, name) or 0
+  if type(found) == 'table' then
+    return nil, found
+  end
+  local ends = tonumber(found)
   return ends > now and ends or nil
 end
 
