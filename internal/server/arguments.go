@@ -117,7 +117,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	list[1] = len(list) - 2
 	guarded := l.Guard && (op.verb == acquire || op.verb == swap)
 	first := len(list) + 4 // what may be left out
-	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.several()], flag[guarded])
+	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:
 		list = append(list, t.Old)

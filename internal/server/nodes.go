@@ -22,7 +22,7 @@ type nodes struct {
 	server  *Server
 	single  node
 	alone   clock       // of a server
-	cluster atomic.Bool // the pool has turned out to be one
+	cluster atomic.Bool // keys may be on different servers, as far as we know by now
 
 	mu      sync.Mutex
 	asked   time.Time // when the slots were asked for
@@ -40,11 +40,8 @@ const (
 	askTimeout = time.Second
 )
 
-// several reports whether keys may be on different servers.
-func (n *nodes) several() bool { return n.server.Source.Cluster || n.cluster.Load() }
-
 func (n *nodes) of(key string) *node {
-	if !n.several() {
+	if !n.cluster.Load() {
 		return &n.single
 	}
 	slot := Slot(key)
@@ -60,7 +57,7 @@ func (n *nodes) of(key string) *node {
 }
 
 func (n *nodes) clock(key string) *clock {
-	if !n.several() {
+	if !n.cluster.Load() {
 		return &n.alone
 	}
 	slot := Slot(key)

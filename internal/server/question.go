@@ -98,5 +98,5 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 // It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
 	heard, err := redis.Int(s.Session(ctx, timeout, QueueKey(key)).Do("PUBLISH", channel, ""))
-	return err == nil, err == nil && heard == 0 && !s.nodes.several()
+	return err == nil, err == nil && heard == 0 && !s.nodes.cluster.Load()
 }

@@ -49,6 +49,7 @@ type Server struct {
 func New(pool Pool) *Server {
 	s := &Server{Source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
+	s.nodes.cluster.Store(s.Source.Cluster)
 	s.nodes.byName, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
 	s.background, s.cancel = context.WithCancel(context.Background())
 	return s
