@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,11 +54,13 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 
 // notWon records a try that has failed, and decides how to go on.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
-	if f.Kind != quorum.Closed && (!Over(ctx) || a.key.failure.Load() == nil) {
-		a.key.failure.Store(f) // else the try was cut short, and we know better from the one before
+	stopped := a.stopped(ctx)
+	if f.Kind != quorum.Closed && !stopped {
+		a.key.failure.Store(f) // else the try was cut short, which says nothing to other callers
 	}
 	switch {
-	case a.stopped(ctx): // and finish drops the try
+	case stopped: // and finish drops the try
+		a.result.Before = cmp.Or(a.result.Before, f)
 		f = a.result
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)

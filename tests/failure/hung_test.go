@@ -68,6 +68,31 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 
 // A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
 // for that.
+// Why the try of another goroutine was cut short, its own ctx, says nothing of the lock.
+func TestATryLockDoesNotTellOfAnotherCallThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	pool := s.Pool()
+	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
+	m := c.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	m.Unlock()
+	s.Pause()
+	cut, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- m.LockContext(cut, 0) }()
+	redistest.Wait(t, "the first to try", func() bool { return pool.ActiveCount() > pool.IdleCount() })
+	go func() { second <- c.Mutex("k").LockContext(t.Context(), 0) }()
+	redistest.Wait(t, "the second to wait", func() bool { return c.Stats().Waiting == 1 })
+	cancel()
+	assert.ErrorIs(t, <-first, context.Canceled)
+	err := c.Mutex("k").TryLockContext(t.Context()) // the second has the turn
+	assert.ErrorIs(t, err, redimutex.ErrLocked)
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	s.Resume()
+	require.NoError(t, <-second)
+}
+
 func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
 	t.Parallel()
 	for _, hung := range []int32{1, 2, 5} { // the first is that of Unlock, the others are in the background
