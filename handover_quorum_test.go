@@ -162,6 +162,25 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 	}
 }
 
+// What the other servers tell is less than what the hanging one gives the lock.
+func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	redistest.Wait(t, "all votes", func() bool { return all[1].Get("k") == l.Token() && all[2].Get("k") == l.Token() })
+	for _, s := range all[:2] {
+		s.Do("PEXPIRE", "k", 1500)
+	}
+	fronts[2].Hang(redistest.AtCommand)
+	_, err = l.HandOver(t.Context(), 10*time.Minute)
+	require.NoError(t, err)
+	time.Sleep(3 * time.Second)
+	fronts[2].Lift()
+	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
+}
+
 // It seemed to be silent, and so the others decided without it. Without its vote one server that fails would be one too many.
 func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	t.Parallel()

@@ -19,14 +19,18 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	r.report(i, 0, reply)
 	if reply.Verdict != server.Done {
 		<-r.over
-		v.replace(r, i, t)
+		v.replace(r, i, t, from)
 	}
 }
 
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
-// the next holder.
-func (v *Votes) replace(r *round, i int, t server.Try) {
-	if !r.tallies[0].won() {
+// the next holder. How long that may live there, its own claim knows best.
+func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
+	switch {
+	case !r.tallies[0].won():
+		return
+	case from != nil:
+		from.claim(i).ReleaseLater(time.Time{})
 		return
 	}
 	ttl := v.Lock().TTL
