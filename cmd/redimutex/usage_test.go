@@ -43,6 +43,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"-permits is for one server, and 2":                     {"run", "-permits", "2", "-redis", "redis://127.0.0.1:1", "-redis", "redis://127.0.0.1:2", "job", "--", "true"},
 		"\"0\" for flag -permits: write a":                      {"run", "-permits", "0", "job", "--", "true"},
 		"a name that begins with redimutex:":                    {"run", "job", "redimutex:x", "--", "true"},
+		"begins with redimutex: belongs to what":                {"break", "-y", "redimutex:fence:{job}"},
 		"a URL in the place of KEY; write":                      {"run", "job", "redis://:hunter2@host", "--", "true"},
 		"-n and -w exclude each other":                          {"run", "-n", "-w", "5", "job", "--", "true"},
 		"-nope":                                                 {"run", "-nope", "job", "--", "true"},

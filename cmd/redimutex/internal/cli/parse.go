@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // parse reads flags that stand before, between and after the operands, up to --. As in getopt(3), a -- in front of all operands
@@ -192,6 +194,8 @@ func OneKey(words []string) (string, error) {
 		return "", Usagef("expected one KEY, got %d arguments", len(words))
 	case IsURL(words[0]):
 		return "", errors.New("there is a URL in the place of KEY; write -redis in front of it")
+	case server.Reserved(words[0]):
+		return "", errors.New("a name that begins with redimutex: belongs to what stands beside locks; choose another KEY")
 	}
 	return words[0], nil
 }

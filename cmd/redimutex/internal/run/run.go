@@ -17,7 +17,6 @@ import (
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // A job is what one redimutex run is asked to do.
@@ -121,8 +120,6 @@ func (j *job) check(in *cli.Input) (err error) {
 	j.name = strings.Join(j.keys, " ")
 	j.command = in.Behind
 	switch {
-	case slices.ContainsFunc(j.keys, server.Reserved):
-		return errors.New("a name that begins with redimutex: belongs to what stands beside locks; choose another KEY")
 	case len(j.command) == 0 || j.command[0] == "":
 		return errors.New("there is no command after --; write redimutex run KEY -- COMMAND")
 	case j.once && j.wait >= 0:
