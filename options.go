@@ -19,18 +19,16 @@ type Option func(*config)
 // config is what the options amount to. It is not changed after it was checked.
 type config struct {
 	terms       server.Terms
-	poll        time.Duration
+	poll        time.Duration                   // as given; 0: not given, so that it depends on the TTL
 	backoff     func(attempt int) time.Duration // nil: poll
 	pause       func(attempt int) time.Duration // what follows from these
+	nodeTimeout time.Duration                   // as poll
 	maxAttempts int
 	reentrant   bool
 	conns       int  // WithMultiplexing; 0: off
 	shares      bool // conns was given now, not taken over from the Client
 	trace       *Trace
 	logger      *slog.Logger
-
-	// As given; 0: not given, so that it depends on the TTL.
-	givenPoll, givenNodeTimeout time.Duration
 }
 
 const (
@@ -64,10 +62,10 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
-	poll, backoff := changed.poll, changed.backoff
+	poll := cmp.Or(changed.poll, min(defaultPoll, t.TTL/2))
 	switch {
-	case backoff != nil:
-		changed.pause = func(attempt int) time.Duration { return max(backoff(attempt), 0) }
+	case changed.backoff != nil:
+		changed.pause = func(attempt int) time.Duration { return max(changed.backoff(attempt), 0) }
 	case len(c.pools) > 1: // waiters that split the votes would do so again if they kept step
 		changed.pause = func(int) time.Duration { return jitter(poll) }
 	default:
@@ -80,8 +78,7 @@ func (c *config) check() {
 	t := &c.terms
 	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
-	c.poll = cmp.Or(c.givenPoll, min(defaultPoll, t.TTL/2))
-	t.Timeout = cmp.Or(c.givenNodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
+	t.Timeout = cmp.Or(c.nodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
 	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
@@ -142,7 +139,7 @@ func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
 // less; it may be longer than the TTL. With several servers each wait varies at random, by half up and down.
 func WithPollInterval(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.givenPoll = d }, "WithPollInterval(%v): has to be more than 0", d)
+	return checked(d > 0, func(c *config) { c.poll = d }, "WithPollInterval(%v): has to be more than 0", d)
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1
@@ -228,7 +225,7 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.
 // The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the TTL.
 func WithNodeTimeout(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.givenNodeTimeout = d },
+	return checked(d > 0, func(c *config) { c.nodeTimeout = d },
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL", d)
 }
 
