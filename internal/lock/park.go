@@ -70,21 +70,20 @@ func (g *Grant) unpark() {
 	g.votes.Each((*server.Claim).InTheWay) // before a caller of this process can miss the grant
 	g.close()
 	g.mu.Unlock()
-	ended := g.lease.End(keepalive.Unlocked, time.Now())
-	if ended != keepalive.Unlocked {
-		g.votes.ReleaseLater(time.Time{})
-	}
-	release := func() {
+	ended := func(r keepalive.Reason) {
 		defer g.key.unref()
-		if ended == keepalive.Unlocked {
-			ended = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
-		}
-		if ended == keepalive.Deleted || ended == keepalive.Taken { // while it was kept for the next hold
-			g.key.engine.Lost[ended].Add(1)
-			g.reuse.last.LostIdle(ended)
+		if r == keepalive.Deleted || r == keepalive.Taken { // while it was kept for the next hold
+			g.key.engine.Lost[r].Add(1)
+			g.reuse.last.LostIdle(r)
 		}
 	}
-	if ended != keepalive.Unlocked || !g.key.engine.spawn(release) {
+	if r := g.lease.End(keepalive.Unlocked, time.Now()); r != keepalive.Unlocked {
+		g.votes.ReleaseLater(time.Time{})
+		ended(r)
+		return
+	}
+	release := func() { ended(lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))) }
+	if !g.key.engine.spawn(release) {
 		release()
 	}
 }
