@@ -131,7 +131,7 @@ func (op *operation) do() (first Reply) {
 		}
 		if r.Verdict == Failed {
 			failed++
-			silent = silent || TimedOut(r.Err)
+			silent = silent || timedOut(r.Err)
 			op.blame(&r)
 		}
 		if i == 0 {
@@ -256,7 +256,7 @@ func (op *operation) blame(r *Reply) {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
 		}
-	case !TimedOut(r.Err) && !errors.Is(r.Err, context.Canceled):
+	case !timedOut(r.Err) && !errors.Is(r.Err, context.Canceled):
 		return
 	}
 	if err := op.Err(); err != nil {

@@ -165,8 +165,8 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	return keep, mark, member
 }
 
-// GiveUp ends a claim as if it were gone: nothing more is sent for it.
-func (c *Claim) GiveUp() {
+// giveUp ends a claim as if it were gone: nothing more is sent for it.
+func (c *Claim) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave(gone)

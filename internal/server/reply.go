@@ -205,8 +205,8 @@ func said(err error) (code, text string) {
 	return code, text
 }
 
-// TimedOut reports whether err is the silence of a server, rather than its word or a broken connection.
-func TimedOut(err error) bool {
+// timedOut reports whether err is the silence of a server, rather than its word or a broken connection.
+func timedOut(err error) bool {
 	return err != nil && errors.Is(err, errTimeout) && !errors.Is(err, errLate)
 }
 

@@ -124,7 +124,7 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	for _, p := range w.pending {
 		switch {
 		case now > p.until:
-			defer p.claim.GiveUp() // after the unlock
+			defer p.claim.giveUp() // after the unlock
 		case w.rests <= now && len(batch) < releaseBatch && (last || p.at <= now):
 			batch = append(batch, p.claim)
 		default:

@@ -79,7 +79,7 @@ func (op *operation) round(alone bool) (err error) {
 		}
 		if err := op.send(n, alone); err != nil {
 			since := time.Now()
-			if TimedOut(err) {
+			if timedOut(err) {
 				since = op.began
 			}
 			for _, r := range op.todo {
