@@ -106,31 +106,30 @@ func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 // key, which knows no marks, may have handed it over: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 
-// begin notes a command of the claim. creates: it could create the lock. takes: it may take a lock that is free. plain: it
-// is a plain try. waits: it shows that the caller waits. until: what it gives the token has expired then. It reports false,
-// and notes nothing, if the claim is not wanted.
-func (c *Claim) begin(creates, takes, plain, waits bool, until time.Time) bool {
+// begin notes a command of the claim: a try, or, if t is nil, an extension. What it gives the token has expired at until. It
+// reports false, and notes nothing, if the claim is not wanted.
+func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want != wanted {
 		return false
 	}
 	c.running++
-	if creates {
+	if t != nil {
 		c.tries++
+		c.takes, c.doubt, c.waits = c.takes || t.Old == "", c.doubt || t.Plain, c.waits || t.waits()
 	}
-	c.takes, c.doubt, c.waits = c.takes || takes, c.doubt || plain, c.waits || waits
 	c.until = max(c.until, until.Sub(epoch))
 	return true
 }
 
 // tried takes in the answer to a try, which is not executed after due. unanswered: it may have been executed, or may be
-// yet, whatever the answer. waits: it showed that the caller waits.
-func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits bool) {
+// yet, whatever the answer.
+func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tries--
-	if plain {
+	if t.Plain {
 		c.doubt = unanswered
 	}
 	if unanswered {
@@ -141,8 +140,8 @@ func (c *Claim) tried(r *Reply, unanswered bool, due time.Time, plain, waits boo
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, time.Since(epoch))
 	}
-	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && waits
-	c.waits = c.waits && !(waits && r.Verdict == Done)
+	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
+	c.waits = c.waits && !(t.waits() && r.Verdict == Done)
 	c.end()
 }
 

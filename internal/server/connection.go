@@ -78,7 +78,7 @@ func (op *operation) attempt() error {
 	switch {
 	case op.ask != nil:
 		return op.ask(op)
-	case op.plain && op.redials == 0:
+	case op.try.Plain && op.redials == 0:
 		return op.set()
 	}
 	return op.scripts()

@@ -29,7 +29,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 	var kinds []kind // in order, as a simulation repeats it
 	groups := make(map[kind][]request, 1)
 	for i, e := range batch {
-		if !e.begin(false, false, false, false, time.Now().Add(e.TTL+e.Bound())) {
+		if !e.begin(nil, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}

@@ -29,7 +29,6 @@ type operation struct {
 	verb     verb
 	requests []request // one at least
 	try      Try
-	plain    bool                     // the first try is a plain SET
 	fence    int64                    // to which the counters are raised
 	ask      func(*operation) error   // instead of scripts
 	aside    bool                     // it is no operation of a lock that a caller waits for
@@ -224,12 +223,12 @@ func (op *operation) tell(r *request, reply Reply) {
 	case verbs[op.verb].creates:
 		unanswered := op.redials > 0 || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
 		due := op.due
-		if op.plain { // a SET may be late although its caller gave up early
+		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
-		r.claim.tried(&r.reply, unanswered, due, op.plain, op.try.waits())
+		r.claim.tried(&op.try, &r.reply, unanswered, due)
 		for _, other := range op.try.With {
-			other.tried(&r.reply, unanswered, op.due, false, false)
+			other.tried(new(Try), &r.reply, unanswered, op.due)
 		}
 		if reply.Verdict == Done && op.try.OldEnds != nil && reply.Left > 0 {
 			op.try.oldEnds(&r.reply)

@@ -13,7 +13,7 @@ import (
 type Try struct {
 	Start   time.Time     // when the bound begins; zero: now
 	TTL     time.Duration // 0: that of the lock
-	Plain   bool          // SET NX PX will do: the caller goes on trying and needs to know nothing of the holder
+	Plain   bool          // SET NX PX will do, where it can: the caller goes on trying and needs to know nothing of the holder
 	Queues  bool          // the caller waits in the queue
 	Polls   bool          // it may have a place there, and can't be woken just now: it leaves that when it gets the lock
 	Arrived int64         // the server's clock in µs when it came there; 0: not yet
@@ -52,15 +52,14 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op := s.begin(ctx, v, c, t.Start, c.Replicas.Timeout)
 	ttl := cmp.Or(t.TTL, c.TTL)
 	op.requests[0].ttl, op.try = ttl, t
-	op.plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 &&
-		s.scripted.Load()
+	op.try.Plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && s.scripted.Load()
 	until := op.end.Add(ttl)
-	if !c.begin(true, t.Old == "", op.plain, t.waits(), until) {
+	if !c.begin(&op.try, until) {
 		op.free()
 		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
-		other.begin(true, true, false, false, until)
+		other.begin(new(Try), until)
 	}
 	return op.do()
 }
