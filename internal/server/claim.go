@@ -141,7 +141,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 		c.open = max(c.open, time.Since(epoch))
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
-	c.waits = c.waits && !(t.waits() && r.Verdict == Done)
+	c.waits = c.waits && !((t.waits() || t.Reads) && r.Verdict == Done)
 	c.end()
 }
 
@@ -152,8 +152,11 @@ func (c *Claim) extended(r *Reply, due time.Time) {
 	switch {
 	case r.Verdict == Failed:
 		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
-	case r.Verdict == Done && c.want != wanted:
-		*r = Reply{Err: errEnded}
+	case r.Verdict == Done:
+		c.waits = false // the hand-off has taken the place back, and the extension the mark
+		if c.want != wanted {
+			*r = Reply{Err: errEnded}
+		}
 	}
 	c.end()
 }

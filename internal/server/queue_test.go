@@ -210,3 +210,27 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	_, _, _, entitled := server.PhaseKeys("k")
 	assert.NotNil(t, r.Do("ZSCORE", entitled, "the mark"))
 }
+
+// The mark is that of the process. By then it is the next reader's: an extension has taken back that of the first.
+func TestTheReleaseOfALostReaderLeavesTheMarkOfTheNext(t *testing.T) {
+	t.Parallel()
+	r, s := start(t)
+	reader := func() *hold {
+		q := queued("k")
+		q.Kind, q.Want, q.Rest.Channel, q.Try.Shows = server.Reader, "r", "redimutex:me", time.Minute
+		return q
+	}
+	first := reader()
+	done(t, acquire(s, first))
+	handed := foreign(s, first)
+	s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: handed, TTL: first.TTL}}, func(_ int, got server.Reply) { done(t, got) })
+	readers, _, _, entitled := server.PhaseKeys("k")
+	r.Do("DEL", "k", readers)
+	writer := queued("k")
+	writer.Kind, writer.Want = server.Writer, "w"
+	done(t, acquire(s, writer))
+	require.Equal(t, server.Held, acquire(s, reader()).Verdict)
+	require.True(t, exists(t, r, entitled))
+	handed.Release(t.Context(), time.Now(), time.Time{})
+	assert.True(t, exists(t, r, entitled))
+}
