@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -62,6 +64,8 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
+	must(!t.Guard || !slices.ContainsFunc(c.pools, func(p Pool) bool { return conn.Of(p).Cluster }),
+		"WithRestartGuard: one key can't guard all nodes of a cluster; leave it out")
 	poll := cmp.Or(changed.poll, min(defaultPoll, t.TTL/2))
 	switch {
 	case changed.backoff != nil:

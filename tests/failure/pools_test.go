@@ -202,7 +202,7 @@ type cluster struct{ redimutex.Pool }
 func (cluster) EachNode(bool, func(string, redis.Conn) error) error { return nil }
 func (cluster) Dial() (redis.Conn, error)                           { return nil, nil }
 
-func TestMultiplexingPanicsWhereItMakesNoSense(t *testing.T) {
+func TestWhatAPoolCannotDoPanics(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
 	replicas := redimutex.WithReplicas(1, time.Second)
@@ -216,6 +216,7 @@ func TestMultiplexingPanicsWhereItMakesNoSense(t *testing.T) {
 		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
 		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
 		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
+		"WithRestartGuard: one key can":             func() { redimutex.New(cluster{pool}, "k", redimutex.WithRestartGuard()) },
 	} {
 		assert.ErrorContains(t, locktest.PanicOf(f), text)
 	}
