@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -121,12 +122,13 @@ func (k *Key) known() *quorum.Failure {
 	return k.failure.Load()
 }
 
-// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it.
+// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it, or
+// waits for servers that are silent.
 func (k *Key) inTheWay() *quorum.Failure {
 	if f := k.known(); f != nil {
 		return f
 	}
-	return &quorum.Failure{Kind: quorum.Contended}
+	return cmp.Or(k.engine.quorum.Silent(), &quorum.Failure{Kind: quorum.Contended})
 }
 
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
