@@ -83,7 +83,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [ErrUnlocked] when the hold was released or handed over before;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The Handover is returned
 //     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
-//     and returns the same Handover. If the servers have done nothing, the lock expires with the lease;
+//     and returns the same Handover; or it says ErrLost, if that was taken over meanwhile. If the servers have done
+//     nothing, the lock expires with the lease;
 //   - [ErrClosed] when the Client was closed meanwhile: as before, but a repeat asks no server.
 //
 // It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
@@ -164,7 +165,8 @@ type takings struct {
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already. Also when it is too early: after a
-//     HandOver with [ErrUnavailable], before its repeat has reached a majority of several servers;
+//     HandOver with [ErrUnavailable], before its repeat has reached a majority of several servers. Those who try at the same
+//     moment may split the votes of several servers: then all get this error, and the Handover stays good;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the lock expires;
@@ -205,7 +207,7 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	}
 	err := m.toError(ctx, f)
 	if errors.Is(err, ErrLost) {
-		err = fmt.Errorf("%w; the Handover can't be used any more: its time is over, or it was used before", err)
+		err = fmt.Errorf("%w; the Handover can't be used: its time is over, or another TakeOver has used it, or is about to", err)
 	}
 	return m.failed(Event{Context: ctx, Attempt: 1, Wait: time.Since(began), Err: err})
 }

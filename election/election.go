@@ -33,8 +33,8 @@ type Election struct {
 // candidate leads for that time, at most. WithFencing is always on, and so is WithQueue, unless the Client has
 // several servers.
 //
-// Leave WithLeaseReuse out, here and at the Client. With it a candidate that resigns may keep the lock, and lead
-// again before those in the queue. New panics if client is nil, and for the reasons of [redimutex.Client.Mutex].
+// WithLeaseReuse changes nothing, because WithFencing turns it off. New panics if client is nil, and for the reasons of
+// [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
 	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithOwner(name))
