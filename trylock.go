@@ -10,8 +10,8 @@ func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(
 // already, and does not overtake those. It takes one node timeout at most, and
 // that of [WithReplicas]. The errors are those of [Mutex.LockContext].
 //
-// It may find a free lock held at the moment when another goroutine of this process gives up waiting. So it may with
-// several servers when others try at the same moment: if they split the votes, none has a majority.
+// It may find a free lock held at the moment when another goroutine of this process tries, or gives up waiting. So it may
+// with several servers when others try at the same moment: if they split the votes, none has a majority.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
 	_, err := m.acquire(ctx, once)
 	return err

@@ -115,7 +115,7 @@ func (a *acquisition) line(ctx context.Context) state {
 		// overtake one that the servers have refused, and that waits.
 		a.began = time.Now()
 	case a.Once:
-		return a.fail(a.key.inTheWay())
+		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:
 		if a.turn = a.join(ctx); !a.turn {
 			return failed
@@ -152,7 +152,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	case Over(ctx):
 		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known()}
 		if !a.turn && !a.Once { // it waits in line
-			a.result.Before = a.key.inTheWay()
+			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closed.Load():
 		a.result = &quorum.Failure{Kind: quorum.Closed}
@@ -204,6 +204,9 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.engine.others(l, a.key)
 	}
 	a.key.kind.Store(a.Terms.Kind)
+	if a.turn {
+		a.key.asked.CompareAndSwap(0, int64(max(a.engine.now(), 1)))
+	}
 	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {
 		return a.notWon(ctx, f)
 	}
@@ -258,6 +261,6 @@ func (a *acquisition) won(handOff time.Duration) state {
 		a.grant.votes.Each((*server.Claim).Waited)
 		a.key.left.mark = nil
 	}
-	a.key.failure.Store(nil)
+	a.key.answered(nil)
 	return held
 }

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -62,6 +61,7 @@ type Key struct {
 
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
+	asked   atomic.Int64                   // when the try began that has no answer, since the Engine was made; 0: none
 
 	// These belong to the turn.
 	pause   time.Duration // no waiter tries before this, since the Engine was made
@@ -113,6 +113,12 @@ func (k *Key) unref() {
 	}
 }
 
+// answered notes the outcome of a try: nil, or why it has failed.
+func (k *Key) answered(f *quorum.Failure) {
+	k.failure.Store(f)
+	k.asked.Store(0)
+}
+
 // known returns what is known to stand in the way of the lock: a hold of this process, if others can't share the lock, or what
 // the servers have said to the last try. It is nil if nothing is.
 func (k *Key) known() *quorum.Failure {
@@ -122,13 +128,17 @@ func (k *Key) known() *quorum.Failure {
 	return k.failure.Load()
 }
 
-// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it, or
-// waits for servers that are silent.
-func (k *Key) inTheWay() *quorum.Failure {
-	if f := k.known(); f != nil {
+// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it; or that
+// the servers have not answered that for so long.
+func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
+	f, asked := k.known(), time.Duration(k.asked.Load())
+	switch {
+	case f != nil:
 		return f
+	case asked > 0 && k.engine.now()-asked > silence:
+		return k.engine.quorum.Unanswered()
 	}
-	return cmp.Or(k.engine.quorum.Silent(), &quorum.Failure{Kind: quorum.Contended})
+	return &quorum.Failure{Kind: quorum.Contended}
 }
 
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.

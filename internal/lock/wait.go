@@ -40,7 +40,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 		select {
 		case <-passed:
 			if a.waits++; a.usedUp() {
-				a.result = a.key.inTheWay()
+				a.result = a.key.inTheWay(time.Since(a.began) / 2)
 				return false
 			}
 			passed = time.After(a.Pause(a.waits + 1))
@@ -56,7 +56,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	stopped := a.stopped(ctx)
 	if f.Kind != quorum.Closed && !stopped {
-		a.key.failure.Store(f) // else the try was cut short, which says nothing to other callers
+		a.key.answered(f) // else the try was cut short, which says nothing to other callers
 	}
 	switch {
 	case stopped: // and finish drops the try

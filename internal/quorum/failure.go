@@ -39,18 +39,10 @@ var (
 	errNoAnswer = errors.New("no answer yet")                    // when all was decided, or the caller's time was over
 )
 
-// Silent returns the failure of a try for which too many servers have been silent lately; nil if they have not been.
-func (q *Quorum) Silent() *Failure {
-	t, now := newTally(len(q.servers)), time.Now()
-	for i, s := range q.servers {
-		if d := s.Silent(now); d > 0 {
-			t.cast(i, server.Reply{Err: silentError(d)})
-		}
-	}
-	if t.out >= t.need {
-		return nil
-	}
-	return t.refusal()
+// Unanswered returns the failure of a try that no server has answered yet.
+func (q *Quorum) Unanswered() *Failure {
+	t := newTally(len(q.servers))
+	return t.failure(Unavailable, nil)
 }
 
 // silentError is why a server was skipped.

@@ -3,6 +3,7 @@ package failure_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,31 +69,45 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 
 // A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
 // for that.
-// Why the try of another goroutine was cut short, its own ctx, says nothing of the lock. That the server is silent does.
-func TestATryLockDoesNotTellOfAnotherCallThatWasCutShort(t *testing.T) {
+// A call that another one of its process is in the way of knows no more of the lock than that one.
+func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
-	pool := s.Pool()
-	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
-	m := c.Mutex("k")
-	require.NoError(t, m.LockContext(t.Context(), 0))
-	m.Unlock()
-	s.Pause()
-	cut, cancel := context.WithCancel(t.Context())
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- m.LockContext(cut, 0) }()
-	redistest.Wait(t, "the first to try", func() bool { return pool.ActiveCount() > pool.IdleCount() })
-	go func() { second <- c.Mutex("k").LockContext(t.Context(), 0) }()
-	redistest.Wait(t, "the second to wait", func() bool { return c.Stats().Waiting == 1 })
-	cancel()
-	assert.ErrorIs(t, <-first, context.Canceled)
-	redistest.Wait(t, "the server is silent", func() bool { // the second has the turn
-		err := c.Mutex("k").TryLockContext(t.Context())
-		assert.NotErrorIs(t, err, context.Canceled)
-		return !errors.Is(err, redimutex.ErrLocked) && errors.Is(err, redimutex.ErrUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		_, bare := redistest.Virtual(t)
+		pool := redistest.NewBetween(bare)
+		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(10*time.Second))
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		m.Unlock()
+		come, let := make(chan struct{}), make(chan struct{})
+		asked := sync.OnceFunc(func() { close(come) })
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			asked()
+			<-let
+			return run()
+		})
+		cut, cancel := context.WithCancel(t.Context())
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- m.LockContext(cut, 0) }()
+		<-come
+		assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked, "it has just asked")
+		err := m.LockContext(t.Context(), 200*time.Millisecond)
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		time.Sleep(5 * time.Second)
+		err = m.TryLockContext(t.Context())
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.NotErrorIs(t, err, redimutex.ErrLocked)
+		go func() { second <- m.LockContext(t.Context(), 0) }()
+		synctest.Wait()
+		cancel()
+		assert.ErrorIs(t, <-first, context.Canceled)
+		err = m.TryLockContext(t.Context())
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.NotErrorIs(t, err, context.Canceled, "that the first was cut short")
+		close(let)
+		require.NoError(t, <-second)
 	})
-	s.Resume()
-	require.NoError(t, <-second)
 }
 
 func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
