@@ -139,6 +139,8 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 
 // dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
 func (p *Pool) dial(s *slot) {
+	p.links.Enter() // Close waits for it, as for the link that it makes
+	defer p.links.Leave()
 	ctx, cancel := context.WithTimeout(p.ctx, min(max(2*p.bound, minDial), maxDial))
 	defer cancel()
 	c, err := p.source.Dial(ctx)
