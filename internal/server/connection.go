@@ -94,12 +94,18 @@ func (op *operation) moveTo(key string) error {
 	return op.connect()
 }
 
-// follow goes to the node of a cluster that serves the key now, and reports whether that was why err came. The node that
-// said so has refused the command, so it is safe to repeat it; and without that the first command of a process that does
-// not know the cluster yet would fail most of the time, for good where there is a single try. ASK, which is said while a
-// slot is on its way to another node, is left to the next try: the connection can't be told to go where it points.
+// follow goes to where the key is served now, and reports whether err says that this is elsewhere. Who says so has refused
+// the command, so it is safe to repeat it. A server that has become a replica has many connections in the pool: so the
+// next is a fresh one. Without following its cluster the first command of a process that does not know it yet would fail
+// most of the time, for good where there is a single try. ASK, which is said while a slot is on its way to another node,
+// is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error) bool {
-	if !op.pinned || !coded(err, "MOVED") {
+	switch {
+	case coded(err, "READONLY") && !op.pinned && !op.fresh && op.server.Source.Dial != nil:
+		op.close()
+		op.fresh = true
+		return op.connect() == nil
+	case !op.pinned || !coded(err, "MOVED"):
 		return false
 	}
 	op.server.nodes.outdated()

@@ -137,7 +137,7 @@ func (op *operation) send(n int, alone bool) error {
 		replies, err := op.pipeline(len(op.todo), lay)
 		for i, raw := range replies {
 			op.todo[i].again = false
-			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // else it goes alone
+			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") && !coded(err, "READONLY") { // else it goes alone
 				op.take(op.todo[i], raw, n)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,7 +131,9 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	for _, c := range idle {
 		c.Close()
 	}
-	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second))
+	var tries atomic.Int64
+	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second),
+		redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))
 	primary.Do("SET", "k", "another holder")
 	wait(t, waiting)
 	queued := func(s *redistest.Server) []string {
@@ -139,13 +142,46 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 		return members
 	}
 	redistest.Wait(t, "the waiter", func() bool { return len(queued(primary)) == 1 })
-	before := queued(primary)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
-	redistest.Wait(t, "the waiter has one place, and a new one", func() bool {
-		now := queued(replicas[0])
-		return len(now) == 1 && now[0] != before[0]
-	})
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	looked := tries.Load()
+	redistest.Wait(t, "some looks there", func() bool { return tries.Load() > looked+3 })
+	assert.Len(t, queued(replicas[0]), 1)
+}
+
+// The pool has many connections to the old one.
+func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	board := at(primary.Addr())
+	pool := board.pool(t)
+	pool.MaxIdle = 20
+	client := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	var leases []*redimutex.Lease
+	for i := range 4 {
+		l, err := client.Mutex(strconv.Itoa(i)).Acquire(t.Context())
+		require.NoError(t, err)
+		leases = append(leases, l)
+	}
+	var idle []redis.Conn
+	for range 20 {
+		c := pool.Get()
+		require.NoError(t, c.Err())
+		idle = append(idle, c)
+	}
+	for _, c := range idle {
+		c.Close()
+	}
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	require.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
+	require.NoError(t, client.Mutex("f", redimutex.WithFencing()).TryLockContext(t.Context()))
+	require.NoError(t, leases[0].Extend(t.Context(), time.Minute))
+	require.NoError(t, leases[1].Release(t.Context()))
+	_, err := leases[2].HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	assert.Positive(t, pool.IdleCount(), "to the old primary")
 }
 
 // No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
