@@ -135,7 +135,9 @@ type handed struct {
 }
 
 func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
-	g.mu.Lock()
+	if !g.mu.TryLock() {
+		return g.to, fmt.Errorf("redimutex: %q: HandOver: another one of this Lease is under way: %w", l.of.key, ErrUnavailable)
+	}
 	defer g.mu.Unlock()
 	if g.again == nil {
 		return Handover{}, unlockedError(l.of.key, "HandOver")

@@ -404,3 +404,16 @@ func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T
 	fronts[0].Lift()
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
+
+// One server has no Handover and another hangs. What the third gives the taker would stay for as long as that repeats.
+func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
+	h := handOverEverywhere(t, all, "k", 3*time.Second)
+	all[2].Do("DEL", "k")
+	fronts[1].Hang(redistest.AtCommand)
+	m := client.Mutex("k")
+	redistest.Wait(t, "the time of the Handover is over", func() bool { return errors.Is(m.TakeOver(t.Context(), h), redimutex.ErrLost) })
+	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -284,4 +285,29 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 			next.Unlock()
 		})
 	}
+}
+
+func TestHandOversOfALeaseDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, bare := redistest.Virtual(t)
+		pool := redistest.NewBetween(bare)
+		l, err := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)).Acquire(t.Context())
+		require.NoError(t, err)
+		let := make(chan struct{})
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) { <-let; return run() })
+		first := make(chan error, 1)
+		go func() {
+			_, err := l.HandOver(t.Context(), time.Hour)
+			first <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		h, err := l.HandOver(t.Context(), time.Hour)
+		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+		assert.NotEqual(t, redimutex.Handover{}, h)
+		assert.Zero(t, time.Since(began))
+		close(let)
+		require.NoError(t, <-first)
+	})
 }

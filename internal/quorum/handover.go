@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
+// unknownTTL is for how long a token of another process is released, on a server that does not answer.
+const unknownTTL = 24 * time.Hour
+
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
 // the next holder. How long that may live there, its own claim knows best.
 func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
@@ -33,11 +37,7 @@ func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
 		from.claim(i).ReleaseLater(time.Time{})
 		return
 	}
-	ttl := v.Lock().TTL
-	if end := t.OldEnds.Load(); end != 0 { // as the servers tell it
-		ttl = max(time.Until(time.Unix(0, end)), time.Millisecond)
-	}
-	old := v.InPlace(t.Old, ttl).claim(i)
+	old := v.InPlace(t.Old, unknownTTL).claim(i)
 	old.Foreign()
 	old.ReleaseLater(time.Time{})
 }
@@ -63,11 +63,11 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // and finds what it has done. The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	return to.Acquire(ctx, server.Try{Old: v.Lock().Token, OldEnds: new(atomic.Int64)}, v, nil)
+	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, v, nil)
 }
 
 // Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
-// repeated until the Votes are Spent: a repeat finds what it has done. What is known to have failed goes back, until oldEnds.
+// repeated until the Votes are Spent: a repeat finds what it has done. What a server has denied goes back, until oldEnds.
 func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, start func() bool) *Failure {
 	due := time.Now().Add(v.Lock().Bound())
 	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil, nil)
@@ -76,7 +76,9 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 		return nil
 	case failure == nil:
 		failure = &Failure{Kind: Closed}
-	case failure.Kind != Missing && failure.Kind != Taken, v.more == nil: // the only server has said that it has nothing of v
+	case v.more == nil: // the only server has said that it has nothing of v
+		return failure
+	case failure.Kind == Unavailable && !slices.Contains(failure.Errs, errLost): // a repeat may find the rest
 		return failure
 	}
 	v.Each((*server.Claim).End)
@@ -98,23 +100,26 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 }
 
 // giveBack puts old in the place of the token of v again, where the servers have it, for as long as old had left. It
-// waits for the tries before: one that is answered late must not come behind this. None is executed after due. A vote
+// waits for the try before on each: one that is answered late must not come behind this. None is executed after due. A vote
 // that could not be given back is released.
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
-	v.quiet(context.Background(), due)
 	defer v.ReleaseLater(time.Time{})
-	ttl := time.Until(time.Unix(0, oldEnds.Load()))
-	if ttl <= 0 { // it is over, or no server has told when that is
-		return
-	}
-	back := v.InPlace(old, ttl)
-	ctx, until := context.Background(), time.Now().Add(v.Lock().Timeout)
+	ctx := context.Background()
 	var asking sync.WaitGroup
-	back.Each(func(c *server.Claim) { // not by a round, which passes over servers that seem to be silent
-		asking.Go(func() { c.Try(ctx, server.Try{Old: v.Lock().Token}) })
-	})
+	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
+		asking.Go(func() {
+			v.claim(i).Quiet(ctx, due)
+			ttl := time.Until(time.Unix(0, oldEnds.Load()))
+			if ttl <= 0 { // it is over, or no server has told when that is
+				return
+			}
+			back := v.InPlace(old, ttl).claim(i)
+			until := time.Now().Add(v.Lock().Timeout)
+			back.Try(ctx, server.Try{Old: v.Lock().Token})
+			back.Quiet(ctx, until) // a release that came before it would take the vote away
+		})
+	}
 	asking.Wait()
-	back.quiet(ctx, until) // a release that came before it would take the vote away
 }
 
 // Downgrade makes a reader of a writer. It may be repeated.
