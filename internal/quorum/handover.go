@@ -24,7 +24,8 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
-// unknownTTL is for how long a token of another process is released, on a server that does not answer.
+// unknownTTL is for how long a server that does not answer is asked to release what another process has put there, if no
+// server has told how long that may live.
 const unknownTTL = 24 * time.Hour
 
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
@@ -37,7 +38,11 @@ func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
 		from.claim(i).ReleaseLater(time.Time{})
 		return
 	}
-	old := v.InPlace(t.Old, unknownTTL).claim(i)
+	ttl := unknownTTL
+	if end := t.OldEnds.Load(); end != 0 {
+		ttl = max(time.Until(time.Unix(0, end)), time.Millisecond)
+	}
+	old := v.InPlace(t.Old, ttl).claim(i)
 	old.Foreign()
 	old.ReleaseLater(time.Time{})
 }
