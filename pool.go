@@ -21,7 +21,7 @@ import (
 // operation uses up 20 at most. Do("") of a connection has to return all pending replies, as redigo has it.
 //
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
-// with. A panic of the Pool is an error of the operation.
+// with. A panic of the Pool, or of a connection that runs a command, is an error of the operation.
 type Pool interface{ Get() redis.Conn }
 
 const (

@@ -18,7 +18,8 @@ var ErrNoSend = errors.New("the connection can't send without waiting for the re
 
 // Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
 // every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
-func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (any, error) {
+func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (reply any, err error) {
+	defer caught(&err)
 	if s.Punctual {
 		return redis.DoContext(c, ctx, command, args...)
 	}
@@ -95,7 +96,8 @@ func send(c redis.Conn, command string, args ...any) error {
 // Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. Errors of the
 // server stand in the replies. An error of the connection is returned.
 // The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
-func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any)) ([]any, error) {
+func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any)) (replies []any, err error) {
+	defer caught(&err)
 	var batch Batch = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
@@ -106,14 +108,13 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 		return nil
 	}
 	var raw any
-	var err error
 	if s.Punctual {
 		raw, err = s.Do(ctx, c, "", batch)
 	} else if err = batch(func(command string, args ...any) error { return send(c, command, args...) }); err == nil {
 		deadline, _ := ctx.Deadline()
 		raw, err = within(c, max(time.Until(deadline), time.Microsecond), "")
 	}
-	replies, _ := raw.([]any)
+	replies, _ = raw.([]any)
 	if err == nil && len(replies) != n {
 		err = errors.New("the connection of this pool does not answer Do(\"\") with all replies of a pipeline, as redigo does")
 	}

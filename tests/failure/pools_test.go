@@ -100,7 +100,7 @@ func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 	idle(t, tested, 1)
 	for name, pool := range map[string]redimutex.Pool{
 		"plain": &redis.Pool{Dial: dial}, "ours": ours, "tested": tested, "hiding": hiding{&redis.Pool{Dial: dial}}, "no connection": nothing{},
-		"no connection dialled": &redis.Pool{Dial: dialNothing},
+		"no connection dialled": &redis.Pool{Dial: dialNothing}, "its connection": panicking{s.Pool(), &works},
 	} {
 		for _, how := range [][]redimutex.Option{nil, {redimutex.WithMultiplexing(1)}, {redimutex.WithQueue()}} {
 			if _, dials := pool.(*redis.Pool); !dials && len(how) > 0 {
@@ -118,6 +118,33 @@ func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A pool whose connections panic when they run a command, until it works.
+type panicking struct {
+	redimutex.Pool
+	works *atomic.Bool
+}
+
+func (p panicking) Get() redis.Conn { return panickingConn{p.Pool.Get(), p.works} }
+
+type panickingConn struct {
+	redis.Conn
+	works *atomic.Bool
+}
+
+func (c panickingConn) Do(command string, args ...any) (any, error) {
+	if command != "" && !c.works.Load() {
+		panic("no idea what that is")
+	}
+	return c.Conn.Do(command, args...)
+}
+
+func (c panickingConn) Send(command string, args ...any) error {
+	if !c.works.Load() {
+		panic("no idea what that is")
+	}
+	return c.Conn.Send(command, args...)
 }
 
 // A pool whose connections are nil.
