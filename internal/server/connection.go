@@ -95,13 +95,14 @@ func (op *operation) moveTo(key string) error {
 }
 
 // follow goes to where the key is served now, and reports whether err says that this is elsewhere. Who says so has refused
-// the command, so it is safe to repeat it. A server that has become a replica has many connections in the pool: so the
-// next is a fresh one. Without following its cluster the first command of a process that does not know it yet would fail
-// most of the time, for good where there is a single try. ASK, which is said while a slot is on its way to another node,
-// is left to the next try: the connection can't be told to go where it points.
+// the command, so it is safe to repeat it. The first command of a process would meet MOVED most of the time. The pool may
+// have many connections to a server that has become a replica, so the next is a fresh one. ASK, which is said while a slot
+// is on its way to another node, is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error) bool {
 	switch {
-	case coded(err, "READONLY") && !op.pinned && !op.fresh && op.server.Source.Dial != nil:
+	case coded(err, "READONLY") && !op.pinned && !op.fresh && op.server.Source.Dial != nil &&
+		(len(op.requests) == 1 || op.requests[0].claim.Replicas.N == 0): // else the others have to be confirmed first
+		op.server.distrust(QueueKey(op.key)) // a waiter that listens at the old primary asks over that: see Call
 		op.close()
 		op.fresh = true
 		return op.connect() == nil

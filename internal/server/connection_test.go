@@ -243,3 +243,26 @@ func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
 		})
 	}
 }
+
+// A replica that is none of a failover: it must not be asked once for each lease.
+func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
+	t.Parallel()
+	r := redistest.Real(t)
+	s := open(t, r.Pool())
+	var batch []*hold
+	for i := range 10 {
+		q := request(fmt.Sprint(i))
+		done(t, acquire(s, q))
+		batch = append(batch, q)
+	}
+	r.Do("CONFIG", "RESETSTAT")
+	r.Do("REPLICAOF", "127.0.0.1", "1") // where no primary is, so that the data stays
+	for _, got := range extend(s, batch) {
+		failed(t, got)
+		assert.ErrorContains(t, got.Err, "READONLY")
+	}
+	stats, err := redis.String(r.Do("INFO", "commandstats"), nil)
+	require.NoError(t, err)
+	assert.Contains(t, stats, "cmdstat_eval:calls=2,", "a batch brings its script along")
+	assert.Contains(t, stats, "cmdstat_evalsha:calls=18,")
+}

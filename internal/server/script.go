@@ -135,10 +135,14 @@ func (op *operation) send(n int, alone bool) error {
 			return "EVAL", args
 		}
 		replies, err := op.pipeline(len(op.todo), lay)
+		moved := false
 		for i, raw := range replies {
-			op.todo[i].again = false
-			if err, _ := raw.(error); !coded(err, "NOSCRIPT") && !coded(err, "MOVED") && !coded(err, "READONLY") { // else it goes alone
-				op.take(op.todo[i], raw, n)
+			r := op.todo[i]
+			err, _ := raw.(error)
+			moved = moved || coded(err, "READONLY") && op.follow(err)
+			r.again = moved && coded(err, "READONLY")
+			if !r.again && !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
+				op.take(r, raw, n)
 			}
 		}
 		if errors.Is(err, conn.ErrNoSend) {

@@ -3,6 +3,7 @@ package failure_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,14 +117,34 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
-// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
-func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
+// Most connections of the pool lead to the old primary, where the listener is heard; and where many wait, each looks once a
+// second.
+func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T) {
 	t.Parallel()
+	const many = 200
 	primary, replicas := redistest.Replicas(t, 1)
 	board := at(primary.Addr())
 	pool := board.pool(t)
+	pool.MaxIdle = many
+	keepIdle(t, pool, many)
+	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
+	primary.Do("SET", "k", "another holder")
+	for i := range 2 * many {
+		primary.Do("ZADD", "redimutex:queue:{k}", time.Now().UnixMicro(), fmt.Sprintf("redimutex:other m 0 100 token%d", i))
+	}
+	wait(t, newClient(t, pool, opts...))
+	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	assert.Greater(t, pool.IdleCount(), many/2)
+}
+
+// keepIdle has the pool keep n connections.
+func keepIdle(t *testing.T, pool *redis.Pool, n int) {
+	t.Helper()
 	var idle []redis.Conn
-	for range 5 { // what follows the try that meets the failover goes to the old primary, too
+	for range n {
 		c := pool.Get()
 		require.NoError(t, c.Err())
 		idle = append(idle, c)
@@ -131,6 +152,15 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	for _, c := range idle {
 		c.Close()
 	}
+}
+
+// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
+func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	board := at(primary.Addr())
+	pool := board.pool(t)
+	keepIdle(t, pool, 5)
 	var tries atomic.Int64
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second),
 		redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))
@@ -147,7 +177,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
 	looked := tries.Load()
 	redistest.Wait(t, "some looks there", func() bool { return tries.Load() > looked+3 })
-	assert.Len(t, queued(replicas[0]), 1)
+	redistest.Wait(t, "the waiter has one place", func() bool { return len(queued(replicas[0])) == 1 })
 }
 
 // The pool has many connections to the old one.
@@ -164,15 +194,7 @@ func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T)
 		require.NoError(t, err)
 		leases = append(leases, l)
 	}
-	var idle []redis.Conn
-	for range 20 {
-		c := pool.Get()
-		require.NoError(t, c.Err())
-		idle = append(idle, c)
-	}
-	for _, c := range idle {
-		c.Close()
-	}
+	keepIdle(t, pool, 20)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
 	require.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
