@@ -171,12 +171,12 @@ func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 	require.NoError(t, err)
 	redistest.Wait(t, "all votes", func() bool { return all[1].Get("k") == l.Token() && all[2].Get("k") == l.Token() })
 	for _, s := range all[:2] {
-		s.Do("PEXPIRE", "k", 1500)
+		s.Do("PEXPIRE", "k", 4000)
 	}
 	fronts[2].Hang(redistest.AtCommand)
 	_, err = l.HandOver(t.Context(), 10*time.Minute)
 	require.NoError(t, err)
-	time.Sleep(3 * time.Second)
+	time.Sleep(5 * time.Second)
 	fronts[2].Lift()
 	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
 }
@@ -416,4 +416,18 @@ func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 	m := client.Mutex("k")
 	redistest.Wait(t, "the time of the Handover is over", func() bool { return errors.Is(m.TakeOver(t.Context(), h), redimutex.ErrLost) })
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+}
+
+// What goes back of the call before may still be under way.
+func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(100*time.Millisecond))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	all[2].Do("DEL", "k")
+	fronts[1].Hang(redistest.AtCommand)
+	m := client.Mutex("k")
+	for range 30 {
+		require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	}
 }

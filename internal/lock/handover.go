@@ -48,13 +48,17 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, ends *atomic
 	if k == nil {
 		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
-	if g == nil || g.votes.Any((*server.Claim).Spent) {
+	before := ""
+	if g != nil && g.votes.Any((*server.Claim).Spent) {
+		before, g = g.Token(), nil
+	}
+	if g == nil {
 		g = k.want(c)
 		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 	}
 	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := g.votes.Take(ctx, old, ends, func() bool { return g.start(0, turn, h) })
+	f := g.votes.Take(ctx, old, before, ends, func() bool { return g.start(0, turn, h) })
 	if f == nil {
 		return nil, nil
 	}

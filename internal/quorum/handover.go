@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -17,6 +18,9 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 		from.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
 	}
 	reply := v.claim(i).Try(r.ctx, t)
+	if reply.Verdict == server.Taken && t.Before != "" && reply.Holder == t.Before { // it is on its way back
+		reply = server.Reply{Err: errLateTry}
+	}
 	r.report(i, 0, reply)
 	if reply.Verdict != server.Done {
 		<-r.over
@@ -24,8 +28,7 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
-// unknownTTL is for how long a server that does not answer is asked to release what another process has put there, if no
-// server has told how long that may live.
+// unknownTTL is for how long a silent server is asked to release a token, if none has told how long that may live.
 const unknownTTL = 24 * time.Hour
 
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
@@ -38,18 +41,10 @@ func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
 		from.claim(i).ReleaseLater(time.Time{})
 		return
 	}
-	ttl := unknownTTL
-	if end := t.OldEnds.Load(); end != 0 {
-		ttl = max(time.Until(time.Unix(0, end)), time.Millisecond)
-	}
-	old := v.InPlace(t.Old, ttl).claim(i)
+	end := cmp.Or(t.OldEnds.Load(), time.Now().Add(unknownTTL).UnixNano())
+	old := v.InPlace(t.Old, time.Until(time.Unix(0, end))).claim(i)
 	old.Foreign()
 	old.ReleaseLater(time.Time{})
-}
-
-// quiet waits until nothing is under way for the votes, until due at most, or until ctx ends.
-func (v *Votes) quiet(ctx context.Context, due time.Time) {
-	v.Each(func(c *server.Claim) { c.Quiet(ctx, due) })
 }
 
 // InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
@@ -72,10 +67,11 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 }
 
 // Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
-// repeated until the Votes are Spent: a repeat finds what it has done. What a server has denied goes back, until oldEnds.
-func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, start func() bool) *Failure {
+// repeated until the Votes are Spent: a repeat finds what it has done. Where a server denies that it has old, the votes of the
+// others go back, until oldEnds. before is the token of such a try before.
+func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.Int64, start func() bool) *Failure {
 	due := time.Now().Add(v.Lock().Bound())
-	failure := v.Acquire(ctx, server.Try{Old: old, OldEnds: oldEnds}, nil, nil)
+	failure := v.Acquire(ctx, server.Try{Old: old, Before: before, OldEnds: oldEnds}, nil, nil)
 	switch {
 	case failure == nil && start():
 		return nil
@@ -105,7 +101,7 @@ func (v *Votes) Take(ctx context.Context, old string, oldEnds *atomic.Int64, sta
 }
 
 // giveBack puts old in the place of the token of v again, where the servers have it, for as long as old had left. It
-// waits for the try before on each: one that is answered late must not come behind this. None is executed after due. A vote
+// waits for the try before on each: one that is answered late must not come behind this, and none is executed after due. A vote
 // that could not be given back is released.
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 	defer v.ReleaseLater(time.Time{})

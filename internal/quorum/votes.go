@@ -106,7 +106,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 	}
 	if v.more == nil {
 		if from != nil {
-			from.quiet(ctx, t.Start.Add(l.Timeout/2))
+			from.first.Quiet(ctx, t.Start.Add(l.Timeout/2))
 		}
 		reply := v.first.Try(ctx, t)
 		if reply.Verdict != server.Done {

@@ -21,6 +21,7 @@ type Try struct {
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
 	Old     string        // not "": take the place of this token
+	Before  string        // our own token that may still stand there, from a try before
 	OldEnds *atomic.Int64 // gets when Old would have expired, on the wall clock in ns, as the servers tell it: the earliest
 	Reads   bool          // a writer becomes a reader; the claim is that of the reader
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
