@@ -118,22 +118,32 @@ func (s *Server) ask(op *operation) {
 // maxSilent bounds the memory that those keys cost which are never used again.
 const maxSilent = 4096
 
+// distrust has the next operation on a key begin with a fresh connection.
+func (s *Server) distrust(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.silent) >= maxSilent {
+		clear(s.silent)
+	}
+	s.silent[key] = struct{}{}
+}
+
 // heard takes in what came of op, now. silent: the server did not answer. pooled: that was over a connection of the pool.
 func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
 	pooled = pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if pooled {
 		for i := range op.requests {
-			s.silent[op.requests[i].claim.Key] = struct{}{}
-		}
-		if len(s.silent) > maxSilent {
-			clear(s.silent)
+			s.distrust(op.requests[i].claim.Key)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if op.aside {
+		if !silent && s.pending == 0 {
+			s.owes = time.Time{}
+		}
 		return
 	}
 	if failed > 0 && conn.Ended(op.Context) == nil {
@@ -184,7 +194,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending--
-	if s.pending == 0 && (left || ctx.Err() != nil) { // else it goes on owing
+	if left && s.pending == 0 { // else it goes on owing
 		s.owes = time.Time{}
 	}
 	return left

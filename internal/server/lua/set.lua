@@ -20,11 +20,10 @@ end
 -- Returns when a name in the set ends; nil if it has ended, or is not there; or nil and the error, if the set is none.
 local function endOf(set, name)
   local found = ask('ZSCORE', set, name) or 0
-  if type(found) == 'table' then
-    return nil, found
+  local ends = tonumber(found) -- an error is no number
+  if not ends or ends > now then
+    return ends, found
   end
-  local ends = tonumber(found)
-  return ends > now and ends or nil
 end
 
 -- Has a name be in the set for ms, or until then if that is later. What the server refuses is an error of the script. The
