@@ -79,6 +79,7 @@ func (a *acquisition) finish() {
 	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // the line
 	if a.turn && !goesOn {
 		a.key.arrived = 0
+		a.key.asked.Store(0)
 	}
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()
@@ -150,9 +151,10 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
-		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known()}
+		silence := time.Since(a.began) / 2
+		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(silence)}
 		if !a.turn && !a.Once { // it waits in line
-			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
+			a.result.Before = a.key.inTheWay(silence)
 		}
 	case a.engine.closed.Load():
 		a.result = &quorum.Failure{Kind: quorum.Closed}
@@ -250,16 +252,16 @@ func (a *acquisition) grouped() bool {
 
 // won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
+	if a.Terms.Kind == server.Writer && a.key.left != nil && a.key.left.mark != nil { // it goes with the lock
+		a.grant.votes.Each((*server.Claim).Waited)
+		a.key.left.mark = nil
+	}
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
 		a.key.leave(a.group, nil)
-	}
-	if a.Terms.Kind == server.Writer && a.key.left != nil && a.key.left.mark != nil { // it goes with the lock
-		a.grant.votes.Each((*server.Claim).Waited)
-		a.key.left.mark = nil
 	}
 	a.key.answered(nil)
 	return held

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -32,11 +33,8 @@ func (e *Engine) Infos() []*Info {
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
 		of := lockOf{g.key, g.kind().Shared}
-		info := found[of]
-		if info == nil {
-			info = &Info{Idle: true, Kind: g.kind()}
-			found[of] = info
-		}
+		info := cmp.Or(found[of], &Info{Idle: true, Kind: g.kind()})
+		found[of] = info
 		info.Owner, info.Fence = g.terms().Owner, g.votes.Fence
 		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
 		holds := len(g.present())
@@ -47,12 +45,9 @@ func (e *Engine) Infos() []*Info {
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
 		of := lockOf{k, k.kind.Load().Shared}
-		info := found[of]
-		if info == nil {
-			info = &Info{Kind: k.kind.Load()}
-		}
+		info := cmp.Or(found[of], &Info{Kind: k.kind.Load()})
 		info.Waiting = k.fifo.Waiting()
-		if f := k.failure.Load(); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
+		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -119,26 +120,22 @@ func (k *Key) answered(f *quorum.Failure) {
 	k.asked.Store(0)
 }
 
-// known returns what is known to stand in the way of the lock: a hold of this process, if others can't share the lock, or what
-// the servers have said to the last try. It is nil if nothing is.
-func (k *Key) known() *quorum.Failure {
+// known returns what is known to stand in the way of the lock: a hold of this process, if others can't share the lock; what
+// the servers have said to the last try; or that they have not answered one for so long. It is nil if nothing is.
+func (k *Key) known(silence time.Duration) *quorum.Failure {
 	if g := k.grant.Load(); g != nil && !k.kind.Load().Shared {
 		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}
 	}
-	return k.failure.Load()
-}
-
-// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it; or that
-// the servers have not answered that for so long.
-func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
-	f, asked := k.known(), time.Duration(k.asked.Load())
-	switch {
-	case f != nil:
-		return f
-	case asked > 0 && k.engine.now()-asked > silence:
+	f, asked := k.failure.Load(), time.Duration(k.asked.Load())
+	if f == nil && asked > 0 && k.engine.now()-asked > silence {
 		return k.engine.quorum.Unanswered()
 	}
-	return &quorum.Failure{Kind: quorum.Contended}
+	return f
+}
+
+// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it.
+func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
+	return cmp.Or(k.known(silence), &quorum.Failure{Kind: quorum.Contended})
 }
 
 // others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.

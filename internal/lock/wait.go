@@ -40,7 +40,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 		select {
 		case <-passed:
 			if a.waits++; a.usedUp() {
-				a.result = a.key.inTheWay(time.Since(a.began) / 2)
+				a.result = a.key.inTheWay(a.Terms.Timeout / 2)
 				return false
 			}
 			passed = time.After(a.Pause(a.waits + 1))
