@@ -19,9 +19,7 @@
 // swapped out, collecting garbage. It wakes up in the middle of its work, and by then another may have the lock.
 // [Lease.Err] says so, but the process can be paused again between looking and writing. No lock with a timeout can
 // close that gap. The resource can: with [WithFencing] each hold has a number that is higher than those before. A
-// resource that refuses a write with a lower number than it has seen takes no write from the past. In SQL:
-//
-//	UPDATE invoices SET total = $1, fence = $2 WHERE id = $3 AND fence <= $2
+// resource that refuses a write with a lower number than it has seen takes no write from the past.
 //
 // A machine that was suspended wakes up without its leases. On most systems the monotonic clock stands still meanwhile,
 // so the wall clock counts as well. Setting the wall clock forward may cost leases. It never makes one last longer.

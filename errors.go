@@ -8,10 +8,7 @@ import (
 )
 
 // There is one error for each thing that a caller would do differently. Test for them by [errors.Is]. The details are
-// in *[LockedError], *[LostError] and *[NodeError]. Get them by [errors.As]:
-//
-//	var locked *redimutex.LockedError
-//	if errors.As(err, &locked) { ... }
+// in *[LockedError], *[LostError] and *[NodeError]. Get them by [errors.As].
 var (
 	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
 	ErrLocked = errors.New("locked by another holder")

@@ -3,8 +3,7 @@
 // seen of what it says. Operations, subscriptions and multiplexed connections all begin here.
 //
 // It also makes connections of redigo that are punctual: their operations end with their contexts in every phase, dial, TLS
-// handshake, AUTH, CLIENT SETNAME, SELECT and command. So they can be used on the goroutine of a caller who has a bound to
-// keep, without a second goroutine to watch them.
+// handshake, AUTH, CLIENT SETNAME, SELECT and command. A caller with a bound needs no second goroutine to watch them.
 package conn
 
 import (

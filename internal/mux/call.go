@@ -2,7 +2,6 @@ package mux
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -128,11 +127,3 @@ func (l *link) Discard() {
 		l.end(errDemoted)
 	}
 }
-
-// These are not supported: what is sent has to have a deadline.
-
-func (*link) Do(string, ...any) (any, error)              { return nil, errors.ErrUnsupported }
-func (*link) Send(string, ...any) error                   { return errors.ErrUnsupported }
-func (*link) Flush() error                                { return errors.ErrUnsupported }
-func (*link) Receive() (any, error)                       { return nil, errors.ErrUnsupported }
-func (*link) ReceiveContext(context.Context) (any, error) { return nil, errors.ErrUnsupported }

@@ -20,6 +20,8 @@ import (
 //	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
+	redis.ConnWithContext // nil: what is sent has to have a deadline
+
 	pool  *Pool
 	conn  redis.Conn
 	born  time.Time

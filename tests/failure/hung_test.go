@@ -67,8 +67,6 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 	}
 }
 
-// A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
-// for that.
 // A call that another one of its process is in the way of knows no more of the lock than that one.
 func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 	t.Parallel()
@@ -110,6 +108,8 @@ func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 	})
 }
 
+// A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
+// for that.
 func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
 	t.Parallel()
 	for _, hung := range []int32{1, 2, 5} { // the first is that of Unlock, the others are in the background

@@ -140,13 +140,16 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 				rules = append(rules, "-"+name)
 			}
 			set(rules...)
+			refused := 0
 			for _, l := range leases {
 				if err := l.Extend(t.Context(), time.Minute); err != nil {
+					refused++
 					assert.NotErrorIs(t, err, redimutex.ErrLost)
 					assert.ErrorContains(t, err, "script")
 				}
 				assert.NoError(t, l.Err())
 			}
+			assert.Positive(t, refused)
 			set()
 			for _, l := range leases {
 				assert.NoError(t, l.Extend(t.Context(), time.Minute))
