@@ -79,8 +79,8 @@ func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.In
 		failure = &Failure{Kind: Closed}
 	case v.more == nil: // the only server has said that it has nothing of v
 		return failure
-	case failure.Kind == Unavailable && !slices.Contains(failure.Errs, errLost): // a repeat may find the rest
-		return failure
+	case failure.Kind == Unavailable && (!slices.Contains(failure.Errs, errLost) || oldEnds.Load() == 0):
+		return failure // a repeat may find the rest
 	}
 	v.Each((*server.Claim).End)
 	if failure.Kind == Missing || failure.Holder != "" { // on a majority old is gone, or another has taken its place
@@ -101,23 +101,22 @@ func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.In
 }
 
 // giveBack puts old in the place of the token of v again, where the servers have it, for as long as old had left. It
-// waits for the try before on each: one that is answered late must not come behind this, and none is executed after due. A vote
-// that could not be given back is released.
+// waits for the try before on each: one that is answered late must not come behind this, and none is executed after due. A
+// vote that could not be given back is left to expire then: other votes for old may be alive, and no other may get the lock.
 func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
-	defer v.ReleaseLater(time.Time{})
 	ctx := context.Background()
 	var asking sync.WaitGroup
 	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
 		asking.Go(func() {
-			v.claim(i).Quiet(ctx, due)
-			ttl := time.Until(time.Unix(0, oldEnds.Load()))
-			if ttl <= 0 { // it is over, or no server has told when that is
-				return
+			c, keep := v.claim(i), time.Time{}
+			c.Quiet(ctx, due)
+			if end := time.Unix(0, oldEnds.Load()); time.Until(end) > 0 { // else it is over, or no server has told when that is
+				keep = end
+				back, until := v.InPlace(old, time.Until(end)).claim(i), time.Now().Add(v.Lock().Timeout)
+				back.Try(ctx, server.Try{Old: v.Lock().Token})
+				back.Quiet(ctx, until)
 			}
-			back := v.InPlace(old, ttl).claim(i)
-			until := time.Now().Add(v.Lock().Timeout)
-			back.Try(ctx, server.Try{Old: v.Lock().Token})
-			back.Quiet(ctx, until) // a release that came before it would take the vote away
+			c.ReleaseLater(keep)
 		})
 	}
 	asking.Wait()
