@@ -77,7 +77,7 @@ func (t *Try) queueTTL() time.Duration {
 }
 
 func (t *Try) oldEnds(r *Reply) {
-	for end := r.Sent.Add(r.Left).UnixNano(); ; {
+	for end := time.Now().Add(r.Left).UnixNano(); ; { // rather later than it was: no other may get the lock before
 		known := t.OldEnds.Load()
 		if known != 0 && known <= end || t.OldEnds.CompareAndSwap(known, end) {
 			return
