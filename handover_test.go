@@ -94,7 +94,8 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)
-	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", redimutex.WithTTL(3*time.Second))
+	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k",
+		redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
 	lost := taker.Lease()
 	s.Do("DEL", "k")
