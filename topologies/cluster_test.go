@@ -79,15 +79,10 @@ func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 	}
 }
 
-func TestClusterRefusesTheRestartGuardAtOnce(t *testing.T) {
+func TestTheRestartGuardPanicsForACluster(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	m := locktest.Mutex(t, pool(), "k", redimutex.WithRestartGuard())
-	err := m.LockContext(patience(t), 0)
-	var node *redimutex.NodeError
-	require.ErrorAs(t, err, &node, "its mark can't be in the slot of every lock")
-	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
-	assert.ErrorContains(t, err, "same slot")
+	assert.ErrorContains(t, locktest.PanicOf(func() { redimutex.New(pool(), "k", redimutex.WithRestartGuard()) }), "WithRestartGuard")
 }
 
 func TestClusterExcludesOverAllItsNodes(t *testing.T) {
