@@ -81,8 +81,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
 //   - [ErrUnlocked] when the hold was released or handed over before;
-//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The Handover is returned
-//     all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
+//   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way; and the
+//     cause of ctx when that ended. The Handover is returned all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
 //     and returns the same Handover; or it says ErrLost, if that was taken over meanwhile. If the servers have done
 //     nothing, the lock expires with the lease;
 //   - [ErrClosed] when the Client was closed meanwhile: as before, but a repeat asks no server.

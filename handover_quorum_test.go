@@ -82,22 +82,25 @@ func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	}
 }
 
-// haveAll waits until all servers have the lock. A try passes over one that was slow for a moment; an extension regains its vote.
-func haveAll(t *testing.T, all locktest.Servers, key string, l *redimutex.Lease) {
+// takeEverywhere locks m on all servers. A try passes over one that was slow for a moment; an extension regains its vote.
+func takeEverywhere(t *testing.T, all locktest.Servers, m *redimutex.Mutex) *redimutex.Lease {
 	t.Helper()
-	for n := 1; slices.ContainsFunc(all, func(s *redistest.Server) bool { return s.Get(key) != l.Token() }); n++ {
-		if time.Sleep(time.Millisecond); n%500 == 0 {
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	n := 0
+	redistest.Wait(t, "all servers have the lock", func() bool {
+		if n++; n%100 == 0 {
 			require.NoError(t, l.Extend(t.Context(), 10*time.Minute))
 		}
-	}
+		return !slices.ContainsFunc(all, func(s *redistest.Server) bool { return s.Get(m.Key()) != l.Token() })
+	})
+	return l
 }
 
 // handOverEverywhere hands over a lock on key that all servers have, not only a majority.
 func handOverEverywhere(t *testing.T, all locktest.Servers, key string, within time.Duration) redimutex.Handover {
 	t.Helper()
-	l, err := all.Client(t, patient).Mutex(key).Acquire(t.Context())
-	require.NoError(t, err)
-	haveAll(t, all, key, l)
+	l := takeEverywhere(t, all, all.Client(t, patient).Mutex(key))
 	h, err := l.HandOver(t.Context(), within)
 	require.NoError(t, err)
 	for _, s := range all {
@@ -149,9 +152,7 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 			client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, redimutex.WithTTL(10*time.Minute),
 				redimutex.WithNodeTimeout(time.Second))
 			m := client.Mutex("k")
-			l, err := m.Acquire(t.Context())
-			require.NoError(t, err)
-			haveAll(t, all, "k", l)
+			l := takeEverywhere(t, all, m)
 			if c.asks == giver {
 				front.Hang(redistest.AtCommand)
 			}
@@ -176,16 +177,15 @@ func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
-	l, err := client.Mutex("k").Acquire(t.Context())
-	require.NoError(t, err)
-	haveAll(t, all, "k", l)
+	l := takeEverywhere(t, all, client.Mutex("k"))
 	for _, s := range all[:2] {
 		s.Do("PEXPIRE", "k", 4000)
 	}
 	fronts[2].Hang(redistest.AtCommand)
-	_, err = l.HandOver(t.Context(), 10*time.Minute)
+	_, err := l.HandOver(t.Context(), 10*time.Minute)
 	require.NoError(t, err)
-	time.Sleep(5 * time.Second)
+	late := time.Now().Add(5 * time.Second)
+	redistest.Wait(t, "what the others have told is over", func() bool { return time.Now().After(late) })
 	fronts[2].Lift()
 	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
 }
@@ -196,14 +196,12 @@ func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	all := locktest.Real(t, 3)
 	front := redistest.NewFront(t, all[2])
 	client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, patient)
-	l, err := client.Mutex("k").Acquire(t.Context())
-	require.NoError(t, err)
-	haveAll(t, all, "k", l)
+	l := takeEverywhere(t, all, client.Mutex("k"))
 	front.Hang(redistest.AtCommand)
 	require.NoError(t, client.Mutex("another").TryLockContext(t.Context()))
 	hung := time.Now()
 	redistest.Wait(t, "the third server is silent", func() bool { return time.Since(hung) > 500*time.Millisecond })
-	_, err = l.HandOver(t.Context(), 10*time.Minute)
+	_, err := l.HandOver(t.Context(), 10*time.Minute)
 	require.NoError(t, err)
 	front.Lift()
 	redistest.Wait(t, "the vote", func() bool { return all[2].Get("k") == all[0].Get("k") })
@@ -383,12 +381,10 @@ func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
-	l, err := client.Mutex("k").Acquire(t.Context())
-	require.NoError(t, err)
-	haveAll(t, all, "k", l)
+	l := takeEverywhere(t, all, client.Mutex("k"))
 	fronts[1].Hang(redistest.AtReply)
 	fronts[2].Hang(redistest.AtCommand)
-	_, err = l.HandOver(t.Context(), 100*time.Millisecond)
+	_, err := l.HandOver(t.Context(), 100*time.Millisecond)
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	fronts[1].Lift()
 	redistest.Wait(t, "its time is over", func() bool {
@@ -439,4 +435,25 @@ func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
 	for range 8 {
 		require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
 	}
+}
+
+// The Handover has other votes, which hang. So no other may get the lock from the server before its time is over.
+func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
+	h := handOverEverywhere(t, all, "k", time.Minute)
+	given := all[0].Get("k")
+	all[2].Do("DEL", "k")
+	fronts[1].Hang(redistest.AtCommand)
+	outcome := make(chan error, 1)
+	go func() { outcome <- client.Mutex("k").TakeOver(t.Context(), h) }()
+	redistest.Wait(t, "the first vote", func() bool { return all[0].Get("k") != given })
+	fronts[0].Hang(redistest.AtCommand)
+	require.ErrorIs(t, <-outcome, redimutex.ErrUnavailable)
+	late := time.Now().Add(4 * time.Second)
+	redistest.Wait(t, "it could not be given back", func() bool { return time.Now().After(late) })
+	fronts[0].Lift()
+	redistest.Wait(t, "it ends with the Handover", func() bool { return all[0].PTTL("k") <= time.Minute })
+	assert.NotEmpty(t, all[0].Get("k"))
 }

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -151,10 +152,9 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
-		silence := time.Since(a.began) / 2
-		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(silence)}
-		if !a.turn && !a.Once { // it waits in line
-			a.result.Before = a.key.inTheWay(silence)
+		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
+		if !a.turn && !a.Once { // it waits in line; else its own try says more
+			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closed.Load():
 		a.result = &quorum.Failure{Kind: quorum.Closed}

@@ -88,12 +88,14 @@ func (c *cluster) votes(l *server.Lock) (n int) {
 // an extension regains its vote.
 func (c *cluster) everywhere(t *testing.T, v *quorum.Votes) {
 	t.Helper()
-	for n := 0; c.votes(v.Lock()) < len(c.servers); n++ {
-		if time.Sleep(time.Millisecond); n%500 == 499 {
+	n := 0
+	redistest.Wait(t, "all votes", func() bool {
+		if n++; n%100 == 0 {
 			f, _ := c.extend(t, v)
 			won(t, f)
 		}
-	}
+		return c.votes(v.Lock()) == len(c.servers)
+	})
 }
 
 // free waits until no server has a key.

@@ -210,3 +210,19 @@ func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
 	require.NoError(t, client.Close()) // waits for what is under way
 	assert.Empty(t, servers[2].Get("k"))
 }
+
+// It says what each server has said, and not only that nothing was decided.
+func TestATryThatItsCtxCutsShortNamesTheServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	c := locktest.Real(t, 3)
+	client := c.Client(t, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
+	require.NoError(t, client.Mutex("warm").TryLockContext(t.Context()))
+	c[0].Kill()
+	c[1].Pause()
+	c[2].Pause()
+	t.Cleanup(c[1].Resume)
+	t.Cleanup(c[2].Resume)
+	err := client.Mutex("k").LockContext(t.Context(), 500*time.Millisecond)
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorContains(t, err, "connection refused")
+}
