@@ -18,7 +18,7 @@ import (
 //
 // A Do of the same key inside f, with the ctx of f, runs inside this hold if the Mutex has [WithReentrancy]. Otherwise
 // it is an error at once, which matches [ErrLocked], because it would wait for itself. This is true of every method
-// that would wait with that ctx for the same key of the same [Client]. To wait in another goroutine, use another ctx.
+// that gets that ctx for the same key of the same pools. To wait in another goroutine, use another ctx.
 func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, 0)
 }

@@ -53,8 +53,9 @@
 //
 //   - The context that [Mutex.Do] gives ends, with a [context.Cause] that matches [ErrLost].
 //   - [Lease.Done] is closed.
-//   - [Lease.Err], [Mutex.UnlockContext] and Do return an error that matches ErrLost. [LostError] says why: expired
-//     (no renewal got through), deleted, or taken by another token.
+//   - [Lease.Err], [Mutex.UnlockContext] and Do return an error that matches ErrLost. [LostError] says why: expired (no
+//     renewal got through), deleted, or taken by another token.
+//   - Unlock or Release is still needed: until then no other goroutine of the Client gets the lock.
 //
 // If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time the
 // lease ends, even if a renewal hangs. A renewal never brings a lost key back: on one server, the lease is lost. Of

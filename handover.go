@@ -69,9 +69,9 @@ func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHi
 // LogValue hides the Handover from log/slog, where it is the value that is logged.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
-// HandOver ends this hold, and returns a [Handover]. [Mutex.TakeOver], in any process, goes on with it within that
-// time. Until then no other process gets the lock. If none takes it over, the lock is free when the time is over. With
-// [WithMinHold] it is not free before that has passed, and can be taken over until then. A taker has its own options.
+// HandOver ends this hold, and returns a [Handover]. Until within is over, [Mutex.TakeOver] goes on with it in any
+// process, and no other caller gets the lock. After that the lock is free. With [WithMinHold] it is not free before
+// that has passed, and can be taken over until then. A taker has its own options.
 //
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
@@ -81,11 +81,15 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
 //   - [ErrUnlocked] when the hold was released or handed over before;
-//   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way; and the
-//     cause of ctx when that ended. The Handover is returned all the same, and may work until the time is over. A repeat on the same Lease finds what the first call did,
-//     and returns the same Handover; or it says ErrLost, if that was taken over meanwhile. If the servers have done
-//     nothing, the lock expires with the lease;
-//   - [ErrClosed] when the Client was closed meanwhile: as before, but a repeat asks no server.
+//   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way;
+//   - the cause of ctx when that ended;
+//   - [NodeError] alone when servers refuse for good;
+//   - [ErrClosed] when the Client was closed meanwhile. Then a repeat asks no server.
+//
+// Except with ErrLost and ErrUnlocked, the Handover is returned all the same, and may work. Repeat the call on the same
+// Lease: it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. If
+// the servers did nothing, the lock expires with the lease. HandOver takes one node timeout at most, and that of
+// [WithReplicas].
 //
 // It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
 // not that of a Mutex of one key.
@@ -162,24 +166,25 @@ type takings struct {
 	ends  *atomic.Int64 // when the Handover would have expired: see server.Try
 }
 
-// TakeOver tries once to lock m with a lock that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease
-// of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes of the giver.
+// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a
+// lease of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes
+// of the giver.
 //
 // The error matches
-//   - [ErrLost] when it is too late: the time is over, or the Handover was used already. Also when it is too early: after a
-//     HandOver with [ErrUnavailable], before its repeat has reached a majority of several servers. Those who try at the same
-//     moment may split the votes of several servers: then all get this error, and the Handover stays good;
+//   - [ErrLost] when it is too late: the time is over, or the Handover was used already; or too early: a HandOver that
+//     returned [ErrUnavailable] has to be repeated first. Over several servers, takers that try at the same moment may
+//     split the votes: then all get this error, and the Handover stays good;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the lock expires;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
 //   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer.
 //
-// An empty Handover, or one of another key, is an error that says so. It stays good.
+// A Handover of another key is an error that says so, and stays good. An empty one is an error too. TakeOver takes one
+// node timeout at most, and that of [WithReplicas].
 //
-// If another goroutine of this process waits for the lock already, it waits at the servers. When the lease is lost, that
-// goroutine may get the lock before the Unlock of the lost hold, and that Unlock would end its hold: there, end the hold
-// by [Lease.Release].
+// If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss
+// one of them may have the lock, and Unlock would end its hold.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	m.mustBeMade()
 	switch {

@@ -121,7 +121,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // [ErrUnlocked] when the hold was ended before, by Release or by Unlock: of several calls at the same time one ends
 // the hold, and the others get this error.
 //
-// A lease that was lost has to be released all the same, before the next Lock of this process.
+// Release a lost lease too: until then no other goroutine of the Client gets the lock.
 func (l *Lease) Release(ctx context.Context) error { return l.unlock(lasting(ctx), "Release") }
 
 // lasting returns ctx, or one that does not end if ctx has ended already: the release has a node timeout all the same.

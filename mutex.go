@@ -56,12 +56,12 @@ func (m *exclusive) Lock() {
 //
 // The error matches
 //   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock;
-//   - [ErrLocked] alone when [WithMaxAttempts] is used up;
+//   - [ErrLocked] alone when a single try, or the last of [WithMaxAttempts], found it locked;
 //   - [ErrLocked] alone, at once, when ctx is that of a [Mutex.Do] which holds the same key of the same pools: the
 //     wait would never end;
 //   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
-//   - [ErrUnavailable], with a [NodeError] for each server that failed, when time ran out while too few servers
-//     answered;
+//   - [ErrUnavailable], with a [NodeError] for each server that failed, when time or the tries ran out while too few
+//     servers answered;
 //   - [NodeError] alone, at once, when servers refuse for good;
 //   - [ErrClosed] when the Client is closed.
 //

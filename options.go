@@ -129,9 +129,9 @@ func WithMaxHold(d time.Duration) Option {
 	return checked(d > 0, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be more than 0", d)
 }
 
-// WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was
-// acquired. It is for jobs that must not run twice although the clocks of their machines differ by almost d. By
-// default Unlock deletes the key.
+// WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was acquired.
+// It is for jobs that must not run twice although the clocks of their machines differ by almost d. By default Unlock
+// deletes the key. It can't be combined with [WithLeaseReuse], and d is at most that of [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
 	return checked(d > 0 && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
 		"WithMinHold(%v): has to be more than 0, and 100 years at most", d)
@@ -153,9 +153,9 @@ func WithBackoff(wait func(attempt int) time.Duration) Option {
 	return checked(wait != nil, func(c *config) { c.backoff = wait }, "WithBackoff: the function is nil")
 }
 
-// WithMaxAttempts makes a waiter give up after n tries: with [ErrLocked], or [ErrUnavailable] if the last one found too few
-// servers. While another goroutine of this process has the lock or is in line for it, nothing is sent, and each wait counts
-// as a try. By default there is no limit.
+// WithMaxAttempts makes a waiter give up after n tries: with [ErrLocked], or [ErrUnavailable] if the last one found too
+// few servers. While another goroutine of this process has the lock or is ahead in line, nothing is sent, and each poll
+// interval counts as a try. By default there is no limit.
 func WithMaxAttempts(n int) Option {
 	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least", n)
 }
@@ -164,9 +164,9 @@ func WithMaxAttempts(n int) Option {
 // lock to the process that has waited longest, and wakes it by pub/sub. A process has one place in the queue for each
 // key, however many of its goroutines wait. Clients that do not queue share the lock safely: they may overtake, or starve.
 //
-// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps one more
-// connection to the server, outside the limit of the [Pool]. If the Pool can't dial, and neither embeds nor exports a
-// *redis.Pool, the waiter polls, and comes after those in the queue. It does so too if its user may not subscribe.
+// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps one
+// more connection to the server, outside the limit of the [Pool]. A waiter polls, and comes after those in the queue,
+// if its user may not subscribe, or if its Pool neither can dial nor shows a *redis.Pool.
 //
 // A waiter also looks by itself, once a second or more often. So a lost message, or a holder that knows nothing of
 // the queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed, except that one for an
@@ -190,8 +190,9 @@ func WithFencing() Option { return func(c *config) { c.terms.Fence = server.Next
 
 // WithReplicas makes a lock, and each renewal, count only once n replicas have confirmed it (WAIT). So a failover to
 // one of them does not lose the lock. If fewer confirm within timeout, the try fails with [ErrUnavailable], and the
-// lock is released in the background. A call that goes on waiting keeps it on the server until its end, and others find it
-// locked: the next try may succeed with it. Locking then takes as long as the replication lags.
+// lock is released in the background. A call that goes on waiting keeps it on the server until its end, and others find
+// it locked: the next try may succeed with it. Locking then takes as long as the replication lags. timeout is 1 ms at
+// least, and less than the TTL minus the node timeout.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return checked(n > 0 && timeout >= time.Millisecond, func(c *config) { c.terms.Replicas = server.Replicas{N: n, Timeout: timeout} },
 		"WithReplicas(%d, %v): has to be 1 replica and 1 ms at least", n, timeout)
@@ -226,8 +227,9 @@ func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 // while Lock waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.
-// The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the TTL.
+// WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last
+// reply. The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the
+// TTL. It has to be less than the TTL.
 func WithNodeTimeout(d time.Duration) Option {
 	return checked(d > 0, func(c *config) { c.nodeTimeout = d },
 		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL", d)
@@ -237,10 +239,10 @@ func WithNodeTimeout(d time.Duration) Option {
 // acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own
 // [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the lock is released.
 //
-// A few ms of d are enough, and it has to be less than half the TTL. Other processes wait up to d longer for the lock.
-// Combine it with [WithQueue] if there are any: a process that polls would have to ask between two times of d. After a
-// crash the lock stays locked for the TTL even if no process held it. [WithFencing] turns reuse off, because the server
-// gives each hold its fence. A lock that was extended is not reused.
+// A few ms of d are enough, and it has to be less than half the TTL. It can't be combined with [WithMinHold]. Other
+// processes wait up to d longer for the lock. Combine it with [WithQueue] if there are any: a process that polls would
+// have to ask between two times of d. After a crash the lock stays locked for the TTL even if no process held it.
+// [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
 // not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released

@@ -53,9 +53,9 @@ type Event struct {
 	Err     error
 }
 
-// Observe calls the functions of t for all locks of the Client from now on, until stop is called. It is for metrics
-// and the like, which are added to a Client that exists. A Mutex that was made by [WithTrace] calls both. What is
-// under way when stop is called may still be reported after it has returned.
+// Observe calls the functions of t for all locks of the Client from now on, until stop is called. It is for metrics and
+// the like, which are added to a Client that exists. A lock with [WithTrace] calls both. Events under way when stop is
+// called may still be reported after it returns.
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
 	own := *t // t may be observing already

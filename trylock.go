@@ -6,12 +6,12 @@ import "context"
 // holder has the lock.
 func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
-// TryLockContext tries once to lock m. It waits neither for a holder nor for goroutines of this process that wait
-// already, and does not overtake those. It takes one node timeout at most, and
-// that of [WithReplicas]. The errors are those of [Mutex.LockContext].
+// TryLockContext tries once to lock m. It does not wait for a holder, and does not overtake waiting goroutines of this
+// process. It takes one node timeout at most, plus the timeout of [WithReplicas]. The errors are those of
+// [Mutex.LockContext].
 //
-// It may find a free lock held at the moment when another goroutine of this process tries, or gives up waiting. So it may
-// with several servers when others try at the same moment: if they split the votes, none has a majority.
+// It may find a free lock held while another goroutine of this process tries or gives up. With several servers, callers
+// that try at the same moment may split the votes, so that none has a majority.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
 	_, err := m.acquire(ctx, once)
 	return err

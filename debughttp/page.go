@@ -31,10 +31,10 @@ type process struct {
 	Since   moment `json:"since"` // from when on it is observed
 }
 
-// Handler returns a handler that shows the locks of client, for use at any path. It observes them from
-// now on, so make one Handler for each Client and keep it. The Client owns that: there is nothing to stop
-// or to clean up, and when the Client is closed, nothing happens any more that could be observed. Who
-// wants to stop before that uses [New]. It panics if client is nil.
+// Handler returns a handler that shows the locks of client, for use at any path. It observes them from now on, so make
+// one Handler for each Client and keep it. The Client owns that: there is nothing to stop or to clean up, and when the
+// Client is closed, nothing happens any more that could be observed. To stop earlier, use [New]. It panics if client is
+// nil.
 func Handler(client *redimutex.Client) http.Handler { return New(client) }
 
 // New returns what [Handler] does, as a Page that can be closed.

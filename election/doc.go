@@ -21,8 +21,8 @@
 //     promised.
 //   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval). Observers know of a
 //     change within a TTL.
-//   - A queued candidate that hangs delays that once, by a node timeout plus 85 ms plus two of its round trips. So
-//     let the candidates of one process share a Client, which has one place in the queue.
+//   - A queued candidate that hangs delays a change once (see [redimutex.WithQueue]). So let the candidates of one
+//     process share a Client, which has one place in the queue.
 //
 // # What it does not
 //

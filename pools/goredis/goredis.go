@@ -35,9 +35,10 @@
 // Network, Addr, Addrs, Dialer, TLSConfig, DialTimeout, ReadTimeout and WriteTimeout (of commands without a context),
 // Username, Password, ClientName, DB, PoolSize, MaxIdleConns, MaxActiveConns, ConnMaxIdleTime and ConnMaxLifetime count
 // as they do for go-redis. Where ReadTimeout or WriteTimeout is -2, because connections can't keep deadlines (as those
-// through an SSH tunnel), a connection whose operation does not end in time is closed. PoolTimeout counts for clusters, and else the node timeout. CredentialsProvider,
-// CredentialsProviderContext and StreamingCredentialsProvider are asked for each new connection. An open one is not
-// logged in again: set ConnMaxLifetime to less than credentials live.
+// through an SSH tunnel), a connection whose operation does not end in time is closed. PoolTimeout bounds the wait for
+// a connection in clusters; elsewhere the node timeout does. CredentialsProvider, CredentialsProviderContext and
+// StreamingCredentialsProvider are asked for each new connection. An open one is not logged in again: set
+// ConnMaxLifetime to less than credentials live.
 //
 // These are errors, because something would be missing: OnConnect, Limiter, NewClient and ClusterSlots.
 //

@@ -15,12 +15,11 @@
 // one of them runs and the others find its lock.
 //
 // A lock that is given back when the job is done is not enough. Clocks differ, so a machine that comes a bit later
-// finds the lock free again, and runs the same tick once more. So a lock has a minimum hold, which you
-// have to choose: longer than your clocks differ, and shorter than the time between two ticks less that
-// difference. For a job each minute on machines that differ by a second, 30 s are right; with several servers a tenth
-// of it does not count, see [Locker.Lock]. A job that takes longer
-// than that is locked as long as it runs, because the lock is renewed; a machine that crashes meanwhile keeps it for
-// one minimum hold more.
+// finds the lock free again, and runs the same tick once more. So a lock has a minimum hold, which you have to choose:
+// longer than your clocks differ, and shorter than the time between two ticks less that difference. For a job each
+// minute on machines that differ by a second, 30 s are right; with several servers choose a tenth more (see
+// [Locker.Lock]). A job that takes longer than that is locked as long as it runs, because the lock is renewed; a
+// machine that crashes meanwhile keeps it for one minimum hold more.
 //
 // gocron says nothing of a job that could not be locked. The Locker logs why, unless another machine has the lock; to do
 // more, listen:
@@ -42,11 +41,10 @@
 //	go e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 //	s, err := gocron.NewScheduler(gocron.WithDistributedElector(redimutexgocron.NewElector(e)))
 //
-// We decided against the other way, a key for each time slot, "name:" + now/interval. It takes the clocks for the
-// same, and says nothing of the distance: when the machine that ran first in each slot is gone, one whose turn is
-// at the beginning of the slot may follow one whose turn was at the end of the slot before, and two runs are next to
-// each other; the other way round there is a gap of nearly two intervals. The Elector keeps the interval as long as
-// a machine leads.
+// We decided against a key for each time slot, "name:" + now/interval. It needs equal clocks, and does not keep the
+// distance between runs. If a machine that runs late in its slot is followed by one that runs early, two runs are next
+// to each other. In the other order the gap is nearly two intervals. The Elector keeps the interval as long as a
+// machine leads.
 //
 // Its failure is at the change. While no candidate leads, for up to a TTL after a crash, runs are left out; the interval
 // begins anew with the new leader. And it does not look at ticks: a machine that becomes the leader just then, with

@@ -41,7 +41,7 @@ func Command() *cli.Command {
 			{Blocks: []cli.Block{
 				cli.Para(`A look is one round trip to each server, for all locks together. All servers are asked at the same
 					time, and one that does not answer holds nothing up. What happens between two looks is not seen:`),
-				cli.Sub("held or free", "So it is at the first look, or now that a majority answers again."),
+				cli.Sub("held or free", "Its state at the first look, or once a majority answers again."),
 				cli.Sub("unreadable", "The servers answer, and refuse to show it: KEY is no lock, or the user may not read it."),
 				cli.Sub("acquired", "It was free."),
 				cli.Sub("handed over", `It had another holder at the last look. There may have been more in between, so the
@@ -52,7 +52,7 @@ func Command() *cli.Command {
 				cli.Sub("gone", "It was so short that it may have been released or have expired."),
 				cli.Sub("changed", "Another number of readers, or of holders of permits, has it than at the last look."),
 				cli.Sub("came, went", "It was free both times, but its fence is higher now."),
-				cli.Para(`The bar is the time that is left, of the longest that was seen of this hold. With several servers
+				cli.Para(`The bar shows the time left, against the longest seen of this hold. With several servers
 					the lock is held if a majority has the same holder; watch lists the servers that do not agree. While too
 					few servers answer, it goes on trying. Waiting are those with -queue or WithQueue, and readers and writers;
 					others leave no trace.`),
