@@ -61,13 +61,8 @@ func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, er
 	}
 	l := newLease(o)
 	terms, engine := &o.config.terms, o.client.engine
-	hint := o.last.Load()
-	if terms.Reuse > 0 && timeout >= 0 && ctx.Err() == nil && engine.Parked(hint, terms, &l.hold) {
-		o.acquired(ctx, l, lock.Result{})
-		return l, nil
-	}
 	r := engine.Lock(ctx, &lock.Call{
-		Key: o.key, More: o.more, Hint: hint, Terms: terms, Once: timeout < 0, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
+		Key: o.key, More: o.more, Hint: o.last.Load(), Terms: terms, Once: timeout < 0, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
 	}, &l.hold)
 	if r.Failure != nil {
 		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})

@@ -63,9 +63,10 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	}
 	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
 	switch {
+	case a.began.IsZero():
 	case a.result == nil:
 		r.Wait = max(h.Began().Sub(a.began), 0)
-	case !a.began.IsZero():
+	default:
 		r.Wait = time.Since(a.began)
 	}
 	return r
@@ -80,7 +81,7 @@ func (a *acquisition) finish() {
 	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // the line
 	if a.turn && !goesOn {
 		a.key.arrived = 0
-		a.key.asked.Store(0)
+		a.key.answered(nil) // what it was told is of no use to one that comes later
 	}
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()
@@ -110,8 +111,13 @@ func (a *acquisition) line(ctx context.Context) state {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	switch {
+	case a.Terms.Kind.Shared && a.adopted():
+		return held
 	case a.key.fifo.TryAcquire():
-		a.began, a.fresh, a.turn = time.Now(), a.key.pause == 0, true
+		if a.turn = true; a.adopted() {
+			return held
+		}
+		a.began, a.fresh = time.Now(), a.key.pause == 0
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
 		// overtake one that the servers have refused, and that waits.
@@ -122,14 +128,12 @@ func (a *acquisition) line(ctx context.Context) state {
 		if a.turn = a.join(ctx); !a.turn {
 			return failed
 		}
+		if a.adopted() {
+			return held
+		}
 	}
 	if a.stopped(ctx) {
 		return failed
-	}
-	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
-		a.key.unref() // the grant has a reference of its own
-		a.granted = true
-		return held
 	}
 	if a.turn && a.key.left != nil {
 		if g := a.key.takeGift(a.Terms); g != nil {
@@ -141,6 +145,16 @@ func (a *acquisition) line(ctx context.Context) state {
 		}
 	}
 	return trying
+}
+
+// adopted reports whether the call has become a hold of the grant that this process has. It needs the turn, unless the kind
+// is shared.
+func (a *acquisition) adopted() bool {
+	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
+		a.key.unref() // the grant has a reference of its own
+		a.granted = true
+	}
+	return a.granted
 }
 
 func (a *acquisition) fail(f *quorum.Failure) state {

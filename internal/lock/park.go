@@ -101,22 +101,3 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	}
 	return g.begin(h, now)
 }
-
-// Parked begins h in a grant that the last hold has left behind, without a look at anything shared but the
-// Key. hint is the Key that the caller had the last time.
-func (e *Engine) Parked(hint *Key, t *server.Terms, h *Hold) bool {
-	if hint == nil || hint.grant.Load() == nil {
-		return false
-	}
-	turn := !t.Kind.Shared
-	if turn && !hint.fifo.TryAcquire() {
-		return false
-	}
-	if g := hint.grant.Load(); g != nil && g.adopt(t, h) {
-		return true // and its reference to the Key is the hold's
-	}
-	if turn {
-		hint.pass()
-	}
-	return false
-}

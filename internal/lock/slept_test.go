@@ -40,11 +40,9 @@ func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	var key *Key
 	hold := func() string {
 		h := &Hold{Observer: untold{}}
-		if !e.Parked(key, terms, h) {
-			r := e.Lock(t.Context(), &Call{Key: "k", Terms: terms, Hint: key, Pause: func(int) time.Duration { return time.Millisecond }}, h)
-			require.Nil(t, r.Failure)
-			key = r.Key
-		}
+		r := e.Lock(t.Context(), &Call{Key: "k", Terms: terms, Hint: key, Pause: func(int) time.Duration { return time.Millisecond }}, h)
+		require.Nil(t, r.Failure)
+		key = r.Key
 		reason, f := h.Release(t.Context(), time.Now())
 		require.Equal(t, keepalive.Unlocked, reason)
 		require.Nil(t, f)
