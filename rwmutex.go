@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,7 +70,6 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	m := &RWMutex{
 		exclusive: exclusive{object{client: c, config: writer, key: key}},
 		readers:   object{client: c, config: reader, key: key},
-		held:      readHolds{live: make(map[*Lease]bool), lost: make(map[*Lease]bool), writers: make(map[*Lease]bool)},
 	}
 	m.reads, m.readers.reads = &m.held, &m.held
 	return m
@@ -181,10 +180,10 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 func (l *Lease) reads() bool { return l.reader.Load() || l.of.config.terms.Kind == server.Reader }
 
 // readHolds are the holds of an RWMutex that RUnlock ends. It ends a lost one first, because that protects no reader
-// any more; and a downgraded one last, because its Release may be called as well.
+// any more; then the oldest; and a downgraded one last, because its Release may be called as well.
 type readHolds struct {
 	mu                  sync.Mutex
-	live, lost, writers map[*Lease]bool
+	live, lost, writers []*Lease
 }
 
 // add takes in what RLock has made, unless there is an error, which it returns.
@@ -195,9 +194,9 @@ func (r *readHolds) add(l *Lease, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l.hold.Reason() == keepalive.Alive {
-		r.live[l] = true
+		r.live = append(r.live, l)
 	} else {
-		r.lost[l] = true
+		r.lost = append(r.lost, l)
 	}
 	return nil
 }
@@ -207,16 +206,15 @@ func (r *readHolds) downgraded(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.of.hold.CompareAndSwap(l, nil)
-	maps.DeleteFunc(r.writers, func(l *Lease, _ bool) bool { return l.claimed.Load() })
-	r.writers[l] = true
+	r.writers = append(slices.DeleteFunc(r.writers, func(l *Lease) bool { return l.claimed.Load() }), l)
 }
 
 func (r *readHolds) lose(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.live[l] {
-		delete(r.live, l)
-		r.lost[l] = true
+	if i := slices.Index(r.live, l); i >= 0 {
+		r.live = slices.Delete(r.live, i, i+1)
+		r.lost = append(r.lost, l)
 	}
 }
 
@@ -224,9 +222,10 @@ func (r *readHolds) lose(l *Lease) {
 func (r *readHolds) take() *Lease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, holds := range []map[*Lease]bool{r.lost, r.live, r.writers} {
-		for l := range holds {
-			delete(holds, l)
+	for _, holds := range []*[]*Lease{&r.lost, &r.live, &r.writers} {
+		if len(*holds) > 0 {
+			l := (*holds)[0]
+			*holds = slices.Delete(*holds, 0, 1)
 			return l
 		}
 	}

@@ -126,6 +126,24 @@ func TestRUnlockEndsHoldsOfRLockAlone(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
+func TestRUnlockEndsTheOldestHoldOfWhichLocksTells(t *testing.T) {
+	t.Parallel()
+	var leases, released []*redimutex.Lease
+	m := newRWMutex(t, redistest.Real(t), redimutex.WithTrace(&redimutex.Trace{
+		Acquired: func(e redimutex.Event) { leases = append(leases, e.Lease) },
+		Released: func(e redimutex.Event) { released = append(released, e.Lease) },
+	}))
+	for range 8 {
+		m.RLock()
+	}
+	for i := range leases {
+		require.Len(t, m.Client().Locks(), 1)
+		assert.Equal(t, leases[i].Until(), m.Client().Locks()[0].Until)
+		m.RUnlock()
+	}
+	assert.Equal(t, leases, released)
+}
+
 func TestRLockerLocksForReading(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -12,13 +12,13 @@ import (
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
 type Stats struct {
 	Held        int   // locks that this process has, also idle ones; see [WithLeaseReuse]
-	Waiting     int   // goroutines in Lock, LockContext or Do that wait just now, in line or between two tries
+	Waiting     int   // goroutines that wait for a lock just now, in line or between two tries
 	Acquired    int64 // locks acquired
 	Contended   int64 // of those, not at the first try
 	Released    int64 // locks unlocked
 	Failed      int64 // calls that ended without the lock, for whatever reason
 	Renewed     int64 // renewals, and calls of Extend, that succeeded
-	NotRenewed  int64 // renewals that failed and were repeated, if there was time
+	NotRenewed  int64 // renewals, and calls of Extend, that failed; a renewal is repeated while there is time
 	LostExpired int64 // leases lost, by reason; see [Reason]
 	LostDeleted int64
 	LostTaken   int64
@@ -54,8 +54,9 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while the lock is
-// not held. Err is nil while it is; if several may hold it, only while none of this process waits.
+// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while this process
+// does not hold the lock; Owner to TTL are those of its oldest hold. Err is nil while it does; for permits and readers,
+// while none of its goroutines waits.
 type LockInfo struct {
 	Key     string
 	Keys    []string      // of [Client.MutexAll]: all of them; else nil

@@ -35,8 +35,10 @@ func (e *Engine) Infos() []*Info {
 		of := lockOf{g.key, g.kind().Shared}
 		info := cmp.Or(found[of], &Info{Idle: true, Kind: g.kind()})
 		found[of] = info
-		info.Owner, info.Fence = g.terms().Owner, g.votes.Fence
-		info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
+		if info.Holds == 0 || g.votes.At.Before(info.Since) {
+			info.Owner, info.Fence = g.terms().Owner, g.votes.Fence
+			info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
+		}
 		holds := len(g.present())
 		info.Idle = info.Idle && holds == 0
 		info.Holds += max(holds, 1) // an idle one is one
