@@ -11,8 +11,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// swap asks server i to put the token of v in the place of another one, after all that is under way there for from, which
-// has that; for half of the time at most.
+// swap asks server i to replace the token of from, or another old one, by that of v. It first waits, for half of its time at
+// most, for the commands of from that are under way there.
 func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	if from != nil {
 		from.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
@@ -58,9 +58,9 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 	return to
 }
 
-// Give puts the token of to, which is InPlace of v, there for the process that is to take the lock over; after all that is
-// under way for v has ended, for which it takes half of the time at most. Nothing more is sent for v. It may be repeated,
-// and finds what it has done. The Failure is Missing or Taken when the lock was not ours any more.
+// Give replaces the token of v by that of to, made by InPlace, for the process that takes over. It first waits, for half of
+// its time at most, for what is under way for v, and sends nothing more for v. It may be repeated, and finds what it has done.
+// The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, v, nil)
@@ -79,7 +79,7 @@ func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.In
 		failure = &Failure{Kind: Closed}
 	case v.more == nil: // the only server has said that it has nothing of v
 		return failure
-	case failure.Kind == Unavailable && (!slices.Contains(failure.Errs, errLost) || oldEnds.Load() == 0):
+	case failure.Kind == Unavailable && !slices.Contains(failure.Errs, errLost):
 		return failure // a repeat may find the rest
 	}
 	v.Each((*server.Claim).End)
@@ -110,9 +110,12 @@ func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
 		asking.Go(func() {
 			c, keep := v.claim(i), time.Time{}
 			c.Quiet(ctx, due)
-			if end := time.Unix(0, oldEnds.Load()); time.Until(end) > 0 { // else it is over, or no server has told when that is
-				keep = end
-				back, until := v.InPlace(old, time.Until(end)).claim(i), time.Now().Add(v.Lock().Timeout)
+			switch left := time.Until(time.Unix(0, oldEnds.Load())); {
+			case oldEnds.Load() == 0: // no server has told, as after an answer that was lost
+				keep = time.Now().Add(v.Lock().TTL)
+			case left > 0:
+				keep = time.Now().Add(left)
+				back, until := v.InPlace(old, left).claim(i), time.Now().Add(v.Lock().Timeout)
 				back.Try(ctx, server.Try{Old: v.Lock().Token})
 				back.Quiet(ctx, until)
 			}

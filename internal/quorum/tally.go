@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -40,8 +41,8 @@ func (t *tally) cast(i int, reply server.Reply) {
 // won reports whether a majority has done as asked.
 func (t *tally) won() bool { return t.said[server.Done] >= t.need }
 
-// decided reports whether a majority has done as asked; or no longer can, and it is known why: that
-// a server is down is known at once, and must not hide what the others are about to say.
+// decided reports whether a majority has done as asked, or can't any more and the reason is known. A server that is down fails
+// at once; that must not hide what the others are about to say.
 func (t *tally) decided() bool {
 	if t.won() || t.said[server.Done]+t.out >= t.need {
 		return t.won()
@@ -133,10 +134,8 @@ func (t *tally) failure(kind Kind, won error) *Failure {
 	f := &Failure{Kind: kind, Errs: make([]error, len(t.replies))}
 	for i, reply := range t.replies {
 		switch {
-		case !t.in[i] && reply.Err == nil:
-			f.Errs[i] = errNoAnswer
 		case !t.in[i] || reply.Verdict == server.Failed:
-			f.Errs[i] = reply.Err
+			f.Errs[i] = cmp.Or(reply.Err, errNoAnswer)
 		case reply.Verdict == server.Done:
 			f.Errs[i] = won
 		case reply.Verdict == server.Held && (f.Sent.IsZero() || reply.Left > f.Left):

@@ -174,8 +174,8 @@ func (v *Votes) complete(ctx context.Context, until time.Time) error {
 // server at least. All are told, also where a majority stands there already: a server that had lost its counter counts as
 // well when another loses its own.
 func (v *Votes) raise(ctx context.Context, left time.Duration) *Failure {
-	r := v.home.newRound(ctx, 1, time.Now(), left)
-	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, left)) }
+	r, fence := v.home.newRound(ctx, 1, time.Now(), left), v.Fence // which the caller may change when it has left
+	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), fence, left)) }
 	r.run(ctx)
 	return r.tallies[0].outcome()
 }
