@@ -303,6 +303,27 @@ func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 }
 
 // A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
+// As over a connection that its last user left in a transaction.
+func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	front := redistest.NewFront(t, s)
+	m := newMutex(t, front.Pool(), "k")
+	m.Lock()
+	m.Unlock() // from now on, the first try is a SET
+	var sets atomic.Int64
+	front.On(func(command []string) (f redistest.Fate) {
+		if command[0] == "SET" && sets.Add(1) > 0 {
+			f.Reply = "+QUEUED\r\n"
+		}
+		return f
+	})
+	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+	assert.Positive(t, sets.Load())
+	assert.Equal(t, m.Lease().Token(), s.Get("k"))
+	m.Unlock()
+}
+
 func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 	t.Parallel()
 	var pools []redimutex.Pool

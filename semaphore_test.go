@@ -121,6 +121,32 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// The process keeps a permit all the time, and with it what it knows of the key.
+func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	mine := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
+	other := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
+	l, err := mine.Acquire(t.Context())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.Release(t.Context())) }()
+	second, err := other.Acquire(t.Context())
+	require.NoError(t, err)
+	try := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := mine.Acquire(ctx)
+		return err
+	}
+	require.ErrorIs(t, try(), redimutex.ErrLocked)
+	require.NoError(t, second.Release(t.Context()))
+	s.Pause()
+	defer s.Resume()
+	err = try()
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
+}
+
 func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t)

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +34,10 @@ func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
 		return c, nil
 	}
 	over := Ended(ctx)
-	switch {
-	case over != nil:
-		err = over
-	case !errors.Is(err, errHung):
+	if over == nil && !errors.Is(err, errHung) {
 		return nil, discreet(err)
 	}
-	return nil, fmt.Errorf("dial %s %s: %w", d.network, d.address, err)
+	return nil, fmt.Errorf("dial %s %s: %w", d.network, d.address, cmp.Or(over, err))
 }
 
 // connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given that
@@ -108,9 +106,9 @@ func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) err
 	return err
 }
 
-// punctual reports whether nothing that p does outlasts the ctx given to its GetContext, nor do operations of its connections
-// outlast theirs: it dials by the DialContext of a Dialer, and tests what it hands out by the TestIdle of one, or not at all.
-// It looks at the functions themselves. One that calls ours in turn may do anything else as well, so it does not count.
+// punctual reports whether all that p and its connections do ends with its ctx. That is so if p dials by a Dialer's
+// DialContext, and tests connections by a Dialer's TestIdle or not at all. It looks at the functions themselves. One that
+// calls ours in turn may do anything else as well, so it does not count.
 func punctual(p *redis.Pool) bool {
 	return known && p.TestOnBorrow == nil &&
 		code(p.DialContext) == dialCode &&

@@ -77,8 +77,9 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	return nil, ErrTimeout
 }
 
-func Receive(c redis.Conn, d time.Duration) (any, error) {
-	reply, err := redis.ReceiveWithTimeout(c, d)
+func Receive(c redis.Conn, d time.Duration) (reply any, err error) {
+	defer caught(&err)
+	reply, err = redis.ReceiveWithTimeout(c, d)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
 		reply, err = c.Receive()
 	}
@@ -121,9 +122,14 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	return replies, err
 }
 
-// Discard makes a connection one that its pool does not keep. redigo's pools throw away what is broken, and a
-// connection is broken by a reply that does not come in time.
-func Discard(c redis.Conn) {
+// Close gives a connection back to its pool, which does not keep one that is bad: redigo's pools throw away what is broken,
+// and a connection is broken by a reply that does not come in time.
+func Close(c redis.Conn, bad bool) {
+	defer caught(new(error))
+	defer c.Close()
+	if !bad {
+		return
+	}
 	if d, ok := c.(interface{ Discard() }); ok { // a shared one, of mux
 		d.Discard()
 		return

@@ -199,10 +199,13 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 	}
 }
 
+// ErrPanicked is the error of what panicked. A connection may then be out of step with its replies.
+var ErrPanicked = errors.New("the pool panicked")
+
 // caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
 // panic would end the process.
 func caught(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("the pool panicked: %v", r)
+		*err = fmt.Errorf("%w: %v", ErrPanicked, r)
 	}
 }

@@ -148,8 +148,8 @@ func (l *Lease) Ask(ttl time.Duration) {
 	}
 }
 
-// Renewed says that the renewal is over that the keeper had asked for. The next one waits for a moment, whatever has come
-// of this one: it is due at once if this has failed, or took so long that it brought little.
+// Renewed ends the renewal that the keeper asked for. The next one waits a moment even if it is due at once, as after a
+// failure.
 func (l *Lease) Renewed() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()

@@ -91,7 +91,7 @@ func (e *Engine) Keys() int {
 func (e *Engine) Errors() []int64 {
 	all := make([]int64, len(e.servers))
 	for i, s := range e.servers {
-		all[i] = s.Failed()
+		all[i] = s.Failed.Load()
 	}
 	return all
 }

@@ -172,7 +172,7 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time) {
 	}
 }
 
-// lost returns how the lock was lost that the servers say so of.
+// lost returns how the servers say that the lock was lost, or Alive.
 func lost(f *quorum.Failure) keepalive.Reason {
 	switch {
 	case f == nil:

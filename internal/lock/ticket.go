@@ -42,8 +42,8 @@ const (
 // fewWait is how many waiters may look every minLook.
 const fewWait = 32
 
-// handOff is the hand-off lease of a waiter that is so far from the server: it outlasts the waiter's way to extend it,
-// which it does not do at once, a stall of the server of one node timeout, and the age of the waiter's last look.
+// handOff is how long a hand-off to a waiter lasts: one node timeout for a stall of the server, two round trips, the age of
+// the last look, and the time before the waiter asks for its TTL.
 func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }

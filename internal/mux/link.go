@@ -222,8 +222,8 @@ func (l *link) land(reply any) error {
 	return l.err
 }
 
-// open reports whether the link may be used for something new. One that is as old as its pool lets it be, or has answered
-// nothing that was sent after the last command that another one did not answer, ends when what is under way is answered.
+// open reports whether the link may be used for something new. A link is retired when it is too old, or when another link had
+// a command unanswered and this one has answered nothing sent later. It ends when its own commands are answered.
 func (l *link) open() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

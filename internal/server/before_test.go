@@ -193,7 +193,7 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 		})
 		late := request("k")
 		failed(t, acquire(s, late))
-		assert.EqualValues(t, 1, s.Failed())
+		assert.EqualValues(t, 1, s.Failed.Load())
 		assert.Zero(t, s.Silent(time.Now()), "no operation waits to see it recover")
 		ctx, cancel := context.WithCancel(t.Context())
 		go acquire(s, request("l"))
@@ -203,7 +203,7 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 		assert.Error(t, request("m").claim(s).Try(ctx, server.Try{}).Err)
 		close(answers)
 		synctest.Wait()
-		assert.EqualValues(t, 1, s.Failed(), "those do not count whose ctx has ended")
+		assert.EqualValues(t, 1, s.Failed.Load(), "those do not count whose ctx has ended")
 		assert.Zero(t, s.Silent(time.Now()))
 	})
 }

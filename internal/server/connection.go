@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,10 +56,7 @@ func (op *operation) close() {
 	if op.conn == nil {
 		return
 	}
-	if op.bad {
-		conn.Discard(op.conn)
-	}
-	op.conn.Close()
+	conn.Close(op.conn, op.bad)
 	op.conn, op.bad = nil, false
 }
 
@@ -100,9 +98,8 @@ func (op *operation) moveTo(key string) error {
 // is on its way to another node, is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error) bool {
 	switch {
-	case coded(err, "READONLY") && !op.pinned && !op.fresh && op.server.Source.Dial != nil &&
-		(len(op.requests) == 1 || op.requests[0].claim.Replicas.N == 0): // else the others have to be confirmed first
-		op.server.distrust(QueueKey(op.key)) // a waiter that listens at the old primary asks over that: see Call
+	case replicas(err) && !op.pinned && !op.fresh && op.server.Source.Dial != nil &&
+		!slices.ContainsFunc(op.todo, func(r *request) bool { return r.unconfirmed }): // else those have to be confirmed first
 		op.close()
 		op.fresh = true
 		return op.connect() == nil
@@ -140,13 +137,14 @@ func (op *operation) failed(err error) error {
 		op.server.oneByOne.Store(true)
 		return err
 	case code == "":
+		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
 	case code == "NOSCRIPT": // the script is sent, and no caller hears of this
 		return err
-	case code == "READONLY", strings.Contains(text, "against a read only"),
-		strings.Contains(text, "WAIT cannot be used with replica instances"):
-		// The server is a replica now. The connection may be as good as ever, and the pool would hand it out again and again.
+	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
+		// The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
+		op.server.demoted.Store(true)
 		op.server.nodes.clock(op.key).forget(time.Now()) // the next primary may have another
 		op.server.scripted.Store(false)
 	}

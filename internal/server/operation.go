@@ -246,8 +246,7 @@ func (op *operation) tell(r *request, reply Reply) {
 	}
 }
 
-// blame puts the end of the caller's ctx in the place of what it looked like on the connection, or on the server: what
-// came too late by all that we know of its clock did so in the last moments of ctx.
+// blame replaces a timeout, or a refusal as too late, by the error of the caller's ctx if that ended first.
 func (op *operation) blame(r *Reply) {
 	switch {
 	case op.ours && errors.Is(r.Err, errLate):

@@ -27,6 +27,7 @@ type Session struct {
 	ctx    context.Context
 	claim  Claim // that is none
 	start  time.Time
+	fresh  bool  // over connections that are dialled for it
 	err    error // why nothing more can be done
 }
 
@@ -55,7 +56,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	}
 	var replies []any
 	op := s.server.begin(s.ctx, say, &s.claim, s.start, 0)
-	op.aside, op.ask = true, func(op *operation) (err error) {
+	op.fresh, op.aside, op.ask = s.fresh, true, func(op *operation) (err error) {
 		replies, err = op.commands(cmds)
 		return err
 	}
@@ -95,8 +96,11 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 // Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.
 // It reports whether the server has taken it; and whether the server counts no one who listens, so that it would hand no
 // lock over. Where that can't be known unheard is false: a cluster counts the listeners of one node.
-// It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock.
+// It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock. Where a
+// replica has answered one of these, others of the pool's connections may lead there, and it goes over a fresh one.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
-	heard, err := redis.Int(s.Session(ctx, timeout, QueueKey(key)).Do("PUBLISH", channel, ""))
+	ses := s.Session(ctx, timeout, QueueKey(key))
+	ses.fresh = s.demoted.Swap(false) && s.Source.Dial != nil
+	heard, err := redis.Int(ses.Do("PUBLISH", channel, ""))
 	return err == nil, err == nil && heard == 0 && !s.nodes.cluster.Load()
 }

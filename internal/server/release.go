@@ -28,7 +28,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
-// releaseAll releases claims of one node in one round trip. It reports whether the node answered.
+// releaseAll releases claims of one node in one round trip. It reports whether the node is fit for another one at once.
 func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	first := claims[0]
 	extra := time.Duration(0)
@@ -41,8 +41,7 @@ func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	}
 	op.aside = true
 	reply := op.do()
-	code, _ := said(reply.Err)
-	return reply.Verdict != Failed || code != ""
+	return reply.Verdict != Failed || Permanent(reply.Err)
 }
 
 // ReleaseLater releases the claim in the background: no caller waits for it. With keep the lock is left to expire then. After

@@ -12,7 +12,7 @@ type runner struct {
 
 	mu      sync.Mutex
 	pending []pursuit     // in order of arrival, each claim once
-	pause   time.Duration // after the last round trip, if the node did not answer it
+	pause   time.Duration // after the last round trip, if the node was not fit for the next
 	rests   time.Duration // until then, since epoch; not in Close
 	wake    chan struct{} // something new; nil while there is no goroutine
 }

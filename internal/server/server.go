@@ -25,6 +25,7 @@ type Pool = conn.Pool
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
 	Source *conn.Source // it is not changed
+	Failed atomic.Int64 // operations of locks, but for those that their caller's ctx cut short; no releases in the background
 	nodes  nodes
 
 	operations sync.Pool       // of *operation
@@ -34,8 +35,8 @@ type Server struct {
 	cancel     context.CancelFunc
 	rtt        atomic.Int64 // smoothed time of a script; 0: not known
 	scripted   atomic.Bool  // a script has worked, so that whatever is locked can be renewed
-	failed     atomic.Int64 // see Failed
 	oneByOne   atomic.Bool  // its connections take one command at a time
+	demoted    atomic.Bool  // a replica has answered since the last Call
 
 	mu       sync.Mutex
 	released map[string][]*Claim // by key, those that may still be in the way of the next
@@ -64,10 +65,6 @@ func (s *Server) Close(d time.Duration) {
 	s.cancel()
 	s.runners.Wait(time.Until(end))
 }
-
-// Failed returns how many operations of locks have failed. Those that were cut short by their caller's ctx do not count,
-// nor do releases in the background.
-func (s *Server) Failed() int64 { return s.failed.Load() }
 
 func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0 if it is not known
 
@@ -147,7 +144,7 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 		return
 	}
 	if failed > 0 && conn.Ended(op.Context) == nil {
-		s.failed.Add(int64(failed))
+		s.Failed.Add(int64(failed))
 	}
 	s.pending--
 	if silent {

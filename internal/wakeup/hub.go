@@ -83,7 +83,6 @@ func (w *Waiter) Leave() {
 
 // Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
 // lapsed while it stands still was called, and its waiter let the hand-off lapse.
-
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
 func (h *Hub) Drops() uint64        { return h.drops.Load() }

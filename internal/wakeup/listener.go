@@ -3,6 +3,7 @@ package wakeup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,8 +75,10 @@ func (h *Hub) listen() {
 	watching.Go(func() { h.watch(ctx, c) })
 	defer watching.Wait()
 	defer cancel()
+	// A replica is no place to listen: locks are handed over at the primary. An answer that is not understood, or denied, passes.
 	role, err := conn.Receive(c, 3*pingInterval)
-	if replica(role) || err != nil && !errors.As(err, new(redis.Error)) {
+	words := fmt.Sprintf("%s", role)
+	if strings.HasPrefix(words, "[slave ") || strings.HasPrefix(words, "[replica ") || err != nil && !errors.As(err, new(redis.Error)) {
 		return
 	}
 	for {
@@ -96,17 +99,6 @@ func (h *Hub) listen() {
 			h.deliver(message)
 		}
 	}
-}
-
-// replica reports whether an answer to ROLE says so. A replica is no place to listen: locks are handed
-// over at the primary. An answer that is not understood, or denied, passes.
-func replica(role any) bool {
-	parts, _ := role.([]any)
-	if len(parts) == 0 {
-		return false
-	}
-	word, _ := redis.String(parts[0], nil)
-	return word == "slave" || word == "replica"
 }
 
 // deliver passes on the message "fence name".

@@ -132,8 +132,12 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	for i := range 2 * many {
 		primary.Do("ZADD", "redimutex:queue:{k}", time.Now().UnixMicro(), fmt.Sprintf("redimutex:other m 0 100 token%d", i))
 	}
-	wait(t, newClient(t, pool, opts...))
+	client := newClient(t, pool, opts...)
+	wait(t, client)
 	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	// A waiter for another lock comes last, and leaves.
+	primary.Do("SET", "other", "another holder")
+	require.ErrorIs(t, client.Mutex("other").LockContext(t.Context(), 10*time.Millisecond), context.DeadlineExceeded)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
 	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
@@ -204,6 +208,76 @@ func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T)
 	_, err := leases[2].HandOver(t.Context(), time.Minute)
 	require.NoError(t, err)
 	assert.Positive(t, pool.IdleCount(), "to the old primary")
+}
+
+// What is extended together goes on together, and counts when the replicas of the new primary have it.
+func TestLeasesWithReplicasFollowAPlannedFailoverTogether(t *testing.T) {
+	t.Parallel()
+	const many = 100
+	primary, replicas := redistest.Replicas(t, 1)
+	board := at(primary.Addr())
+	pool := board.pool(t)
+	pool.MaxIdle = many
+	var over atomic.Bool
+	var renewed atomic.Int64
+	client := newClient(t, pool, redimutex.WithReplicas(1, 3*time.Second), redimutex.WithTTL(9*time.Second),
+		redimutex.WithNodeTimeout(3*time.Second), redimutex.WithTrace(&redimutex.Trace{Renewed: func(e redimutex.Event) {
+			if over.Load() && e.Err == nil {
+				renewed.Add(1)
+			}
+		}}))
+	for i := range 3 {
+		require.NoError(t, client.Mutex(strconv.Itoa(i)).LockContext(t.Context(), 0))
+	}
+	keepIdle(t, pool, many)
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	over.Store(true)
+	redistest.Wait(t, "renewals at the new primary", func() bool { return renewed.Load() >= 3 })
+	assert.Greater(t, pool.IdleCount(), many/2)
+}
+
+// A primary that was demoted and can't follow its successor yet refuses all but few commands, if it is set so.
+func TestADemotedServerThatServesNoStaleDataIsLeftLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	board := at(primary.Addr())
+	pool := board.pool(t)
+	pool.MaxIdle = 20
+	client := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	l, err := client.Mutex("l").Acquire(t.Context())
+	require.NoError(t, err)
+	keepIdle(t, pool, 20)
+	redistest.Wait(t, "the replica has the lock", func() bool { return replicas[0].Exists("l") })
+	replicas[0].Promote()
+	primary.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
+	primary.Do("REPLICAOF", "127.0.0.1", "1")
+	board.to(replicas[0].Addr())
+	require.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
+	require.NoError(t, l.Extend(t.Context(), time.Minute))
+	require.NoError(t, l.Release(t.Context()))
+	assert.Positive(t, pool.IdleCount(), "to the old primary")
+}
+
+// Releases that no caller waits for are repeated ever more seldom, also where the server answers.
+func TestABackgroundReleaseDoesNotKnockAllTheTimeAtAReplica(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	var dials atomic.Int64
+	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
+		dials.Add(1)
+		return redis.Dial("tcp", primary.Addr())
+	}}
+	client := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	primary.FailoverTo(replicas[0])
+	require.ErrorIs(t, l.Release(t.Context()), redimutex.ErrUnavailable)
+	before, began := dials.Load(), time.Now()
+	redistest.Wait(t, "some tries", func() bool { return dials.Load() > before+10 })
+	assert.Greater(t, time.Since(began), 200*time.Millisecond, "four pauses, each twice the one before")
+	primary.Promote()
+	redistest.Wait(t, "the release", func() bool { return !primary.Exists("k") })
 }
 
 // No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover

@@ -120,6 +120,43 @@ func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 	}
 }
 
+// What a command that panicked has left unread would be the reply to the next one.
+func TestAPoolKeepsNoConnectionThatHasPanicked(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", "held", "another holder")
+	var panics atomic.Bool
+	pool := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
+		return redis.Dial("tcp", s.Addr(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
+			c, err := net.Dial(network, addr)
+			return panickingReader{c, &panics}, err
+		}))
+	}}
+	t.Cleanup(func() { pool.Close() })
+	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(5*time.Second))
+	m := client.Mutex("free")
+	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
+	require.NoError(t, m.UnlockContext(t.Context()))
+	panics.Store(true)
+	require.ErrorContains(t, m.TryLockContext(t.Context()), "panicked")
+	for range 10 {
+		require.ErrorIs(t, client.Mutex("held").TryLockContext(t.Context()), redimutex.ErrLocked)
+	}
+}
+
+// A network connection whose Read panics once when it is told so.
+type panickingReader struct {
+	net.Conn
+	panics *atomic.Bool
+}
+
+func (c panickingReader) Read(b []byte) (int, error) {
+	if c.panics.Swap(false) {
+		panic("no idea what that is")
+	}
+	return c.Conn.Read(b)
+}
+
 // A pool whose connections panic when they run a command, until it works.
 type panicking struct {
 	redimutex.Pool
