@@ -395,12 +395,12 @@ func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
 }
 
-// No server has told when the Handover would end. So the vote ends as that of a taker that has died.
-func TestAVoteOfATakerWithoutAnAnswerEndsWithItsTTL(t *testing.T) {
+// No server has told how long that is.
+func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(5*time.Second), redimutex.WithNodeTimeout(time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	h := handOverEverywhere(t, all, "k", 5*time.Second)
 	for i, s := range all[1:] {
 		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000")
 	}
@@ -423,12 +423,12 @@ func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// As above, but the answer of the third was lost: so the taker does not know how long the Handover would have lived there.
+// As above, but the answer of the third was lost.
 func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(500*time.Millisecond))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
+	h := handOverEverywhere(t, all, "k", 3*time.Second)
 	all[2].Do("DEL", "k")
 	fronts[1].Hang(redistest.AtCommand)
 	fronts[0].Hang(redistest.AtReply)
@@ -437,6 +437,22 @@ func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) 
 	fronts[0].Lift()
 	redistest.Wait(t, "the vote is over", func() bool { return errors.Is(m.TakeOver(t.Context(), h), redimutex.ErrLost) })
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+}
+
+// It does not know that it had a vote, nor for how long.
+func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	all[2].Do("DEL", "k")
+	fronts[1].Hang(redistest.AtCommand)
+	fronts[0].Hang(redistest.AtReply)
+	require.ErrorIs(t, client.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	fronts[0].Lift()
+	fronts[1].Lift()
+	other := all.Client(t, patient).Mutex("k")
+	redistest.Wait(t, "another takes it over", func() bool { return other.TakeOver(t.Context(), h) == nil })
 }
 
 // What goes back of the call before may still be under way.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -38,9 +37,9 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
-// before has returned, whose outcome is unknown; ends is that of all tries for old. It takes the turn if that is free.
+// before has returned, whose outcome is unknown. It takes the turn if that is free.
 // Otherwise a waiter of this process has the turn, and finds the lock taken on the servers.
-func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, ends *atomic.Int64, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
 	if ctx.Err() != nil {
 		return g, &quorum.Failure{Kind: quorum.Ended}
 	}
@@ -58,7 +57,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, ends *atomic
 	}
 	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := g.votes.Take(ctx, old, before, ends, func() bool { return g.start(0, turn, h) })
+	f := g.votes.Take(ctx, old, before, func() bool { return g.start(0, turn, h) })
 	if f == nil {
 		return nil, nil
 	}

@@ -1,11 +1,9 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -18,9 +16,6 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 		from.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
 	}
 	reply := v.claim(i).Try(r.ctx, t)
-	if reply.Verdict == server.Taken && t.Before != "" && reply.Holder == t.Before { // it is on its way back
-		reply = server.Reply{Err: errLateTry}
-	}
 	r.report(i, 0, reply)
 	if reply.Verdict != server.Done {
 		<-r.over
@@ -28,23 +23,17 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
-// unknownTTL is for how long a silent server is asked to release a token, if none has told how long that may live.
-const unknownTTL = 24 * time.Hour
-
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
 // the next holder. How long that may live there, its own claim knows best.
 func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
-	switch {
-	case !r.tallies[0].won():
-		return
-	case from != nil:
-		from.claim(i).ReleaseLater(time.Time{})
+	if !r.tallies[0].won() {
 		return
 	}
-	end := cmp.Or(t.OldEnds.Load(), time.Now().Add(unknownTTL).UnixNano())
-	old := v.InPlace(t.Old, time.Until(time.Unix(0, end))).claim(i)
-	old.Foreign()
-	old.ReleaseLater(time.Time{})
+	if from == nil {
+		from = v.InPlace(t.Old, server.UnknownTTL)
+		from.claim(i).Foreign()
+	}
+	from.claim(i).ReleaseLater(time.Time{})
 }
 
 // InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
@@ -63,15 +52,34 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	return to.Acquire(ctx, server.Try{Old: v.Lock().Token}, v, nil)
+	f := to.Acquire(ctx, server.Try{Old: v.Lock().Token}, v, nil)
+	if f != nil && f.Kind == Taken && f.Holder == "" && v.more != nil { // by takers that have split the votes, which go back
+		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
+	}
+	return f
 }
 
 // Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
 // repeated until the Votes are Spent: a repeat finds what it has done. Where a server denies that it has old, the votes of the
-// others go back, until oldEnds. before is the token of such a try before.
-func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.Int64, start func() bool) *Failure {
+// others go back. before is the token of such a try before.
+//
+// Over several servers the token at first lasts as long as old would have: a vote that can't be given back, or that no caller
+// hears of, keeps others out for that long, and no longer. A majority is then extended.
+func (v *Votes) Take(ctx context.Context, old, before string, start func() bool) *Failure {
 	due := time.Now().Add(v.Lock().Bound())
-	failure := v.Acquire(ctx, server.Try{Old: old, Before: before, OldEnds: oldEnds}, nil, nil)
+	failure := v.Acquire(ctx, server.Try{Old: old, Before: before, Keeps: v.more != nil}, nil, nil)
+	if failure == nil && v.more != nil {
+		bounded, cancel := context.WithDeadline(ctx, due)
+		defer cancel()
+		v.home.Extend(bounded, []*Extension{{Votes: v, TTL: v.Lock().TTL, Done: func(f *Failure, until time.Time) {
+			if failure = f; f != nil {
+				return
+			}
+			if err := v.complete(ctx, until); err != nil {
+				failure = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{err}, len(v.home.servers))}
+			}
+		}}})
+	}
 	switch {
 	case failure == nil && start():
 		return nil
@@ -89,7 +97,7 @@ func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.In
 	}
 	back := make(chan struct{})
 	v.home.Go(func() {
-		v.giveBack(old, oldEnds, due)
+		v.giveBack(old, due)
 		close(back)
 	})
 	select {
@@ -100,26 +108,15 @@ func (v *Votes) Take(ctx context.Context, old, before string, oldEnds *atomic.In
 	return failure
 }
 
-// giveBack puts old in the place of the token of v again, where the servers have it, for as long as old had left. It
-// waits for the try before on each: one that is answered late must not come behind this, and none is executed after due. A
-// vote that could not be given back is left to expire then: other votes for old may be alive, and no other may get the lock.
-func (v *Votes) giveBack(old string, oldEnds *atomic.Int64, due time.Time) {
+// giveBack puts old in the place of the token of v again, where the servers have it. It waits for the try before on each: one
+// that is answered late must not come behind this, and none is executed after due.
+func (v *Votes) giveBack(old string, due time.Time) {
 	ctx := context.Background()
 	var asking sync.WaitGroup
 	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
 		asking.Go(func() {
-			c, keep := v.claim(i), time.Time{}
-			c.Quiet(ctx, due)
-			switch left := time.Until(time.Unix(0, oldEnds.Load())); {
-			case oldEnds.Load() == 0: // no server has told, as after an answer that was lost
-				keep = time.Now().Add(v.Lock().TTL)
-			case left > 0:
-				keep = time.Now().Add(left)
-				back, until := v.InPlace(old, left).claim(i), time.Now().Add(v.Lock().Timeout)
-				back.Try(ctx, server.Try{Old: v.Lock().Token})
-				back.Quiet(ctx, until)
-			}
-			c.ReleaseLater(keep)
+			v.claim(i).Quiet(ctx, due)
+			v.InPlace(old, v.Lock().TTL).claim(i).Try(ctx, server.Try{Old: v.Lock().Token, Keeps: true})
 		})
 	}
 	asking.Wait()

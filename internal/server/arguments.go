@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
 // a counter that has expired starts again from that clock.
@@ -120,7 +123,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:
-		list = append(list, t.Old)
+		list = append(list, t.Old, cmp.Or(t.Before, t.Old), flag[t.Keeps])
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
 		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], t.queueTTL().Milliseconds())
 	}

@@ -226,9 +226,6 @@ func (op *operation) tell(r *request, reply Reply) {
 		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
-		if reply.Verdict == Done && op.try.OldEnds != nil && reply.Left > 0 { // first: who waits for the try reads it
-			op.try.oldEnds(&r.reply)
-		}
 		r.claim.tried(&op.try, &r.reply, unanswered, due)
 		for _, other := range op.try.With {
 			other.tried(new(Try), &r.reply, unanswered, op.due)

@@ -30,7 +30,7 @@ type Reply struct {
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done; of InUse: the number of permits
 	Holder  string        // with Held, and with Taken of a swap: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL. Of a swap: what old had left
+	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
 	Waiting int           // with Held, in the queue: how many wait there
@@ -69,7 +69,7 @@ func answer(raw any, sent time.Time) Reply {
 	}
 	switch r.Verdict {
 	case Done:
-		r.Fence, r.Left = number(2), time.Duration(number(3))*time.Millisecond
+		r.Fence = number(2)
 	case Held:
 		r.Left, r.Waiting = time.Duration(number(2))*time.Millisecond, int(number(3))
 		r.Holder, _ = redis.String(list[len(list)-1], nil)

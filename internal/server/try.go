@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/conn"
@@ -21,9 +20,9 @@ type Try struct {
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
 	Old     string        // not "": take the place of this token
-	Before  string        // our own token that may still stand there, from a try before
-	OldEnds *atomic.Int64 // gets when Old would have expired, on the wall clock in ns, as the servers tell it: the earliest
-	Reads   bool          // a writer becomes a reader; the claim is that of the reader
+	Before  string        // or of this one, our own of a try before; "": there is none
+	Keeps   bool          // the token lasts as long as Old would have
+	Reads   bool          // a writer becomes a reader; the claim is that of the writer
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
 
@@ -33,6 +32,9 @@ var (
 	// errBefore is that of a try that another claim was in the way of.
 	errBefore = errors.New("no answer to the release before")
 )
+
+// UnknownTTL is for how long a token is taken to live that got the rest of another's time, which may be any.
+const UnknownTTL = 24 * time.Hour
 
 // Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
 // repeated until the token is Spent: a repeat that finds the token has the lock.
@@ -55,6 +57,9 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.requests[0].ttl, op.try = ttl, t
 	op.try.Plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && s.scripted.Load()
 	until := op.end.Add(ttl)
+	if t.Keeps {
+		until = op.end.Add(UnknownTTL)
+	}
 	if !c.begin(&op.try, until) {
 		op.free()
 		return Reply{Err: errEnded}
@@ -74,15 +79,6 @@ func (t *Try) queueTTL() time.Duration {
 		return 0
 	}
 	return QueueTTL
-}
-
-func (t *Try) oldEnds(r *Reply) {
-	for end := time.Now().Add(r.Left).UnixNano(); ; { // rather later than it was: no other may get the lock before
-		known := t.OldEnds.Load()
-		if known != 0 && known <= end || t.OldEnds.CompareAndSwap(known, end) {
-			return
-		}
-	}
 }
 
 // set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
