@@ -230,3 +230,44 @@ func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 		assert.False(t, s.Exists(set), "nor does it keep a set alive that none holds")
 	}
 }
+
+// The writer that it lets in ends the phase, as any other: the readers that wait come before the next one.
+func TestAWriterThatAPlainMutexLetsInIsTheLastBeforeTheWaitingReaders(t *testing.T) {
+	t.Parallel()
+	for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Real(t)
+			opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}
+			before, err := process(t, s, opts[1:]).RAcquire(t.Context()) // without a queue: its release hands nothing over
+			require.NoError(t, err)
+			plain := start(t, locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex("k").Acquire)
+			inQueue := func(n int) {
+				redistest.Wait(t, "waiters in the queue", func() bool {
+					got, _ := redis.Int(s.Do("ZCARD", "redimutex:queue:{k}"), nil)
+					return got == n
+				})
+			}
+			inQueue(1)
+			first := start(t, process(t, s, opts).Acquire)
+			inQueue(2)
+			second := start(t, process(t, s, opts).Acquire)
+			inQueue(3)
+			reader := start(t, process(t, s, opts).RAcquire)
+			inQueue(4)
+			release(t, before)
+			other := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex("k")
+			require.ErrorIs(t, other.TryLockContext(t.Context()), redimutex.ErrLocked) // it calls the plain Mutex
+			release(t, plain.get(t))
+			l := first.get(t)
+			if extended {
+				require.NoError(t, l.Extend(t.Context(), time.Minute))
+			}
+			release(t, l)
+			l = reader.get(t)
+			assert.False(t, second.over(), "the second writer came before the reader")
+			release(t, l)
+			release(t, second.get(t))
+		})
+	}
+}

@@ -101,10 +101,20 @@ local function take(token, ms, want, mark)
   enter(token, ms)
 end
 
+-- Takes back the mark of a caller that a plain Mutex has let in. With a writer a phase ends, as in take.
+local function entered(mark)
+  if mark ~= '' then
+    hide(mark)
+  end
+  if mark ~= '' and want == 'w' then
+    entitle()
+  end
+end
+
 local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
-  if holder == token and mark ~= '' then
-    hide(mark)
+  if holder == token then
+    entered(mark)
   end
   if holder == token and want == 'r' then
     begin(token, math.max(ms, redis.call('PTTL', lock)))
@@ -126,9 +136,7 @@ local function drop(token, ms, mark)
   local holder, wrong, last = current(#token)
   if holder == token then
     expire(lock, ms) -- first: nothing in the keys beside the lock keeps it from being released
-    if mark ~= '' then
-      hide(mark)
-    end
+    entered(mark)
     return 1
   end
   if holder == '*' and endOf(readers, token) then
