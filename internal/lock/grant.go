@@ -143,7 +143,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 				continue
 			}
 			g := l.Holder().(*Grant)
-			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: l.TTL(), Done: func(f *quorum.Failure, until time.Time) {
+			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: l.TTL(), Until: l.Until(), Done: func(f *quorum.Failure, until time.Time) {
 				g.extended(f, until)
 				l.Renewed()
 			}})

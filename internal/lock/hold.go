@@ -140,7 +140,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 		return r, nil
 	}
 	var failure *quorum.Failure
-	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{{Votes: &g.votes, TTL: ttl, Done: func(f *quorum.Failure, until time.Time) {
+	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{{Votes: &g.votes, TTL: ttl, Until: g.lease.Until(), Done: func(f *quorum.Failure, until time.Time) {
 		g.extended(f, until)
 		if failure = f; f == nil {
 			g.lease.Ask(ttl)

@@ -10,8 +10,9 @@ import (
 
 type Extension struct {
 	*Votes
-	TTL  time.Duration
-	Done func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
+	TTL   time.Duration
+	Until time.Time                         // of the validity, before this; zero: no matter
+	Done  func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
 }
 
 // Extend extends leases, many in one round trip to each server. A lease is extended when a majority of the servers has
@@ -97,7 +98,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 			err = r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, c.Timeout).Err
 		}
 		if err == nil {
-			err = c.Try(r.ctx, server.Try{Regains: true, TTL: batch[k].TTL}).Err
+			err = c.Try(r.ctx, server.Try{Regains: true, TTL: max(batch[k].TTL, time.Until(batch[k].Until))}).Err
 		}
 		if err != nil && !server.OfOneLock(err) {
 			return

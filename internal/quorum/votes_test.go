@@ -200,6 +200,12 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: 3 * ttl, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
 	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
 	assert.Greater(t, c.servers[1].PTTL("k"), 2*ttl)
+	// A shorter extension takes no time from the others.
+	until := time.Now().Add(2 * ttl)
+	c.on([]int{1}, "DEL", "k")
+	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Until: until, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
+	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
+	assert.Greater(t, c.servers[1].PTTL("k"), ttl)
 	won(t, release(t, v))
 }
 
