@@ -86,12 +86,11 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [NodeError] alone when servers refuse for good;
 //   - [ErrClosed] when the Client was closed meanwhile. Then a repeat asks no server.
 //
-// Except with ErrLost and ErrUnlocked, the Handover is returned all the same, and may work. Repeat the call on the same
-// Lease: it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. If
-// the servers did nothing, the lock expires with the lease. HandOver takes one node timeout at most, and that of
-// [WithReplicas].
+// Except with ErrLost and ErrUnlocked, the Handover is returned all the same, and may work. Repeat the call on the same Lease:
+// it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. If the servers
+// did nothing, the lock expires with the lease. HandOver takes one node timeout at most, and that of [WithReplicas].
 //
-// It is another error, and the hold goes on unchanged, if within is below 10 ms or above 100 years, or if the hold is
+// It is another error, and the hold goes on unchanged, if within is 0 or less, or above 100 years, or if the hold is
 // not that of a Mutex of one key.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
@@ -100,8 +99,8 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a %s can't be handed over, only a Mutex", o.key, o.config.terms.Kind.Name)
 	case len(o.more) > 0:
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a MutexAll can't be handed over, only a Mutex of one key", o.key)
-	case within < minTTL:
-		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over has to be %v at least", o.key, within, minTTL)
+	case within <= 0:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over has to be more than 0", o.key, within)
 	case within > maxTTL:
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
 	}
@@ -165,9 +164,8 @@ type takings struct {
 	taker *lock.Grant
 }
 
-// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a
-// lease of its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes
-// of the giver.
+// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease of
+// its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes of the giver.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already; or too early: a HandOver that

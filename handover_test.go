@@ -214,7 +214,7 @@ func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 	for words, f := range map[string]func() (redimutex.Handover, error){
 		"a semaphore can't":          func() (redimutex.Handover, error) { return permit.HandOver(t.Context(), time.Minute) },
 		"a MutexAll can't":           func() (redimutex.Handover, error) { return both.HandOver(t.Context(), time.Minute) },
-		"has to be 10ms at least":    func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 0) },
+		"has to be more than 0":      func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 0) },
 		"HandOver(-1ns): the time":   func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), -1) },
 		"can be 876000h0m0s at most": func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 1<<62) },
 	} {
