@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/conn"
@@ -22,8 +23,9 @@ type Client struct {
 	engine    *lock.Engine
 	shared    []*mux.Pool // WithMultiplexing, one for each server
 	observers observers
-	counters  counters
 	warned    sync.Map // the keys of which a failure was logged within the last second
+
+	acquired, contended, released, failed, waitTime, holdTime atomic.Int64 // see Stats
 }
 
 // NewClient returns a Client over independent servers, one pool each: a single server, or N of them for Redlock,

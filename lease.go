@@ -87,11 +87,10 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
-// Extend makes the lease valid for ttl from now at least. Renewals ask for ttl from then on. It never brings the end
-// nearer: with a ttl below the rest of the lease, the end stays where it is, and the next renewal comes when two
-// thirds of ttl are left. Extend concerns this hold alone: with [WithLeaseReuse] the lock is released after it.
-// Readers that share a lease by that are the exception: what one of them extends lasts for all of them, until the last
-// has ended.
+// Extend makes the lease valid for ttl from now at least. Renewals ask for ttl from then on. It never brings the end nearer:
+// with a ttl below the rest of the lease, the end stays where it is, and the next renewal comes when two thirds of ttl are
+// left. Extend concerns this hold alone: with [WithLeaseReuse] the lock is released after it. Readers that share a lease by
+// that are the exception: what one of them extends lasts for all of them, until the last has ended.
 //
 // The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few
 // servers answered, and the cause of ctx when that ended. With the latter two the lease goes on as it was, and some
@@ -160,7 +159,7 @@ func (l *Lease) release(ctx context.Context) (claimed bool, err error) {
 
 // ended counts and reports the end of the hold, and returns its error.
 func (l *Lease) ended(ctx context.Context, now time.Time, r keepalive.Reason, f *quorum.Failure) (err error) {
-	o, n := l.of, &l.of.client.counters
+	o, c := l.of, l.of.client
 	switch {
 	case r != keepalive.Unlocked:
 		err = l.reason(r)
@@ -168,8 +167,8 @@ func (l *Lease) ended(ctx context.Context, now time.Time, r keepalive.Reason, f 
 		err = o.unsettled(ctx, f)
 	}
 	held := now.Sub(l.hold.Began())
-	n.released.Add(1)
-	n.holdTime.Add(int64(held))
+	c.released.Add(1)
+	c.holdTime.Add(int64(held))
 	o.emit(func(t *Trace) func(Event) { return t.Released }, Event{Lease: l, Held: held, Err: err})
 	return err
 }

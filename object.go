@@ -79,11 +79,11 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	if !o.config.terms.Kind.Shared {
 		o.hold.Store(l)
 	}
-	n := &o.client.counters
-	n.acquired.Add(1)
-	n.waitTime.Add(int64(r.Wait))
+	c := o.client
+	c.acquired.Add(1)
+	c.waitTime.Add(int64(r.Wait))
 	if r.Tries > 1 {
-		n.contended.Add(1)
+		c.contended.Add(1)
 	}
 	if !o.traced() {
 		return
@@ -102,7 +102,7 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 
 // failed counts and reports a call that has ended without the lock, and returns its error.
 func (o *object) failed(e Event) error {
-	o.client.counters.failed.Add(1)
+	o.client.failed.Add(1)
 	o.emit(func(t *Trace) func(Event) { return t.GaveUp }, e)
 	return e.Err
 }

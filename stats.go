@@ -3,7 +3,6 @@ package redimutex
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -27,36 +26,29 @@ type Stats struct {
 	HoldTime    time.Duration // sum over all holds that have ended
 }
 
-// counters are the parts of Stats that the engine does not count.
-type counters struct {
-	acquired, contended, released, failed atomic.Int64
-	waitTime, holdTime                    atomic.Int64
-}
-
 // Stats returns the figures of the Client.
 func (c *Client) Stats() Stats {
-	n, e := &c.counters, c.engine
 	return Stats{
-		Held:        e.Held(),
-		Waiting:     int(e.Waiting.Load()),
-		Acquired:    n.acquired.Load(),
-		Contended:   n.contended.Load(),
-		Released:    n.released.Load(),
-		Failed:      n.failed.Load(),
-		Renewed:     e.Renewed.Load(),
-		NotRenewed:  e.NotRenewed.Load(),
-		LostExpired: e.Lost[keepalive.Expired].Load(),
-		LostDeleted: e.Lost[keepalive.Deleted].Load(),
-		LostTaken:   e.Lost[keepalive.Taken].Load(),
-		Errors:      e.Errors(),
-		WaitTime:    time.Duration(n.waitTime.Load()),
-		HoldTime:    time.Duration(n.holdTime.Load()),
+		Held:        c.engine.Held(),
+		Waiting:     int(c.engine.Waiting.Load()),
+		Acquired:    c.acquired.Load(),
+		Contended:   c.contended.Load(),
+		Released:    c.released.Load(),
+		Failed:      c.failed.Load(),
+		Renewed:     c.engine.Renewed.Load(),
+		NotRenewed:  c.engine.NotRenewed.Load(),
+		LostExpired: c.engine.Lost[keepalive.Expired].Load(),
+		LostDeleted: c.engine.Lost[keepalive.Deleted].Load(),
+		LostTaken:   c.engine.Lost[keepalive.Taken].Load(),
+		Errors:      c.engine.Errors(),
+		WaitTime:    time.Duration(c.waitTime.Load()),
+		HoldTime:    time.Duration(c.holdTime.Load()),
 	}
 }
 
-// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while this process
-// does not hold the lock; Owner to TTL are those of its oldest hold. Err is nil while it does; for permits and readers,
-// while none of its goroutines waits.
+// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while this process does
+// not hold the lock. Of several holds, Owner, Fence and Since are those of the oldest, Until and TTL those of the first to
+// end. Err is nil while it does; for permits and readers, while none of its goroutines waits.
 type LockInfo struct {
 	Key     string
 	Keys    []string      // of [Client.MutexAll]: all of them; else nil

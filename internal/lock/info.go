@@ -36,8 +36,10 @@ func (e *Engine) Infos() []*Info {
 		info := cmp.Or(found[of], &Info{Idle: true, Kind: g.kind()})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
-			info.Owner, info.Fence = g.terms().Owner, g.votes.Fence
-			info.Since, info.Until, info.TTL = g.votes.At, l.Until(), l.TTL()
+			info.Owner, info.Fence, info.Since = g.terms().Owner, g.votes.Fence, g.votes.At
+		}
+		if until := l.Until(); info.Holds == 0 || until.Before(info.Until) {
+			info.Until, info.TTL = until, l.TTL()
 		}
 		holds := len(g.present())
 		info.Idle = info.Idle && holds == 0

@@ -21,7 +21,7 @@ local function look(token, want)
     return token
   end
   if ends then
-    return first, msUntil(ends)
+    return foreign() or first, msUntil(ends)
   end
 end
 
