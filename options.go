@@ -160,9 +160,9 @@ func WithMaxAttempts(n int) Option {
 	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least", n)
 }
 
-// WithQueue makes waiters queue on the server instead of polling, in order of arrival by its clock. Unlock hands the
-// lock to the process that has waited longest, and wakes it by pub/sub. A process has one place in the queue for each
-// key, however many of its goroutines wait. Clients that do not queue share the lock safely: they may overtake, or starve.
+// WithQueue makes waiters queue on the server instead of polling, in order of arrival by its clock. Unlock hands the lock to
+// the process that has waited longest, and wakes it by pub/sub. A Client has one place in the queue for each key, however many
+// of its goroutines wait. Clients that do not queue share the lock safely: they may overtake, or starve.
 //
 // It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, its Client keeps one
 // more connection to the server, outside the limit of the [Pool]. A waiter polls, and comes after those in the queue,

@@ -19,8 +19,9 @@ import (
 // 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another writer does. So a
 // waiting reader sees at most one writer begin, writers that wait have one phase of readers between them, and no side starves.
 //
-// Those who wait show themselves by marks that expire. A dead waiter delays the other side until then. Without [WithQueue]
-// they poll, with it they are woken. A dead reader delays a writer by its own TTL, whatever the TTLs of others.
+// Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
+// and a second, or the poll interval. Without [WithQueue] they poll, with it they are woken. A dead reader delays a writer
+// by its own TTL, whatever the TTLs of others.
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
 // excluded by them. They wait in no phase: readers and writers that keep coming may starve them.

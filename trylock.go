@@ -7,8 +7,7 @@ import "context"
 func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
 // TryLockContext tries once to lock m. It does not wait for a holder, and does not overtake waiting goroutines of this
-// process. It takes one node timeout at most, plus the timeout of [WithReplicas]. The errors are those of
-// [Mutex.LockContext].
+// process. It takes one node timeout at most, plus the timeout of [WithReplicas]. The errors are those of [Mutex.LockContext].
 //
 // It may find a free lock held while another goroutine of this process tries or gives up. With several servers, callers
 // that try at the same moment may split the votes, so that none has a majority.

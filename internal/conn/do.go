@@ -19,7 +19,7 @@ var ErrNoSend = errors.New("the connection can't send without waiting for the re
 // Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
 // every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
 func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (reply any, err error) {
-	defer caught(&err)
+	defer Caught(&err)
 	if s.Punctual {
 		return redis.DoContext(c, ctx, command, args...)
 	}
@@ -78,7 +78,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 }
 
 func Receive(c redis.Conn, d time.Duration) (reply any, err error) {
-	defer caught(&err)
+	defer Caught(&err)
 	reply, err = redis.ReceiveWithTimeout(c, d)
 	if err == errNoTimeout { //nolint:errorlint // the very value; nothing was read
 		reply, err = c.Receive()
@@ -98,7 +98,7 @@ func send(c redis.Conn, command string, args ...any) error {
 // server stand in the replies. An error of the connection is returned.
 // The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any)) (replies []any, err error) {
-	defer caught(&err)
+	defer Caught(&err)
 	var batch Batch = func(send func(string, ...any) error) error {
 		for i := range n {
 			command, args := lay(i)
@@ -125,7 +125,7 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 // Close gives a connection back to its pool, which does not keep one that is bad: redigo's pools throw away what is broken,
 // and a connection is broken by a reply that does not come in time.
 func Close(c redis.Conn, bad bool) {
-	defer caught(new(error))
+	defer Caught(new(error))
 	defer c.Close()
 	if !bad {
 		return

@@ -133,7 +133,7 @@ func (s *Source) Full() bool {
 // it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
 func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	defer func() { err = Plain(err) }()
-	defer caught(&err)
+	defer Caught(&err)
 	if p, ok := s.Pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
@@ -173,7 +173,7 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 	}
 	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
 	tried := func() (c redis.Conn, err error) {
-		defer caught(&err)
+		defer Caught(&err)
 		if c, err = f(ctx); err == nil {
 			_ = c.Err() // panics here, and not in the middle of an operation, if there is no connection
 		}
@@ -202,9 +202,9 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 // ErrPanicked is the error of what panicked. A connection may then be out of step with its replies.
 var ErrPanicked = errors.New("the pool panicked")
 
-// caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
+// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
 // panic would end the process.
-func caught(err *error) {
+func Caught(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrPanicked, r)
 	}

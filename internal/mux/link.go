@@ -149,11 +149,12 @@ func (l *link) write() {
 	}
 }
 
-func send(to redis.Conn, batch []*call) error {
+func send(to redis.Conn, batch []*call) (err error) {
+	defer conn.Caught(&err)
 	for _, c := range batch {
 		args := c.args
 		for _, command := range c.commands {
-			if err := to.Send(command.name, args[:command.args]...); err != nil {
+			if err = to.Send(command.name, args[:command.args]...); err != nil {
 				return err
 			}
 			args = args[command.args:]

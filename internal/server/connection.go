@@ -98,10 +98,10 @@ func (op *operation) moveTo(key string) error {
 // is on its way to another node, is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error) bool {
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh && op.server.Source.Dial != nil &&
+	case replicas(err) && !op.pinned && !op.fresh &&
 		!slices.ContainsFunc(op.todo, func(r *request) bool { return r.unconfirmed }): // else those have to be confirmed first
 		op.close()
-		op.fresh = true
+		op.fresh = op.server.Source.Dial != nil
 		return op.connect() == nil
 	case !op.pinned || !coded(err, "MOVED"):
 		return false

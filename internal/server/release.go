@@ -126,6 +126,8 @@ func (c *Claim) answered(r *Reply) {
 	}
 	if r.Verdict != Failed {
 		c.leave(away)
+	} else {
+		c.server.unreleased.Store(": " + r.Err.Error())
 	}
 	more := false
 	switch {

@@ -139,7 +139,7 @@ func (op *operation) send(n int, alone bool) error {
 		for i, raw := range replies {
 			r := op.todo[i]
 			err, _ := raw.(error)
-			moved = moved || replicas(err) && op.follow(err)
+			moved = moved || n < maxMoves && replicas(err) && op.follow(err)
 			r.again = moved && replicas(err)
 			if !r.again && !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
 				op.take(r, raw, n)

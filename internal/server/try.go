@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/conn"
@@ -26,12 +27,8 @@ type Try struct {
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
 
-var (
-	// errEnded is the failure of what was asked for a claim that has ended.
-	errEnded = errors.New("the lock has ended meanwhile")
-	// errBefore is that of a try that another claim was in the way of.
-	errBefore = errors.New("no answer to the release before")
-)
+// errEnded is the failure of what was asked for a claim that has ended.
+var errEnded = errors.New("the lock has ended meanwhile")
 
 // UnknownTTL is for how long a token is taken to live that got the rest of another's time, which may be any.
 const UnknownTTL = 24 * time.Hour
@@ -44,7 +41,8 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 		t.Start = time.Now()
 	}
 	if t.Old == "" && !t.Reads && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
-		return Reply{Err: errBefore}
+		why, _ := s.unreleased.Load().(string)
+		return Reply{Err: fmt.Errorf("no answer to the release before%s", why)}
 	}
 	v := acquire
 	if t.Old != "" {

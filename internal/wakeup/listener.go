@@ -60,13 +60,14 @@ func (h *Hub) wanted() bool {
 
 // listen subscribes and passes messages on until the connection breaks.
 func (h *Hub) listen() {
+	defer conn.Caught(new(error))
 	soon, cancel := context.WithTimeout(h.closing, dialTimeout)
 	c, err := h.server.Source.Listen(soon)
 	cancel()
 	if err != nil {
 		return
 	}
-	defer c.Close()
+	defer conn.Close(c, false)
 	if c.Send("ROLE") != nil || c.Send("SUBSCRIBE", h.channel) != nil || c.Flush() != nil {
 		return
 	}
@@ -120,7 +121,8 @@ func (h *Hub) deliver(message string) {
 // primary; and a node that was removed from its cluster hears no other node. So watch also calls the Hub from where a lock
 // would be handed over.
 func (h *Hub) watch(ctx context.Context, c redis.Conn) {
-	defer c.Close() // which ends the reading
+	defer conn.Close(c, false) // which ends the reading
+	defer conn.Caught(new(error))
 	for called := false; ; {
 		select {
 		case <-time.After(pingInterval):

@@ -210,6 +210,24 @@ func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T)
 	assert.Positive(t, pool.IdleCount(), "to the old primary")
 }
 
+// The shared connections are the pool.
+func TestTheFirstOperationsOverSharedConnectionsReachTheNewPrimary(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	board := at(primary.Addr())
+	client := newClient(t, board.pool(t), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithMultiplexing(2))
+	l, err := client.Mutex("l").Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, client.Mutex("other").TryLockContext(t.Context())) // over the other one
+	since := time.Now().Add(2 * time.Second)
+	redistest.Wait(t, "connections that have lived for a while", func() bool { return time.Now().After(since) })
+	board.to(replicas[0].Addr())
+	primary.FailoverTo(replicas[0])
+	require.NoError(t, l.Extend(t.Context(), time.Minute))
+	require.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
+	require.NoError(t, l.Release(t.Context()))
+}
+
 // What is extended together goes on together, and counts when the replicas of the new primary have it.
 func TestLeasesWithReplicasFollowAPlannedFailoverTogether(t *testing.T) {
 	t.Parallel()

@@ -141,3 +141,18 @@ func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 		assert.Greater(t, s.PTTL(name), 59*time.Minute, name)
 	}
 }
+
+// The next lock of the process waits for that release.
+func TestALockBehindAReleaseWithoutAnAnswerSaysWhyThereIsNone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t)
+	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
+	m := client.Mutex("k")
+	m.Lock()
+	s.Kill()
+	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnavailable)
+	err := client.Mutex("k").TryLockContext(t.Context())
+	require.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.ErrorContains(t, err, "no answer to the release before: ")
+	assert.ErrorContains(t, err, "refused")
+}
