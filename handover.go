@@ -90,8 +90,8 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 // it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. If the servers
 // did nothing, the lock expires with the lease. HandOver takes one node timeout at most, and that of [WithReplicas].
 //
-// It is another error, and the hold goes on unchanged, if within is 0 or less, or above 100 years, or if the hold is
-// not that of a Mutex of one key.
+// It is another error, and the hold goes on unchanged, if within is 0 or less (below 10 ms counts as 10 ms), or above 100
+// years, or if the hold is not that of a Mutex of one key.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
@@ -117,7 +117,7 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	defer g.mu.Unlock()
 	l.handed.Store(g)
 	now := time.Now()
-	again, r, f := l.hold.HandOver(ctx, secret.token, within)
+	again, r, f := l.hold.HandOver(ctx, secret.token, max(within, minTTL))
 	err := l.ended(ctx, now, r, f)
 	if again == nil {
 		return Handover{}, err
@@ -175,7 +175,8 @@ type takings struct {
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the lock expires;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
-//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer.
+//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer, for the
+//     TTL of m at most.
 //
 // A Handover of another key is an error that says so, and stays good. An empty one is an error too. TakeOver takes one
 // node timeout at most, and that of [WithReplicas].

@@ -439,11 +439,24 @@ func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) 
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
+// The lock of a taker that crashes is free when its TTL is over, and not when the Handover would have been.
+func TestATakerHasItsOwnTTL(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	m := all.Client(t, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithoutRenewal()).Mutex("k")
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	for _, s := range all {
+		redistest.Wait(t, "all servers have the TTL", func() bool { return s.Get("k") == m.Lease().Token() && s.PTTL("k") <= time.Minute })
+	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
 // It does not know that it had a vote, nor for how long.
 func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
 	t.Parallel()
 	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
 	h := handOverEverywhere(t, all, "k", time.Hour)
 	all[2].Do("DEL", "k")
 	fronts[1].Hang(redistest.AtCommand)

@@ -302,7 +302,6 @@ func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 	}
 }
 
-// A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
 // As over a connection that its last user left in a transaction.
 func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 	t.Parallel()
@@ -324,6 +323,7 @@ func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 	m.Unlock()
 }
 
+// A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
 func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 	t.Parallel()
 	var pools []redimutex.Pool

@@ -20,8 +20,8 @@ import (
 // waiting reader sees at most one writer begin, writers that wait have one phase of readers between them, and no side starves.
 //
 // Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
-// and a second, or the poll interval. Without [WithQueue] they poll, with it they are woken. A dead reader delays a writer
-// by its own TTL, whatever the TTLs of others.
+// and a poll interval, or a second with a queue. Without [WithQueue] they poll, with it they are woken. A dead reader
+// delays a writer by its own TTL, whatever the TTLs of others.
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
 // excluded by them. They wait in no phase: readers and writers that keep coming may starve them.

@@ -129,7 +129,7 @@ func TestRUnlockEndsHoldsOfRLockAlone(t *testing.T) {
 func TestRUnlockEndsTheOldestHoldOfWhichLocksTells(t *testing.T) {
 	t.Parallel()
 	var leases, released []*redimutex.Lease
-	m := newRWMutex(t, redistest.Real(t), redimutex.WithTrace(&redimutex.Trace{
+	m := newRWMutex(t, redistest.Real(t), redimutex.WithTTL(time.Hour), redimutex.WithTrace(&redimutex.Trace{
 		Acquired: func(e redimutex.Event) { leases = append(leases, e.Lease) },
 		Released: func(e redimutex.Event) { released = append(released, e.Lease) },
 	}))

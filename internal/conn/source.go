@@ -186,7 +186,7 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 		case <-ctx.Done():
 			h.Add(-1)
 			if err == nil {
-				c.Close()
+				Close(c, false)
 			}
 		}
 	}()

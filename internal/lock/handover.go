@@ -18,7 +18,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
-		to := g.votes.InPlace(token, max(within, time.Millisecond, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
+		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
 		give := func(ctx context.Context) *quorum.Failure {
 			f := g.votes.Give(ctx, to)
 			if lost(f) != keepalive.Alive { // what a minority has yet of either side goes

@@ -66,7 +66,7 @@ func newLink(ctx context.Context, p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
 	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, armed: now.Add(maxIdle)}
 	ctx, cancel := context.WithCancel(ctx)
-	l.close = sync.OnceFunc(func() { cancel(); c.Close() })
+	l.close = sync.OnceFunc(func() { cancel(); conn.Close(c, false) })
 	l.work.L = &l.mu
 	l.timer = time.AfterFunc(maxIdle, l.look)
 	context.AfterFunc(ctx, func() { l.end(errClosed); l.close() })

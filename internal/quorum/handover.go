@@ -23,6 +23,9 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
+// unknownTTL is for how long a token may live that has the rest of another's time.
+const unknownTTL = 24 * time.Hour
+
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
 // the next holder. How long that may live there, its own claim knows best.
 func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
@@ -30,7 +33,7 @@ func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
 		return
 	}
 	if from == nil {
-		from = v.InPlace(t.Old, server.UnknownTTL)
+		from = v.InPlace(t.Old, unknownTTL)
 		from.claim(i).Foreign()
 	}
 	from.claim(i).ReleaseLater(time.Time{})
@@ -59,64 +62,64 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	return f
 }
 
-// Take puts the token of v in the place of old, and then calls start, which reports false if we are closed. It may be
-// repeated until the Votes are Spent: a repeat finds what it has done. Where a server denies that it has old, the votes of the
-// others go back. before is the token of such a try before.
+// Take puts the token of v in the place of old, and then calls begin, which reports false if we are closed. It may be
+// repeated until the Votes are Spent: a repeat finds what it has done. before is the token of such a try before.
 //
-// Over several servers the token at first lasts as long as old would have: a vote that can't be given back, or that no caller
-// hears of, keeps others out for that long, and no longer. A majority is then extended.
-func (v *Votes) Take(ctx context.Context, old, before string, start func() bool) *Failure {
-	due := time.Now().Add(v.Lock().Bound())
-	failure := v.Acquire(ctx, server.Try{Old: old, Before: before, Keeps: v.more != nil}, nil, nil)
-	if failure == nil && v.more != nil {
-		bounded, cancel := context.WithDeadline(ctx, due)
-		defer cancel()
-		v.home.Extend(bounded, []*Extension{{Votes: v, TTL: v.Lock().TTL, Done: func(f *Failure, until time.Time) {
-			if failure = f; f != nil {
-				return
-			}
-			if err := v.complete(ctx, until); err != nil {
-				failure = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{err}, len(v.home.servers))}
-			}
-		}}})
+// Over several servers it takes two steps. First a token is put there that lasts as long as old would have. So what no caller
+// hears of, or can't be given back, keeps others out until then, and no longer. When that is on a majority, the token of v takes
+// its place. Where a server denies that it has old, the votes of the others go back.
+func (v *Votes) Take(ctx context.Context, old, before string, begin func() bool) *Failure {
+	v.home.Enter()
+	defer v.home.Leave()
+	start, mine, place, taken := time.Now(), v.Lock().Token, old, false
+	step, failure := v.InPlace(mine+server.OwnerMark, unknownTTL), (*Failure)(nil)
+	if v.more != nil {
+		first := server.Try{Start: start, Old: old, Olds: []string{mine}, Keeps: true} // a repeat may find that the second is done
+		if before != "" {
+			first.Olds = append(first.Olds, before, before+server.OwnerMark)
+		}
+		failure, place = step.Acquire(ctx, first, nil, nil), step.Lock().Token
+	}
+	if taken = failure == nil; taken {
+		failure = v.Acquire(ctx, server.Try{Start: start, Old: place}, step, nil)
 	}
 	switch {
-	case failure == nil && start():
+	case failure == nil && begin():
 		return nil
 	case failure == nil:
 		failure = &Failure{Kind: Closed}
-	case v.more == nil: // the only server has said that it has nothing of v
+	case v.more == nil, failure.Kind == Closed && !taken: // no server has anything of v
 		return failure
-	case failure.Kind == Unavailable && !slices.Contains(failure.Errs, errLost):
+	case failure.Kind == Unavailable && (taken || !slices.Contains(failure.Errs, errLost)):
 		return failure // a repeat may find the rest
 	}
 	v.Each((*server.Claim).End)
+	step.Each((*server.Claim).End)
 	if failure.Kind == Missing || failure.Holder != "" { // on a majority old is gone, or another has taken its place
 		v.ReleaseLater(time.Time{})
+		step.ReleaseLater(time.Time{})
 		return failure
 	}
-	back := make(chan struct{})
+	due := start.Add(v.Lock().Bound())
+	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
-		v.giveBack(old, due)
-		close(back)
+		defer done()
+		v.giveBack(old, step, due)
 	})
-	select {
-	case <-back:
-	case <-time.After(time.Until(due)):
-	case <-ctx.Done():
-	}
+	<-back.Done()
 	return failure
 }
 
-// giveBack puts old in the place of the token of v again, where the servers have it. It waits for the try before on each: one
-// that is answered late must not come behind this, and none is executed after due.
-func (v *Votes) giveBack(old string, due time.Time) {
+// giveBack puts old in the place of the token of v, or of step, again, where the servers have it. It waits for the tries before
+// on each: one that is answered late must not come behind this, and none is executed after due.
+func (v *Votes) giveBack(old string, step *Votes, due time.Time) {
 	ctx := context.Background()
 	var asking sync.WaitGroup
 	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
 		asking.Go(func() {
+			step.claim(i).Quiet(ctx, due)
 			v.claim(i).Quiet(ctx, due)
-			v.InPlace(old, v.Lock().TTL).claim(i).Try(ctx, server.Try{Old: v.Lock().Token, Keeps: true})
+			v.InPlace(old, unknownTTL).claim(i).Try(ctx, server.Try{Old: step.Lock().Token, Olds: []string{v.Lock().Token}, Keeps: true})
 		})
 	}
 	asking.Wait()

@@ -98,7 +98,7 @@ func (t *tally) outcome() *Failure {
 		switch {
 		case !t.in[i]:
 		case reply.Verdict == server.Taken:
-			if f.Kind == Missing {
+			if f.Kind == Missing && t.said[server.Missing] < t.need {
 				f.Kind, f.Which = Taken, reply.Which
 			}
 			if by[reply.Holder]++; by[reply.Holder] >= t.need {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"time"
 )
 
@@ -123,7 +122,10 @@ func (op *operation) lay(r *request) (script, []any) {
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:
-		list = append(list, t.Old, cmp.Or(t.Before, t.Old), flag[t.Keeps])
+		list = append(list, flag[t.Keeps], t.Old)
+		for _, old := range t.Olds {
+			list = append(list, old)
+		}
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
 		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], t.queueTTL().Milliseconds())
 	}

@@ -127,7 +127,7 @@ func (c *Claim) answered(r *Reply) {
 	if r.Verdict != Failed {
 		c.leave(away)
 	} else {
-		c.server.unreleased.Store(": " + r.Err.Error())
+		c.server.unreleased.Store("; the last that failed: " + r.Err.Error())
 	}
 	more := false
 	switch {

@@ -28,7 +28,7 @@ const (
 	maxPending = 16384
 	// releaseBatch is how many go in one round trip.
 	releaseBatch = 128
-	// The pause after a round trip that the node did not answer grows from the one to the other.
+	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
 	minPause = 20 * time.Millisecond
 	maxPause = time.Second
 )

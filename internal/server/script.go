@@ -139,7 +139,7 @@ func (op *operation) send(n int, alone bool) error {
 		for i, raw := range replies {
 			r := op.todo[i]
 			err, _ := raw.(error)
-			moved = moved || n < maxMoves && replicas(err) && op.follow(err)
+			moved = moved || n == 0 && replicas(err) && op.follow(err) // later, others may be done over this connection
 			r.again = moved && replicas(err)
 			if !r.again && !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
 				op.take(r, raw, n)
@@ -179,7 +179,7 @@ func (op *operation) take(r *request, raw any, n int) {
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
 	r.again = n == 0 && reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
-		n < maxMoves && reply.Verdict == Failed && op.follow(reply.Err)
+		n < maxMoves && len(op.todo) == 1 && reply.Verdict == Failed && op.follow(reply.Err)
 	if r.again {
 		return
 	}

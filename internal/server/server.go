@@ -37,7 +37,7 @@ type Server struct {
 	scripted   atomic.Bool  // a script has worked, so that whatever is locked can be renewed
 	oneByOne   atomic.Bool  // its connections take one command at a time
 	demoted    atomic.Bool  // a replica has answered since the last Call
-	unreleased atomic.Value // a string: why the last release that failed did so
+	unreleased atomic.Value // a string: why the last release that failed did
 
 	mu       sync.Mutex
 	released map[string][]*Claim // by key, those that may still be in the way of the next

@@ -21,17 +21,14 @@ type Try struct {
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
 	Old     string        // not "": take the place of this token
-	Before  string        // or of this one, our own of a try before; "": there is none
-	Keeps   bool          // the token lasts as long as Old would have
+	Olds    []string      // or of one of these
+	Keeps   bool          // with a rest of time as long as that one had
 	Reads   bool          // a writer becomes a reader; the claim is that of the writer
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
 
 // errEnded is the failure of what was asked for a claim that has ended.
 var errEnded = errors.New("the lock has ended meanwhile")
-
-// UnknownTTL is for how long a token is taken to live that got the rest of another's time, which may be any.
-const UnknownTTL = 24 * time.Hour
 
 // Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
 // repeated until the token is Spent: a repeat that finds the token has the lock.
@@ -55,9 +52,6 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.requests[0].ttl, op.try = ttl, t
 	op.try.Plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && s.scripted.Load()
 	until := op.end.Add(ttl)
-	if t.Keeps {
-		until = op.end.Add(UnknownTTL)
-	}
 	if !c.begin(&op.try, until) {
 		op.free()
 		return Reply{Err: errEnded}

@@ -81,11 +81,9 @@ func (w *Waiter) Leave() {
 	h.left = time.Now()
 }
 
-// Drops is how often a subscription has ended, and messages may have been lost. A ticket that has
-// lapsed while it stands still was called, and its waiter let the hand-off lapse.
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
-func (h *Hub) Drops() uint64        { return h.drops.Load() }
+func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages may have been lost
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
 // Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
