@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
@@ -101,7 +102,7 @@ func (t *tally) outcome() *Failure {
 			if f.Kind == Missing && t.said[server.Missing] < t.need {
 				f.Kind, f.Which = Taken, reply.Which
 			}
-			if by[reply.Holder]++; by[reply.Holder] >= t.need {
+			if by[reply.Holder]++; by[reply.Holder] >= t.need && !strings.HasSuffix(reply.Holder, server.OwnerMark) { // see Take
 				f.Holder = reply.Holder
 			}
 		case reply.Verdict == server.Missing && f.Kind == Missing:

@@ -99,7 +99,6 @@ func (op *operation) lay(r *request) (script, []any) {
 			return s, append(list, a.token)
 		}
 	}
-
 	counter := any("0")
 	if l.fenced() || op.verb == raise {
 		counter = (l.TTL + fenceTTL).Milliseconds()
