@@ -162,6 +162,7 @@ type takings struct {
 	mu    sync.Mutex // held by the one that is under way
 	token string     // of the Handover whose TakeOver had no answer
 	taker *lock.Grant
+	spent []string // its tokens of calls before
 }
 
 // TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease of
@@ -201,11 +202,11 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	}
 	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
-		x.token, x.taker = token, nil
+		x.token, x.taker, x.spent = token, nil, nil
 	}
 	var f *quorum.Failure
 	call := lock.Call{Key: m.key, Terms: &m.config.terms, Once: true}
-	x.taker, f = m.client.engine.TakeOver(ctx, &call, token, x.taker, &l.hold)
+	x.taker, f = m.client.engine.TakeOver(ctx, &call, token, &x.spent, x.taker, &l.hold)
 	if f == nil {
 		m.acquired(ctx, l, lock.Result{Tries: 1, Wait: time.Since(began)})
 		return nil

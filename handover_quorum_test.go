@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -449,6 +452,68 @@ func TestATakerHasItsOwnTTL(t *testing.T) {
 	for _, s := range all {
 		redistest.Wait(t, "all servers have the TTL", func() bool { return s.Get("k") == m.Lease().Token() && s.PTTL("k") <= time.Minute })
 	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
+// What a call sent that was cut short may be executed when its repeat has the lock.
+func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	const delay = time.Second
+	var held atomic.Int64
+	for _, f := range fronts[1:] {
+		var once sync.Once
+		f.On(func(command []string) (fate redistest.Fate) {
+			if slices.ContainsFunc(command, func(s string) bool { return len(s) == 37 && strings.HasSuffix(s, " ") }) {
+				once.Do(func() {
+					fate.Delay = delay
+					held.Add(1)
+				})
+			}
+			return fate
+		})
+	}
+	m := client.Mutex("k")
+	ctx, cancel := context.WithCancel(t.Context())
+	outcome := make(chan error, 1)
+	go func() { outcome <- m.TakeOver(ctx, h) }()
+	redistest.Wait(t, "two first steps to be late", func() bool { return held.Load() == 2 })
+	over := time.Now().Add(2 * delay)
+	cancel()
+	require.ErrorIs(t, <-outcome, context.Canceled)
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	redistest.Wait(t, "they are executed", func() bool { return time.Now().After(over) })
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
+	for _, s := range all {
+		assert.Equal(t, m.Lease().Token(), s.Get("k"))
+	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
+// A server hangs with the token of the first call, also while the second one is made.
+func TestATakerKnowsItsTokensOfAllCallsBefore(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	given := all[0].Get("k")
+	all[2].Do("DEL", "k")
+	fronts[0].Hang(redistest.AtReply)
+	m := client.Mutex("k")
+	outcome := make(chan error, 1)
+	go func() { outcome <- m.TakeOver(t.Context(), h) }()
+	redistest.Wait(t, "the first vote", func() bool { return all[0].Get("k") != given })
+	fronts[0].Hang(redistest.AtCommand)
+	require.ErrorIs(t, <-outcome, redimutex.ErrUnavailable)
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	fronts[0].Lift()
+	redistest.Wait(t, "a repeat has the lock", func() bool {
+		err := m.TakeOver(t.Context(), h)
+		require.NotErrorIs(t, err, redimutex.ErrLost)
+		return err == nil
+	})
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 

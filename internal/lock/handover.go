@@ -37,9 +37,9 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
-// before has returned, whose outcome is unknown. It takes the turn if that is free.
+// before has returned; spent gets the tokens of those that must not be tried again. It takes the turn if that is free.
 // Otherwise a waiter of this process has the turn, and finds the lock taken on the servers.
-func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, spent *[]string, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
 	if ctx.Err() != nil {
 		return g, &quorum.Failure{Kind: quorum.Ended}
 	}
@@ -47,9 +47,8 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	if k == nil {
 		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
-	before := ""
 	if g != nil && g.votes.Any((*server.Claim).Spent) {
-		before, g = g.Token(), nil
+		*spent, g = append((*spent)[max(0, len(*spent)-15):], g.Token()), nil // the last 16 are enough
 	}
 	if g == nil {
 		g = k.want(c)
@@ -57,7 +56,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 	}
 	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := g.votes.Take(ctx, old, before, func() bool { return g.start(0, turn, h) })
+	f := g.votes.Take(ctx, old, *spent, func() bool { return g.start(0, turn, h) })
 	if f == nil {
 		return nil, nil
 	}
@@ -65,10 +64,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, g *Grant, h 
 		k.pass()
 	}
 	k.unref()
-	switch {
-	case lost(f) != keepalive.Alive:
-		return nil, f
-	case Over(ctx):
+	if lost(f) == keepalive.Alive && Over(ctx) {
 		return g, &quorum.Failure{Kind: quorum.Ended}
 	}
 	return g, f

@@ -63,20 +63,21 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 }
 
 // Take puts the token of v in the place of old, and then calls begin, which reports false if we are closed. It may be
-// repeated until the Votes are Spent: a repeat finds what it has done. before is the token of such a try before.
+// repeated until the Votes are Spent: a repeat finds what it has done. spent are the tokens of such tries before.
 //
 // Over several servers it takes two steps. First a token is put there that lasts as long as old would have. So what no caller
 // hears of, or can't be given back, keeps others out until then, and no longer. When that is on a majority, the token of v takes
 // its place. Where a server denies that it has old, the votes of the others go back.
-func (v *Votes) Take(ctx context.Context, old, before string, begin func() bool) *Failure {
+func (v *Votes) Take(ctx context.Context, old string, spent []string, begin func() bool) *Failure {
 	v.home.Enter()
 	defer v.home.Leave()
 	start, mine, place, taken := time.Now(), v.Lock().Token, old, false
 	step, failure := v.InPlace(mine+server.OwnerMark, unknownTTL), (*Failure)(nil)
+	step.Lock().Replicas.N = 0 // it is not the lock yet
 	if v.more != nil {
-		first := server.Try{Start: start, Old: old, Olds: []string{mine}, Keeps: true} // a repeat may find that the second is done
-		if before != "" {
-			first.Olds = append(first.Olds, before, before+server.OwnerMark)
+		first := server.Try{Start: start, Old: old, Olds: []string{mine}, Keeps: true}
+		for _, token := range spent {
+			first.Olds = append(first.Olds, token, token+server.OwnerMark)
 		}
 		failure, place = step.Acquire(ctx, first, nil, nil), step.Lock().Token
 	}
@@ -113,13 +114,12 @@ func (v *Votes) Take(ctx context.Context, old, before string, begin func() bool)
 // giveBack puts old in the place of the token of v, or of step, again, where the servers have it. It waits for the tries before
 // on each: one that is answered late must not come behind this, and none is executed after due.
 func (v *Votes) giveBack(old string, step *Votes, due time.Time) {
-	ctx := context.Background()
 	var asking sync.WaitGroup
 	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
 		asking.Go(func() {
-			step.claim(i).Quiet(ctx, due)
-			v.claim(i).Quiet(ctx, due)
-			v.InPlace(old, unknownTTL).claim(i).Try(ctx, server.Try{Old: step.Lock().Token, Olds: []string{v.Lock().Token}, Keeps: true})
+			step.claim(i).Quiet(context.Background(), due)
+			v.claim(i).Quiet(context.Background(), due)
+			v.InPlace(old, unknownTTL).claim(i).Try(context.Background(), server.Try{Old: step.Lock().Token, Olds: []string{v.Lock().Token}, Keeps: true})
 		})
 	}
 	asking.Wait()

@@ -24,10 +24,9 @@ type Pool = conn.Pool
 // A Server is one vote: one pool of connections to one Redis server, or to one cluster or
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
-	Source *conn.Source // it is not changed
-	Failed atomic.Int64 // operations of locks, but for those that their caller's ctx cut short; no releases in the background
-	nodes  nodes
-
+	Source     *conn.Source // it is not changed
+	Failed     atomic.Int64 // operations of locks, but for those that their caller's ctx cut short; no releases in the background
+	nodes      nodes
 	operations sync.Pool       // of *operation
 	running    underway.Count  // operations that have not ended, those whose caller has gone as well
 	runners    underway.Count  // those of the nodes that have something to release

@@ -34,7 +34,7 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 const (
 	taken   = "return foreign() or put(lock, token, ms)"
 	gave    = "local function drop(token)\n"
-	full    = "if ends then\nreturn first"
+	full    = "if ends then\nreturn foreign() or first"
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
 )
 
@@ -62,7 +62,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			From: "local ours = 0\nfor i = 1, locks do", To: "local ours = locks - 1\nfor i = 1, 1 do",
 		},
 		"a lock that is taken over twice": {
-			From: "if holder ~= token and holder ~= old then", To: "if not holder then",
+			From: "if not ours then", To: "if not holder then",
 		},
 		"a lock that lives as long as the first of its readers": {
 			From: "local ends = living(set, '-1')", To: "local ends = living(set, '0')",
