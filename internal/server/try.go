@@ -21,8 +21,8 @@ type Try struct {
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
 	Old     string        // not "": take the place of this token
-	Olds    []string      // or of one of these
-	Keeps   bool          // with a rest of time as long as that one had
+	Olds    []string      // or that of one of these
+	Keeps   bool          // the new token lasts as long as the one there would have
 	Reads   bool          // a writer becomes a reader; the claim is that of the writer
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
