@@ -162,7 +162,9 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 			h, err := l.HandOver(t.Context(), 10*time.Minute)
 			require.NoError(t, err)
 			if c.asks == taker {
-				redistest.Wait(t, "the Handover everywhere", func() bool { return all[0].Get("k") == all[2].Get("k") })
+				redistest.Wait(t, "the Handover everywhere", func() bool {
+					return !slices.ContainsFunc(all, func(s *redistest.Server) bool { return s.Get("k") == l.Token() })
+				})
 				front.Hang(redistest.AtCommand)
 			}
 			require.NoError(t, m.TakeOver(t.Context(), h))
@@ -379,6 +381,16 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 	return fronts, client
 }
 
+// deniedByOne returns three servers of which the last does not have the Handover, and a taker's Client with that node timeout.
+func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers, []*redistest.Front, *redimutex.Client, redimutex.Handover) {
+	t.Helper()
+	all := locktest.Real(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
+	h := handOverEverywhere(t, all, "k", within)
+	all[2].Do("DEL", "k")
+	return all, fronts, client, h
+}
+
 // The server has not executed the first one, and keeps the token of the giver.
 func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	t.Parallel()
@@ -416,10 +428,7 @@ func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T
 // One server has no Handover and another hangs. What the third gives the taker would stay for as long as that repeats.
 func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
-	h := handOverEverywhere(t, all, "k", 3*time.Second)
-	all[2].Do("DEL", "k")
+	all, fronts, client, h := deniedByOne(t, 3*time.Second, 500*time.Millisecond)
 	fronts[1].Hang(redistest.AtCommand)
 	m := client.Mutex("k")
 	redistest.Wait(t, "the time of the Handover is over", func() bool { return errors.Is(m.TakeOver(t.Context(), h), redimutex.ErrLost) })
@@ -429,10 +438,7 @@ func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 // As above, but the answer of the third was lost.
 func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
-	h := handOverEverywhere(t, all, "k", 3*time.Second)
-	all[2].Do("DEL", "k")
+	all, fronts, client, h := deniedByOne(t, 3*time.Second, 500*time.Millisecond)
 	fronts[1].Hang(redistest.AtCommand)
 	fronts[0].Hang(redistest.AtReply)
 	m := client.Mutex("k")
@@ -495,11 +501,8 @@ func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 // A server hangs with the token of the first call, also while the second one is made.
 func TestATakerKnowsItsTokensOfAllCallsBefore(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(2*time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := deniedByOne(t, time.Hour, 2*time.Second)
 	given := all[0].Get("k")
-	all[2].Do("DEL", "k")
 	fronts[0].Hang(redistest.AtReply)
 	m := client.Mutex("k")
 	outcome := make(chan error, 1)
@@ -520,10 +523,7 @@ func TestATakerKnowsItsTokensOfAllCallsBefore(t *testing.T) {
 // It does not know that it had a vote, nor for how long.
 func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
-	all[2].Do("DEL", "k")
+	all, fronts, client, h := deniedByOne(t, time.Hour, 3*time.Second)
 	fronts[1].Hang(redistest.AtCommand)
 	fronts[0].Hang(redistest.AtReply)
 	require.ErrorIs(t, client.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrUnavailable)
@@ -536,10 +536,7 @@ func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
 // What goes back of the call before may still be under way.
 func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
-	all[2].Do("DEL", "k")
+	_, fronts, client, h := deniedByOne(t, time.Hour, time.Second)
 	fronts[1].Hang(redistest.AtCommand)
 	m := client.Mutex("k")
 	for range 8 {
@@ -550,11 +547,8 @@ func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
 // The Handover has other votes, which hang. So no other may get the lock from the server before its time is over.
 func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
-	h := handOverEverywhere(t, all, "k", time.Minute)
+	all, fronts, client, h := deniedByOne(t, time.Minute, 3*time.Second)
 	given := all[0].Get("k")
-	all[2].Do("DEL", "k")
 	fronts[1].Hang(redistest.AtCommand)
 	outcome := make(chan error, 1)
 	go func() { outcome <- client.Mutex("k").TakeOver(t.Context(), h) }()

@@ -47,8 +47,8 @@ func (c *Client) Stats() Stats {
 }
 
 // A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while this process does
-// not hold the lock. Of several holds, Owner, Fence and Since are those of the oldest, Until and TTL those of the first to
-// end. Err is nil while it does; for permits and readers, while none of its goroutines waits.
+// not hold the lock, and Err is nil while it does; for permits and readers, while none of its goroutines waits. Of several
+// holds, Owner, Fence and Since are those of the oldest, Until and TTL those of the first to end.
 type LockInfo struct {
 	Key     string
 	Keys    []string      // of [Client.MutexAll]: all of them; else nil

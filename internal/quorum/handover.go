@@ -23,8 +23,7 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 }
 
-// unknownTTL is for how long a token may live that has the rest of another's time.
-const unknownTTL = 24 * time.Hour
+const unknownTTL = 24 * time.Hour // for how long a token may live that has the rest of another's time
 
 // replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
 // the next holder. How long that may live there, its own claim knows best.

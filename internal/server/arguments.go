@@ -1,8 +1,6 @@
 package server
 
-import (
-	"time"
-)
+import "time"
 
 // fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
 // a counter that has expired starts again from that clock.

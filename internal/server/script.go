@@ -135,11 +135,13 @@ func (op *operation) send(n int, alone bool) error {
 			return "EVAL", args
 		}
 		replies, err := op.pipeline(len(op.todo), lay)
-		moved := false
+		moved, asked := false, n > 0 // later, others may be done over this connection
 		for i, raw := range replies {
 			r := op.todo[i]
 			err, _ := raw.(error)
-			moved = moved || n == 0 && replicas(err) && op.follow(err) // later, others may be done over this connection
+			if replicas(err) && !asked {
+				moved, asked = op.follow(err), true
+			}
 			r.again = moved && replicas(err)
 			if !r.again && !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
 				op.take(r, raw, n)

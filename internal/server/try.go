@@ -27,8 +27,7 @@ type Try struct {
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
 }
 
-// errEnded is the failure of what was asked for a claim that has ended.
-var errEnded = errors.New("the lock has ended meanwhile")
+var errEnded = errors.New("the lock has ended meanwhile") // of what was asked for a claim that has ended
 
 // Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
 // repeated until the token is Spent: a repeat that finds the token has the lock.

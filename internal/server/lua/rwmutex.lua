@@ -105,9 +105,9 @@ end
 local function entered(mark)
   if mark ~= '' then
     hide(mark)
-  end
-  if mark ~= '' and want == 'w' then
-    entitle()
+    if want == 'w' then
+      entitle()
+    end
   end
 end
 
