@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -389,6 +390,19 @@ func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers,
 	h := handOverEverywhere(t, all, "k", within)
 	all[2].Do("DEL", "k")
 	return all, fronts, client, h
+}
+
+// The token of a taker in its first step is not that of a holder.
+func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
+	t.Parallel()
+	all := locktest.Real(t, 3)
+	l := takeEverywhere(t, all, all.Client(t, patient).Mutex("k"))
+	another := uuid.NewString() + " ends with a space "
+	for _, s := range all {
+		s.Do("SET", "k", another, "PX", "60000")
+	}
+	_, err := l.HandOver(t.Context(), time.Minute)
+	require.ErrorIs(t, err, redimutex.ErrLost)
 }
 
 // The server has not executed the first one, and keeps the token of the giver.

@@ -216,10 +216,8 @@ func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true }
 func WithReentrancy() Option { return func(c *config) { c.reentrant = true } }
 
 // WithOwner appends label to the token of each hold, so an operator who looks at the key sees who has it. It has at
-// most 256 bytes and no control characters. Spaces at its end are cut off. It is not secret.
-func WithOwner(label string) Option {
-	return func(c *config) { c.terms.Owner = strings.TrimRight(label, " ") }
-}
+// most 256 bytes and no control characters. It is not secret.
+func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = label } }
 
 // WithTrace calls the functions of t as things happen to the lock, or to all locks of the Client that is made with it.
 // The default is none, and costs nothing. To observe a Client that exists, or to stop again, use [Client.Observe].

@@ -143,13 +143,3 @@ func TestLockedErrorOfASharedKindIsWhatTheServersSay(t *testing.T) {
 	assert.Positive(t, locked.Left)
 	require.NoError(t, held.Release(t.Context()))
 }
-
-// A token that ends with a space stands for another one: that of a taker in its first step.
-func TestNoTokenEndsWithASpace(t *testing.T) {
-	t.Parallel()
-	m := newMutex(t, redistest.Start(t).Pool(), "k", redimutex.WithOwner("me  "))
-	m.Lock()
-	assert.NotRegexp(t, " $", m.Lease().Token())
-	assert.Regexp(t, " me$", m.Lease().Token())
-	m.Unlock()
-}

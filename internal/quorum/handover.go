@@ -71,12 +71,12 @@ func (v *Votes) Take(ctx context.Context, old string, spent []string, begin func
 	v.home.Enter()
 	defer v.home.Leave()
 	start, mine, place, taken := time.Now(), v.Lock().Token, old, false
-	step, failure := v.InPlace(mine+server.OwnerMark, unknownTTL), (*Failure)(nil)
+	step, failure := v.InPlace(mine+server.StepMark, unknownTTL), (*Failure)(nil)
 	step.Lock().Replicas.N = 0 // it is not the lock yet
 	if v.more != nil {
 		first := server.Try{Start: start, Old: old, Olds: []string{mine}, Keeps: true}
 		for _, token := range spent {
-			first.Olds = append(first.Olds, token, token+server.OwnerMark)
+			first.Olds = append(first.Olds, token, token+server.StepMark)
 		}
 		failure, place = step.Acquire(ctx, first, nil, nil), step.Lock().Token
 	}

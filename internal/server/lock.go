@@ -97,8 +97,10 @@ func (l *Lock) mark() string {
 	return l.Channel
 }
 
-// OwnerMark stands in a token between the UUID and the owner's label.
-const OwnerMark = " "
+const (
+	OwnerMark = " "              // stands in a token between the UUID and the owner's label
+	StepMark  = OwnerMark + "\t" // ends the token of a taker in its first step; no label has a control character
+)
 
 // Token returns a new token: a random UUID, and the owner's label.
 func (t *Terms) Token() string {
@@ -111,7 +113,7 @@ func (t *Terms) Token() string {
 
 // Owner returns the label in a token, or "" if it has none or is not one of ours.
 func Owner(token string) string {
-	id, label, ok := strings.Cut(token, OwnerMark)
+	id, label, ok := strings.Cut(strings.TrimSuffix(token, StepMark), OwnerMark)
 	if !ok || uuid.Validate(id) != nil {
 		return ""
 	}

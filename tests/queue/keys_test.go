@@ -56,6 +56,7 @@ func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
 		require.NoError(t, <-locked)
 		assert.Equal(t, m.Lease().Token(), s.Get("k"))
 		assert.Equal(t, label, server.Owner(s.Get("k")))
+		assert.Equal(t, label, server.Owner(s.Get("k")+server.StepMark), "of a taker in its first step")
 		unlock(t, m)
 	}
 }
