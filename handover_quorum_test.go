@@ -18,6 +18,7 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestAHandOverWorksByMajority(t *testing.T) {
@@ -486,7 +487,7 @@ func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	for _, f := range fronts[1:] {
 		var once sync.Once
 		f.On(func(command []string) (fate redistest.Fate) {
-			if slices.ContainsFunc(command, func(s string) bool { return len(s) == 37 && strings.HasSuffix(s, " ") }) {
+			if slices.ContainsFunc(command, func(s string) bool { return len(s) < 50 && strings.HasSuffix(s, server.StepMark) }) {
 				once.Do(func() {
 					fate.Delay = delay
 					held.Add(1)

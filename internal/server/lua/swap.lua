@@ -1,7 +1,7 @@
 -- Put another token into the place of one's own: to hand a lock over to another process, and to take it over there;
 -- behind head.lua, holder.lua and fence.lua.
 --
--- ARGV[12]  '1': the first step for a token, which has a space behind it here: it lasts as long as the old one would have
+-- ARGV[12]  '1': the first step for a token, which has a space and a tab at its end: it lasts as long as the old one would
 -- ARGV[13]  and those behind it: the token that is there now is one of these
 --
 -- Replies
@@ -19,7 +19,7 @@ end
 if not ours then
   return demoted() or {(holder or wrong) and -1 or 0, now, 1, string.sub(holder or '', 1, shown)}
 end
-if ARGV[12] == '1' and token == holder .. ' ' then -- a first step that comes late, behind the second
+if ARGV[12] == '1' and token == holder .. ' \t' then -- a first step that comes late, behind the second
   raise(lock, 1)
   return {1, now, 0}
 end
