@@ -39,7 +39,7 @@ func TestAReleaseThatAMajorityHasAnsweredSendsNothingAfterClose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, 3)
+			all := locktest.Start(t, 3)
 			var closed atomic.Bool
 			var wrote atomic.Int64
 			front := redistest.NewFront(t, all[0])

@@ -23,7 +23,7 @@ import (
 
 func TestAHandOverWorksByMajority(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(time.Second)}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	third := all.Client(t, opts...).Mutex("k")
@@ -55,7 +55,7 @@ func TestAHandOverWorksByMajority(t *testing.T) {
 // Of two takers that split the votes one has the lock afterwards, or neither does and the Handover is good.
 func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	giver := all.Client(t, patient).Mutex("k")
 	for range 10 {
 		h := handOver(t, giver, time.Minute)
@@ -117,7 +117,7 @@ func handOverEverywhere(t *testing.T, all locktest.Servers, key string, within t
 // What is given back is good for as long as it was before, and no longer.
 func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", 2*time.Minute)
 	given := all[0].Get("k")
 	for i, s := range all[1:] {
@@ -132,7 +132,7 @@ func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 // Else the Handover, which is worth nothing any more, would be in the way on that server for the rest of its time.
 func TestATakerThatAnotherWasFasterThanGivesNothingBack(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", 10*time.Minute)
 	for _, s := range all[1:] {
 		s.Do("SET", "k", "another", "PX", "60000")
@@ -152,7 +152,7 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 	}{"giver, soon": {giver, soon}, "giver, late": {giver, late}, "taker, soon": {taker, soon}, "taker, late": {taker, late}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, 3)
+			all := locktest.Start(t, 3)
 			front := redistest.NewFront(t, all[2])
 			client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, redimutex.WithTTL(10*time.Minute),
 				redimutex.WithNodeTimeout(time.Second))
@@ -182,7 +182,7 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 // What the other servers tell is less than what the hanging one gives the lock.
 func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
 	l := takeEverywhere(t, all, client.Mutex("k"))
 	for _, s := range all[:2] {
@@ -200,7 +200,7 @@ func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 // It seemed to be silent, and so the others decided without it. Without its vote one server that fails would be one too many.
 func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	front := redistest.NewFront(t, all[2])
 	client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, patient)
 	l := takeEverywhere(t, all, client.Mutex("k"))
@@ -217,7 +217,7 @@ func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 // A server that answers the taker no more keeps its vote no longer than until it is back.
 func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	network := all[0].Network(0)
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
@@ -254,7 +254,7 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 // One server has done it, one has another token, and one does not answer: neither side has a majority.
 func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	l, err := all.Client(t, patient).Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
 	other, err := all.Client(t, patient).Mutex("k2").Acquire(t.Context())
@@ -286,7 +286,7 @@ func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 
 func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	opts := []redimutex.Option{redimutex.WithTTL(2 * time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithRestartGuard()}
 	giver, taker := all.Client(t, opts...).Mutex("k"), all.Client(t, opts...).Mutex("k")
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
@@ -298,7 +298,7 @@ func TestAHandOverMayLastLongerThanTheTTLWithTheRestartGuard(t *testing.T) {
 
 func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	m := all.Client(t, patient).Mutex("k")
 	l, err := m.Acquire(t.Context())
 	require.NoError(t, err)
@@ -315,7 +315,7 @@ func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
 // A swap without an answer takes nothing behind another holder, so it costs the lease no vote.
 func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", time.Minute)
 	var fronts []*redistest.Front
 	var pools []redimutex.Pool
@@ -340,7 +340,7 @@ func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 
 func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", 2*time.Minute)
 	given := all[0].Get("k")
 	fronts := make([]*redistest.Front, 3)
@@ -386,7 +386,7 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 // deniedByOne returns three servers of which the last does not have the Handover, and a taker's Client with that node timeout.
 func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers, []*redistest.Front, *redimutex.Client, redimutex.Handover) {
 	t.Helper()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
 	h := handOverEverywhere(t, all, "k", within)
 	all[2].Do("DEL", "k")
@@ -396,7 +396,7 @@ func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers,
 // The token of a taker in its first step is not that of a holder.
 func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	l := takeEverywhere(t, all, all.Client(t, patient).Mutex("k"))
 	another := uuid.NewString() + " ends with a space "
 	for _, s := range all {
@@ -409,7 +409,7 @@ func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
 // The server has not executed the first one, and keeps the token of the giver.
 func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
 	l := takeEverywhere(t, all, client.Mutex("k"))
 	fronts[1].Hang(redistest.AtReply)
@@ -428,7 +428,7 @@ func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 // No server has told how long that is.
 func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
 	h := handOverEverywhere(t, all, "k", 5*time.Second)
 	for i, s := range all[1:] {
@@ -466,7 +466,7 @@ func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) 
 // The lock of a taker that crashes is free when its TTL is over, and not when the Handover would have been.
 func TestATakerHasItsOwnTTL(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", time.Hour)
 	m := all.Client(t, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithoutRenewal()).Mutex("k")
 	require.NoError(t, m.TakeOver(t.Context(), h))
@@ -479,7 +479,7 @@ func TestATakerHasItsOwnTTL(t *testing.T) {
 // What a call sent that was cut short may be executed when its repeat has the lock.
 func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	h := handOverEverywhere(t, all, "k", time.Hour)
 	const delay = time.Second

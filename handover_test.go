@@ -44,7 +44,7 @@ func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, servers)
+			all := locktest.Start(t, servers)
 			giver := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
 			taker := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
 			third := all.Client(t, redimutex.WithFencing(), patient).Mutex("k")
@@ -81,7 +81,7 @@ func TestAHandoverMovesTheHoldToAnotherProcess(t *testing.T) {
 
 func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const ttl = 3 * time.Second
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(ttl/2))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
@@ -93,7 +93,7 @@ func TestAHandedOverLockIsRenewedByTheTaker(t *testing.T) {
 
 func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k",
 		redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
@@ -117,7 +117,7 @@ func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing
 
 func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	h := handOver(t, giver, 200*time.Millisecond)
 	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
@@ -136,7 +136,7 @@ func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 
 func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k", patient)
 	for verb, unlock := range map[string]func(*redimutex.Lease) error{
 		"Unlock":        func(*redimutex.Lease) error { return panicOf(m.Unlock) },
@@ -159,7 +159,7 @@ func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
 
 func TestDoReturnsTheErrorOfFAfterHandOver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	for _, want := range []error{nil, assert.AnError} {
 		var h redimutex.Handover
@@ -179,7 +179,7 @@ func TestDoReturnsTheErrorOfFAfterHandOver(t *testing.T) {
 
 func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k", patient)
 	for reason, take := range map[redimutex.Reason]func(){
 		redimutex.Deleted: func() { s.Do("DEL", "k") },
@@ -202,7 +202,7 @@ func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 
 func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	m := c.Mutex("k")
 	permit, err := c.Semaphore("s", 2).Acquire(t.Context())
@@ -230,7 +230,7 @@ func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 
 func TestTakeOverThatCannotWorkLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 	c := taker.Client()
 	h := handOver(t, giver, time.Minute)
@@ -257,7 +257,7 @@ func TestTakeOverThatCannotWorkLeavesTheHandoverGood(t *testing.T) {
 
 func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for i, key := range locktest.OddKeys {
 		if len(key) > 1000 {
 			continue
@@ -290,7 +290,7 @@ func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
 
 func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	var traced, logged bytes.Buffer
 	say := func(e redimutex.Event) { fmt.Fprintf(&traced, "%v %+v\n", e.Err, e.Key) }
 	logger := slog.New(slog.NewTextHandler(&logged, nil))
@@ -320,7 +320,7 @@ func TestAHandoverIsHiddenWhereverItIsPrinted(t *testing.T) {
 
 func TestALockThatWasTakenOverIsNotKeptForReuse(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	reuse := redimutex.WithLeaseReuse(4 * time.Second)
 	giver, taker := newMutex(t, s.Pool(), "k", reuse, patient), newMutex(t, s.Pool(), "k", reuse, patient)
 	require.NoError(t, taker.TakeOver(t.Context(), handOver(t, giver, time.Minute)))
@@ -332,7 +332,7 @@ func TestALockThatWasTakenOverIsNotKeptForReuse(t *testing.T) {
 
 func TestTheTimeOfATakeOverIsTraced(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 1)
+	all := locktest.Start(t, 1)
 	h := handOver(t, all.Client(t).Mutex("k"), time.Minute)
 	client := all.Client(t)
 	var took, failed time.Duration
@@ -351,7 +351,7 @@ func TestTheTimeOfATakeOverIsTraced(t *testing.T) {
 
 func TestATakeOverIntoALockedMutexIsTraced(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 1)
+	all := locktest.Start(t, 1)
 	h := handOver(t, all.Client(t).Mutex("k"), time.Minute)
 	client := all.Client(t)
 	var failed []error

@@ -38,7 +38,7 @@ func TestHandOverEndsTheHoldWhateverTheServerAnswers(t *testing.T) {
 	for name, phase := range map[string]redistest.Phase{"it was done": redistest.AtReply, "it was not done": redistest.AtCommand} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			front, giver := behind(t, s, hangs)
 			taker := newMutex(t, s.Pool(), "k", redimutex.WithFencing(), patient)
 			l, err := giver.Acquire(t.Context())
@@ -72,7 +72,7 @@ func TestHandOverEndsTheHoldWhateverTheServerAnswers(t *testing.T) {
 
 func TestAHandoverWithoutAnAnswerMayWork(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front, giver := behind(t, s, hangs)
 	taker := newMutex(t, s.Pool(), "k", patient)
 	l, err := giver.Acquire(t.Context())
@@ -93,7 +93,7 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 	for name, phase := range map[string]redistest.Phase{"it was done": redistest.AtReply, "it was not done": redistest.AtCommand} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			giver, other := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
 			front, taker := behind(t, s, hangs)
 			h := handOver(t, giver, time.Minute)
@@ -117,7 +117,7 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 
 func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	other := newMutex(t, s.Pool(), "k", patient)
 	h := handOver(t, newMutex(t, s.Pool(), "k", patient), time.Minute)
 	require.NoError(t, other.TakeOver(t.Context(), h))
@@ -145,7 +145,7 @@ func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 // A renewal that is under way when the hold is handed over neither reports the lock as taken nor touches it afterwards.
 func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front, giver := behind(t, s, 9*time.Second)
 	var hold atomic.Pointer[string]
 	seen := make(chan struct{}, 100)
@@ -179,7 +179,7 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 // The renewal of a lock that was taken over without an answer may have raised its TTL already.
 func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front, taker := behind(t, s, hangs)
 	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithFencing()), time.Minute)
 	front.Hang(redistest.AtReply)
@@ -194,7 +194,7 @@ func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 // WithMinHold keeps the lock locked also where it is handed over, and no process takes it over.
 func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver := newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour))
 	handOver(t, giver, time.Second)
 	assert.Greater(t, s.PTTL("k"), 59*time.Minute)
@@ -205,7 +205,7 @@ func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
 
 func TestTheMinimumHoldOfTheGiverDoesNotBindTheTaker(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	h := handOver(t, newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour)), time.Second)
 	taker := newMutex(t, s.Pool(), "k")
 	require.NoError(t, taker.TakeOver(t.Context(), h))
@@ -215,7 +215,7 @@ func TestTheMinimumHoldOfTheGiverDoesNotBindTheTaker(t *testing.T) {
 
 func TestAHandOverThatComesTooLateKeepsTheMinimumHold(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	giver := newMutex(t, s.Pool(), "k", redimutex.WithMinHold(time.Hour), patient)
 	l, err := giver.Acquire(t.Context())
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestAHandOverThatComesTooLateKeepsTheMinimumHold(t *testing.T) {
 
 func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front, giver := behind(t, s, hangs)
 	l, err := giver.Acquire(t.Context())
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, servers)
+			all := locktest.Start(t, servers)
 			var pools []redimutex.Pool
 			asks, goOn := make(chan struct{}, servers), make(chan struct{})
 			for _, s := range all {

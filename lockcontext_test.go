@@ -305,7 +305,7 @@ func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 // As over a connection that its last user left in a transaction.
 func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
 	m := newMutex(t, front.Pool(), "k")
 	m.Lock()

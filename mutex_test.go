@@ -135,7 +135,7 @@ func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
 // reader in between, and in the list of what the server has executed.
 func TestLockKeyHasATTLFromTheFirstMoment(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	monitor := s.Monitor()
 	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(4*time.Second))
 	stop, polls := make(chan struct{}), int64(0)
@@ -168,7 +168,7 @@ func TestLockKeyHasATTLFromTheFirstMoment(t *testing.T) {
 }
 
 func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	monitor := s.Monitor()
 	holder := newMutex(t, s.Pool(), "k")
 	holder.Lock()

@@ -15,7 +15,7 @@ import (
 
 func TestUnlockOfAMutexAllBeforeItsShortestHoldLeavesAllKeysToExpire(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(5*time.Second))
 	both := c.MutexAll([]string{"a", "b"}, redimutex.WithMinHold(time.Minute))
 	require.NoError(t, both.LockContext(t.Context(), time.Minute))
@@ -38,7 +38,7 @@ func TestUnlockOfAMutexAllBeforeItsShortestHoldLeavesAllKeysToExpire(t *testing.
 // The server that has lost its data is asked again for all keys, and its vote counts for what the others vote for.
 func TestAMutexAllOutlivesServersThatRestartOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	all := locktest.Real(t, 3)
+	all := locktest.Start(t, 3)
 	opts := []redimutex.Option{redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(5 * time.Second)}
 	both, other := all.Client(t, opts...).MutexAll([]string{"a", "b"}), all.Client(t, opts...)
 	l, err := both.Acquire(t.Context())

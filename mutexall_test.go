@@ -19,7 +19,7 @@ import (
 
 func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	given := []string{"c", "a", "b", "a"}
 	m := c.MutexAll(given)
@@ -45,7 +45,7 @@ func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 
 func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	odd := c.MutexAll(locktest.OddKeys)
 	require.NoError(t, odd.TryLockContext(t.Context()))
@@ -67,7 +67,7 @@ func TestMutexAllTakesAllKeysOrNone(t *testing.T) {
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, servers)
+			all := locktest.Start(t, servers)
 			here, there := all.Client(t, patient), all.Client(t, patient)
 			both := here.MutexAll([]string{"a", "b"})
 			for _, k := range both.Keys() {
@@ -96,7 +96,7 @@ func TestOppositeOrdersNeverDeadlock(t *testing.T) {
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, servers)
+			all := locktest.Start(t, servers)
 			keys := []string{"a", "b", "c"}
 			accounts := map[string]*atomic.Int64{"a": {}, "b": {}, "c": {}}
 			var group sync.WaitGroup
@@ -132,7 +132,7 @@ func TestOppositeOrdersNeverDeadlock(t *testing.T) {
 
 func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	m := c.MutexAll([]string{"a", "b", "c"})
 	for key, reason := range map[string]redimutex.Reason{"a": redimutex.Deleted, "c": redimutex.Deleted, "b": redimutex.Taken} {
@@ -170,7 +170,7 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 
 func TestAnUnlockThatReportsALossReturnsWhenTheOtherKeysAreFree(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	between := redistest.NewBetween(s.Pool())
 	c := newClient(t, []redimutex.Pool{between}, redimutex.WithNodeTimeout(5*time.Second))
 	m := c.MutexAll([]string{"a", "b", "c"})
@@ -196,7 +196,7 @@ func TestTheFenceOfMutexAllIsAboveThoseOfItsKeysAndTheirsAfterwards(t *testing.T
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := locktest.Real(t, servers)
+			all := locktest.Start(t, servers)
 			c := all.Client(t, redimutex.WithFencing())
 			both := c.MutexAll([]string{"a", "b"})
 			var last int64
@@ -219,7 +219,7 @@ func TestTheFenceOfMutexAllIsAboveThoseOfItsKeysAndTheirsAfterwards(t *testing.T
 
 func TestMutexAllGetsWhatThisProcessKeepsForReuse(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(4*time.Second), redimutex.WithQueue())
 	single := c.Mutex("b")
 	single.Lock()
@@ -235,7 +235,7 @@ func TestMutexAllGetsWhatThisProcessKeepsForReuse(t *testing.T) {
 
 func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	pools := []redimutex.Pool{s.Pool()}
 	c := newClient(t, pools, redimutex.WithQueue(), redimutex.WithLeaseReuse(time.Millisecond))
 	both := c.MutexAll([]string{"a", "b"})
@@ -264,7 +264,7 @@ func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 
 func TestACallInADoThatHoldsOneOfItsKeysIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	both := c.MutexAll([]string{"a", "b"})
 	require.NoError(t, both.Do(t.Context(), func(ctx context.Context) error {

@@ -405,7 +405,7 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 // A caller that meets a server that hangs waits for it as long as a person would, whatever the TTL is.
 func TestDefaultNodeTimeoutIsThreeSecondsAtMost(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k", redimutex.WithTTL(time.Hour)) // a twentieth would be three minutes
 	require.NoError(t, m.TryLockContext(context.Background()))
 	require.NoError(t, m.UnlockContext(context.Background()))

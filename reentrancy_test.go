@@ -193,7 +193,7 @@ func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 // A permit keeps no other holder out, so nothing runs inside it: not even with WithReentrancy.
 func TestNothingRunsInsideAPermitOfTheSameKey(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
 	sem, m := c.Semaphore("k", 2), c.Mutex("k", redimutex.WithReentrancy())
 	rw, all := c.RWMutex("k", redimutex.WithReentrancy()), c.MutexAll([]string{"k"}, redimutex.WithReentrancy())

@@ -51,7 +51,7 @@ func withTTLs(t testing.TB, s *redistest.Server) {
 
 func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a, b := newRWMutex(t, s), newRWMutex(t, s)
 	for _, other := range []*redimutex.RWMutex{a, b} {
 		a.Lock()
@@ -73,7 +73,7 @@ func TestWritersExcludeAllAndReadersShare(t *testing.T) {
 
 func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}, {redimutex.WithLeaseReuse(time.Millisecond)}} {
 		opts = append(opts, redimutex.WithTTL(time.Minute))
 		m := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
@@ -87,7 +87,7 @@ func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 
 func TestPlainLocksOnTheKeyExcludeReadersAndWriters(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s)
 	for name, same := range map[string]*redimutex.Mutex{"same Client": m.Client().Mutex("k"), "another": newMutex(t, s.Pool(), "k")} {
 		for _, side := range []side{reader(m), writer(m)} {
@@ -110,7 +110,7 @@ func TestPlainLocksOnTheKeyExcludeReadersAndWriters(t *testing.T) {
 
 func TestRUnlockEndsHoldsOfRLockAlone(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s)
 	assert.ErrorIs(t, m.RUnlockContext(t.Context()), redimutex.ErrUnlocked)
 	assert.ErrorIs(t, locktest.PanicOf(m.RUnlock), redimutex.ErrUnlocked)
@@ -129,7 +129,7 @@ func TestRUnlockEndsHoldsOfRLockAlone(t *testing.T) {
 func TestRUnlockEndsTheOldestHoldOfWhichLocksTells(t *testing.T) {
 	t.Parallel()
 	var leases, released []*redimutex.Lease
-	m := newRWMutex(t, redistest.Real(t), redimutex.WithTTL(time.Hour), redimutex.WithTrace(&redimutex.Trace{
+	m := newRWMutex(t, redistest.Start(t), redimutex.WithTTL(time.Hour), redimutex.WithTrace(&redimutex.Trace{
 		Acquired: func(e redimutex.Event) { leases = append(leases, e.Lease) },
 		Released: func(e redimutex.Event) { released = append(released, e.Lease) },
 	}))
@@ -146,7 +146,7 @@ func TestRUnlockEndsTheOldestHoldOfWhichLocksTells(t *testing.T) {
 
 func TestRLockerLocksForReading(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s)
 	r := m.RLocker()
 	r.Lock()
@@ -160,7 +160,7 @@ func TestRLockerLocksForReading(t *testing.T) {
 
 func TestAnRWMutexWithoutOneServerPanicsInWords(t *testing.T) {
 	t.Parallel()
-	servers := locktest.Real(t, 1)
+	servers := locktest.Start(t, 1)
 	p := servers[0].Pool()
 	c := newClient(t, []redimutex.Pool{p, servers[0].Pool(), servers[0].Pool()})
 	assert.ErrorContains(t, panicOf(func() { c.RWMutex("k") }), "majority")
@@ -174,7 +174,7 @@ func TestAnRWMutexWithoutOneServerPanicsInWords(t *testing.T) {
 
 func TestAReaderCannotBecomeAWriter(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithReentrancy()}} {
 		m := newRWMutex(t, s, opts...)
 		plain := m.Client().Mutex("k")
@@ -195,7 +195,7 @@ func TestAReaderCannotBecomeAWriter(t *testing.T) {
 
 func TestReadersNestWithReentrancyAndAreAnErrorWithout(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for _, side := range []func(*redimutex.RWMutex) side{reader, writer} {
 		m := newRWMutex(t, s)
 		require.NoError(t, side(m).do(t.Context(), func(ctx context.Context) error {
@@ -225,7 +225,7 @@ func TestReadersNestWithReentrancyAndAreAnErrorWithout(t *testing.T) {
 
 func TestDowngradeMakesAReaderOfTheWriter(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}, {redimutex.WithLeaseReuse(time.Second)}, {redimutex.WithMinHold(time.Minute)}} {
 		m, other := newRWMutex(t, s, opts...), newRWMutex(t, s, opts...)
 		for _, end := range []string{"RUnlock", "Release"} {
@@ -261,7 +261,7 @@ func TestDowngradeMakesAReaderOfTheWriter(t *testing.T) {
 
 func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s)
 	r, err := m.RAcquire(t.Context())
 	require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 
 func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -307,7 +307,7 @@ func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 
 func TestInsideDoADowngradedHoldReads(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s, redimutex.WithReentrancy())
 	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
 		require.NoError(t, redimutex.LeaseFrom(ctx).Downgrade(ctx))
@@ -319,7 +319,7 @@ func TestInsideDoADowngradedHoldReads(t *testing.T) {
 
 func TestAWritersFenceRisesAndAReadersIsTheLastWriters(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
 		opts = append(opts, redimutex.WithFencing())
 		s.Do("FLUSHALL")
@@ -350,7 +350,7 @@ func TestAWritersFenceRisesAndAReadersIsTheLastWriters(t *testing.T) {
 
 func TestMinHoldConcernsWriters(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s, redimutex.WithMinHold(time.Minute), redimutex.WithTTL(2*time.Minute))
 	m.RLock()
 	m.RUnlock()
@@ -363,7 +363,7 @@ func TestMinHoldConcernsWriters(t *testing.T) {
 
 func TestTheLossOfAReaderIsTold(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	var lost atomic.Int64
 	m := newRWMutex(t, s, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second),
 		redimutex.WithTrace(&redimutex.Trace{Lost: func(redimutex.Event) { lost.Add(1) }}))
@@ -384,7 +384,7 @@ func TestTheLossOfAReaderIsTold(t *testing.T) {
 
 func TestClientLocksKnowsReadersAndWriters(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m, other := newRWMutex(t, s, redimutex.WithOwner("me")), newRWMutex(t, s)
 	m.RLock()
 	m.RLock()
@@ -416,7 +416,7 @@ func TestClientLocksKnowsReadersAndWriters(t *testing.T) {
 
 func TestADowngradeTakesNothingBackOfAnExtension(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s)
 	m.Lock()
 	l := m.Lease()
@@ -429,7 +429,7 @@ func TestADowngradeTakesNothingBackOfAnExtension(t *testing.T) {
 // As long as there are readers, the fence of the last writer is known.
 func TestReadersKeepTheFenceCounter(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newRWMutex(t, s, redimutex.WithFencing())
 	m.Lock()
 	m.Unlock()
@@ -443,7 +443,7 @@ func TestReadersKeepTheFenceCounter(t *testing.T) {
 
 func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m, other := newRWMutex(t, s), newRWMutex(t, s)
 	other.RLock()
 	l, err := m.RAcquire(t.Context())
@@ -462,7 +462,7 @@ func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 // Its subscription is gone, so it polls. A place that it left behind would be called once it has released the lock.
 func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "k", "foreign", "PX", 600000)
 	var cut atomic.Bool
 	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
@@ -487,7 +487,7 @@ func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 }
 
 func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	sub, err := s.Pool().Dial()
 	require.NoError(t, err)
 	psc := redis.PubSubConn{Conn: sub}

@@ -34,7 +34,7 @@ func inUse(t testing.TB, s *redimutex.Semaphore) int {
 
 func TestASemaphoreLetsSoManyInAsItHasPermits(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	one, other := newSemaphore(t, s, 3), newSemaphore(t, s, 3)
 	assert.Equal(t, "s", one.Key())
 	assert.Equal(t, 3, one.Permits())
@@ -86,7 +86,7 @@ func tryTogether(t testing.TB, goroutines int, try func() error) int {
 
 func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	far := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, redimutex.WithTTL(time.Minute))
 	for _, permits := range []int{20, 5} {
 		sem := far.Semaphore(fmt.Sprint("s", permits), permits)
@@ -101,7 +101,7 @@ func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
 
 func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	sem := newSemaphore(t, s, 1, redimutex.WithPollInterval(5*time.Second))
 	l, err := sem.Acquire(t.Context())
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 // The process keeps a permit all the time, and with it what it knows of the key.
 func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	mine := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
 	other := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
 	l, err := mine.Acquire(t.Context())
@@ -150,7 +150,7 @@ func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 
 func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const permits, clients, goroutines, rounds = 3, 4, 4, 6
 	for _, opts := range [][]redimutex.Option{
 		{redimutex.WithPollInterval(2 * time.Millisecond)},
@@ -186,7 +186,7 @@ func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 
 func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const ttl = 2 * time.Second
 	crashed := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
 	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(time.Second))
@@ -211,7 +211,7 @@ func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 
 func TestAPermitThatIsTakenAwayIsLostAndTheOthersStay(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	sem := newSemaphore(t, s, 3, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
 	var held []*redimutex.Lease
 	for range 3 {
@@ -233,7 +233,7 @@ func TestAPermitThatIsTakenAwayIsLostAndTheOthersStay(t *testing.T) {
 
 func TestALowerLimitAdmitsNoneUntilEnoughHaveLeft(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	high, low := newSemaphore(t, s, 3), newSemaphore(t, s, 1)
 	var held []*redimutex.Lease
 	for range 3 {
@@ -254,7 +254,7 @@ func TestALowerLimitAdmitsNoneUntilEnoughHaveLeft(t *testing.T) {
 
 func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	sem := newSemaphore(t, s, 2)
 	require.NoError(t, sem.Do(t.Context(), func(ctx context.Context) error {
 		outer := redimutex.LeaseFrom(ctx)
@@ -271,7 +271,8 @@ func TestTheDosOfASemaphoreNestAndHaveAPermitEach(t *testing.T) {
 
 func TestInUseTellsWhyItCannot(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	redistest.Differs(t, "has other words for what a script is refused")
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(2*time.Second))
 	sem := c.Semaphore("s", 2)
 	s.Do("SET", "s", "a mutex", "PX", "60000")
@@ -301,7 +302,7 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 
 func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
 		sem, m := c.Semaphore("k", 2, opts...), c.Mutex("k", opts...)
@@ -324,7 +325,7 @@ func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
 
 func TestASortedSetThatIsNoSemaphoreLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	s.Do("ZADD", "board", 5, "alice", 7, "bob")
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {

@@ -126,7 +126,7 @@ func TestRunEndsWithTheCauseOfItsCtx(t *testing.T) {
 
 func TestIsLeaderAsksNoServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a", redimutex.WithTTL(time.Minute))
 	a.leads(t, 1)
 	s.Pause()
@@ -150,7 +150,8 @@ func TestTheTermIsTheFenceAndReachesDerivedContexts(t *testing.T) {
 
 func TestALeaderMayHaveTheLongestTTL(t *testing.T) {
 	t.Parallel()
-	a := join(t, one(redistest.Real(t)), "a", redimutex.WithTTL(100*365*24*time.Hour))
+	redistest.Differs(t, "can't keep a key for 300 years")
+	a := join(t, one(redistest.Start(t)), "a", redimutex.WithTTL(100*365*24*time.Hour))
 	assert.Equal(t, a.leads(t, 1).number, leader(t, a.Election).Term)
 }
 
@@ -206,7 +207,7 @@ func TestRunInsideADoOfTheSameLockSaysSo(t *testing.T) {
 
 func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("HSET", key, "no", "lock")
 	e := election.New(newClient(t, one(s)), key, "a")
 	err := e.Run(t.Context(), func(context.Context) error { return nil })

@@ -21,7 +21,7 @@ import (
 // several starts n servers.
 func several(t testing.TB, n int) (servers []*redistest.Server, pools func() []redimutex.Pool) {
 	for range n {
-		servers = append(servers, redistest.Real(t))
+		servers = append(servers, redistest.Start(t))
 	}
 	return servers, func() (all []redimutex.Pool) {
 		for _, s := range servers {
@@ -87,7 +87,7 @@ func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 // The deadline of the ctx is that of the connection, too, which may notice it first.
 func TestTheErrorOfLeaderIsTheCauseOfItsCtx(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	e := election.New(newClient(t, one(s)), key, "")
 	leader(t, e)
 	s.Pause()
@@ -120,7 +120,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 // A leader with a short TTL is out of sight of the caller that is far away.
 func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a", redimutex.WithTTL(300*time.Millisecond))
 	a.leads(t, 1)
 	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
@@ -145,7 +145,7 @@ func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	for _, how := range []string{"resigned", "deleted", "taken by a foreign client", "unreachable"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			w := observe(t, one(s))
 			a := join(t, one(s), "a", redimutex.WithTTL(ttl))
 			old := a.leads(t, 1).number
@@ -283,7 +283,7 @@ func TestALeaderTellsItsTermAgainToServersThatHaveLostIt(t *testing.T) {
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), key+"er")
 	want := a.leads(t, 1).number
 	s.SetUser("observer", "reset", "on", "nopass", "%R~"+key, "%R~redimutex:term:{"+key+"}", "+get")

@@ -12,7 +12,7 @@ import (
 
 func TestAResignedLeaderGoesToTheEndOfTheLine(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a")
 	a.leads(t, 1)
 	b := join(t, one(s), "b")
@@ -40,7 +40,7 @@ func TestAResignedLeaderGoesToTheEndOfTheLine(t *testing.T) {
 
 func TestWhoDoesNotLeadCannotResign(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a")
 	a.leads(t, 1)
 	b := join(t, one(s), "b")

@@ -20,7 +20,7 @@ import (
 // try again, and was never told to stop.
 func TestALeaderWhoseRenewalsFailStopsBeforeAnotherLeads(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
 	pool, err := redimutex.NewPool("redis://" + front.Addr())
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestALeaderWhoseRenewalsFailStopsBeforeAnotherLeads(t *testing.T) {
 func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 	t.Parallel()
 	const candidates, enough = 30, 150
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	pool := s.Pool()
 	var mu sync.Mutex
 	leads := make(map[*election.Election]*redimutex.Lease)
@@ -105,7 +105,7 @@ func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 // it believes that it does when those in front of it have gone.
 func TestACandidateWhosePlaceInLineIsLostTakesAnother(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a")
 	a.leads(t, 1)
 	b := join(t, one(s), "b")
@@ -126,7 +126,7 @@ func TestACandidateWhosePlaceInLineIsLostTakesAnother(t *testing.T) {
 // client-go#1187: the function that is called when a leader stops was called for candidates that had never led.
 func TestNothingIsCalledForWhoNeverLed(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a := join(t, one(s), "a")
 	lead := a.leads(t, 1)
 	b := join(t, one(s), "b")

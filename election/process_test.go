@@ -49,7 +49,7 @@ func stand(addr string) int {
 
 func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	w := redistest.StartWorker(t, processVariable, s.Addr())
 	require.Equal(t, "leads", w.Hear())
 	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))

@@ -19,7 +19,7 @@ import (
 func TestReaderMayLookAndNothingElse(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	rw := redimutex.NewRWMutex(s.Pool(), "lock:job", redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
 	holder, err := rw.RAcquire(t.Context())
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestTheWorkerFinishesUnderTheLockOfTheRequest(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	queue := asynq.NewClient(opt)
 	defer queue.Close()
@@ -44,7 +44,7 @@ func TestTheWorkerFinishesUnderTheLockOfTheRequest(t *testing.T) {
 }
 
 func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
@@ -69,7 +69,7 @@ func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
 
 func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
 	redistest.Needs(t, redistest.ByScore) // asynq does
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	queue := asynq.NewClient(opt)
 	defer queue.Close()

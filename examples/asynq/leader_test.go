@@ -16,7 +16,7 @@ import (
 )
 
 func TestOnlyTheLeaderEnqueues(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	inspector := asynq.NewInspector(opt)
 	defer inspector.Close()

@@ -90,16 +90,6 @@ func Start(t testing.TB, n int) Servers {
 	return all
 }
 
-// Real starts n real servers. It skips the test where none is installed.
-func Real(t testing.TB, n int) Servers {
-	t.Helper()
-	all := make(Servers, n)
-	for i := range all {
-		all[i] = redistest.Real(t)
-	}
-	return all
-}
-
 // Pools returns new pools, as another process would have.
 func (s Servers) Pools() (pools []*redis.Pool, asPools []redimutex.Pool) {
 	for _, server := range s {

@@ -237,7 +237,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 // A caller lays out its next undo where the last one was. The race detector sees one that is read too late.
 func TestAnUndoIsThatOfItsCommand(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := share(t, s.Pool(), 1)
 	require.True(t, works(p))
 	var group sync.WaitGroup

@@ -185,7 +185,7 @@ func TestAConnectionEndsAtTheLifetimeOfItsPool(t *testing.T) {
 // The last call of a connection that is too old may leave before it is written, so that no reply ends the connection.
 func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	pool := s.Pool()
 	pool.MaxConnLifetime = time.Millisecond
 	p := share(t, pool, 1)

@@ -109,13 +109,19 @@ func (b Build) speaksTLS() bool {
 	return bytes.Contains(out, []byte("No tls-cert-file configured"))
 }
 
+// Differs skips the test with miniredis, which differs from Redis in this.
+func Differs(t testing.TB, miniredis string) {
+	t.Helper()
+	if !Installed() {
+		t.Skip("miniredis " + miniredis + onlyReal)
+	}
+}
+
 // Needs skips the test where the server can't do something.
 func Needs(t testing.TB, features ...Feature) {
 	t.Helper()
-	if !Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
-	}
 	for _, f := range features {
+		Differs(t, "has no "+f.What)
 		if b := Builds()[0]; !b.Has(f) {
 			t.Skip(b.Lacks(f))
 		}

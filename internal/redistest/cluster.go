@@ -23,9 +23,7 @@ const slots = 16384
 // StartCluster starts one. It skips the test where no real server is installed.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	if !Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis is no cluster")
-	}
+	Differs(t, "is no cluster")
 	c := &Cluster{t: t}
 	for range 6 {
 		n := startNode(t)

@@ -29,9 +29,8 @@ func Repeat(t testing.TB, what string, scene func() bool) {
 // Overrun returns by how much f takes longer than bound, and how late the machine was meanwhile: the longest
 // that a goroutine which only sleeps overslept. With a machine that was late, the first says little.
 func Overrun(bound time.Duration, f func()) (over, late time.Duration) {
-	l := MeasureLateness()
-	began := time.Now()
+	l, began := MeasureLateness(), time.Now()
+	defer func() { late = slices.Max(append(l.Naps(), 0)) }() // also when f ends the test
 	f()
-	over = time.Since(began) - bound
-	return over, slices.Max(append(l.Naps(), 0))
+	return time.Since(began) - bound, 0
 }

@@ -25,7 +25,7 @@ type Monitor struct {
 func (s *Server) Monitor() *Monitor {
 	s.t.Helper()
 	if !s.IsReal() {
-		s.t.Skip("needs MONITOR: miniredis doesn't have it")
+		s.t.Skip("miniredis has no MONITOR" + onlyReal)
 	}
 	c, err := redis.Dial("tcp", s.addr)
 	if err != nil {

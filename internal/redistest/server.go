@@ -40,7 +40,11 @@ type Server struct {
 // Installed reports whether there is a real server on this machine.
 func Installed() bool { return len(Builds()) > 0 }
 
-// Start starts a server: a real one where one is installed, else miniredis with a running clock.
+// onlyReal is why a test is skipped without a real server.
+const onlyReal = ": this needs a real redis-server or valkey-server on the PATH"
+
+// Start starts a server: a real one where one is installed, else miniredis with a running clock. There, what miniredis
+// lacks skips the test that asks for it.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	if Installed() {
@@ -54,11 +58,11 @@ func Start(t testing.TB) *Server {
 }
 
 // Real starts a real server with extra arguments, such as "--maxmemory", "1mb". It skips the test
-// where none is installed.
+// where none is installed. Without arguments it is for measurements.
 func Real(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if !Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis can't do this")
+		t.Skipf("miniredis has no settings %q%s", args, onlyReal)
 	}
 	return Builds()[0].Start(t, args...)
 }
@@ -202,7 +206,7 @@ func (s *Server) Restart() {
 }
 
 // Pause stops the server in its tracks, as SIGSTOP does: connections stay open and no caller
-// answers. It needs a real server.
+// answers. It skips the test with miniredis.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.tell(Stop)
@@ -217,7 +221,7 @@ func (s *Server) Resume() {
 func (s *Server) tell(what func(pid int) error) {
 	s.t.Helper()
 	if s.mini != nil {
-		s.t.Fatal("only a real server can be paused; start it by Real")
+		s.t.Skip("miniredis can't be paused" + onlyReal)
 	}
 	if err := what(s.pid); err != nil {
 		s.t.Fatal(err)

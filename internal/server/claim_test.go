@@ -18,7 +18,7 @@ import (
 
 // between returns a real server and a Server with a Between before it, whose scripts are known there.
 func between(t *testing.T) (*redistest.Server, *redistest.Between, *server.Server) {
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	b := redistest.NewBetween(r.Pool())
 	s := open(t, b)
 	warm := request("warm")

@@ -214,7 +214,7 @@ func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
 
 func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	monitor := s.Monitor()
 	srv := server.New(s.Pool())
 	defer srv.Close(time.Second)

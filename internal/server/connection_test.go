@@ -247,7 +247,7 @@ func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
 // A replica that is none of a failover: it must not be asked once for each lease.
 func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
 	t.Parallel()
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	s := open(t, r.Pool())
 	var batch []*hold
 	for i := range 10 {

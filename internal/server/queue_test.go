@@ -78,7 +78,7 @@ func TestAWaiterLearnsHowManyWait(t *testing.T) {
 // A script that fails halfway would leave the lock locked, or the waiter called and without it.
 func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 	t.Parallel()
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	s := open(t, r.Pool())
 	listen(t, r, "here")
 	for _, fencing := range []bool{false, true} {
@@ -119,7 +119,7 @@ func lose(b *redistest.Between) {
 func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	s := open(t, r.Pool())
 	holder, other := queued("k"), waiting("k", "other", "here")
 	done(t, acquire(s, holder))
@@ -158,7 +158,7 @@ func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 func TestAUserWhoMayNotCountTheQueueIsNotInIt(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	s := open(t, r.Pool())
 	done(t, acquire(s, queued("k")))
 	r.Do("ACL", "SETUSER", "default", "-zcard")
@@ -170,7 +170,7 @@ func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	for _, command := range []string{"zunionstore", "zrem", "pexpire"} {
-		r := redistest.Real(t)
+		r := redistest.Start(t)
 		s := open(t, r.Pool())
 		_, _, marks, entitled := server.PhaseKeys("k")
 		r.Do("ZADD", marks, time.Now().Add(time.Minute).UnixMicro(), "the mark of a reader")
@@ -187,7 +187,7 @@ func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
 // All waiters of a process have one mark.
 func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	t.Parallel()
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	b := redistest.NewBetween(r.Pool())
 	s := open(t, b)
 	writer := request("k")

@@ -117,7 +117,7 @@ func TestAKeptLockStaysForNoLessThanAsked(t *testing.T) {
 func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	r.SetUser("u", "on", ">p", "~*", "&*", "+@all", "-getrange")
 	s := open(t, r.Pool(redis.DialUsername("u"), redis.DialPassword("p")))
 	for _, queue := range []bool{false, true} {
@@ -183,7 +183,7 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 // Else a holder would rely on an extension that a failover loses.
 func TestNoExtensionOfABatchThatBrokeOffCountsWithoutTheReplicas(t *testing.T) {
 	t.Parallel()
-	r := redistest.Real(t)
+	r := redistest.Start(t)
 	b := redistest.NewBetween(r.Pool())
 	s := open(t, b)
 	first, second := request("k1"), request("k2")

@@ -69,7 +69,7 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 // A grant says more than that something may have been missed.
 func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	h := newHub(t, s.Pool())
 	w, other := h.Join("w", "k"), h.Join("other", "k")
 	require.True(t, h.Listen(t.Context()))
@@ -145,7 +145,7 @@ func replicaOf(t *testing.T, s, primary *redistest.Server) {
 
 func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 	t.Parallel()
-	a, b := redistest.Real(t), redistest.Real(t)
+	a, b := redistest.Start(t), redistest.Start(t)
 	replicaOf(t, a, b)
 	pool, primary := follow(t, a.Addr())
 	h := newHub(t, pool)
@@ -164,7 +164,7 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.SetUser("lock", "on", ">secret", "~*", "&*", "+@all", "-role")
 	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))
 	h := newHub(t, pool)

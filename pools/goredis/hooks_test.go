@@ -65,7 +65,7 @@ func (tunnel) SetWriteDeadline(time.Time) error { return errNoDeadlines }
 
 func TestALockWorksOverConnectionsThatCannotKeepDeadlines(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	pool := single(t, &redis.Options{
 		Addr: s.Addr(), ReadTimeout: -2,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -32,7 +32,7 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 
 func TestAProviderOfCredentialsThatHangsEndsWithTheContext(t *testing.T) {
 	pool := single(t, &redis.Options{
-		Addr: redistest.Real(t).Addr(),
+		Addr: redistest.Start(t).Addr(),
 		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
 			<-ctx.Done()
 			return "", "", ctx.Err()

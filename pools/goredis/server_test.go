@@ -50,7 +50,7 @@ func TestALockWorksOverTheServerOfAClient(t *testing.T) {
 		says []string
 	}{
 		"password":        {redis.Options{Addr: s.Addr(), Password: pooltest.Secret}, []string{" user=default ", " db=0 ", " name= "}},
-		"superfluous":     {redis.Options{Addr: redistest.Real(t).Addr(), Password: pooltest.Secret}, []string{" user=default "}},
+		"superfluous":     {redis.Options{Addr: redistest.Start(t).Addr(), Password: pooltest.Secret}, []string{" user=default "}},
 		"user":            {redis.Options{Addr: s.Addr(), Username: "locks", Password: pooltest.Secret}, []string{" user=locks "}},
 		"name, database":  {redis.Options{Addr: s.Addr(), Password: pooltest.Secret, ClientName: "us", DB: 7}, []string{" name=us ", " db=7 "}},
 		"socket":          {redis.Options{Addr: socket, Password: pooltest.Secret}, []string{" user=default ", socket + ":0"}}, // Valkey 9: addr=[SOCKET:0]:0
@@ -137,7 +137,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 
 // redisc dials some connections by itself, with no caller behind it who cuts errors short.
 func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
-	front := redistest.NewFront(t, redistest.Real(t))
+	front := redistest.NewFront(t, redistest.Start(t))
 	front.On(func(words []string) redistest.Fate {
 		return redistest.Fate{Reply: "-ERR unknown command `AUTH`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
 	})
@@ -180,7 +180,7 @@ func TestThePoolIsOfTheSizeOfTheClient(t *testing.T) {
 
 // Commands without a context have the timeouts of the client.
 func TestTheTimeoutsAreThoseOfTheClient(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
 	pool := single(t, &redis.Options{Addr: front.Addr(), ReadTimeout: 50 * time.Millisecond, Protocol: 2})
 	c := pool.Get()

@@ -33,7 +33,7 @@ func open(t testing.TB, option valkey.ClientOption) redimutex.Pool {
 
 func TestALockWorksOverTheServerOfAnOption(t *testing.T) {
 	redistest.Needs(t, redistest.ChannelRules)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	pooltest.AddUser(s)
 	front := redistest.NewTLSFront(t, s)
 	plain := []string{s.Addr()}

@@ -83,7 +83,7 @@ func TestSplitVotesAreCastAgain(t *testing.T) {
 
 func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	type machine struct {
 		election *election.Election
 		runs     atomic.Int64

@@ -118,7 +118,7 @@ func TestAJobWhoseLockCannotHaveItsNameIsAnError(t *testing.T) {
 
 func TestAServerThatHangsKeepsAJobForThreeSecondsWhateverTheMinimumHold(t *testing.T) {
 	t.Parallel()
-	server := redistest.Real(t)
+	server := redistest.Start(t)
 	locker := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", 12*time.Hour)
 	server.Pause()
 	late, began := redistest.MeasureLateness(), time.Now()

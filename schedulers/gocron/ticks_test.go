@@ -144,7 +144,7 @@ func count(s *redistest.Server, kind string, at time.Time) (all [jobs]int) {
 // Three machines whose clocks are 500 ms apart have 40 jobs, due at each third second. One is killed in the middle
 // of all its jobs. It takes about 20 s, because clocks that are that much apart need ticks of some seconds.
 func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	var all []*redistest.Worker
 	for _, offset := range []time.Duration{skew, skew / 2, 0} {
 		all = append(all, startMachine(t, s, offset))

@@ -53,7 +53,7 @@ func (f full) Close() error {
 // The pool has no timeouts of its own.
 func TestABatchThatCanNotBeWrittenIsBound(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const node = 300 * time.Millisecond
 	var armed atomic.Bool
 	met := make(chan struct{})

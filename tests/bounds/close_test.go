@@ -105,7 +105,7 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 	var fronts []*redistest.Front
 	var pools []redimutex.Pool
 	for range 3 {
-		f := redistest.NewFront(t, redistest.Real(t))
+		f := redistest.NewFront(t, redistest.Start(t))
 		pool := &redis.Pool{MaxIdle: 10, DialContext: redimutex.Dialer("tcp", f.Addr())}
 		defer pool.Close()
 		fronts, pools = append(fronts, f), append(pools, pool)
@@ -140,7 +140,7 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 // What is left to release takes several round trips, and the server answers none of them.
 func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
 	const held = 800
-	f := redistest.NewFront(t, redistest.Real(t)) // no other test runs beside this one, because goroutines are counted
+	f := redistest.NewFront(t, redistest.Start(t)) // no other test runs beside this one, because goroutines are counted
 	pool := redimutex.NewPoolAt("tcp", f.Addr())
 	defer pool.Close()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
@@ -191,7 +191,7 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 		"NewPool, command":   {redistest.AtCommand, bounds.NewPool},
 	} {
 		t.Run(name, func(t *testing.T) { // by itself, because goroutines are counted
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			bounds.AddUser(s)
 			f := redistest.NewFront(t, s)
 			pool := c.make(bounds.Address{HostPort: f.Addr(), DB: 1})

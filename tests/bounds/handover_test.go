@@ -17,7 +17,7 @@ import (
 func TestAHandOverTakesANodeTimeoutThoughAnExtensionHangs(t *testing.T) {
 	t.Parallel()
 	const node = time.Second
-	f := redistest.NewFront(t, redistest.Real(t))
+	f := redistest.NewFront(t, redistest.Start(t))
 	m := locktest.Mutex(t, f.Pool(), "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(node))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	f.Hang(redistest.AtReply)

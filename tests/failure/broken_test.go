@@ -72,7 +72,7 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 // Each of the idle connections would cost a node timeout.
 func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const n = 8
 	for name := range pools(t, s) {
 		for _, how := range []string{"", "with a limit", "multiplexed"} {
@@ -219,7 +219,7 @@ func pools(t *testing.T, s *redistest.Server, opts ...redis.DialOption) map[stri
 // A caller that had less time than the node timeout can't tell a slow server from a broken connection.
 func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	var dials atomic.Int64
 	pool := &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
 		dials.Add(1)

@@ -15,7 +15,7 @@ import (
 // closing returns a Client, for a test that closes it, and the front of its server.
 func closing(t *testing.T, opts ...redimutex.Option) (*redistest.Server, *redistest.Front, *redimutex.Client) {
 	t.Helper()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
 	pool, err := redimutex.NewPool("redis://" + front.Addr())
 	require.NoError(t, err)

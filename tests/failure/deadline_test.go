@@ -16,7 +16,7 @@ import (
 // A caller that asks whether its own time is over must not be told so because a server was silent.
 func TestASilentServerIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	full := s.Pool()
 	full.MaxActive, full.Wait = 1, true
 	own, err := redimutex.NewPool("redis://" + s.Addr())

@@ -122,7 +122,7 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, another lock is there: %v", name, there), func(t *testing.T) {
 				t.Parallel()
-				old, next, nowhere := redistest.Real(t), redistest.Real(t), redistest.Real(t)
+				old, next, nowhere := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 				if there {
 					old.Do("SET", "k", "somebody else's")
 				}
@@ -153,7 +153,7 @@ func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
 		for _, expired := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, expired: %v", name, expired), func(t *testing.T) {
 				t.Parallel()
-				old, nowhere := redistest.Real(t), redistest.Real(t)
+				old, nowhere := redistest.Start(t), redistest.Start(t)
 				old.Do("SET", "k", "somebody else's", "PX", 300_000)
 				nowhere.Kill()
 				if expired {

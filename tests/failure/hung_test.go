@@ -23,7 +23,7 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 	for _, name := range []string{"warm", "cold", "the first of its Client"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			pool := s.Pool()
 			if name == "cold" {
 				pool.MaxIdle = 0
@@ -215,7 +215,7 @@ func TestClientsWorkInsideAndOutsideOfSynctestBubbles(t *testing.T) {
 
 func TestUnlockWorksOnAFullServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k")
 	m.Lock()
 	s.Do("CONFIG", "SET", "maxmemory", "1")
@@ -226,7 +226,7 @@ func TestUnlockWorksOnAFullServer(t *testing.T) {
 // Adding to a set needs memory, other than raising the expiry of a key.
 func TestAFullServerExtendsWhatItSaysItExtends(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	client, other := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute)), newClient(t, s.Pool())
 	for kind, ways := range map[string]struct {
 		acquire, try func(context.Context) (*redimutex.Lease, error)
@@ -250,7 +250,7 @@ func TestAFullServerExtendsWhatItSaysItExtends(t *testing.T) {
 
 func TestATryOnAFullServerTellsWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "k", "foreign", "PX", 60_000)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	for what, opts := range map[string][]redimutex.Option{

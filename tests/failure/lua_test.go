@@ -83,7 +83,7 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 		for how, opts := range kinds {
 			t.Run(server+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				s := redistest.Real(t)
+				s := redistest.Start(t)
 				front := redistest.NewFront(t, s)
 				front.On(func(command []string) redistest.Fate {
 					switch strings.ToUpper(command[0]) {

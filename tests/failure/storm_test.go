@@ -88,7 +88,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			opts := []redimutex.Option{ttl, node}
 			if strings.HasSuffix(r.name, "multiplexed") {
 				opts = append(opts, redimutex.WithMultiplexing(2))
@@ -116,7 +116,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 
 func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	// After Close there is no second try, so none may be late for the machine.
 	patient := redimutex.WithNodeTimeout(30 * time.Second)
 	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, patient, queue, fenced)

@@ -20,7 +20,7 @@ import (
 func TestAPlainTryThatIsExecutedLateIsUndoneOverItsOwnConnection(t *testing.T) {
 	t.Parallel()
 	redistest.Repeat(t, "an undo that is written in time", func() bool {
-		s := redistest.Real(t)
+		s := redistest.Start(t)
 		monitor := s.Monitor()
 		var dials atomic.Int32
 		pool := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
@@ -58,7 +58,7 @@ func TestAConnectionOnWhichATryWasUndoneOwesNothing(t *testing.T) {
 		"refused": {Reply: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
 	} {
 		redistest.Repeat(t, "a reply between the undo and the end of the grace", func() bool {
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			front := redistest.NewFront(t, s)
 			raw, err := redis.Dial("tcp", front.Addr())
 			require.NoError(t, err)

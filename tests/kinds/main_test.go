@@ -69,7 +69,7 @@ func eachWay(t *testing.T, f func(t *testing.T, s *redistest.Server, opts []redi
 	for name, opts := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, redistest.Real(t), opts)
+			f(t, redistest.Start(t), opts)
 		})
 	}
 }

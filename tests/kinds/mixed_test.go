@@ -56,7 +56,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 		for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
 			t.Run(set+" "+name, func(t *testing.T) {
 				t.Parallel()
-				s := redistest.Real(t)
+				s := redistest.Start(t)
 				ttl := timeout * 3 / 2 // the message alone is enough: nothing is asked between it and the release
 				if extended {
 					ttl = time.Hour
@@ -89,7 +89,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour)}
 	other := process(t, s, opts)
 	first := start(t, other.RAcquire).get(t)
@@ -120,7 +120,7 @@ func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 func TestAWriterThatAPlainMutexHandsTheLockToAndIsDowngradedAtOnceLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(timeout * 3 / 2)}
 	plain := locktest.Mutex(t, s.Pool(), "k", opts...)
 	m, other := process(t, s, opts), process(t, s, opts)
@@ -212,7 +212,7 @@ func TestReadersOfAnEarlierPhaseDoNotCount(t *testing.T) {
 // never free would collect what all dead holders have left.
 func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := process(t, s, nil)
 	permits := m.Client().Semaphore("s", 2)
 	for set, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
@@ -237,7 +237,7 @@ func TestAWriterThatAPlainMutexLetsInIsTheLastBeforeTheWaitingReaders(t *testing
 	for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			// Where a writer looks between the end of the first reader and the call for the plain Mutex, it comes first.
 			redistest.Wait(t, "the plain Mutex to be let in first", func() bool { return plainThenWriter(t, s, extended) })
 		})

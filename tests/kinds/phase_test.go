@@ -265,7 +265,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			holder, queues := process(t, s, ways["queue"]), process(t, s, ways["queue"])
 			polls := locktest.Client(t, []redimutex.Pool{undiallable{s.Pool()}}, redimutex.WithQueue()).RWMutex("k")
 			first, err := c.first(holder, t.Context())
@@ -292,7 +292,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 // Else writers would wait for a mark that no reader needs any more.
 func TestTheLastTryOfAReaderTakesItsMarkBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	opts := []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(4 * time.Minute), redimutex.WithPollInterval(2 * time.Second)}
 	a, b := process(t, s, opts), process(t, s, opts, redimutex.WithMaxAttempts(2))
 	w, err := a.Acquire(t.Context())

@@ -17,7 +17,7 @@ import (
 
 func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const readers = 100
 	opts := []redimutex.Option{redimutex.WithPollInterval(200 * time.Millisecond), redimutex.WithoutRenewal(), redimutex.WithTTL(time.Minute)}
 	m, w := process(t, s, opts), process(t, s, opts)
@@ -139,7 +139,7 @@ func TestWithLeaseReuseAWriterElsewhereStillGetsIn(t *testing.T) {
 
 func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	c := process(t, s, nil).Client()
 	a := c.RWMutex("k", redimutex.WithLeaseReuse(100*time.Millisecond))
 	b := c.RWMutex("k", redimutex.WithLeaseReuse(200*time.Millisecond))

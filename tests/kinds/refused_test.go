@@ -32,7 +32,7 @@ func eachHold(t *testing.T, f func(t *testing.T, s *redistest.Server, l *redimut
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 			l, err := way(c)(t.Context())
 			require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		t.Run(fmt.Sprintf("queue=%t", queue), func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
 			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 			if queue {
@@ -100,7 +100,7 @@ func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 	for _, command := range []string{"zrem", "zadd", "zremrangebyscore", "pexpire", "pttl", "set", "del"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-"+command)
 			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 			may := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...)
@@ -120,7 +120,7 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 	for _, command := range []string{"zscore", "zrange", "get|getrange"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			set := func(rules ...string) {
 				s.SetUser("limited", append([]string{"reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
 			}

@@ -61,7 +61,7 @@ func next(t testing.TB, held <-chan permit) permit {
 
 func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	first := newSemaphore(t, s, 2, unhurried...)
 	one, two := start(t, first.Acquire).get(t), start(t, first.Acquire).get(t)
 	held := make(chan permit, 6)
@@ -81,7 +81,7 @@ func TestPermitsAreGivenInOrderOfArrivalAcrossProcesses(t *testing.T) {
 
 func TestOneReleaseServesAsManyWaitersAsThereIsRoomFor(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	only := newSemaphore(t, s, 1, unhurried...)
 	l := start(t, only.Acquire).get(t)
 	held := make(chan permit, 4)
@@ -105,7 +105,7 @@ func TestOneReleaseServesAsManyWaitersAsThereIsRoomFor(t *testing.T) {
 
 func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	high := newSemaphore(t, s, 3, unhurried...)
 	l := start(t, high.Acquire).get(t)
 	held := make(chan permit, 3)
@@ -124,7 +124,7 @@ func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 
 func TestWaitersInTheQueueOfASemaphoreAreWokenAndDoNotPoll(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	l := start(t, newSemaphore(t, s, 1).Acquire).get(t)
 	held := make(chan permit, 1)
 	acquire(t, t.Context(), s, 1, newSemaphore(t, s, 1, redimutex.WithPollInterval(time.Millisecond)), 0, held)
@@ -139,7 +139,7 @@ func TestWaitersInTheQueueOfASemaphoreAreWokenAndDoNotPoll(t *testing.T) {
 
 func TestThePermitOfAProcessThatDiedGoesToTheNextInLine(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const ttl = 500 * time.Millisecond
 	start(t, newSemaphore(t, s, 1, redimutex.WithTTL(ttl), redimutex.WithoutRenewal()).Acquire).get(t)
 	release(t, start(t, newSemaphore(t, s, 1).Acquire).get(t))
@@ -147,7 +147,7 @@ func TestThePermitOfAProcessThatDiedGoesToTheNextInLine(t *testing.T) {
 
 func TestAShorterExtensionTakesNoTimeFromAPermitOrAReader(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	semaphore := newSemaphore(t, s, 2)
 	readers := locktest.Client(t, []redimutex.Pool{s.Pool()}).RWMutex("readers")
 	for _, get := range []func(context.Context) (*redimutex.Lease, error){semaphore.Acquire, readers.RAcquire} {

@@ -18,7 +18,7 @@ import (
 // waits that end early, with plain Mutexes on the same key.
 func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	var inside atomic.Int64 // readers, or -1000 for a writer
 	read := func(l *redimutex.Lease) {
 		assert.Positive(t, inside.Add(1))

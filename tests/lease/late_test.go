@@ -95,7 +95,7 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			p := s.Proxy()
 			opts := append(scene.opts, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
 			c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, opts...)
@@ -137,7 +137,7 @@ func (p pausing) Write(b []byte) (int, error) {
 // The renewals of many leases go in one batch, of which the server executes the first while the last are not yet written.
 func TestNoLeaseOfABatchIsValidForLongerThanTheServerKeepsIt(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const (
 		ttl    = 4 * time.Second
 		pause  = 700 * time.Millisecond

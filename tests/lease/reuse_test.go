@@ -201,7 +201,7 @@ func TestAMutexGetsWhatItsProcessKeepsForReaders(t *testing.T) {
 	for name, waits := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			c := newClient(t, []redimutex.Pool{s.Pool()}, append(waits, redimutex.WithTTL(time.Hour))...)
 			m := c.Mutex("k")
 			for _, lock := range []func(ctx context.Context) error{

@@ -64,7 +64,7 @@ func (p slowGet) Get() redis.Conn {
 // in this process or, over a pool that keeps deadlines, on the network alone.
 func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := s.Proxy()
 	for name, pool := range map[string]redimutex.Pool{"plain": p.Pool(), "NewPool": newPool(t, p.URL())} {
 		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
@@ -132,7 +132,7 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 // The lock of another holder is not touched by an Unlock that comes late, whatever script does it.
 func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for name, opts := range kinds {
 		m := newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithoutRenewal())...).Mutex(name)
 		m.Lock()
@@ -146,7 +146,7 @@ func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 // The next lock of the process waits for that release.
 func TestALockBehindAReleaseWithoutAnAnswerSaysWhyThereIsNone(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
 	m := client.Mutex("k")
 	m.Lock()

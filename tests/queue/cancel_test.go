@@ -21,7 +21,7 @@ import (
 // A lock that was handed to a waiter who has just given up would be no caller's until its claim expires.
 func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	newQueued := func() *redimutex.Mutex { // a slow machine is not a silent server
 		return newMutex(t, s.Pool(), redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(10*time.Second))
 	}
@@ -71,7 +71,7 @@ func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 
 func TestCloseLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
@@ -129,7 +129,7 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 	for name, lost := range map[string]bool{"the answer comes late": false, "the connection breaks": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Real(t)
+			s := redistest.Start(t)
 			s.Do("SET", key, "foreign", "PX", 60000)
 			pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
 			caught, late, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -41,7 +41,8 @@ func (q queued) gets(start time.Time) time.Duration {
 
 func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	redistest.Differs(t, "does not count commands")
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	const dead = 4
@@ -94,7 +95,7 @@ func TestForeignClientsDelayAQueueAndDontBlockIt(t *testing.T) {
 
 func TestWaitersGoOnWithAServerThatWasRestarted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	a := queue(t, s, newMutex(t, s.Pool()), 0)
@@ -113,7 +114,7 @@ func TestWaitersGoOnWithAServerThatWasRestarted(t *testing.T) {
 
 func TestAFailedLookIsRepeatedSoonWhateverTheBackoff(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", key, "a foreign client", "PX", 600_000)
 	pool := outside{redistest.NewBetween(s.Pool()), s.Pool()}
 	m := newMutex(t, pool, redimutex.WithBackoff(func(int) time.Duration { return time.Hour }))
@@ -132,7 +133,7 @@ func TestAFailedLookIsRepeatedSoonWhateverTheBackoff(t *testing.T) {
 
 func TestKilledSubscriberIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	q := queue(t, s, newMutex(t, s.Pool()), 0)
@@ -153,7 +154,7 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 // it learns of that.
 func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	var cut atomic.Bool
@@ -209,7 +210,7 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 }
@@ -218,7 +219,7 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	holder := newMutex(t, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))

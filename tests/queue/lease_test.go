@@ -64,7 +64,7 @@ func TestMinimalHoldOutlastsAHandOverAndLeavesNoQueue(t *testing.T) {
 
 func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	m := handed(t, s, redimutex.WithTTL(2*time.Second), redimutex.WithNodeTimeout(time.Second))
 	s.Pause()
 	defer s.Resume()

@@ -109,7 +109,8 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 
 func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	redistest.Differs(t, "does not count commands")
+	s := redistest.Start(t)
 	const n = 12
 	holder := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
 	first, second := holder.Mutex("k"), holder.Mutex("other")
@@ -158,8 +159,9 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 // The more wait the less often each looks, and dead waiters stay in the queue until the lock is free.
 func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 	t.Parallel()
+	redistest.Differs(t, "does not count commands")
 	const dead = 1000
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", key, "a foreign client", "PX", 600_000)
 	got := startWaiting(t, s, newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute)), 1)
 	for i := range dead {
@@ -176,7 +178,7 @@ func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 // The node timeout is long, so that a late machine is none of a far one's reasons to miss its turn.
 func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	roundTrips := []time.Duration{400 * time.Millisecond, 200 * time.Millisecond, 0, 80 * time.Millisecond, 20 * time.Millisecond}
 	var waiters []*redimutex.Mutex

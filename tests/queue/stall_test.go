@@ -44,7 +44,7 @@ func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage
 		stall  = stalledNodeTimeout * 7 / 10
 		trials = 2
 	)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := s.Network(0)
 	holder := newMutex(t, s.Pool())
 	waiter := newMutex(t, p.Pool(), redimutex.WithNodeTimeout(stalledNodeTimeout))
@@ -102,7 +102,7 @@ func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistes
 func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 500 * time.Millisecond
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	a, b := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	a.Lock()
 	hung(t, s, redimutex.WithNodeTimeout(nodeTimeout))
@@ -131,7 +131,7 @@ func TestWaiterThatHangsCostsTheOthersOnce(t *testing.T) {
 
 func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	// The node timeout is long, so that a late machine lets none of their grants lapse.
 	second, third := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
@@ -160,7 +160,7 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 // another's, and only then the message arrives.
 func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	network := s.Network(0)
 	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	for range 3 { // a machine that is late misses the moment
@@ -193,7 +193,8 @@ func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 // A message may come so late that what it tells of has lapsed, and another has the lock.
 func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	redistest.Differs(t, "does not count commands")
+	s := redistest.Start(t)
 	s.Do("SET", "k", "foreign", "PX", 60_000)
 	m := newMutex(t, s.Pool())
 	locked := make(chan struct{})

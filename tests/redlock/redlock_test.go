@@ -85,7 +85,7 @@ func TestRedlockResolvesTiesAndLosesNoUpdate(t *testing.T) {
 }
 
 func TestRedlockWorksWhileAMinorityHangs(t *testing.T) {
-	c := locktest.Real(t, 5)
+	c := locktest.Start(t, 5)
 	for hung := 1; hung <= 2; hung++ {
 		pools, asPools := c.Pools()
 		client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
@@ -122,7 +122,7 @@ func TestRedlockWorksWhileAMinorityHangs(t *testing.T) {
 
 func TestRedlockWithoutAQuorumIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
-	c := locktest.Real(t, 5)
+	c := locktest.Start(t, 5)
 	pools, asPools := c.Pools()
 	client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
 	m := client.Mutex("k")
@@ -155,7 +155,7 @@ func TestRedlockWithoutAQuorumIsUnavailableInTime(t *testing.T) {
 
 func TestRedlockLeavesNoOrphanOnServersThatHung(t *testing.T) {
 	t.Parallel()
-	c := locktest.Real(t, 3)
+	c := locktest.Start(t, 3)
 	pools, asPools := c.Pools()
 	client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(500*time.Millisecond))
 	for round := range 8 {

@@ -69,7 +69,7 @@ func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.S
 	t.Helper()
 	servers, fronts, pools := make([]*redistest.Server, n), make([]*redistest.Front, n), make([]redimutex.Pool, n)
 	for i := range servers {
-		servers[i] = redistest.Real(t)
+		servers[i] = redistest.Start(t)
 		fronts[i] = redistest.NewFront(t, servers[i])
 		pools[i] = fronts[i].Pool()
 	}
@@ -86,7 +86,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 		refusals := make([]atomic.Bool, n)
 		var pools []redimutex.Pool
 		for i := range n {
-			p := redistest.Real(t).Proxy()
+			p := redistest.Start(t).Proxy()
 			pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
 				if refusals[i].CompareAndSwap(true, false) {
 					return nil, errors.New("refused once")
@@ -121,7 +121,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 func TestAServerThatWasPassedOverIsReleasedToo(t *testing.T) {
 	t.Parallel()
 	redistest.Repeat(t, "two servers that always answer in time", func() bool {
-		servers := locktest.Real(t, 3)
+		servers := locktest.Start(t, 3)
 		slow := redistest.NewBetween(servers[2].Pool())
 		client := patientClient(t, []redimutex.Pool{servers[0].Pool(), servers[1].Pool(), slow},
 			redimutex.WithTTL(time.Hour), redimutex.WithoutRenewal())

@@ -20,7 +20,7 @@ import (
 // start starts n servers and a patient Client over them.
 func start(t *testing.T, n int, opts ...redimutex.Option) (locktest.Servers, *redimutex.Client) {
 	t.Helper()
-	servers := locktest.Real(t, n)
+	servers := locktest.Start(t, n)
 	_, pools := servers.Pools()
 	return servers, patientClient(t, pools, opts...)
 }
@@ -104,9 +104,7 @@ func TestASlowServerIsAskedWhenAnotherIsDead(t *testing.T) {
 
 // Two of three servers, one after the other, lose their data and are away for longer than a TTL.
 func TestALockIsHeldWhileServersRestartOneAfterTheOther(t *testing.T) {
-	if !redistest.Installed() {
-		t.Skip("needs a real redis-server or valkey-server on the PATH, to kill it")
-	}
+	redistest.Differs(t, "can't be killed")
 	for name, opts := range map[string][]redimutex.Option{
 		"plain": nil, "fencing and guard": {redimutex.WithFencing(), redimutex.WithRestartGuard()},
 	} {
@@ -214,7 +212,7 @@ func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
 // It says what each server has said, and not only that nothing was decided.
 func TestATryThatItsCtxCutsShortNamesTheServerThatRefuses(t *testing.T) {
 	t.Parallel()
-	c := locktest.Real(t, 3)
+	c := locktest.Start(t, 3)
 	client := c.Client(t, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
 	require.NoError(t, client.Mutex("warm").TryLockContext(t.Context()))
 	c[0].Kill()

@@ -112,7 +112,7 @@ var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // scriptsSent locks keys in all ways, and returns the scripts that the server was sent.
 func scriptsSent(t *testing.T, keys []string) map[string]bool {
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "canary", "alive")
 	monitor := s.Monitor()
 	for _, opts := range [][]redimutex.Option{
@@ -164,7 +164,7 @@ func lockAndRelease(t *testing.T, s *redistest.Server, key string, opts []redimu
 func TestAPasswordThatOccursInAnErrorDoesNotChangeItsClass(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	admin := s.Pool().Get()
 	defer admin.Close()
 	for _, password := range []string{"a", "ERR", "max", "clients"} {

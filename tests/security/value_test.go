@@ -17,7 +17,7 @@ import (
 // Not parallel: it looks at what the whole process allocates.
 func TestAValueOfManyMegabytesIsAHolderLikeAnyOther(t *testing.T) { // alone: what others allocate would count
 	const size = 16 << 20
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SETRANGE", "k", size-1, "x")
 	for name, opts := range map[string][]redimutex.Option{
 		"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}, "reuse": {redimutex.WithLeaseReuse(time.Second)},

@@ -44,7 +44,7 @@ func all(t *testing.T, addr string) map[string]func() peers.Library {
 
 func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
 	redistest.Needs(t, redistest.Tracking) // rueidislock does
-	server := redistest.Real(t)
+	server := redistest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for name, open := range all(t, server.Addr()) {
@@ -69,7 +69,7 @@ func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
 // What the libraries tell of a hold is there, or is nothing.
 func TestWhatAHoldTellsIsWhatTheServerKnows(t *testing.T) {
 	redistest.Needs(t, redistest.Tracking) // rueidislock does
-	server := redistest.Real(t)
+	server := redistest.Start(t)
 	for name, open := range all(t, server.Addr()) {
 		t.Run(name, func(t *testing.T) {
 			l := open()
@@ -90,7 +90,7 @@ func TestWhatAHoldTellsIsWhatTheServerKnows(t *testing.T) {
 }
 
 func TestAKeyThatIsGoneIsToldApart(t *testing.T) {
-	server := redistest.Real(t)
+	server := redistest.Start(t)
 	libraries := all(t, server.Addr())
 	for _, name := range []string{"redimutex", "bare"} {
 		l := libraries[name]()

@@ -145,10 +145,11 @@ func TestDoctorSeesAFullMemory(t *testing.T) {
 
 func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 	t.Parallel()
+	redistest.Differs(t, "tells nothing of its persistence")
 	var servers []*redistest.Server
 	var urls []string
 	for range 3 {
-		s := redistest.Real(t)
+		s := redistest.Start(t)
 		servers, urls = append(servers, s), append(urls, s.URL())
 	}
 	d := finds(t, exitWarnings, "persistence persistence persistence", urls)

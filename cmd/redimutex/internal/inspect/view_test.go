@@ -191,7 +191,7 @@ func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 
 func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	var keys []string
 	for i := range 50 {
@@ -219,7 +219,8 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 
 func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	redistest.Differs(t, "does not count the bytes that it sends")
+	s := redistest.Start(t)
 	node := server.New(s.Pool())
 	s.Do("SETRANGE", "huge", 20<<20, "x")
 	s.Do("SETRANGE", server.FenceKey("huge"), 20<<20, "x")
@@ -245,7 +246,7 @@ func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
 func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel")
 	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+getrange", "+pttl", "+zcard", "+zrange", "+time")

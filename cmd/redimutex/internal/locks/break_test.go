@@ -247,7 +247,7 @@ func TestBreakDoesNothingWhenThereIsNobodyToAsk(t *testing.T) {
 func TestBreakSaysWhyItMayNot(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
 	url := "redis://reader:hunter2@" + s.Addr()

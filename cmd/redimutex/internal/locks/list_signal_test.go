@@ -92,7 +92,7 @@ func TestASecondSignalEndsAListThatIsNotRead(t *testing.T) {
 
 func TestListSaysForWhichServerItWaits(t *testing.T) {
 	t.Parallel()
-	s, other := redistest.Real(t), redistest.Start(t)
+	s, other := redistest.Start(t), redistest.Start(t)
 	s.Pause()
 	defer s.Resume()
 	p := clitest.Launch(t, nil, "list", "-redis", s.URL(), "-redis", other.URL())

@@ -88,7 +88,7 @@ func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 
 func TestAKeyThatHasALockOfAnotherKindIsSaidToHaveOne(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	_, err := redimutex.NewSemaphore(s.Pool(), "job", 1).Acquire(t.Context())
 	require.NoError(t, err)
 	_, stderr := clitest.RunEnds(t, 69, s, "run", "job", "--", "true")

@@ -67,14 +67,13 @@ func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
 
 func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	const ttl = 3 * time.Second
 	p := clitest.Launch(t, s, "run", "-ttl", ttl.String(), "-grace", "1.2", "job", "--", "sh", "-c", deaf)
 	p.Says("ready")
 	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
-	lateness := redistest.MeasureLateness()
 	s.Pause()
-	paused := time.Now()
+	lateness, paused := redistest.MeasureLateness(), time.Now()
 	assert.Equal(t, 137, p.Status())
 	died := time.Now()
 	late := lateness.Stop()
@@ -97,7 +96,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 
 func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "1", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
@@ -116,7 +115,7 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 // It was sent TERM, which it does not heed, and the renewals work again; then the key is deleted just before it ends.
 func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c", `trap "" TERM; trap "exit 42" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
@@ -138,7 +137,7 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 // A shell would end with its script, as if the user had sent TERM.
 func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c",
 		`trap "" TERM; trap "trap - TERM; kill -TERM $$" USR1; `+endless)
 	p.Says("ready")

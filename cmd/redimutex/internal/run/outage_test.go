@@ -70,7 +70,7 @@ func TestATryThatIsCutShortDoesNotHideWhatTheServerHasSaid(t *testing.T) {
 
 func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Pause()
 	defer s.Resume()
 	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
@@ -80,7 +80,7 @@ func TestHungServerDoesNotHoldUsForEver(t *testing.T) {
 func TestServerThatRefusesIsQuoted(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("HSET", "job", "field", "value")
 	_, stderr := clitest.RunEnds(t, cli.Unavailable, s, "run", "job", "--", "true")
 	assert.Contains(t, stderr, "WRONGTYPE")
@@ -108,7 +108,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 
 func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
 	p.Warns("waiting for")
@@ -123,7 +123,7 @@ func TestServerThatFailsWhileWeWaitIsTriedAgain(t *testing.T) {
 
 func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-w", "3", "job", "--", "echo", "ran")
 	p.Warns("waiting for")
@@ -134,7 +134,7 @@ func TestServerThatFailsUntilTheWaitIsOver(t *testing.T) {
 
 func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-ttl", "4m", "job", "--", "true")
 	p.Warns("waiting for")
@@ -153,7 +153,7 @@ func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 
 func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.Do("SET", "job", "another holder")
 	p := clitest.Launch(t, s, "run", "-ttl", "1h", "-w", "2", "job", "--", "true")
 	p.Warns("waiting for")
@@ -166,7 +166,7 @@ func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 
 func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
@@ -180,7 +180,7 @@ func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 
 func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()
@@ -196,7 +196,7 @@ func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 
 func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
 	p.Says("ready")
 	s.Pause()

@@ -248,7 +248,7 @@ func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 
 func TestSeveralServersAreARedlock(t *testing.T) {
 	t.Parallel()
-	servers := []*redistest.Server{redistest.Real(t), redistest.Real(t), redistest.Real(t)}
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	var flags []string
 	for _, s := range servers {
 		flags = append(flags, "-redis", s.URL())

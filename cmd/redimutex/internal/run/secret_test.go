@@ -26,7 +26,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	const password = "hunter2"
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	s.SetUser("someone", "on", ">"+password, "~*", "&*", "+@all")
 	url := "redis://someone:" + password + "@" + s.Addr()
 	file := filepath.Join(t.TempDir(), "url")

@@ -84,7 +84,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 // The try that is under way when the signal comes is executed by the server later, or not at all.
 func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	for round := range 5 {
 		key := fmt.Sprintf("job %d", round)
 		s.Do("SET", key, "another holder")

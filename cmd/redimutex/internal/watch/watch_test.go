@@ -135,7 +135,7 @@ func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
 	var flags []string
 	var all []*redistest.Server
 	for range 3 {
-		s := redistest.Real(t)
+		s := redistest.Start(t)
 		all = append(all, s)
 		flags = append(flags, "-redis", s.URL())
 	}
@@ -154,7 +154,7 @@ func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
 
 func TestWatchIsCheapForTheServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t)
+	s := redistest.Start(t)
 	heard := s.Monitor()
 	keys := []string{"one", "two", "three", "four"}
 	out, _ := clitest.RunEnds(t, cli.OK, s, append([]string{"watch", "-json", "-for", "0.5", "-interval", "0.1"}, keys...)...)
