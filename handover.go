@@ -185,7 +185,7 @@ type takings struct {
 // If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss
 // one of them may have the lock, and Unlock would end its hold.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
-	m.mustBeMade()
+	must(m.client != nil, zero)
 	switch {
 	case h.secret == nil:
 		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)})

@@ -20,10 +20,9 @@ type object struct {
 	client *Client
 	config *config
 	key    string
-	more   []string                 // further keys of a MutexAll
-	hold   atomic.Pointer[Lease]    // the current one, or one that was handed over; nil where many may be held
-	reads  *readHolds               // of an RWMutex
-	last   atomic.Pointer[lock.Key] // of the last hold, which may have left something for the next
+	more   []string              // further keys of a MutexAll
+	hold   atomic.Pointer[Lease] // the current one, or one that was handed over; nil where many may be held
+	reads  *readHolds            // of an RWMutex
 }
 
 // Key returns the key on the server.
@@ -41,16 +40,15 @@ func (o *object) Logger() *slog.Logger {
 	return slog.Default()
 }
 
-func (o *object) mustBeMade() {
-	must(o.client != nil, "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore")
-}
+// zero is what a zero Mutex, RWMutex or Semaphore panics with.
+const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
 
 // once is the timeout of a call that tries once.
 const once time.Duration = -1
 
 // acquire gets a hold within the timeout of LockContext: 0 leaves the end to ctx, and below 0 it tries once.
 func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, error) {
-	o.mustBeMade()
+	must(o.client != nil, zero)
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -60,15 +58,11 @@ func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, er
 		return nil, o.failed(Event{Context: ctx, Err: &LockedError{Key: o.key, Nested: true, upgrade: o.upgrades(outer)}})
 	}
 	l := newLease(o)
-	terms, engine := &o.config.terms, o.client.engine
-	r := engine.Lock(ctx, &lock.Call{
-		Key: o.key, More: o.more, Hint: o.last.Load(), Terms: terms, Once: timeout < 0, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
+	r := o.client.engine.Lock(ctx, &lock.Call{
+		Key: o.key, More: o.more, Terms: &o.config.terms, Once: timeout < 0, MaxTries: o.config.maxAttempts, Pause: o.config.pause,
 	}, &l.hold)
 	if r.Failure != nil {
 		return nil, o.failed(Event{Context: ctx, Attempt: r.Tries, Wait: r.Wait, Err: o.toError(ctx, r.Failure)})
-	}
-	if terms.Reuse > 0 {
-		o.last.Store(r.Key)
 	}
 	o.acquired(ctx, l, r)
 	return l, nil

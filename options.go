@@ -27,8 +27,7 @@ type config struct {
 	nodeTimeout time.Duration                   // as poll
 	maxAttempts int
 	reentrant   bool
-	conns       int  // WithMultiplexing; 0: off
-	shares      bool // conns was given now, not taken over from the Client
+	conns       int // WithMultiplexing; 0: off
 	trace       *Trace
 	logger      *slog.Logger
 }
@@ -50,7 +49,7 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		return base
 	}
 	changed := *base
-	changed.shares = false
+	changed.conns = 0
 	for _, o := range opts {
 		must(o != nil, "an Option is nil")
 		o(&changed)
@@ -59,9 +58,10 @@ func (c *Client) configured(base *config, opts []Option) *config {
 	if t.Fence != server.NoFence {
 		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
-	changed.check()
-	must(c.config == nil || !changed.shares,
+	must(c.config == nil || changed.conns == 0,
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
+	changed.conns = max(changed.conns, base.conns)
+	changed.check()
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	must(!t.Guard || !slices.ContainsFunc(c.pools, func(p Pool) bool { return conn.Of(p).Cluster }),
@@ -99,9 +99,9 @@ func (c *config) check() {
 }
 
 // of returns c for objects of another kind.
-func (c *config) of(kind *server.Kind, want string) *config {
+func (c *config) of(kind *server.Kind) *config {
 	changed := *c
-	changed.terms.Kind, changed.terms.Want = kind, want
+	changed.terms.Kind, changed.terms.Want = kind, kind.Want
 	return &changed
 }
 
@@ -264,6 +264,6 @@ func WithLeaseReuse(d time.Duration) Option {
 // [Pool] can't dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose
 // WAIT would delay all other commands.
 func WithMultiplexing(conns int) Option {
-	return checked(conns > 0, func(c *config) { c.conns, c.shares = conns, true },
+	return checked(conns > 0, func(c *config) { c.conns = conns },
 		"WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
 }

@@ -62,8 +62,8 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
 		"RWMutex(%q): this Client has %d servers, and readers are not counted by majority; make it by a Client of one server (WithReplicas guards against its loss)", key, len(c.pools))
-	writer := c.configured(c.config.of(server.Writer, server.Writer.Want), opts)
-	reader := writer.of(server.Reader, server.Reader.Want)
+	writer := c.configured(c.config.of(server.Writer), opts)
+	reader := writer.of(server.Reader)
 	reader.terms.MinHold = 0
 	if writer.terms.Fence != server.NoFence {
 		reader.terms.Fence = server.LastFence
@@ -110,7 +110,7 @@ func (m *RWMutex) RUnlock() { m.readers.unlocked("RUnlock", m.RUnlockContext(con
 // [Mutex.UnlockContext] returns. If a reader's lease was lost, the next call ends that hold and returns [ErrLost].
 // The other readers of m keep theirs.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
-	m.readers.mustBeMade()
+	must(m.readers.client != nil, zero)
 	ctx = lasting(ctx)
 	for l := m.held.take(); l != nil; l = m.held.take() {
 		if claimed, err := l.release(ctx); claimed { // else its Release was faster

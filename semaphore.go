@@ -47,8 +47,9 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 	must(permits > 0, "Semaphore(%q, %d): the number of permits has to be 1 at least", key, permits)
 	must(len(c.pools) == 1, "Semaphore(%q, %d): this Client has %d servers, and a count by majority lets more in "+
 		"(three servers, limit 2: holders on 1+2, 2+3, 1+3); make it by a Client of one server", key, permits, len(c.pools))
-	config := c.configured(c.config, opts).of(server.Semaphore, strconv.Itoa(permits))
+	config := c.configured(c.config, opts).of(server.Semaphore)
 	t := &config.terms
+	t.Want = strconv.Itoa(permits)
 	must(t.Fence == server.NoFence, "WithFencing: not with a Semaphore, whose holders at the same time have no order; leave it out, here and for the Client")
 	must(t.Reuse == 0, "WithLeaseReuse(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.Reuse)
 	must(t.MinHold == 0, "WithMinHold(%v): not with a Semaphore, whose permits are given back at once; leave it out, here and for the Client", t.MinHold)
@@ -86,7 +87,7 @@ func (s *Semaphore) Permits() int { return s.permits }
 // The error matches [ErrUnavailable] when the server did not answer, [ErrClosed] when the Client is closed, and the
 // cause of ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
-	s.mustBeMade()
+	must(s.client != nil, zero)
 	n, f := s.client.engine.InUse(ctx, s.key, &s.config.terms)
 	if f != nil {
 		return 0, s.toError(ctx, f)

@@ -113,15 +113,15 @@ func (o *object) emit(on func(*Trace) func(Event), e Event) {
 // An observer passes what the engine reports of a call and its hold on to the Traces.
 type observer Lease
 
-func (o *observer) Traced() bool { return o.of.traced() }
-
 func (o *observer) Waiting(ctx context.Context) {
 	o.of.emit(func(t *Trace) func(Event) { return t.Waiting }, Event{Context: ctx})
 }
 
 func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) {
-	o.of.emit(func(t *Trace) func(Event) { return t.Attempt },
-		Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
+	if o.of.traced() {
+		o.of.emit(func(t *Trace) func(Event) { return t.Attempt },
+			Event{Context: ctx, Attempt: tries, Wait: wait, Err: o.of.toError(ctx, f)})
+	}
 }
 
 // Unavailable logs why a call goes on waiting, once a second for each key at most.
@@ -134,6 +134,9 @@ func (o *observer) Unavailable(f *quorum.Failure) {
 }
 
 func (o *observer) Renewed(f *quorum.Failure) {
+	if !o.of.traced() {
+		return
+	}
 	e := Event{Lease: (*Lease)(o), Held: time.Since(o.hold.Began()), Until: o.hold.Until()}
 	if f != nil {
 		e.Err = o.of.serversError(f)

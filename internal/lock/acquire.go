@@ -61,7 +61,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 			s = a.sleepOrQueue(ctx)
 		}
 	}
-	r := Result{Key: a.key, Tries: a.tries, Failure: a.result}
+	r := Result{Tries: a.tries, Failure: a.result}
 	switch {
 	case a.began.IsZero():
 	case a.result == nil:
@@ -135,14 +135,15 @@ func (a *acquisition) line(ctx context.Context) state {
 	if a.stopped(ctx) {
 		return failed
 	}
-	if a.turn && a.key.left != nil {
+	switch {
+	case !a.turn:
+	case a.Terms.Kind.Shows:
 		if g := a.key.takeGift(a.Terms); g != nil {
 			a.grant = g
 			return a.won(0)
 		}
-		if !a.Terms.Kind.Shows {
-			a.key.giveBack()
-		}
+	case a.key.mark != nil: // that of a writer, whose line is that of a Mutex of the same key
+		a.key.giveBack()
 	}
 	return trying
 }
@@ -266,16 +267,16 @@ func (a *acquisition) grouped() bool {
 
 // won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
-	if a.Terms.Kind == server.Writer && a.key.left != nil && a.key.left.mark != nil { // it goes with the lock
+	if a.Terms.Kind == server.Writer && a.key.mark != nil { // it goes with the lock
 		a.grant.votes.Each((*server.Claim).Waited)
-		a.key.left.mark = nil
+		a.key.mark = nil
 	}
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
-		a.key.leave(a.group, nil)
+		a.key.gifts = append(a.key.gifts, a.group...)
 	}
 	a.key.answered(nil)
 	return held

@@ -42,7 +42,6 @@ type Engine struct {
 type Call struct {
 	Key      string
 	More     []string // further keys of the lock
-	Hint     *Key     // nil, or that of an earlier call for the same keys
 	Terms    *server.Terms
 	Once     bool                          // a single try, and no waiting
 	MaxTries int                           // 0: no limit
@@ -50,7 +49,6 @@ type Call struct {
 }
 
 type Result struct {
-	Key     *Key
 	Tries   int             // how often the servers were asked
 	Wait    time.Duration   // since the call; 0 if it never began
 	Failure *quorum.Failure // nil: the lock is held

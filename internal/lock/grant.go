@@ -166,7 +166,7 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time) {
 		g.key.engine.NotRenewed.Add(1)
 	}
 	for _, h := range g.present() {
-		if h.Observer.Traced() && h.noticed() == keepalive.Alive {
+		if h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(f)
 		}
 	}

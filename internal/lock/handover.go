@@ -6,7 +6,6 @@ import (
 
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Again repeats a HandOver, and finds what it has done. Nil: the hold was lost, or had ended.
@@ -47,7 +46,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, spent *[]str
 	if k == nil {
 		return g, &quorum.Failure{Kind: quorum.Closed}
 	}
-	if g != nil && g.votes.Any((*server.Claim).Spent) {
+	if g != nil && g.votes.Spent() {
 		*spent, g = append((*spent)[max(0, len(*spent)-15):], g.Token()), nil // the last 16 are enough
 	}
 	if g == nil {

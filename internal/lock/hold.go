@@ -23,7 +23,6 @@ type Hold struct {
 
 // An Observer is told what happens to a call, and to its Hold, on the goroutine to which it happens.
 type Observer interface {
-	Traced() bool // whether Waiting, Tried and Renewed are of interest
 	Waiting(ctx context.Context)
 	Tried(ctx context.Context, tries int, wait time.Duration, f *quorum.Failure) // a try has failed
 	Unavailable(f *quorum.Failure)                                               // too few servers answered; it is repeated
@@ -180,9 +179,9 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		}
 		g.key.unref()
 	}()
-	keep := g.votes.At.Add(g.terms().MinHold) // when the lock is free at the earliest
-	if !keep.After(now) || g.kind().Shared {  // such as a writer that has become a reader
-		keep = time.Time{}
+	var keep time.Time                                                                // until then the lock stays locked
+	if end := g.votes.At.Add(g.terms().MinHold); end.After(now) && !g.kind().Shared { // a downgraded writer is free at once
+		keep = end
 	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
 		h.lose(was) // the keep-alive may be about to; whoever waits for the loss does not wait for the servers

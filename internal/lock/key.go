@@ -67,24 +67,12 @@ type Key struct {
 	// These belong to the turn.
 	pause   time.Duration // no waiter tries before this, since the Engine was made
 	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
-	left    *left         // by calls before; nil: nothing
-}
-
-// A left is what a call has left for those behind it in line.
-type left struct {
-	gifts []*Grant // what its try has won for them
-	mark  *Grant   // its release takes back what shows that this process waits; or nil
+	gifts   []*Grant      // what a try has won for those behind its call in line
+	mark    *Grant        // its release takes back what shows that this process waits; or nil
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
 func (e *Engine) ref(c *Call) *Key {
-	if k := c.Hint; k != nil && !e.closed.Load() {
-		for n := k.refs.Load(); n > 0; n = k.refs.Load() {
-			if k.refs.CompareAndSwap(n, n+1) {
-				return k
-			}
-		}
-	}
 	l := lineOf(c.Terms.Kind, c.Key, c.More...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,10 +154,11 @@ func (k *Key) clear() {
 // pass gives the turn to the next goroutine. If there is none, what is left for it is given back.
 func (k *Key) pass() {
 	for {
-		if k.left != nil && k.fifo.Waiting() == 0 {
+		left := k.mark != nil || len(k.gifts) > 0
+		if left && k.fifo.Waiting() == 0 {
 			k.giveBack()
+			left = false
 		}
-		left := k.left != nil
 		// If anything is left, those who waited for it have left just now.
 		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
 			return
@@ -177,22 +166,11 @@ func (k *Key) pass() {
 	}
 }
 
-// leave leaves something for those behind the caller, who has the turn.
-func (k *Key) leave(gifts []*Grant, mark *Grant) {
-	if k.left == nil {
-		k.left = new(left)
-	}
-	k.left.gifts = append(k.left.gifts, gifts...)
-	if mark != nil {
-		k.left.mark = mark
-	}
-}
-
-// takeGift returns a gift for a call with these terms, or nil. The caller has the turn, and something is left.
+// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeGift(t *server.Terms) *Grant {
-	for i, g := range k.left.gifts {
+	for i, g := range k.gifts {
 		if *g.terms() == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
-			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
+			k.gifts = slices.Delete(k.gifts, i, i+1)
 			return g
 		}
 	}
@@ -201,17 +179,14 @@ func (k *Key) takeGift(t *server.Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	if k.left != nil {
-		quorum.Drop(votes(k.left.gifts)...)
-		k.left.gifts = nil
-	}
+	quorum.Drop(votes(k.gifts)...)
+	k.gifts = nil
 }
 
-// giveBack releases all that is left, which is something. The caller has the turn.
+// giveBack releases all that is left. The caller has the turn.
 func (k *Key) giveBack() {
-	if k.left.mark != nil {
-		k.left.gifts = append(k.left.gifts, k.left.mark)
+	if k.mark != nil {
+		k.gifts, k.mark = append(k.gifts, k.mark), nil
 	}
 	k.returnGifts()
-	k.left = nil
 }

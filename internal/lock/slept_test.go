@@ -19,7 +19,6 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // untold is an Observer that nothing is told.
 type untold struct{}
 
-func (untold) Traced() bool                                               { return false }
 func (untold) Waiting(context.Context)                                    {}
 func (untold) Tried(context.Context, int, time.Duration, *quorum.Failure) {}
 func (untold) Unavailable(*quorum.Failure)                                {}
@@ -37,12 +36,10 @@ func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	terms := &server.Terms{
 		Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: 10 * time.Second, Fence: server.NoFence, Reuse: 10 * time.Minute,
 	}
-	var key *Key
 	hold := func() string {
 		h := &Hold{Observer: untold{}}
-		r := e.Lock(t.Context(), &Call{Key: "k", Terms: terms, Hint: key, Pause: func(int) time.Duration { return time.Millisecond }}, h)
+		r := e.Lock(t.Context(), &Call{Key: "k", Terms: terms, Pause: func(int) time.Duration { return time.Millisecond }}, h)
 		require.Nil(t, r.Failure)
-		key = r.Key
 		reason, f := h.Release(t.Context(), time.Now())
 		require.Equal(t, keepalive.Unlocked, reason)
 		require.Nil(t, f)
@@ -50,7 +47,7 @@ func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	}
 	first := hold()
 	require.Equal(t, first, hold(), "it is kept")
-	g := key.grant.Load()
+	g := e.keys["k"].grant.Load()
 	g.mu.Lock()
 	g.reuse.until = redistest.Earlier(g.reuse.until, 20*time.Minute)
 	g.mu.Unlock()

@@ -26,9 +26,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 			k.pass() // w had the turn already, and perhaps a gift or the mark
 		}
 	}()
-	if a.hold.Observer.Traced() {
-		a.hold.Observer.Waiting(ctx)
-	}
+	a.hold.Observer.Waiting(ctx)
 	var passed <-chan time.Time
 	if a.MaxTries > 0 {
 		passed = time.After(a.Pause(1))
@@ -64,7 +62,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		f = a.result
 	case a.ticket == nil:
 		a.arrived = max(a.arrived, f.Now)
-		if a.grant.votes.Any((*server.Claim).Spent) {
+		if a.grant.votes.Spent() {
 			a.drop(true)
 		}
 	case f.Kind == quorum.Contended:
@@ -72,7 +70,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case f.Kind == quorum.Lapsed, a.ticket.shown:
 		a.renewTicket(f)
 	}
-	if a.hold.Observer.Traced() && f.Kind != quorum.Lapsed {
+	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
 	}
 	switch {
@@ -97,7 +95,7 @@ func (a *acquisition) drop(goesOn bool) {
 	tries := append(a.group, a.grant)
 	a.grant, a.group = nil, nil
 	if a.turn && !goesOn {
-		a.key.leave(tries, nil)
+		a.key.gifts = append(a.key.gifts, tries...)
 		a.key.giveBack()
 		return
 	}
@@ -106,9 +104,8 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	quorum.Drop(votes(tries)...)
 	if a.Terms.Kind.Shows && !a.Once {
-		mark := a.key.want(&a.Call)
-		mark.votes.Each((*server.Claim).Waited)
-		a.key.leave(nil, mark)
+		a.key.mark = a.key.want(&a.Call)
+		a.key.mark.votes.Each((*server.Claim).Waited)
 	}
 }
 

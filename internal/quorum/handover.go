@@ -17,26 +17,23 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	}
 	reply := v.claim(i).Try(r.ctx, t)
 	r.report(i, 0, reply)
-	if reply.Verdict != server.Done {
-		<-r.over
-		v.replace(r, i, t, from)
+	if reply.Verdict == server.Done {
+		return
 	}
-}
-
-const unknownTTL = 24 * time.Hour // for how long a token may live that has the rest of another's time
-
-// replace releases the token on server i whose place that of v has taken on a majority: there it would be in the way of
-// the next holder. How long that may live there, its own claim knows best.
-func (v *Votes) replace(r *round, i int, t server.Try, from *Votes) {
+	<-r.over
 	if !r.tallies[0].won() {
 		return
 	}
+	// The token of v has the place of the old one on a majority. Here the old one would be in the way of the next holder, so
+	// it is released. For how long it may live, its own claim knows best.
 	if from == nil {
 		from = v.InPlace(t.Old, unknownTTL)
 		from.claim(i).Foreign()
 	}
 	from.claim(i).ReleaseLater(time.Time{})
 }
+
+const unknownTTL = 24 * time.Hour // for how long a token may live that has the rest of another's time
 
 // InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
 // guard is not needed: only a server that has the lock puts another token there.

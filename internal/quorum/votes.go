@@ -70,9 +70,10 @@ func (v *Votes) Each(f func(*server.Claim)) {
 	}
 }
 
-func (v *Votes) Any(f func(*server.Claim) bool) (any bool) {
-	v.Each(func(c *server.Claim) { any = any || f(c) })
-	return any
+// Spent reports whether the token must not be tried again: on one of the servers that would be unsafe.
+func (v *Votes) Spent() (spent bool) {
+	v.Each(func(c *server.Claim) { spent = spent || c.Spent() })
+	return spent
 }
 
 func (v *Votes) Lock() *server.Lock { return &v.first.Lock }

@@ -24,7 +24,7 @@ func TestSplitVotesAreGivenBack(t *testing.T) {
 	c.on([]int{1}, "SET", "k", "two", "PX", 60000)
 	v, failure := c.acquire(t.Context(), lock("k", terms()))
 	failed(t, failure, quorum.Contended)
-	assert.True(t, v.Any((*server.Claim).Spent))
+	assert.True(t, v.Spent())
 	redistest.Wait(t, "its vote is given back", func() bool { return !c.servers[2].Exists("k") })
 }
 

@@ -301,3 +301,45 @@ func TestATryThatWaitedForAReleaseInVainDoesNotMakeAServerSilentThatAnsweredIt(t
 		close(let)
 	})
 }
+
+// It waits for the answer to a release before.
+func TestAServerOwesNothingBeforeTheTryIsSent(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		c := request("k").claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		came, let := hang(b)
+		c.ReleaseLater(time.Time{})
+		<-came
+		go request("k").claim(s).Try(t.Context(), server.Try{})
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		asked, answer := hang(b)
+		close(let)
+		<-asked
+		assert.Zero(t, s.Silent(time.Now()), "just sent")
+		close(answer)
+		synctest.Wait()
+	})
+}
+
+func TestACallerThatGivesUpIsNoAnswerOfTheServer(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("warm")))
+		answers := make(chan struct{})
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			<-answers
+			return run()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go acquire(s, request("l"))
+		go request("m").claim(s).Try(ctx, server.Try{})
+		synctest.Wait()
+		time.Sleep(300 * time.Millisecond)
+		assert.Equal(t, 300*time.Millisecond, s.Silent(time.Now()))
+		cancel()
+		synctest.Wait()
+		assert.Equal(t, 300*time.Millisecond, s.Silent(time.Now()), "nothing was answered")
+		close(answers)
+		synctest.Wait()
+	})
+}

@@ -63,7 +63,7 @@ func (op *operation) close() {
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
 func (op *operation) broken(err error) bool {
-	return err != nil && !timedOut(err) && op.conn != nil && op.conn.Err() != nil &&
+	return !timedOut(err) && op.conn != nil && op.conn.Err() != nil &&
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 

@@ -197,7 +197,7 @@ func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}
 	} else {
-		for err = op.attempt(); op.broken(err); err = op.attempt() {
+		for err = op.attempt(); err != nil && op.broken(err); err = op.attempt() {
 			op.redials++
 			op.close()
 			op.fresh = op.server.Source.Dial != nil

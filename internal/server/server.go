@@ -96,7 +96,7 @@ func (s *Server) ask(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !op.aside {
-		s.waits(op.began)
+		s.waits(time.Now()) // not op.began: it may have waited for a release first
 	}
 	if len(s.silent) == 0 {
 		return
@@ -143,15 +143,18 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 		}
 		return
 	}
-	if failed > 0 && conn.Ended(op.Context) == nil {
+	cut := failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
+	if failed > 0 && !cut {
 		s.Failed.Add(int64(failed))
 	}
 	s.pending--
 	if silent {
 		return // it goes on owing: the next operation is alone with the server
 	}
-	s.typical += (now.Sub(op.began) - s.typical) / 8
-	s.owes = now
+	if !cut {
+		s.typical += (now.Sub(op.began) - s.typical) / 8
+		s.owes = now
+	}
 	if s.pending == 0 {
 		s.owes = time.Time{}
 	}

@@ -93,7 +93,8 @@ func (op *operation) set() error {
 		return err
 	}
 	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
-	r.unconfirmed = r.claim.Replicas.N > 0
-	op.confirm(nil)
+	if r.unconfirmed = r.claim.Replicas.N > 0; r.unconfirmed {
+		op.confirm(nil)
+	}
 	return nil
 }
