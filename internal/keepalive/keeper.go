@@ -166,7 +166,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		soon := at
-		if l.handOff == 0 { // else it waits to see whether it is needed at all
+		if l.handOff == 0 { // a lease that was handed off is renewed late: most holds end before
 			soon += instant(min(early, l.pace()/100))
 		}
 		if loss := l.loss(); loss <= at || l.over(now) {

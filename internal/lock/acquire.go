@@ -24,11 +24,11 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int           // that asked the servers
-	waits   int           // in line, that count as tries for MaxTries
+	tries   int           // how often the servers were asked
+	waits   int           // poll intervals in line; each counts as a try for MaxTries
 	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
 	turn    bool          // we have it
-	wait    time.Duration // after the try under way, of one that shows itself
+	wait    time.Duration // until the try after this one, if others are to see that we wait
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
 	ticket  *ticket       // our place in the server's queue; nil without one
@@ -78,7 +78,7 @@ func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
-	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // the line
+	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // another goroutine of this line goes on
 	if a.turn && !goesOn {
 		a.key.arrived = 0
 		a.key.answered(nil) // what it was told is of no use to one that comes later
@@ -216,7 +216,8 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	a.tries++
 	a.prepare(&t)
-	// Not where that costs the most and is of the least use: at the first try of a call for a single key that may wait.
+	// The first try of a call for one key that may wait is not worth the look: there it costs the most, and seldom finds
+	// anything.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.others(l, a.key)
 	}
@@ -230,7 +231,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	return a.won(0)
 }
 
-// prepare makes what the try asks for, a grant and those for others of this line, and says in t how it asks.
+// prepare makes the grants of the next try, for this call and for readers behind it in line, and fills in t.
 func (a *acquisition) prepare(t *server.Try) {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
@@ -265,7 +266,7 @@ func (a *acquisition) grouped() bool {
 	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
 }
 
-// won makes a grant of what the servers gave. Its callers have looked before whether ctx has ended: cancellation wins ties.
+// won makes a grant of what the servers gave. Its callers have just seen that ctx has not ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
 	if a.Terms.Kind == server.Writer && a.key.mark != nil { // it goes with the lock
 		a.grant.votes.Each((*server.Claim).Waited)

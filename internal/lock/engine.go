@@ -128,8 +128,8 @@ func (e *Engine) Close(d time.Duration) {
 	}
 	e.keeper.Close()
 	disposing.Wait()
-	e.background.Wait(time.Until(end)) // what has just failed has the runner's last attempt yet
-	e.quorum.Wait(time.Until(end))     // as has what goes on behind a majority
+	e.background.Wait(time.Until(end)) // a release that has just failed still gets the last attempt of the runner
+	e.quorum.Wait(time.Until(end))     // and what goes on after its majority has its time
 	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)

@@ -27,7 +27,7 @@ type Grant struct {
 
 	turn  atomic.Bool  // it has the turn of its line, and passes it on at the end
 	over  atomic.Bool  // no hold may follow: the time is over, or a holder has begun to extend the lock
-	which atomic.Int32 // of the keys the servers have lost
+	which atomic.Int32 // index of the key that the servers have lost
 
 	released bool       // and there will be no more holds; guarded by mu
 	mu       sync.Mutex // the order is one that takes little room
@@ -66,7 +66,7 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	}) {
 		return false
 	}
-	// Those that have the grant before it keep that, and the last of them releases it.
+	// Holds of the grant before keep that one. The last of them releases it.
 	if before := k.grant.Swap(g); before != nil {
 		before.expire()
 	}

@@ -158,9 +158,9 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	return h.end(ctx, now, func(keep time.Time) *quorum.Failure { return g.votes.Release(ctx, now, keep) })
 }
 
-// end ends the hold now, and the grant if it was the last one: then leave leaves the lock on the servers, which is not to be
-// free before keep.
-func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
+// end ends the hold now. If it was the last one of the grant, that ends, and release is called: with keep, the lock is to stay
+// locked until then.
+func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
 	g.mu.Lock()
 	g.remove(h)
@@ -184,9 +184,9 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		keep = end
 	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
-		h.lose(was) // the keep-alive may be about to; whoever waits for the loss does not wait for the servers
-		// Nothing of what the servers say can change that; what is left of the lock there, as on the other keys of a
-		// MutexAll, is released. What expired did so because they were silent, and is not waited for.
+		h.lose(was) // at once: the keep-alive may not have told it yet, and the servers may be slow
+		// The loss is final. What is left of the lock is released, such as the other keys of a MutexAll. A lease expires if
+		// the servers are silent: then nothing is waited for.
 		if was == keepalive.Expired {
 			g.votes.ReleaseLater(keep)
 		} else {
@@ -194,7 +194,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, leave func(keep time.Time
 		}
 		return was, nil
 	}
-	f := leave(keep)
+	f := release(keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.which.Store(int32(f.Which))
 		h.lose(r)

@@ -68,7 +68,7 @@ type Key struct {
 	pause   time.Duration // no waiter tries before this, since the Engine was made
 	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
 	gifts   []*Grant      // what a try has won for those behind its call in line
-	mark    *Grant        // its release takes back what shows that this process waits; or nil
+	mark    *Grant        // releasing it removes this process's mark that it waits; nil: there is none
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
@@ -108,8 +108,8 @@ func (k *Key) answered(f *quorum.Failure) {
 	k.asked.Store(0)
 }
 
-// known returns what is known to stand in the way of the lock: a hold of this process, if others can't share the lock; what
-// the servers have said to the last try; or that they have not answered one for so long. It is nil if nothing is.
+// known returns why a caller can't have the lock now, as far as this process knows: a hold of its own that excludes others,
+// the answer to the last try, or a try without an answer for longer than silence. Nil: it knows of nothing.
 func (k *Key) known(silence time.Duration) *quorum.Failure {
 	if g := k.grant.Load(); g != nil && !k.kind.Load().Shared {
 		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}

@@ -13,8 +13,8 @@ import (
 
 // This file is what an acquisition does that does not get the lock at once: it waits for its turn, and between tries.
 
-// join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here counts
-// as a try that found it locked.
+// join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here
+// counts as a try that found it locked.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began = time.Now()
 	k := a.key
@@ -86,8 +86,8 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// drop releases what a try has that did not get the lock. goesOn: a caller of this line still waits, and is seen. Else
-// what is left for this line goes with it: after Close each release may last a node timeout.
+// drop releases what a try has that did not get the lock. If goesOn, another caller of this line waits, and the mark that it
+// waits stays. Else what is left for the line goes in the same release: after Close each may last a node timeout.
 func (a *acquisition) drop(goesOn bool) {
 	if a.grant == nil {
 		return

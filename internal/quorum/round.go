@@ -8,8 +8,8 @@ import (
 )
 
 // A round asks all servers at once about one lock, or about each lock of a batch. A server that is asked has a goroutine,
-// which reports to the caller; the caller counts until all is decided, and no longer. What is reported after that counts
-// for nothing: the claims know what it has done.
+// which reports to the caller; the caller counts until all is decided, and no longer. What is reported after that changes
+// nothing here: each claim knows what it has on its server.
 // A server that was silent lately is skipped, while those that are asked can still decide without it. It is asked as soon
 // as they can't: otherwise every operation would leave a goroutine and a connection waiting for it until the node timeout.
 type round struct {

@@ -212,7 +212,7 @@ func (v *Votes) ReleaseLater(keep time.Time) {
 // Drop is ReleaseLater for tries that did not get the lock. The next one does not wait for servers that were silent.
 func Drop(tries ...*Votes) { later((*server.Claim).Drop, tries...) }
 
-func later(release func(*server.Claim), all ...*Votes) { // after Close at the same time: each may last as a server is silent
+func later(release func(*server.Claim), all ...*Votes) { // after Close, all at the same time: each may last a node timeout
 	var closed sync.WaitGroup
 	defer closed.Wait()
 	for _, v := range all {

@@ -29,11 +29,11 @@ type Claim struct {
 	want      want
 	running   int16         // commands under way
 	tries     int16         // those of them that could create the lock
-	releasing bool          // a release is under way, or is the runner's
+	releasing bool          // a release is under way, or the runner will send one
 	there     bool          // the server may have something of the token
-	waits     bool          // that may be a place in the queue, or a mark that it waits
-	shown     bool          // the mark stays: others wait under it
-	takes     bool          // a try could take a lock that is free; a swap finds the other token alone, or nothing
+	waits     bool          // it may have a place in the queue, or a mark that it waits
+	shown     bool          // the release leaves the mark: other goroutines wait under it
+	takes     bool          // a try could take a lock that is free; a swap only replaces another token
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
 	silent    bool          // a try had no answer, and no later one has had one
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
@@ -102,8 +102,8 @@ func (c *Claim) KeepMark() {
 // don't know the node timeout of that process.
 func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 
-// Entered notes that the lock was handed to the waiter, or that another process has taken it. A lock of another kind on the
-// key, which knows no marks, may have handed it over: so the mark may still be there.
+// Entered notes that a message has handed the lock to the waiter. It may come from a Mutex on the key of an RWMutex, which
+// knows no marks: so the mark may still be there.
 func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 
 // begin notes a command of the claim: a try, or, if t is nil, an extension. What it gives the token has expired at until. It
@@ -123,8 +123,8 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	return true
 }
 
-// tried takes in the answer to a try, which is not executed after due. unanswered: it may have been executed, or may be
-// yet, whatever the answer.
+// tried takes in the answer to a try, which is not executed after due. If unanswered, the server may have executed it, or
+// may do so yet, whatever the answer says.
 func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,20 +104,23 @@ func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 // was answered after the first.
 func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 	t.Parallel()
-	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed) })
-	t.Run("broken, and repeated by a script", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done) })
+	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed, 0) })
+	t.Run("broken, and repeated by a script", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, 0) })
+	t.Run("and held for long", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, time.Minute) })
 }
 
-func twoReleases(t *testing.T, broken error, want server.Verdict) {
+func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Duration) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		warm := request("warm")
 		done(t, acquire(s, warm)) // so that the script is known
 		q := request("k")
+		q.TTL += held
 		c := q.claim(s)
 		swallowWith(b, "SET", broken)
 		due := time.Now().Add(q.Timeout)
 		assert.Equal(t, want, c.Try(t.Context(), server.Try{Plain: true}).Verdict)
 		assert.True(t, c.Spent(), "an undo may be behind it")
+		time.Sleep(held)
 		var after atomic.Int32
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			late := time.Now().After(due)

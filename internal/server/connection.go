@@ -67,8 +67,8 @@ func (op *operation) broken(err error) bool {
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 
-// attempt takes a connection, and does over it what is asked. Why there is none says more than that the one before broke: it
-// may be for good.
+// attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells
+// more than that the one before has broken.
 func (op *operation) attempt() error {
 	if err := op.connect(); err != nil {
 		return untried{err}

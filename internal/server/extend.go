@@ -15,8 +15,8 @@ type Extension struct {
 
 // Extend extends many leases, in one round trip where that is possible, and reports each exactly once, from any goroutine, as
 // soon as it is known. It returns when all are reported. Extensions are executed within the timeout of their claims from start
-// on. What has to wait for something is kept apart: each node of a cluster, each wait for replicas and each timeout is an
-// operation of its own, beside the others. Where connections take one command at a time, the batch goes in maxStuck parts. A
+// on. Leases that differ in the node, the replicas or the timeout are in operations of their own, so that none waits
+// for another. Where connections take one command at a time, the batch goes in maxStuck parts. A
 // lease that failed before, and may do so again, ends first. So such leases are together, in the first parts.
 func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension, report func(i int, r Reply)) {
 	type kind struct {

@@ -99,7 +99,7 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.ask(op)
-	key, pooled, over := op.key, !op.fresh, true // one that is abandoned may go to the node of another key
+	key, pooled, over := op.key, !op.fresh, true // read now: one that is abandoned may change op.key
 	var why error
 	switch {
 	case op.Err() != nil:
@@ -111,7 +111,7 @@ func (op *operation) do() (first Reply) {
 	}
 	var now time.Time
 	if over {
-		now = op.received // a reading of the clock less
+		now = op.received // saves a reading of the clock
 	} else {
 		s.nodes.clock(key).forget(op.began) // who answers next may be another server
 	}

@@ -30,7 +30,8 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
-// releaseAll releases claims of one node in one round trip. It reports whether the node is fit for another one at once.
+// releaseAll releases claims of one node in one round trip. It reports whether the node has answered, so that more may follow
+// at once.
 func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	first := claims[0]
 	extra := time.Duration(0)
@@ -79,9 +80,9 @@ func (c *Claim) InTheWay() {
 	}
 }
 
-// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
-// The next claim waits for one that excludes others, or that may have a place or a mark: when the server calls it, it takes
-// the mark back, which may be the next one's by then. Unless this one goes aside.
+// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
+// claim waits for it if it excludes others. It also does if it may be in the queue: when the server calls it, its mark goes,
+// and by then that may be the mark of the next claim. If it goes aside, no claim waits for it.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if c.want >= released {
 		return false
@@ -106,7 +107,7 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
-		c.pursue(now + c.Timeout/2) // its end goes on, if this is given up
+		c.pursue(now + c.Timeout/2) // if the runner does not take it, the end of the command settles it
 	case !c.pursue(now):
 		c.leave(gone)
 	}
@@ -137,12 +138,12 @@ func (c *Claim) answered(r *Reply) {
 		return
 	case r.Verdict == Failed && !Permanent(r.Err):
 		more = c.pursue(now + minPause)
-	case c.tries > 0, c.running > 0 && c.keep > 0: // overtaken; its end hastens the next release
+	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
 		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
 	case r.Sent.Sub(epoch) < open:
 		more = c.pursue(open)
-	case c.doubt && r.Verdict != Done:
+	case c.doubt:
 		c.open = max(c.open, now) // another release that is under way does not count as the second one
 		c.doubt, more = false, c.pursue(now)
 	}
@@ -161,7 +162,7 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 	}
 	if c.waits {
 		member = c.member()
-		if !c.shown && c.want < away { // once: by a second time the mark may be that of the next waiter
+		if !c.shown && c.want < away { // in the first release only: later the mark may be that of the next waiter
 			mark = c.mark()
 		}
 	}

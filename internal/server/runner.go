@@ -35,10 +35,11 @@ const (
 
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
 
-// add takes a claim in; one that is pending has new times then. It reports false if it is given up.
+// add has the runner send a release at that time. One that is pending is sent then instead. It reports false if the runner is
+// full or closed, or if the claim has expired.
 func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	all := &w.server.runners
-	all.Enter() // Close takes it in yet, or we see Close
+	all.Enter() // Close waits for this claim, or we see that it is closing
 	defer all.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -120,9 +120,9 @@ func (op *operation) learnClocks() error {
 	return nil
 }
 
-// send sends what is to do. A batch, and a release in the background, bring their scripts along, and what is refused there
-// goes alone; so do all where the connection takes one at a time. One that is alone is sent again where the server does not
-// know it.
+// send sends what is to do. A batch, and a release in the background, bring the source of each script along. What is refused
+// there goes alone; so does everything where the connection takes one command at a time. A command that goes alone names its
+// script by the hash, and brings the source if the server does not know that.
 func (op *operation) send(n int, alone bool) error {
 	if !alone && (len(op.todo) > 1 || op.aside) {
 		brought := make(map[any]bool)
@@ -135,7 +135,7 @@ func (op *operation) send(n int, alone bool) error {
 			return "EVAL", args
 		}
 		replies, err := op.pipeline(len(op.todo), lay)
-		moved, asked := false, n > 0 // later, others may be done over this connection
+		moved, asked := false, n > 0 // in a later round the connection may be another's
 		for i, raw := range replies {
 			r := op.todo[i]
 			err, _ := raw.(error)
