@@ -105,17 +105,17 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
 	}
 	ctx = lasting(ctx)
-	if !l.claimed.CompareAndSwap(false, true) {
-		if g := l.handed.Load(); g != nil {
-			return g.repeat(ctx, l)
-		}
-		return Handover{}, unlockedError(o.key, "HandOver")
-	}
 	secret := &handover{o.key, o.config.terms.Token()}
 	g := &handed{to: Handover{&secret}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l.handed.Store(g)
+	switch {
+	case !l.handed.CompareAndSwap(nil, g):
+		return l.handed.Load().repeat(ctx, l)
+	case !l.claimed.CompareAndSwap(false, true):
+		g.released.Store(true)
+		return Handover{}, unlockedError(o.key, "HandOver")
+	}
 	now := time.Now()
 	again, r, f := l.hold.HandOver(ctx, secret.token, max(within, minTTL))
 	err := l.ended(ctx, now, r, f)
@@ -161,8 +161,7 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 type takings struct {
 	mu    sync.Mutex // held by the one that is under way
 	token string     // of the Handover whose TakeOver had no answer
-	taker *lock.Grant
-	spent []string // its tokens of calls before
+	begun *lock.Taking
 }
 
 // TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease of
@@ -202,11 +201,11 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	}
 	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
-		x.token, x.taker, x.spent = token, nil, nil
+		x.token, x.begun = token, nil
 	}
 	var f *quorum.Failure
 	call := lock.Call{Key: m.key, Terms: &m.config.terms, Once: true}
-	x.taker, f = m.client.engine.TakeOver(ctx, &call, token, &x.spent, x.taker, &l.hold)
+	x.begun, f = m.client.engine.TakeOver(ctx, &call, token, x.begun, &l.hold)
 	if f == nil {
 		m.acquired(ctx, l, lock.Result{Tries: 1, Wait: time.Since(began)})
 		return nil

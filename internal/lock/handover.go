@@ -36,27 +36,32 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	return again, r, f
 }
 
-// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. g is nil, or what the try
-// before has returned; spent gets the tokens of those that must not be tried again. It takes the turn if that is free.
-// Otherwise a waiter of this process has the turn, and finds the lock taken on the servers.
-func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, spent *[]string, g *Grant, h *Hold) (*Grant, *quorum.Failure) {
+// A Taking is a TakeOver that has not succeeded yet: what its repeat goes on with.
+type Taking struct {
+	grant *Grant
+	taker *quorum.Taker
+}
+
+// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. x is nil, or what the try before
+// has returned. It takes the turn if that is free. Otherwise a waiter of this process has the turn, and finds the lock taken
+// on the servers.
+func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h *Hold) (*Taking, *quorum.Failure) {
 	if ctx.Err() != nil {
-		return g, &quorum.Failure{Kind: quorum.Ended}
+		return x, &quorum.Failure{Kind: quorum.Ended}
 	}
 	k := e.ref(c)
 	if k == nil {
-		return g, &quorum.Failure{Kind: quorum.Closed}
+		return x, &quorum.Failure{Kind: quorum.Closed}
 	}
-	if g != nil && g.votes.Spent() {
-		*spent, g = append((*spent)[max(0, len(*spent)-15):], g.Token()), nil // the last 16 are enough
-	}
-	if g == nil {
-		g = k.want(c)
+	if x == nil || x.grant.votes.Spent() {
+		g := k.want(c)
 		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
+		x = &Taking{g, g.votes.Taker(old)}
 	}
+	g := x.grant
 	g.key = k
 	turn := k.fifo.TryAcquire()
-	f := g.votes.Take(ctx, old, *spent, func() bool { return g.start(0, turn, h) })
+	f := x.taker.Take(ctx, func() bool { return g.start(0, turn, h) })
 	if f == nil {
 		return nil, nil
 	}
@@ -65,9 +70,9 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, spent *[]str
 	}
 	k.unref()
 	if lost(f) == keepalive.Alive && Over(ctx) {
-		return g, &quorum.Failure{Kind: quorum.Ended}
+		return x, &quorum.Failure{Kind: quorum.Ended}
 	}
-	return g, f
+	return x, f
 }
 
 // Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done: what follows finds the token in

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,13 +10,15 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// swap asks server i to replace the token of from, or another old one, by that of v. It first waits, for half of its time at
-// most, for the commands of from that are under way there.
-func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
-	if from != nil {
-		from.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
+// swap asks server i to replace the tokens of from, or another old one, by that of v. It first waits, for half of its time at
+// most, for the commands of from that are under way there. Where v has a majority and not this server, it releases from: the
+// old token would be in the way of the next holder.
+func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
+	for _, w := range from {
+		w.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
 	}
 	reply := v.claim(i).Try(r.ctx, t)
+	v.claim(i).Leave()
 	r.report(i, 0, reply)
 	if reply.Verdict == server.Done {
 		return
@@ -24,16 +27,10 @@ func (v *Votes) swap(r *round, i int, t server.Try, from *Votes) {
 	if !r.tallies[0].won() {
 		return
 	}
-	// The token of v has the place of the old one on a majority. Here the old one would be in the way of the next holder, so
-	// it is released. For how long it may live, its own claim knows best.
-	if from == nil {
-		from = v.InPlace(t.Old, unknownTTL)
-		from.claim(i).Foreign()
+	for _, w := range from {
+		w.claim(i).ReleaseLater(time.Time{})
 	}
-	from.claim(i).ReleaseLater(time.Time{})
 }
-
-const unknownTTL = 24 * time.Hour // for how long a token may live that has the rest of another's time
 
 // InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
 // guard is not needed: only a server that has the lock puts another token there.
@@ -51,74 +48,127 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	f := to.Acquire(ctx, server.Try{Old: v.Lock().Token}, v, nil)
+	f := to.Acquire(ctx, server.Try{Old: v.Lock().Token}, []*Votes{v}, nil)
 	if f != nil && f.Kind == Taken && f.Holder == "" && v.more != nil { // by takers that have split the votes, which go back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
 	return f
 }
 
-// Take puts the token of v in the place of old, and then calls begin, which reports false if we are closed. It may be
-// repeated until the Votes are Spent: a repeat finds what it has done. spent are the tokens of such tries before.
+// A Taker takes over a lock that another process has handed over. It may be asked again while its votes are not Spent, and finds
+// what it has done.
 //
-// Over several servers it takes two steps. First a token is put there that lasts as long as old would have. So what no caller
-// hears of, or can't be given back, keeps others out until then, and no longer. When that is on a majority, the token of v takes
-// its place. Where a server denies that it has old, the votes of the others go back.
-func (v *Votes) Take(ctx context.Context, old string, spent []string, begin func() bool) *Failure {
-	v.home.Enter()
-	defer v.home.Leave()
-	start, mine, place, taken := time.Now(), v.Lock().Token, old, false
-	step, failure := v.InPlace(mine+server.StepMark, unknownTTL), (*Failure)(nil)
-	step.Lock().Replicas.N = 0 // it is not the lock yet
-	if v.more != nil {
-		first := server.Try{Start: start, Old: old, Olds: []string{mine}, Keeps: true}
-		for _, token := range spent {
-			first.Olds = append(first.Olds, token, token+server.StepMark)
-		}
-		failure, place = step.Acquire(ctx, first, nil, nil), step.Lock().Token
-	}
-	if taken = failure == nil; taken {
-		failure = v.Acquire(ctx, server.Try{Start: start, Old: place}, step, nil)
-	}
-	switch {
-	case failure == nil && begin():
-		return nil
-	case failure == nil:
-		failure = &Failure{Kind: Closed}
-	case v.more == nil, failure.Kind == Closed && !taken: // no server has anything of v
-		return failure
-	case failure.Kind == Unavailable && (taken || !slices.Contains(failure.Errs, errLost)):
-		return failure // a repeat may find the rest
-	}
-	v.Each((*server.Claim).End)
-	step.Each((*server.Claim).End)
-	if failure.Kind == Missing || failure.Holder != "" { // on a majority old is gone, or another has taken its place
-		v.ReleaseLater(time.Time{})
-		step.ReleaseLater(time.Time{})
-		return failure
-	}
-	due := start.Add(v.Lock().Bound())
-	back, done := context.WithDeadline(ctx, due)
-	v.home.Go(func() {
-		defer done()
-		v.giveBack(old, step, due)
-	})
-	<-back.Done()
-	return failure
+// Over several servers it takes two steps. First a token is put in the place of old that lasts as long as old would have. So
+// what no caller hears of, or can't be given back, keeps others out until then, and no longer. When that is on a majority, the
+// token of the lock takes its place, or that of old. A step that comes late, in whatever order, changes nothing.
+type Taker struct {
+	votes  *Votes
+	old    string
+	step   *Votes // the first step; nil on one server
+	placed bool   // it has won: nothing goes back any more
 }
 
-// giveBack puts old in the place of the token of v, or of step, again, where the servers have it. It waits for the tries before
-// on each: one that is answered late must not come behind this, and none is executed after due.
-func (v *Votes) giveBack(old string, step *Votes, due time.Time) {
-	var asking sync.WaitGroup
-	for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
-		asking.Go(func() {
-			step.claim(i).Quiet(context.Background(), due)
-			v.claim(i).Quiet(context.Background(), due)
-			v.InPlace(old, unknownTTL).claim(i).Try(context.Background(), server.Try{Old: step.Lock().Token, Olds: []string{v.Lock().Token}, Keeps: true})
-		})
+// unknownTTL is for how long a token may live that has the rest of another's time.
+const unknownTTL = 24 * time.Hour
+
+// Taker returns a Taker that makes v the votes for the lock that has the token old.
+func (v *Votes) Taker(old string) *Taker {
+	k := &Taker{votes: v, old: old}
+	if v.more != nil {
+		k.step = v.InPlace(v.Lock().Token+server.StepMark, unknownTTL)
+		k.step.Lock().Replicas.N = 0 // it is not the lock yet
 	}
-	asking.Wait()
+	return k
+}
+
+// Take tries once, and then calls begin, which reports false if we are closed.
+func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
+	v := k.votes
+	v.home.Enter()
+	defer v.home.Leave()
+	t, from := server.Try{Start: time.Now(), Old: k.old}, []*Votes(nil)
+	if k.step != nil {
+		if f := k.first(ctx, t.Start); f != nil {
+			return f
+		}
+		t.Olds, from = []string{k.step.Lock().Token}, k.before()
+	}
+	f := v.Acquire(ctx, t, from, nil)
+	switch {
+	case f == nil && begin():
+		return nil
+	case f == nil, f.Kind == Closed && k.placed:
+		v.Each((*server.Claim).End)
+		k.giveBack(t.Start, append(t.Olds, v.Lock().Token)...)
+		return &Failure{Kind: Closed}
+	case f.Kind == Missing, f.Kind == Taken:
+		k.release()
+	}
+	return f
+}
+
+// first takes the first step, if that has not been won before. Where a server denies that it has old, the votes of the others
+// go back.
+func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
+	if !k.placed {
+		f := k.step.Acquire(ctx, server.Try{Start: start, Old: k.old, Keeps: true}, nil, nil)
+		switch {
+		case f == nil:
+			k.placed = true
+		case f.Kind == Missing, f.Holder != "": // on a majority old is gone, or another has taken its place
+			k.release()
+			return f
+		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
+			k.giveBack(start, k.step.Lock().Token)
+			return f
+		default: // a repeat may find the rest
+			return f
+		}
+	}
+	if ctx.Err() != nil {
+		return &Failure{Kind: Ended}
+	}
+	return nil
+}
+
+// before returns the votes of the tokens that may be where that of the lock should be.
+func (k *Taker) before() []*Votes {
+	rest := cmp.Or(k.step.Valid, k.votes.Lock().TTL)
+	all := []*Votes{k.votes.InPlace(k.step.Lock().Token, rest), k.votes.InPlace(k.old, rest)}
+	for _, w := range all {
+		w.Each((*server.Claim).Foreign)
+	}
+	return all
+}
+
+// release releases what is left of a lock that was lost.
+func (k *Taker) release() {
+	k.votes.ReleaseLater(time.Time{})
+	if k.step != nil {
+		k.before()[0].ReleaseLater(time.Time{})
+	}
+}
+
+// giveBack puts old in the place of those tokens again, where the servers have them, and returns when the time of a call since
+// start is over at the latest. It waits for the tries before on each: one that is answered late must not come behind this.
+func (k *Taker) giveBack(start time.Time, tokens ...string) {
+	v, due := k.votes, start.Add(k.votes.Lock().Bound())
+	back, done := context.WithDeadline(context.Background(), due)
+	v.home.Go(func() {
+		defer done()
+		var asking sync.WaitGroup
+		for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
+			asking.Go(func() {
+				v.claim(i).Quiet(context.Background(), due)
+				if k.step != nil {
+					k.step.claim(i).Quiet(context.Background(), due)
+				}
+				v.InPlace(k.old, unknownTTL).claim(i).Try(context.Background(), server.Try{Old: tokens[0], Olds: tokens[1:], Keeps: true})
+			})
+		}
+		asking.Wait()
+	})
+	<-back.Done()
 }
 
 // Downgrade makes a reader of a writer. It may be repeated.

@@ -17,6 +17,7 @@ type round struct {
 	ctx   context.Context // of the operations; it does not end with the caller's, so that no connection is broken by that
 	began time.Time
 	bound time.Duration  // of each operation
+	begin func(i int)    // not nil: called before the goroutine that asks server i
 	ask   func(i int)    // asks server i, and reports
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
 	votes chan vote      // what is reported
@@ -52,7 +53,12 @@ func (r *round) report(i, lock int, reply server.Reply) {
 	}
 }
 
-func (r *round) dispatch(i int) { r.home.Go(func() { r.ask(i) }) }
+func (r *round) dispatch(i int) {
+	if r.begin != nil {
+		r.begin(i)
+	}
+	r.home.Go(func() { r.ask(i) })
+}
 
 // run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.

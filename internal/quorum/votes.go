@@ -90,9 +90,8 @@ func (v *Votes) Accept(valid time.Duration, fence int64) {
 // included. What a failed try leaves on several servers is released in the background, because waiters that split the
 // votes must give them back. On one server it may be repeated until the Votes are Spent; the caller releases them.
 //
-// from: the votes whose place these take, if this process has them; they have ended. with: those of further tokens, which
-// enter together with this one.
-func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*Votes) *Failure {
+// from: the votes whose place these take. with: those of further tokens, which enter together with this one.
+func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) *Failure {
 	q, l := v.home, v.Lock()
 	q.Enter()
 	defer q.Leave()
@@ -106,8 +105,8 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 		t.With = append(t.With, &w.first)
 	}
 	if v.more == nil {
-		if from != nil {
-			from.first.Quiet(ctx, t.Start.Add(l.Timeout/2))
+		for _, w := range from {
+			w.first.Quiet(ctx, t.Start.Add(l.Timeout/2))
 		}
 		reply := v.first.Try(ctx, t)
 		if reply.Verdict != server.Done {
@@ -127,11 +126,16 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from *Votes, with []*
 	r := q.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
 	if t.Old != "" {
+		r.begin = func(i int) { v.claim(i).Enter() }
 		r.ask = func(i int) { v.swap(r, i, t, from) }
 	}
 	r.run(ctx)
 	votes := &r.tallies[0]
 	failure := votes.refusal()
+	if t.Keeps { // the first step of a Taker: it is not the lock yet
+		v.Valid = votes.rest()
+		return failure
+	}
 	if failure == nil {
 		var until time.Time
 		until, v.Fence = votes.lease(l.TTL)

@@ -180,6 +180,19 @@ func (c *Claim) change() {
 	}
 }
 
+// Enter has Quiet wait until Leave is called, for a try that is about to begin.
+func (c *Claim) Enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running++
+}
+
+func (c *Claim) Leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end()
+}
+
 // Quiet waits until nothing is under way for the claim, until then at most, or until ctx ends.
 func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()

@@ -99,7 +99,7 @@ func (l *Lock) mark() string {
 
 const (
 	OwnerMark = " "              // stands in a token between the UUID and the owner's label
-	StepMark  = OwnerMark + "\t" // ends the token of a taker in its first step, also in swap.lua; no label has a control character
+	StepMark  = OwnerMark + "\t" // ends the token of a taker in its first step; no label has a control character
 )
 
 // Token returns a new token: a random UUID, and the owner's label.

@@ -69,7 +69,7 @@ func answer(raw any, sent time.Time) Reply {
 	}
 	switch r.Verdict {
 	case Done:
-		r.Fence = number(2)
+		r.Fence, r.Left = number(2), time.Duration(number(3))*time.Millisecond
 	case Held:
 		r.Left, r.Waiting = time.Duration(number(2))*time.Millisecond, int(number(3))
 		r.Holder, _ = redis.String(list[len(list)-1], nil)

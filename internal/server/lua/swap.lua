@@ -1,11 +1,11 @@
 -- Put another token into the place of one's own: to hand a lock over to another process, and to take it over there;
 -- behind head.lua, holder.lua and fence.lua.
 --
--- ARGV[12]  '1': the first step for a token, which has a space and a tab at its end: it lasts as long as the old one would
+-- ARGV[12]  '1': it lasts as long as the old one would have
 -- ARGV[13]  and those behind it: the token that is there now is one of these
 --
 -- Replies
---   {1, now, fence}
+--   {1, now, fence, ms}         ms: for how long it lasts
 --   {-1 or 0, now, 1, holder}   the lock has none of them
 --
 -- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one, which may have
@@ -19,10 +19,6 @@ end
 if not ours then
   return demoted() or {(holder or wrong) and -1 or 0, now, 1, string.sub(holder or '', 1, shown)}
 end
-if ARGV[12] == '1' and token == holder .. ' \t' then -- a first step that comes late, behind the second
-  raise(lock, 1)
-  return {1, now, 0}
-end
 local fence, failure = fenceOf(ARGV[7])
 if not fence then
   return failure
@@ -34,4 +30,4 @@ elseif holder == token then
   ms = math.max(ms, left)
 end
 redis.call('SET', lock, token, 'PX', ms)
-return {1, now, fence}
+return {1, now, fence, ms}
