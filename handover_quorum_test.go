@@ -487,7 +487,7 @@ func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	for _, f := range fronts[1:] {
 		var once sync.Once
 		f.On(func(command []string) (fate redistest.Fate) {
-			if slices.ContainsFunc(command, func(s string) bool { return len(s) < 50 && strings.HasSuffix(s, server.StepMark) }) {
+			if first, _ := isStep(command); first {
 				once.Do(func() {
 					fate.Delay = delay
 					held.Add(1)
@@ -575,4 +575,84 @@ func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 	fronts[0].Lift()
 	redistest.Wait(t, "it ends with the Handover", func() bool { return all[0].PTTL("k") <= time.Minute })
 	assert.NotEmpty(t, all[0].Get("k"))
+}
+
+// isStep tells what a command of a TakeOver is: its first step, or its second one.
+func isStep(command []string) (first, second bool) {
+	at := slices.IndexFunc(command, func(s string) bool { return len(s) < 100 && strings.HasSuffix(s, server.StepMark) })
+	last := len(command) - 1
+	return at > 0 && at < last, at == last && command[last-1] != "1"
+}
+
+func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	var firsts, seconds atomic.Int64
+	for _, f := range fronts {
+		f.On(func(command []string) (fate redistest.Fate) {
+			switch first, second := isStep(command); {
+			case first:
+				firsts.Add(1)
+			case second && seconds.Add(1) <= 3:
+				fate.Reply = "-BUSY no\r\n"
+			}
+			return fate
+		})
+	}
+	m := client.Mutex("k")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	require.EqualValues(t, 3, firsts.Load())
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	assert.EqualValues(t, 3, firsts.Load())
+	m.Unlock()
+}
+
+// What it has on one server lasts for its own TTL, and goes back to nobody.
+func TestATakerThatLosesItsSecondStepLeavesNothing(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	for i, f := range fronts[1:] {
+		f.On(func(command []string) (fate redistest.Fate) {
+			if _, second := isStep(command); second {
+				all[i+1].Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000")
+			}
+			return fate
+		})
+	}
+	require.ErrorIs(t, client.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrLost)
+	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+}
+
+// One server has executed the first step, and its answer is lost. Another has no Handover.
+func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	p := all[0].Proxy()
+	pools := []redimutex.Pool{p.Pool(), all[1].Pool(), all[2].Pool()}
+	warm := newClient(t, pools, patient).Mutex("k")
+	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
+	require.NoError(t, warm.UnlockContext(t.Context()))
+	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
+	client := newClient(t, pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
+	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil }))
+	m, h := client.Mutex("k"), handOverEverywhere(t, all, "k", time.Hour)
+	given := all[0].Get("k")
+	all[2].Do("DEL", "k")
+	p.Hold(redistest.Replies)
+	outcome := make(chan error, 1)
+	go func() { outcome <- m.TakeOver(t.Context(), h) }()
+	redistest.Wait(t, "the first step", func() bool { return all[0].Get("k") != given })
+	p.Cut()
+	require.Error(t, <-outcome)
+	for range 20 {
+		require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	}
+	p.Release(redistest.Replies)
+	p.Mend()
+	redistest.Wait(t, "its own token is found", func() bool { return m.TakeOver(t.Context(), h) == nil })
+	m.Unlock()
 }

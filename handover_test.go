@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -363,4 +365,29 @@ func TestATakeOverIntoALockedMutexIsTraced(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	assert.Equal(t, []error{err}, failed)
 	assert.EqualValues(t, 1, client.Stats().Failed)
+}
+
+func TestAnUnlockBesideAHandOverIsAccepted(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, patient)
+	for i := range 300 {
+		m := client.Mutex(fmt.Sprint(i))
+		l, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		var group sync.WaitGroup
+		var ready atomic.Int32
+		begin := func() {
+			for ready.Add(1); ready.Load() < 2; {
+			}
+		}
+		group.Go(func() {
+			begin()
+			_, _ = l.HandOver(t.Context(), time.Second) // unless the Unlock is first
+		})
+		group.Go(func() {
+			begin()
+			assert.NoError(t, locktest.PanicOf(m.Unlock))
+		})
+		group.Wait()
+	}
 }
