@@ -32,7 +32,8 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 	}
 	name = strconv.AppendQuote(name, key) // a key may have any bytes
 	for _, k := range more {
-		name = strconv.AppendQuote(name, k)
+		// AppendQuote alone makes room for one key at a time, and copies the whole name each time.
+		name = strconv.AppendQuote(slices.Grow(name, len(k)), k)
 	}
 	return line(name)
 }

@@ -1,0 +1,24 @@
+package lock
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// Each allocation copies the name so far: one for each key is quadratic, and nothing can cancel that.
+func TestTheNameOfALineOfManyKeysTakesFewAllocations(t *testing.T) {
+	const n = 5000
+	for _, form := range []string{"{a}%08d", "\x00\xff%08d", "{a}\n\"%0100d"} {
+		var keys []string
+		for i := range n {
+			keys = append(keys, fmt.Sprintf(form, i))
+		}
+		var name line
+		assert.Less(t, testing.AllocsPerRun(1, func() { name = lineOf(server.Mutex, keys[0], keys[1:]...) }), n/20.0, form)
+		assert.Equal(t, keys, name.keys())
+	}
+}
