@@ -122,7 +122,7 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 // record returns the record of a lease; not ok if the lease is lost.
 func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 	for _, info := range e.client.Locks() {
-		if info.Key == e.mutex.Key() && info.Held {
+		if info.Key == e.mutex.Key() && info.Fence == lease.Fence() { // not a MutexAll that has lost it without noticing
 			return record{term: lease.Fence(), ttl: info.TTL, token: lease.Token()}, true
 		}
 	}

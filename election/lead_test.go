@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
@@ -146,6 +148,24 @@ func TestTheTermIsTheFenceAndReachesDerivedContexts(t *testing.T) {
 	assert.Equal(t, lead.lease.Fence(), election.Term(derived))
 	assert.Equal(t, election.Leader{Owner: "a", Term: lead.lease.Fence()}, leader(t, a.Election))
 	assert.Zero(t, election.Term(t.Context()))
+}
+
+// A lost lock of several keys of the same Client is there until a renewal finds out. Its TTL is not that of the leader.
+func TestALeaderTellsItsOwnTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, one(s), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+	several := c.MutexAll([]string{key, "other"}, redimutex.WithTTL(time.Hour))
+	for range 20 { // Locks tells both in any order
+		several.Lock()
+		s.Do("DEL", key)
+		err := election.New(c, key, "a").Run(t.Context(), func(ctx context.Context) error {
+			assert.Equal(t, fmt.Sprintf("%d %d %s", election.Term(ctx), time.Minute.Milliseconds(), s.Get(key)), s.Get(server.TermKey(key)))
+			return errors.New("enough")
+		})
+		require.EqualError(t, err, "enough")
+		require.ErrorIs(t, several.UnlockContext(t.Context()), redimutex.ErrLost)
+	}
 }
 
 func TestALeaderMayHaveTheLongestTTL(t *testing.T) {
