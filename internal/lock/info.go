@@ -25,14 +25,13 @@ type Info struct {
 
 // Infos returns what is known of the keys that this process holds or waits for.
 func (e *Engine) Infos() []*Info {
-	type lockOf struct {
-		key    *Key
-		shared bool // a writer that was downgraded is in the line of the writers, and reads
-	}
-	found := make(map[lockOf]*Info)
+	found := make(map[line]*Info)
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
-		of := lockOf{g.key, g.kind().Shared}
+		of := g.key.line
+		if g.kind().Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
+			of = lineOf(g.kind(), of.keys()[0])
+		}
 		info := cmp.Or(found[of], &Info{Idle: true, Kind: g.kind()})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
@@ -48,20 +47,19 @@ func (e *Engine) Infos() []*Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		of := lockOf{k, k.kind.Load().Shared}
-		info := cmp.Or(found[of], &Info{Kind: k.kind.Load()})
+		info := cmp.Or(found[k.line], &Info{Kind: k.kind.Load()})
 		info.Waiting = k.fifo.Waiting()
 		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}
 		if info.Waiting > 0 {
-			found[of] = info
+			found[k.line] = info
 		}
 	}
 	all := make([]*Info, 0, len(found))
 	for of, info := range found {
-		info.Keys = of.key.line.keys()
+		info.Keys = of.keys()
 		all = append(all, info)
 	}
 	return all
