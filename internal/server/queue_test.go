@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -143,16 +144,39 @@ func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
 	assert.False(t, exists(t, r, "k"))
 }
 
-// The lock of another kind has gone, and its waiters have died.
+// of has a request be for a lock of that kind.
+func (q *hold) of(kind *server.Kind) *hold {
+	q.Kind, q.Want = kind, cmp.Or(kind.Want, "1")
+	return q
+}
+
+// The lock of another kind has gone. Its waiter must not be called: what it would be given is none that it can hold.
 func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 	t.Parallel()
-	r, s := start(t)
-	done(t, acquire(s, queued("k")))
-	wait(t, s, waiting("k", "dead", "gone"))
-	r.Do("DEL", "k")
-	q := queued("k")
-	q.Kind, q.Want = server.Semaphore, "1"
-	done(t, acquire(s, q))
+	for _, other := range []*server.Kind{server.Mutex, server.Writer, server.Reader} {
+		for kind, waits := range map[*server.Kind]*server.Kind{server.Semaphore: other, other: server.Semaphore} {
+			t.Run("a "+waits.Name+" in that of a "+kind.Name, func(t *testing.T) {
+				t.Parallel()
+				r, s := start(t)
+				heard := listen(t, r, "here")
+				holder, waiter := queued("k").of(waits), waiting("k", "waiter", "here").of(waits)
+				if waits == server.Reader { // it would read beside another one
+					holder.of(server.Writer)
+				}
+				done(t, acquire(s, holder))
+				wait(t, s, waiter)
+				r.Do("DEL", "k")
+				next := queued("k").of(kind)
+				done(t, acquire(s, next))
+				got := acquire(s, waiter)
+				failed(t, got)
+				assert.ErrorContains(t, got.Err, "a lock of another kind")
+				done(t, release(s, next))
+				assert.Empty(t, heard())
+				assert.False(t, exists(t, r, server.QueueKey("k")))
+			})
+		}
+	}
 }
 
 func TestAUserWhoMayNotCountTheQueueIsNotInIt(t *testing.T) {

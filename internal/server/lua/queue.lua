@@ -66,8 +66,9 @@ local function serve(mine)
       return false
     end
     local channel, wants, fenced, lease, name = string.match(first, '^(%S+) (%S+) (%S+) (%d+) (.+)$')
-    local held = channel and look(name, wants, channel)
-    if type(held) == 'table' then -- it wants a lock of another kind, and goes
+    local fits = channel and not tonumber(wants) == not tonumber(want) -- a number is of permits
+    local held = fits and look(name, wants, channel)
+    if not fits or type(held) == 'table' then -- it wants a lock of another kind, and goes
       channel = nil
     elseif held then
       return false

@@ -9,9 +9,6 @@ local function foreign()
 end
 
 local function look(token, want)
-  if not tonumber(want) then -- of a waiter in the queue
-    return redis.error_reply('WRONGTYPE this is a semaphore')
-  end
   -- All are in use if so many are in, without the others, that the first of them has still to end.
   local ends, first = living(lock, '-' .. want)
   if first and not ends then
