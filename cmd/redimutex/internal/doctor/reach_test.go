@@ -78,6 +78,16 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 	finds(t, exitUnusable, "refused-by-server", []string{open.URL() + "/999"})  // no such database
 }
 
+// The trials need a second connection. That there is none is no matter of permissions.
+func TestDoctorSeesAServerThatIsFullOfClients(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, durable...)
+	s.Do("CONFIG", "SET", "maxclients", "2") // ours, and the first one
+	d := finds(t, exitUnusable, "refused-by-server", []string{s.URL()})
+	assert.Contains(t, d.the(t, "refused-by-server").What, "max number of clients")
+	assert.Equal(t, "primary", d.Servers[0].Role, "it was let in")
+}
+
 func TestDoctorTellsTroubleWithTLSApart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, durable...)

@@ -109,6 +109,8 @@ func (t *trial) failed(g grant, l level, err error) {
 		t.report("disk", levelError, "refuses writes: %s", said)
 	case "MOVED":
 		t.report("cluster", levelError, "is a node of a cluster, and serves no key that begins with %s: %s", t.prefix, said)
+	case "max": // number of clients reached
+		t.unreached(said)
 	case "CLUSTERDOWN":
 		t.report("not-ready", levelError, "is in a cluster that is down: %s", said)
 	default:
