@@ -72,7 +72,10 @@ func (t *trial) attempt(g grant, l level) bool {
 		t.about.Tried = append(t.about.Tried, g.feature)
 		return true
 	}
-	t.do("DEL", t.key) //nolint:errcheck // then it expires
+	readers, writers, waiting, entitled := server.PhaseKeys(t.key)
+	for _, key := range []string{t.key, readers, writers, waiting, entitled} { // one by one: this user may be refused some
+		t.do("DEL", key) //nolint:errcheck // then it expires
+	}
 	t.failed(g, l, err)
 	return false
 }

@@ -141,6 +141,16 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
 }
 
+// The trial of readers fails while one waits for a writer.
+func TestDoctorLeavesNothingOfATrialThatFailsHalfway(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	s := redistest.Real(t, durable...)
+	s.SetUser("lock", "reset", "on", ">hunter2", "~*", "&*", "+@all", "-zunionstore")
+	finds(t, exitWarnings, "cannot-read", []string{"redis://lock:hunter2@" + s.Addr()})
+	assert.Empty(t, s.Keys())
+}
+
 func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, append([]string{"--rename-command", "EVALSHA", ""}, durable...)...)
