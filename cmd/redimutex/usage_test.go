@@ -62,6 +62,7 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"-grace 6s: may be half of -ttl at most":             {"run", "-grace", "6", "job", "--", "true"},
 		"-grace 501ms: may be half of -ttl":                  {"run", "-ttl", "1", "-grace", "501ms", "job", "--", "true"},
 		"flag needs an argument: -ttl":                       {"run", "job", "-ttl", "--", "true"},
+		"a URL in the place of KEY; write -redis":            {"show", "@redis://:hunter2@host"},
 		"a URL in the place of KEY":                          {"run", "redis://:hunter2@host", "--", "true"},
 		"expected one KEY, got 2 arguments":                  {"show", "job", "redis://:hunter2@host"},
 		"redimutex show: there is no KEY":                    {"show"},

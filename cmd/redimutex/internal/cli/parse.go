@@ -218,8 +218,8 @@ func Keys(words []string) (keys []string, err error) {
 	return keys, nil
 }
 
-// IsURL reports whether the word is the URL of a server.
+// IsURL reports whether the word is the URL of a server, also behind the @ that stands before the name of a file.
 func IsURL(word string) bool {
-	scheme, _, ok := strings.Cut(word, "://")
+	scheme, _, ok := strings.Cut(strings.TrimPrefix(word, "@"), "://")
 	return ok && slices.Contains([]string{"redis", "rediss", "unix"}, strings.ToLower(scheme))
 }
