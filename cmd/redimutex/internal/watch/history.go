@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
@@ -42,14 +43,14 @@ const (
 // A history is what has been seen of one lock. The times of looks are given, so that it can be tried
 // without waiting.
 type history struct {
-	lock   *sight.Lock // the last look, also if it failed
-	token  string      // of the holder at the last look that did not; "" if there was none
-	last   sight.Sight // what that look saw
-	fences []int64     // the last one of each server
-	seen   time.Time   // when that was; zero before the first
-	broken bool        // a look has failed since
-	told   bool        // and an event says so
-	error  string      // why the last look failed, or ""
+	lock   *sight.Lock  // the last look, also if it failed
+	last   sight.Sight  // what the last one saw that did not
+	most   inspect.View // and who held it then
+	fences []int64      // the last one of each server
+	seen   time.Time    // when that was; zero before the first
+	broken bool         // a look has failed since
+	told   bool         // and an event says so
+	error  string       // why the last look failed, or ""
 
 	began time.Time     // the first look
 	since time.Time     // the first look that saw it as it is
@@ -71,11 +72,7 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	} else {
 		news = h.compare(r, at)
 		h.remember(r)
-		h.token = ""
-		if r.Held {
-			h.token = r.Most.Holder
-		}
-		h.last, h.seen, h.broken, h.told, h.error = r.Sight, at, false, false, ""
+		h.last, h.most, h.seen, h.broken, h.told, h.error = r.Sight, r.Most, at, false, false, ""
 		h.scale = max(h.scale, h.left(at))
 	}
 	h.events = append(h.events, news...)
@@ -106,7 +103,8 @@ func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 // compare tells what must have happened since the last look that did not fail.
 func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 	was, is := h.last, r.Sight
-	same := was.Held == is.Held && (!is.Held || h.token == r.Most.Holder)
+	shared := was.Shared() && is.Shared()
+	same := was.Held == is.Held && (!is.Held || h.most.Holder == r.Most.Holder && stays(h.most, r.Most))
 	moved := h.fenced(r)
 	add := func(kind, owner, from, text string) {
 		news = append(news, event{kind, owner, from, at, text})
@@ -120,7 +118,9 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 		}
 	case same && moved && !is.Held:
 		add(cameWent, "", "", fmt.Sprintf("came and went: its fence is %d now", is.Fence))
-	case same && is.Holding != was.Holding && is.Held:
+	case shared && !same:
+		add(changed, is.Owner, was.Owner, "held by others: "+is.Holder()+withFence(is))
+	case shared && is.Holding != was.Holding:
 		add(changed, is.Owner, was.Owner, "held by "+is.Holder()+withFence(is))
 	case same:
 	case !was.Held:
@@ -147,6 +147,19 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 		h.since, h.scale = at, 0
 	}
 	return news
+}
+
+// stays reports whether one of those who hold a lock together held it before. If not all of them are known, one may have.
+// Where only one can hold it, the caller compares the tokens.
+func stays(before, now inspect.View) bool {
+	for _, v := range []inspect.View{before, now} {
+		if len(v.Holders) == 0 || len(v.Holders) < v.Holding {
+			return true
+		}
+	}
+	return slices.ContainsFunc(now.Holders, func(h inspect.Holder) bool {
+		return slices.ContainsFunc(before.Holders, func(b inspect.Holder) bool { return b.Token == h.Token })
+	})
 }
 
 // fenced reports whether a majority of servers has given a new fence. One alone proves nothing: it may have

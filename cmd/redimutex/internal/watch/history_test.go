@@ -99,6 +99,44 @@ func TestWatchTellsHowAHoldCameAndEnded(t *testing.T) {
 	}
 }
 
+// many is a server on which some tokens hold a lock together, and perhaps more whom a look does not tell.
+func many(kind *server.Kind, holding int, tokens ...string) inspect.View {
+	v := inspect.View{Kind: kind, Holding: holding, Left: 10 * time.Second, Age: -1}
+	for _, token := range tokens {
+		v.Holders = append(v.Holders, inspect.Holder{Token: token})
+	}
+	return v
+}
+
+func TestWatchKnowsOtherReadersAndPermitHoldersByTheirTokens(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []*server.Kind{server.Reader, server.Semaphore} {
+		p := newPast()
+		p.look(many(kind, 1, tokenA))
+		assert.Equal(t, []string{"changed >"}, p.look(many(kind, 1, tokenB)))
+		assert.Len(t, p.handovers, 1)
+		age, known := p.age(p.now)
+		assert.Zero(t, age)
+		assert.True(t, known)
+
+		assert.Equal(t, []string{"changed >"}, p.look(many(kind, 2, tokenA, tokenB)))
+		assert.Equal(t, []string{"changed >"}, p.look(many(kind, 1, tokenA)))
+		assert.Empty(t, p.look(many(kind, 1, tokenA)))
+		assert.Len(t, p.handovers, 1, "one always held it")
+		age, _ = p.age(p.now)
+		assert.Equal(t, 3*defaultInterval, age)
+
+		for _, v := range []inspect.View{many(kind, 1), many(kind, 1, tokenB), many(kind, 9, tokenA), many(kind, 9, tokenB)} {
+			p.look(v)
+		}
+		assert.Len(t, p.handovers, 1, "where not all are told, it may be one of the others")
+
+		p.look(many(kind, 1, tokenA))
+		p.look(inspect.View{Err: errors.New("no answer")})
+		assert.Equal(t, []string{"held >"}, p.look(many(kind, 1, tokenB)), "how they got it was not seen")
+	}
+}
+
 func TestWatchGuessesNothingAboutAnOutage(t *testing.T) {
 	t.Parallel()
 	down := inspect.View{Err: errors.New("connection refused")}

@@ -50,7 +50,7 @@ func Command() *cli.Command {
 					or by redimutex break.`),
 				cli.Sub("expired", "Its time ran down without a renewal, and was over."),
 				cli.Sub("gone", "It was so short that it may have been released or have expired."),
-				cli.Sub("changed", "Another number of readers, or of holders of permits, has it than at the last look."),
+				cli.Sub("changed", "Other readers, or holders of permits, have it than at the last look, or another number of them."),
 				cli.Sub("came, went", "It was free both times, but its fence is higher now."),
 				cli.Para(`The bar shows the time left, against the longest seen of this hold. With several servers
 					the lock is held if a majority has the same holder; watch lists the servers that do not agree. While too
