@@ -24,7 +24,9 @@ import (
 // delays a writer by its own TTL, whatever the TTLs of others.
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
-// excluded by them. They wait in no phase: readers and writers that keep coming may starve them.
+// excluded by them. They wait in no phase: readers and writers that keep coming may starve them. In one Client, a writer
+// waits its turn behind a plain Mutex of the same key. While that Mutex waits, other Clients do not see the writer wait, and
+// their new readers enter.
 //
 // A reader cannot become a writer: two that tried would wait for each other. A writer can become a reader, by
 // [Lease.Downgrade].

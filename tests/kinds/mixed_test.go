@@ -45,6 +45,28 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 	})
 }
 
+// The two are in one line, and only the first of that asks the server.
+func TestAWriterBehindAPlainMutexOfItsClientIsSeenToWaitOnceThatWaitsNoMore(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m, r := process(t, s, opts), process(t, s, opts)
+		waits := func(n int) func() bool { return func() bool { return m.Client().Stats().Waiting == n } }
+		first := start(t, r.RAcquire).get(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		plain := startWith(t, ctx, m.Client().Mutex("k").Acquire)
+		redistest.Wait(t, "the Mutex to wait", waits(1))
+		writer := start(t, m.Acquire)
+		redistest.Wait(t, "both to wait", waits(2))
+		release(t, start(t, r.RAcquire).get(t))
+		cancel()
+		<-plain.done
+		shown(t, s, "writers", 1)
+		assert.False(t, r.TryRLock())
+		release(t, first)
+		release(t, writer.get(t))
+	})
+}
+
 // A plain Mutex hands the lock on without knowing the marks of readers and writers.
 func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	t.Parallel()
