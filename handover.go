@@ -87,8 +87,9 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [ErrClosed] when the Client was closed meanwhile. Then a repeat asks no server.
 //
 // Except with ErrLost and ErrUnlocked, the Handover is returned all the same, and may work. Repeat the call on the same Lease:
-// it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. If the servers
-// did nothing, the lock expires with the lease. HandOver takes one node timeout at most, and that of [WithReplicas].
+// it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. Without a repeat,
+// servers that did nothing keep the key for as long as the lease lasts, and the others until within is over. HandOver takes one
+// node timeout at most, and that of [WithReplicas].
 //
 // It is another error, and the hold goes on unchanged, if within is 0 or less (below 10 ms counts as 10 ms), or above 100
 // years, or if the hold is not that of a Mutex of one key.
