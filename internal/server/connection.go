@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,8 @@ import (
 // the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
 // but the next try or extension still has to: its caller waits, or its lease depends on it.
 
-// maxRedials is how many broken connections of a pool that can't dial an operation takes out of it.
+// maxRedials is how many connections of a pool that can't dial an operation takes out of it and leaves: those that are broken,
+// and those that lead to a replica.
 const maxRedials = 20
 
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
@@ -76,7 +76,7 @@ func (op *operation) attempt() error {
 	switch {
 	case op.ask != nil:
 		return op.ask(op)
-	case op.try.Plain && op.redials == 0:
+	case op.try.Plain && !op.repeats:
 		return op.set()
 	}
 	return op.scripts()
@@ -92,23 +92,28 @@ func (op *operation) moveTo(key string) error {
 	return op.connect()
 }
 
-// follow goes to where the key is served now, and reports whether err says that this is elsewhere. Who says so has refused
-// the command, so it is safe to repeat it. The first command of a process would meet MOVED most of the time. The pool may
-// have many connections to a server that has become a replica, so the next is a fresh one. ASK, which is said while a slot
-// is on its way to another node, is left to the next try: the connection can't be told to go where it points.
-func (op *operation) follow(err error) bool {
+// follow goes to where the key is served now, and reports whether it has, because err says that this is elsewhere. n is how
+// often the command was sent before. The server that says so has refused the command, so it is safe to repeat it. The first
+// command of a process would meet MOVED most of the time. The pool may have many connections to a server that has become a
+// replica, so the next is a fresh one; a pool that can't dial has to give up all of them. ASK, which is said while a slot is
+// on its way to another node, is left to the next try: the connection can't be told to go where it points.
+func (op *operation) follow(err error, n int) bool {
+	for i := range op.requests {
+		if err == nil || op.requests[i].unconfirmed { // WAIT asks for what this connection wrote
+			return false
+		}
+	}
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh &&
-		!slices.ContainsFunc(op.todo, func(r *request) bool { return r.unconfirmed }): // else those have to be confirmed first
-		op.close()
+	case replicas(err) && !op.pinned && !op.fresh && op.redials < maxRedials:
+		op.redials++
 		op.fresh = op.server.Source.Dial != nil
-		return op.connect() == nil
-	case !op.pinned || !coded(err, "MOVED"):
+	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node
+		op.server.nodes.outdated()
+	default:
 		return false
 	}
-	op.server.nodes.outdated()
 	op.server.nodes.clock(op.key).forget(time.Now()) // another node has another
-	op.close()                                       // the pool has heard it as well, and now knows the node
+	op.close()
 	return op.connect() == nil
 }
 

@@ -45,7 +45,8 @@ type operation struct {
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
 	fresh          bool      // it was dialled for the operation
-	redials        int       // how often the operation went on over another one
+	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
+	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command
 	undoes         bool      // what is interrupted now is a plain SET
 	lent           bool      // others may keep the operation as a ctx
@@ -198,7 +199,7 @@ func (op *operation) run(err error) {
 		err = untried{err}
 	} else {
 		for err = op.attempt(); err != nil && op.broken(err); err = op.attempt() {
-			op.redials++
+			op.redials, op.repeats = op.redials+1, true
 			op.close()
 			op.fresh = op.server.Source.Dial != nil
 		}
@@ -221,7 +222,7 @@ func (op *operation) tell(r *request, reply Reply) {
 	defer r.told.Store(true)
 	switch {
 	case verbs[op.verb].creates:
-		unanswered := op.redials > 0 || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
+		unanswered := op.repeats || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
 		due := op.due
 		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
@@ -234,7 +235,7 @@ func (op *operation) tell(r *request, reply Reply) {
 		r.claim.extended(&r.reply, op.due)
 	case op.verb == release:
 		r.claim.answered(&r.reply)
-		if op.redials > 0 && (reply.Verdict == Missing || reply.Verdict == Taken) {
+		if op.repeats && (reply.Verdict == Missing || reply.Verdict == Taken) {
 			r.reply.Verdict = Done // the command over the connection that broke may have released it
 		}
 	}

@@ -78,7 +78,7 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 	replies := make([]any, len(cmds))
 	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
 		reply, err := op.command(c[0].(string), c[1:]...)
-		if op.follow(err) {
+		for n := 0; op.follow(err, n); n++ {
 			reply, err = op.command(c[0].(string), c[1:]...)
 		}
 		var said redis.Error

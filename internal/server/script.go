@@ -62,7 +62,8 @@ func (op *operation) scripts() error {
 const maxMoves = 3
 
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
-// wrong is sent once more; and one that goes alone follows its key to another node of the cluster.
+// wrong is sent once more. What a replica refuses, TIME included, follows the primary; and a script that goes alone follows
+// its key to another node of the cluster.
 func (op *operation) round(alone bool) (err error) {
 	if op.requests[0].claim.Replicas.N > 0 { // all want the same
 		defer func() { op.confirm(err) }()
@@ -70,7 +71,9 @@ func (op *operation) round(alone bool) (err error) {
 	for n := 0; len(op.todo) > 0; n++ {
 		if verbs[op.verb].timed {
 			op.deadline = op.due
-			if err := op.learnClocks(); err != nil {
+			if err := op.learnClocks(); op.follow(err, n) {
+				continue
+			} else if err != nil {
 				return untried{err}
 			}
 			if op.state.Load() == abandoned {
@@ -135,17 +138,21 @@ func (op *operation) send(n int, alone bool) error {
 			return "EVAL", args
 		}
 		replies, err := op.pipeline(len(op.todo), lay)
-		moved, asked := false, n > 0 // in a later round the connection may be another's
+		var demoted error // what a replica says
+		var refused []*request
 		for i, raw := range replies {
 			r := op.todo[i]
 			err, _ := raw.(error)
-			if replicas(err) && !asked {
-				moved, asked = op.follow(err), true
+			switch r.again = false; {
+			case replicas(err):
+				demoted, refused = err, append(refused, r)
+			case !coded(err, "NOSCRIPT") && !coded(err, "MOVED"): // those go alone
+				op.take(r, raw, n, false)
 			}
-			r.again = moved && replicas(err)
-			if !r.again && !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
-				op.take(r, raw, n)
-			}
+		}
+		moved := op.follow(demoted, n) // only now that it is known which of the others need their replicas
+		for _, r := range refused {
+			op.take(r, demoted, n, moved)
 		}
 		if errors.Is(err, conn.ErrNoSend) {
 			op.todo, err = op.todo[:0], nil
@@ -170,18 +177,17 @@ func (op *operation) send(n int, alone bool) error {
 		}
 		raw = err
 	}
-	op.take(op.todo[0], raw, n)
+	op.take(op.todo[0], raw, n, op.follow(err, n))
 	return nil
 }
 
-// take takes in the reply to a script that was sent n times before.
-func (op *operation) take(r *request, raw any, n int) {
+// take takes in the reply to a script that was sent n times before. moved: it is an error, and the operation has followed it.
+func (op *operation) take(r *request, raw any, n int, moved bool) {
 	reply := answer(raw, op.sent)
-	if reply.Now > 0 && op.state.Load() != abandoned { // else it may be the server before
+	if reply.Now > 0 && !op.bad && op.state.Load() != abandoned { // else it may be the server before
 		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
 	}
-	r.again = n == 0 && reply.Err == errLate && op.received.Before(op.due) || //nolint:errorlint // as answer has it
-		n < maxMoves && len(op.todo) == 1 && reply.Verdict == Failed && op.follow(reply.Err)
+	r.again = moved || n == 0 && reply.Err == errLate && op.received.Before(op.due) //nolint:errorlint // as answer has it
 	if r.again {
 		return
 	}

@@ -87,7 +87,7 @@ func (op *operation) set() error {
 	raw, err := op.command("SET", op.args.plain(&r.claim.Lock)...)
 	op.undoes = false
 	switch {
-	case err == nil && raw != any("OK"), coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), err != nil && op.follow(err):
+	case err == nil && raw != any("OK"), coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), op.follow(err, 0):
 		return op.scripts()
 	case err != nil:
 		return err

@@ -1,0 +1,120 @@
+package server_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+const (
+	readOnly   = redis.Error("READONLY You can't write against a read only replica.")
+	masterDown = redis.Error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
+)
+
+// demote has the next n of these commands meet a replica. It returns what is left of n.
+func demote(b *redistest.Between, n int64, says redis.Error, commands ...string) (left *atomic.Int64) {
+	left = new(atomic.Int64)
+	left.Store(n)
+	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		for _, c := range commands {
+			if c == command && left.Add(-1) >= 0 {
+				return nil, says
+			}
+		}
+		return run()
+	})
+	return left
+}
+
+// Redis 5.0 refuses TIME too, if it serves no stale data.
+func TestAReplicaThatDoesNotTellTheTimeIsLeft(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		left := demote(b, 10, masterDown, "TIME")
+		done(t, acquire(s, request("k")))
+		assert.LessOrEqual(t, left.Load(), int64(0), "it was not asked for the time")
+	})
+}
+
+// The pool can't dial, so each of its connections to the old primary has to be given up. All may lead there.
+func TestAPoolThatCannotDialIsLeftAsOftenAsItLeadsToAReplica(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{false, true} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			q := request("k")
+			q.Plain = plain
+			demote(b, 15, readOnly, "EVALSHA", "SET")
+			done(t, acquire(s, q))
+			demote(b, 15, readOnly, "EVAL", "EVALSHA")
+			done(t, one(s, q))
+			demote(b, 15, readOnly, "EVALSHA")
+			done(t, release(s, q))
+			assert.False(t, m.Exists("k"))
+			left := demote(b, 1000, readOnly, "EVALSHA", "SET")
+			failed(t, acquire(s, q))
+			assert.Greater(t, left.Load(), int64(950), "there is an end")
+		})
+	}
+}
+
+// A refusal is no lost reply: what is gone then was not released by us.
+func TestAReleaseThatAReplicaRefusedMayFindALoss(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		done(t, acquire(s, q))
+		m.Del("k")
+		demote(b, 1, readOnly, "EVALSHA")
+		assert.Equal(t, server.Missing, release(s, q).Verdict)
+	})
+}
+
+// The server is demoted while it executes a batch.
+func TestReplicasConfirmABatchOverTheConnectionThatWroteIt(t *testing.T) {
+	t.Parallel()
+	for _, wanted := range []bool{true, false} {
+		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			first, second := request("first"), request("second")
+			batch := []*hold{first, second}
+			for _, q := range batch {
+				done(t, acquire(s, q))
+				if wanted {
+					q.Replicas = replicas(time.Second)
+				}
+			}
+			var c counter
+			answer := func(run func() (any, error), command string, args []any) (any, error) {
+				if command == "WAIT" {
+					run = func() (any, error) { return int64(1), nil }
+				}
+				return c.count(run, command, args)
+			}
+			b.Set(answer)
+			for _, reply := range extend(s, batch) { // so that the script is known
+				done(t, reply)
+			}
+			c.take()
+			b.Set(func(_ func() (any, error), command string, args []any) (any, error) {
+				b.Set(answer)
+				return c.count(func() (any, error) { return nil, readOnly }, command, args)
+			})
+			replies := extend(s, batch)
+			done(t, replies[1])
+			if wanted {
+				failed(t, replies[0])
+				require.ErrorContains(t, replies[0].Err, "READONLY")
+				assert.Contains(t, c.take(), "EVAL EVALSHA WAIT")
+			} else {
+				done(t, replies[0])
+			}
+		})
+	}
+}
