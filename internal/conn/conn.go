@@ -180,6 +180,7 @@ func (c *Conn) look() {
 	defer c.undoing.Done()
 	c.mu.Unlock()
 	defer c.hangUp()
+	defer Caught(new(error))
 	if undo != nil {
 		defer time.AfterFunc(maxGrace, c.hangUp).Stop()
 		if c.Send(undo[0].(string), undo[1:]...) == nil {
@@ -188,7 +189,10 @@ func (c *Conn) look() {
 	}
 }
 
-func (c *Conn) hangUp() { c.network.Close() }
+func (c *Conn) hangUp() {
+	defer Caught(new(error))
+	c.network.Close()
+}
 
 // Ended returns why ctx has ended, or nil. The clock may know it before ctx does.
 func Ended(ctx context.Context) error {

@@ -62,6 +62,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	undoing.Add(1)
 	late := time.AfterFunc(left, func() { // beside the goroutine that waits for the reply, which redigo allows
 		defer undoing.Done()
+		defer Caught(new(error))
 		if c.Send(undo[0].(string), undo[1:]...) == nil {
 			_ = c.Flush() // if it fails, the release in the background is left
 		}

@@ -43,7 +43,7 @@ func (op *operation) connect() (err error) {
 	if b, ok := op.conn.(interface{ Bind(keys ...string) error }); ok {
 		op.pinned = true
 		op.server.nodes.cluster.Store(true)
-		if err := b.Bind(op.key); err != nil {
+		if err := func() (err error) { defer conn.Caught(&err); return b.Bind(op.key) }(); err != nil {
 			op.close()
 			return conn.Plain(err)
 		}
@@ -63,7 +63,8 @@ func (op *operation) close() {
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
 func (op *operation) broken(err error) bool {
-	return !timedOut(err) && op.conn != nil && op.conn.Err() != nil &&
+	failure := func() (err error) { defer conn.Caught(&err); return op.conn.Err() }
+	return !timedOut(err) && op.conn != nil && failure() != nil &&
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 

@@ -266,3 +266,38 @@ func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
 	assert.Contains(t, stats, "cmdstat_eval:calls=2,", "a batch brings its script along")
 	assert.Contains(t, stats, "cmdstat_evalsha:calls=18,")
 }
+
+// They panic on a goroutine of ours.
+func TestAConnectionThatPanicsWhenItIsLookedAtOrBoundIsAnError(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	failed(t, acquire(open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return unbindableConn{c} }}), request("k")))
+	var gone atomic.Bool
+	s := open(t, wrapper{r.Pool(), func(c redis.Conn) redis.Conn { return &goneConn{Conn: c, first: !gone.Swap(true)} }})
+	done(t, acquire(s, request("k")))
+}
+
+type unbindableConn struct{ redis.Conn }
+
+func (unbindableConn) Bind(...string) error { panic("no idea where the slot is") }
+
+// A goneConn breaks with its first command, if it is the first, and does not like to be asked for that.
+type goneConn struct {
+	redis.Conn
+	first, broken bool
+}
+
+func (c *goneConn) Do(command string, args ...any) (any, error) {
+	if c.first {
+		c.broken = true
+		return nil, redistest.ErrCut
+	}
+	return c.Conn.Do(command, args...)
+}
+
+func (c *goneConn) Err() error {
+	if c.broken {
+		panic("no idea what has broken it")
+	}
+	return c.Conn.Err()
+}

@@ -1,0 +1,62 @@
+package conn_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/conn"
+)
+
+// A panicky network connection takes no undo, and panics when it is closed the first time.
+type panicky struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (c *panicky) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("UNDO")) {
+		panic("no idea what that is")
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *panicky) Close() error {
+	c.Conn.Close()
+	if !c.closed.Swap(true) {
+		panic("no idea how to close it")
+	}
+	return nil
+}
+
+// An undo is written on a goroutine of ours, where a panic would end the process.
+func TestAnUndoThatPanicsHarmsNobody(t *testing.T) {
+	for _, punctual := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{silentAt: "SET"}
+			d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go p.serve(theirs)
+				c := &panicky{Conn: ours}
+				c.closed.Store(!punctual) // else redigo closes it first, on the goroutine of the caller
+				return c, nil
+			}))
+			c, err := d.DialContext(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), time.Second)
+			defer cancel()
+			_, err = (&conn.Source{Punctual: punctual}).Do(ctx, c, "SET", "k", "v")
+			assert.ErrorIs(t, conn.Plain(err), conn.ErrTimeout)
+			conn.Close(c, false)
+			synctest.Wait()
+		})
+	}
+}
