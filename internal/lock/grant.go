@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -56,10 +57,8 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
-		g.reuse = &reuse{until: g.votes.At.Add(t.Reuse)}
-		if end := g.votes.Until().Add(-handOff / 2); handOff > 0 && end.Before(g.reuse.until) {
-			g.reuse.until = end
-		}
+		whole := cmp.Or(handOff, t.TTL) // half of the validity has to be left for the last hold, too
+		g.reuse = &reuse{until: g.votes.At.Add(min(t.Reuse, g.votes.Valid-(whole-quorum.Drift(whole))/2))}
 	}
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
 		Began: g.votes.At, Until: g.votes.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,

@@ -295,3 +295,33 @@ func serve(l *redimutex.Lease, forgotten *atomic.Int32) {
 	end()
 	<-ctx.Done()
 }
+
+// A grant that came late has less time for the holds to follow.
+func TestEachHoldOfAReusedLeaseBeginsWithHalfOfTheValidity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 2 * time.Second
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		c := redimutex.NewClient([]redimutex.Pool{b}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(990*time.Millisecond),
+			redimutex.WithLeaseReuse(960*time.Millisecond), redimutex.WithoutRenewal())
+		defer c.Close()
+		require.NoError(t, c.Mutex("warm").LockContext(t.Context(), 0))
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			defer time.Sleep(930 * time.Millisecond)
+			return run()
+		})
+		m := c.Mutex("k")
+		first, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		b.Set(nil)
+		for range 10 {
+			require.NoError(t, m.UnlockContext(t.Context()))
+			time.Sleep(75 * time.Millisecond)
+			next, err := m.Acquire(t.Context())
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, time.Until(next.Until()), (ttl-ttl/100-2*time.Millisecond)/2)
+		}
+		assert.NotEqual(t, first.Token(), m.Lease().Token())
+	})
+}
