@@ -192,12 +192,12 @@ func (a *acquisition) untilLook() time.Duration {
 // to confirm what they are asked for. Readers who wait behind us enter with a try.
 func (a *acquisition) accept(fence int64) state {
 	x := a.ticket
-	left := quorum.Left(x.looked.Add(x.handOff-quorum.Drift(x.handOff)), time.Now())
-	if !x.queued || a.Terms.Replicas.N > 0 || left < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
+	until := x.looked.Add(x.handOff - quorum.Drift(x.handOff))
+	if !x.queued || a.Terms.Replicas.N > 0 || quorum.Left(until, time.Now()) < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
 		a.grouped() && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
 	a.tries++ // that was not the first
-	a.grant.votes.Accept(left, fence)
+	a.grant.votes.Accept(until, fence)
 	return a.won(x.handOff)
 }

@@ -79,9 +79,10 @@ func (v *Votes) Spent() (spent bool) {
 func (v *Votes) Lock() *server.Lock { return &v.first.Lock }
 func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
-// Accept makes the votes those of a lock that the only server has handed to its token, for so long.
-func (v *Votes) Accept(valid time.Duration, fence int64) {
-	v.At, v.Valid, v.Fence = time.Now(), valid, fence
+// Accept makes the votes those of a lock that the only server has handed to its token, which is valid until then.
+func (v *Votes) Accept(until time.Time, fence int64) {
+	v.At, v.Fence = time.Now(), fence
+	v.Valid = Left(until, v.At)
 	v.first.Entered()
 }
 

@@ -367,3 +367,15 @@ func TestATryThatSplitsTheVotesDoesNotWaitForServersThatHang(t *testing.T) {
 		redistest.Wait(t, "the vote is back", func() bool { return c.servers[2].Get("k") != v.Lock().Token })
 	}
 }
+
+// The caller may have looked at the clock long before.
+func TestAHandOffIsAcceptedForWhatIsLeftThen(t *testing.T) {
+	t.Parallel()
+	v, until := new(quorum.Votes), time.Now().Add(time.Hour)
+	start(t, 1).Claim(v, lock("k", terms()))
+	v.Accept(until, 7)
+	assert.LessOrEqual(t, v.Until().Sub(until), time.Duration(0))
+	assert.EqualValues(t, 7, v.Fence)
+	v.Accept(redistest.Earlier(until, 20*time.Minute), 7)
+	assert.LessOrEqual(t, v.Valid, 40*time.Minute, "by the clock that has less")
+}
