@@ -48,8 +48,8 @@ func Mask(err error) error {
 	return Masked(shown, err)
 }
 
-// mask cuts off what a server quotes, and what net/url and redigo do, and hides who logs in, and how, in every URL of text. A
-// password may contain anything, so all goes from the first "://" to the last "@" after it.
+// mask cuts off what a server quotes, and what net/url and redigo do, and hides who logs in, and how, in every URL and address
+// of text. A password may contain anything, so all goes from the first "://" to the last "@" after it.
 func mask(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
 	for _, words := range quoting {
@@ -57,13 +57,17 @@ func mask(text string) string {
 			text = before + strings.TrimRight(words, `"`) + "***"
 		}
 	}
-	scheme, rest, found := strings.Cut(text, "://")
-	end := strings.LastIndexByte(rest, '@')
-	if !found || end < 0 {
-		return text
+	for _, words := range leading {
+		before, rest, _ := strings.Cut(text, words)
+		if end := strings.LastIndexByte(rest, '@'); end >= 0 {
+			text = before + words + "***" + rest[end:]
+		}
 	}
-	return scheme + "://***" + rest[end:]
+	return text
 }
+
+// leading are the words behind which a URL, or an address that was meant to be one, has its login.
+var leading = []string{"://", "tcp: address ", "lookup ", "dial tcp "}
 
 // quoting are the words behind which net/url and redigo quote a URL, or the part of it that is wrong.
 var quoting = []string{`parse "`, "url is opaque: ", "invalid database: "}

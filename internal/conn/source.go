@@ -132,7 +132,11 @@ func (s *Source) Full() bool {
 // A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
 // it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
 func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
-	defer func() { err = Plain(err) }()
+	defer func() {
+		if err = Plain(err); errors.Is(err, ErrTimeout) && s.Full() {
+			err = Masked("no connection of the pool came free before the node timeout", err)
+		}
+	}()
 	defer Caught(&err)
 	if p, ok := s.Pool.(interface {
 		GetContext(context.Context) (redis.Conn, error)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -65,17 +66,20 @@ func TestOnlyAPoolItselfDialsForOperationsAndOneThatIsShownForSubscriptions(t *t
 func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"dial redis://:pw@host: no":                "dial redis://***@host: no",
-		"redis://user:p@w/@d@host:1/2 is away":     "redis://***@host:1/2 is away",
-		"rediss://:a b@one, rediss://:c@two":       "rediss://***@two",
-		"see https://redis.io/docs":                "see https://redis.io/docs",
-		"mail me@example.org":                      "mail me@example.org",
-		"unix://:pw@/run/redis.sock: no such file": "unix://***@/run/redis.sock: no such file",
-		parsed("redis://:p#w@host"):                "dial: parse ***",
-		parsed("redis://:p/w@host"):                "dial: parse ***",
-		parsed(":p%w@host"):                        "dial: parse ***",
-		dialled("redis:pw@host"):                   "dial: invalid redis URL, url is opaque: ***",
-		dialled("redis://:12/pw@host"):             "dial: invalid database: ***",
+		"dial redis://:pw@host: no":                                "dial redis://***@host: no",
+		"redis://user:p@w/@d@host:1/2 is away":                     "redis://***@host:1/2 is away",
+		"rediss://:a b@one, rediss://:c@two":                       "rediss://***@two",
+		"see https://redis.io/docs":                                "see https://redis.io/docs",
+		"mail me@example.org":                                      "mail me@example.org",
+		"unix://:pw@/run/redis.sock: no such file":                 "unix://***@/run/redis.sock: no such file",
+		"dial tcp: address me:s3cret@127.0.0.1:1: too many colons": "dial tcp: address ***@127.0.0.1:1: too many colons",
+		"dial tcp: lookup s3cret@host: no such host":               "dial tcp: lookup ***@host: no such host",
+		"dial tcp s3cret@host:1: deadline exceeded":                "dial tcp ***@host:1: deadline exceeded",
+		parsed("redis://:p#w@host"):                                "dial: parse ***",
+		parsed("redis://:p/w@host"):                                "dial: parse ***",
+		parsed(":p%w@host"):                                        "dial: parse ***",
+		dialled("redis:pw@host"):                                   "dial: invalid redis URL, url is opaque: ***",
+		dialled("redis://:12/pw@host"):                             "dial: invalid database: ***",
 	} {
 		for _, err := range []error{errors.New(text), redis.Error(text), fmt.Errorf("%w", redis.Error(text)), timeout{text}} {
 			shown := conn.Plain(err)
@@ -90,6 +94,33 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	shown := conn.Plain(fmt.Errorf("redis://:pw@host: %w", context.DeadlineExceeded))
 	assert.ErrorIs(t, shown, conn.ErrTimeout)
 	assert.NotContains(t, fmt.Sprintf("%+v", shown), "pw")
+}
+
+// The server was never asked.
+func TestAPoolWithoutAFreeConnectionIsNotTakenForASilentServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pool := &redis.Pool{MaxActive: 1, Wait: true, DialContext: (&peer{silentAt: "SELECT"}).dialer().DialContext}
+		source := conn.Of(pool)
+		get := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := source.Get(ctx)
+			require.ErrorIs(t, err, conn.ErrTimeout)
+			var timeout interface{ Timeout() bool }
+			require.ErrorAs(t, err, &timeout)
+			require.True(t, timeout.Timeout())
+			return err
+		}
+		require.ErrorContains(t, get(), "no answer")
+		pool.DialContext = (&peer{}).dialer().DialContext
+		c := pool.Get()
+		require.NoError(t, c.Err())
+		require.ErrorContains(t, get(), "no connection of the pool came free")
+		c.Close()
+		pool.Close()
+		synctest.Wait()
+	})
 }
 
 // A unix socket has no room for more connections while its server hangs, and says so at once: with EAGAIN, which calls
