@@ -194,7 +194,7 @@ func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 		var lost *redimutex.LostError
 		require.ErrorAs(t, err, &lost)
 		assert.Equal(t, reason, lost.Reason)
-		assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+		assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked, "it had ended before")
 		_, err = h.MarshalText()
 		assert.Error(t, err, "the Handover is empty")
 		assert.NoError(t, m.UnlockContext(t.Context()))

@@ -43,13 +43,13 @@ func (l *Lease) Fence() int64 { return l.hold.Fence() }
 // the wall clock does not disturb a comparison with [time.Now].
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 
-// Done returns a channel that is closed when the hold ends, by Unlock or by loss. A loss that the server can report
-// closes it at the next renewal, within a third of the TTL; any other by the time the validity ends. After a
-// suspension of the machine it is closed within about a second.
+// Done returns a channel that is closed when the hold ends: by Unlock, before that sends the release, or by loss. A loss
+// that the server can report closes it at the next renewal, within a third of the TTL; any other by the time the validity
+// ends. After a suspension of the machine it is closed within about a second.
 func (l *Lease) Done() <-chan struct{} { return l.hold.Done() }
 
 // Err returns nil while the hold is valid, then an error that matches [ErrUnlocked] or [ErrLost]. It looks at the
-// clock: it is not nil after Until, also in a process that has just woken up.
+// clock: it is not nil after Until, also in a process that has just woken up. A loss that only Unlock finds is not here.
 func (l *Lease) Err() error { return l.reason(l.hold.Reason()) }
 
 var reasons = map[keepalive.Reason]Reason{
@@ -75,9 +75,11 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return ctx
 }
 
+type heldKey struct{} // of the ctx that one which ends with a hold was made from
+
 // context is Context that keeps its place at the hold until stop is called, which ends the context too.
 func (l *Lease) context(parent context.Context) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, heldKey{}, parent))
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
 		if forget(); ctx.Err() != nil {
@@ -118,14 +120,17 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release ends this hold and no other. Otherwise it is [Mutex.UnlockContext], with its errors. The error matches
 // [ErrUnlocked] when the hold was ended before, by Release or by Unlock: of several calls at the same time one ends
-// the hold, and the others get this error.
+// the hold, and the others get this error. A ctx that ends with a hold counts as the one that it was made from.
 //
 // Release a lost lease too: until then no other goroutine of the Client gets the lock.
 func (l *Lease) Release(ctx context.Context) error { return l.unlock(lasting(ctx), "Release") }
 
 // lasting returns ctx, or one that does not end if ctx has ended already: the release has a node timeout all the same.
-// A nil ctx panics here, before anything is changed.
+// A ctx of a hold ends with that, so the one counts that it was made from. A nil ctx panics here, before anything is changed.
 func lasting(ctx context.Context) context.Context {
+	for parent, held := ctx, true; held && ctx.Done() != nil; parent, held = ctx.Value(heldKey{}).(context.Context) {
+		ctx = parent
+	}
 	if ctx.Err() != nil {
 		return context.WithoutCancel(ctx)
 	}

@@ -155,8 +155,10 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 			var lost *redimutex.LostError
 			require.ErrorAs(t, find(l), &lost, how)
 			assert.Equal(t, want, *lost, how)
-			require.ErrorAs(t, l.Err(), &lost, how)
-			assert.Equal(t, want, *lost, how)
+			if how != "Release" { // it had ended before
+				require.ErrorAs(t, l.Err(), &lost, how)
+				assert.Equal(t, want, *lost, how)
+			}
 			_ = l.Release(t.Context())
 			released := func() bool { return !slices.ContainsFunc(s.Keys(), func(k string) bool { return k != key }) }
 			if how == "Release" {

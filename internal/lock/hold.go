@@ -148,8 +148,8 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	return h.Reason(), failure
 }
 
-// Release ends the hold now. It returns Unlocked, or how the hold had ended before; and the failure of the
-// servers to release the lock. A grant that may have another hold is parked for that.
+// Release ends the hold now, before it asks the servers. It returns Unlocked, or how the lock had been lost before; and the
+// failure of the servers to release the lock. A grant that may have another hold is parked for that.
 func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
 	if g.reuse != nil && g.park(h, now) {
@@ -158,8 +158,8 @@ func (h *Hold) Release(ctx context.Context, now time.Time) (keepalive.Reason, *q
 	return h.end(ctx, now, func(keep time.Time) *quorum.Failure { return g.votes.Release(ctx, now, keep) })
 }
 
-// end ends the hold now. If it was the last one of the grant, that ends, and release is called: with keep, the lock is to stay
-// locked until then.
+// end ends the hold now. If it was the last one of the grant, that ends, and then release is called: with keep, the lock is to
+// stay locked until then.
 func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Time) *quorum.Failure) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
 	g.mu.Lock()
@@ -194,12 +194,13 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		}
 		return was, nil
 	}
+	h.finish(keepalive.Unlocked) // before another process can have the lock
 	f := release(keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.which.Store(int32(f.Which))
-		h.lose(r)
+		g.key.engine.Lost[r].Add(1)
+		h.Observer.Lost(r)
 		return r, nil
 	}
-	h.finish(keepalive.Unlocked)
 	return keepalive.Unlocked, f
 }

@@ -1,0 +1,82 @@
+package lease_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// From then on another process can have the lock, whenever this one hears of it.
+func TestAHoldHasEndedBeforeItsReleaseIsSent(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*redimutex.Lease) error{
+		"Release":  func(l *redimutex.Lease) error { return l.Release(t.Context()) },
+		"HandOver": func(l *redimutex.Lease) error { _, err := l.HandOver(t.Context(), time.Minute); return err },
+	} {
+		b := redistest.NewBetween(redistest.Start(t).Pool())
+		l, err := newClient(t, []redimutex.Pool{b}, redimutex.WithoutRenewal()).Mutex("k").Acquire(t.Context())
+		require.NoError(t, err)
+		work := l.Context(t.Context())
+		var sent, early atomic.Bool
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command != "TIME" {
+				sent.Store(true)
+				early.Store(early.Load() || !locktest.Ended(l.Done()) || work.Err() == nil || l.Err() == nil)
+			}
+			return run()
+		})
+		require.NoError(t, end(l), name)
+		assert.True(t, sent.Load(), name)
+		assert.False(t, early.Load(), name)
+	}
+}
+
+func TestALossThatUnlockFindsIsItsErrorAndNotThatOfTheEndedHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var lost atomic.Int64
+	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithoutRenewal(), redimutex.WithTrace(&redimutex.Trace{Lost: func(e redimutex.Event) {
+		assert.ErrorIs(t, e.Err, redimutex.ErrLost)
+		lost.Add(1)
+	}}))
+	l, err := c.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	s.Do("DEL", "k")
+	assert.ErrorIs(t, l.Release(t.Context()), redimutex.ErrLost)
+	assert.ErrorIs(t, l.Err(), redimutex.ErrUnlocked)
+	assert.EqualValues(t, 1, lost.Load())
+	assert.EqualValues(t, 1, c.Stats().LostDeleted)
+}
+
+// That ctx ends before the release is sent, and its parent bounds the release.
+func TestAReleaseWithTheContextOfItsHoldWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	b := redistest.NewBetween(redistest.Start(t).Pool())
+	m := newClient(t, []redimutex.Pool{b}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)).Mutex("k")
+	for _, silent := range []bool{false, true} {
+		l, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		parent, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		child, stop := context.WithTimeout(l.Context(parent), time.Hour)
+		defer stop()
+		if !silent {
+			require.NoError(t, l.Release(child))
+			continue
+		}
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			cancel(assert.AnError)
+			<-t.Context().Done()
+			return nil, redistest.ErrCut
+		})
+		assert.ErrorIs(t, l.Release(child), assert.AnError)
+	}
+}
