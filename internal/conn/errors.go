@@ -57,7 +57,7 @@ func mask(text string) string {
 			text = before + strings.TrimRight(words, `"`) + "***"
 		}
 	}
-	for _, words := range leading {
+	for _, words := range []string{"://", "tcp: address ", "lookup ", "dial tcp "} {
 		before, rest, _ := strings.Cut(text, words)
 		if end := strings.LastIndexByte(rest, '@'); end >= 0 {
 			text = before + words + "***" + rest[end:]
@@ -65,9 +65,6 @@ func mask(text string) string {
 	}
 	return text
 }
-
-// leading are the words behind which a URL, or an address that was meant to be one, has its login.
-var leading = []string{"://", "tcp: address ", "lookup ", "dial tcp "}
 
 // quoting are the words behind which net/url and redigo quote a URL, or the part of it that is wrong.
 var quoting = []string{`parse "`, "url is opaque: ", "invalid database: "}

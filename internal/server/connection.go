@@ -15,8 +15,7 @@ import (
 // the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
 // but the next try or extension still has to: its caller waits, or its lease depends on it.
 
-// maxRedials is how many connections of a pool that can't dial an operation takes out of it and leaves: those that are broken,
-// and those that lead to a replica.
+// maxRedials is how many connections that are broken or lead to a replica an operation takes out of a pool that can't dial.
 const maxRedials = 20
 
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
@@ -63,8 +62,7 @@ func (op *operation) close() {
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
 func (op *operation) broken(err error) bool {
-	failure := func() (err error) { defer conn.Caught(&err); return op.conn.Err() }
-	return !timedOut(err) && op.conn != nil && failure() != nil &&
+	return !timedOut(err) && op.conn != nil && func() (err error) { defer conn.Caught(&err); return op.conn.Err() }() != nil &&
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 
@@ -93,11 +91,10 @@ func (op *operation) moveTo(key string) error {
 	return op.connect()
 }
 
-// follow goes to where the key is served now, and reports whether it has, because err says that this is elsewhere. n is how
-// often the command was sent before. The server that says so has refused the command, so it is safe to repeat it. The first
-// command of a process would meet MOVED most of the time. The pool may have many connections to a server that has become a
-// replica, so the next is a fresh one; a pool that can't dial has to give up all of them. ASK, which is said while a slot is
-// on its way to another node, is left to the next try: the connection can't be told to go where it points.
+// follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether it
+// does. The server has refused the command, so it is safe to repeat it. The first command of a process would meet MOVED most
+// of the time. The pool may have many connections to a server that has become a replica, so the next is a fresh one if it can
+// dial. ASK is left to the next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error, n int) bool {
 	for i := range op.requests {
 		if err == nil || op.requests[i].unconfirmed { // WAIT asks for what this connection wrote

@@ -62,8 +62,7 @@ func (op *operation) scripts() error {
 const maxMoves = 3
 
 // round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
-// wrong is sent once more. What a replica refuses, TIME included, follows the primary; and a script that goes alone follows
-// its key to another node of the cluster.
+// wrong is sent once more. What a replica refuses, TIME too, follows the primary; what goes alone, its key in a cluster.
 func (op *operation) round(alone bool) (err error) {
 	if op.requests[0].claim.Replicas.N > 0 { // all want the same
 		defer func() { op.confirm(err) }()
@@ -142,11 +141,10 @@ func (op *operation) send(n int, alone bool) error {
 		var refused []*request
 		for i, raw := range replies {
 			r := op.todo[i]
-			err, _ := raw.(error)
-			switch r.again = false; {
-			case replicas(err):
+			r.again = false
+			if err, _ := raw.(error); replicas(err) {
 				demoted, refused = err, append(refused, r)
-			case !coded(err, "NOSCRIPT") && !coded(err, "MOVED"): // those go alone
+			} else if !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
 				op.take(r, raw, n, false)
 			}
 		}
