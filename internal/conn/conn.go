@@ -189,7 +189,7 @@ func (c *Conn) look() {
 	}
 }
 
-func (c *Conn) hangUp() { defer Caught(new(error)); c.network.Close() }
+func (c *Conn) hangUp() { _ = Calm(c.network.Close) }
 
 // Ended returns why ctx has ended, or nil. The clock may know it before ctx does.
 func Ended(ctx context.Context) error {

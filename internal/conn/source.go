@@ -213,3 +213,9 @@ func Caught(err *error) {
 		*err = fmt.Errorf("%w: %v", ErrPanicked, r)
 	}
 }
+
+// Calm returns what f returns, or its panic as an error.
+func Calm(f func() error) (err error) {
+	defer Caught(&err)
+	return f()
+}

@@ -83,14 +83,6 @@ func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 	return sent.Add(ttl - Drift(ttl)), fence
 }
 
-// rest is for how long the tokens may live that were replaced, as far as the servers have told.
-func (t *tally) rest() (longest time.Duration) {
-	for _, reply := range t.replies {
-		longest = max(longest, reply.Left)
-	}
-	return longest
-}
-
 // outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.
 func (t *tally) outcome() *Failure {
 	n, gone := len(t.replies), t.said[server.Missing]+t.said[server.Taken]

@@ -42,7 +42,7 @@ func (op *operation) connect() (err error) {
 	if b, ok := op.conn.(interface{ Bind(keys ...string) error }); ok {
 		op.pinned = true
 		op.server.nodes.cluster.Store(true)
-		if err := func() (err error) { defer conn.Caught(&err); return b.Bind(op.key) }(); err != nil {
+		if err := conn.Calm(func() error { return b.Bind(op.key) }); err != nil {
 			op.close()
 			return conn.Plain(err)
 		}
@@ -62,7 +62,7 @@ func (op *operation) close() {
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
 func (op *operation) broken(err error) bool {
-	return !timedOut(err) && op.conn != nil && func() (err error) { defer conn.Caught(&err); return op.conn.Err() }() != nil &&
+	return !timedOut(err) && op.conn != nil && conn.Calm(op.conn.Err) != nil &&
 		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
 }
 
