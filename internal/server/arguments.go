@@ -30,7 +30,7 @@ func (a *arguments) remember(l *Lock, ttl time.Duration) {
 		remember(&a.ttl, ttl.Milliseconds())
 	}
 	if a.list == nil {
-		a.list = make([]any, 0, 28)
+		a.list, a.back = make([]any, 0, 28), make([]any, 5)
 	}
 }
 
@@ -48,12 +48,7 @@ func (a *arguments) plain(l *Lock) []any {
 
 // undo is the whole command that takes back what plain has laid out last. It is good until the next call of plain.
 func (a *arguments) undo() any {
-	list, _ := a.back.([]any)
-	if list == nil {
-		list = make([]any, 5)
-		a.back = list
-	}
-	list[0], list[1], list[2], list[3], list[4] = "EVAL", Mutex.scripts[release][false]().source, 1, a.key, a.token
+	copy(a.back.([]any), []any{"EVAL", Mutex.scripts[release][false]().source, 1, a.key, a.token})
 	return a.back
 }
 
@@ -124,7 +119,11 @@ func (op *operation) lay(r *request) (script, []any) {
 			list = append(list, old)
 		}
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], t.queueTTL().Milliseconds())
+		ttl := QueueTTL
+		if t.Polls { // it does not queue, and only leaves: see acquire.lua
+			ttl = 0
+		}
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], ttl.Milliseconds())
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

@@ -30,7 +30,7 @@ type nodes struct {
 	refused bool    // we may not ask
 	made    []*node // all that there ever were, but for the single one
 	byName  map[string]*node
-	bySlot  []*node
+	bySlot  map[uint16]*node
 	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
 }
 
@@ -47,9 +47,6 @@ func (n *nodes) of(key string) *node {
 	slot := Slot(key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.bySlot == nil { // most Servers are no cluster
-		n.bySlot = make([]*node, slots)
-	}
 	if n.bySlot[slot] == nil {
 		n.bySlot[slot] = n.fresh()
 	}
@@ -103,9 +100,6 @@ func (n *nodes) learn(key string) {
 
 // take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
 func (n *nodes) take(answer []any) {
-	if n.bySlot == nil {
-		n.bySlot = make([]*node, slots)
-	}
 	for _, raw := range answer {
 		row, _ := raw.([]any)
 		if len(row) < 3 {
@@ -122,7 +116,7 @@ func (n *nodes) take(answer []any) {
 			n.byName[name] = n.fresh()
 		}
 		for slot := first; slot <= last; slot++ {
-			n.bySlot[slot] = n.byName[name]
+			n.bySlot[uint16(slot)] = n.byName[name]
 		}
 	}
 }

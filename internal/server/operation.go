@@ -65,7 +65,7 @@ const (
 func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
-		op = &operation{server: s, done: make(chan struct{}, 1)}
+		op = &operation{server: s, done: make(chan struct{}, 1), timer: time.NewTimer(0)}
 	}
 	op.Context, op.began, op.verb = ctx, start, v
 	op.due = start.Add(c.Timeout)
@@ -155,11 +155,7 @@ func (op *operation) apart() (over bool, why error) {
 		op.run(err)
 		return true, nil
 	}
-	if op.timer == nil {
-		op.timer = time.NewTimer(time.Until(op.end))
-	} else {
-		op.timer.Reset(time.Until(op.end))
-	}
+	op.timer.Reset(time.Until(op.end))
 	go func() {
 		op.run(nil)
 		inTime := op.state.CompareAndSwap(running, finished)

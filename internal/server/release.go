@@ -16,9 +16,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	goes := c.letGo(keep, false)
 	if goes {
 		c.releasing = true
-		if c.running > 0 {
-			c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
-		}
+		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 		if goes = c.there || c.running > 0; !goes {
 			c.leave(gone)
 		}

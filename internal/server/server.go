@@ -51,7 +51,7 @@ func New(pool Pool) *Server {
 	s := &Server{Source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.cluster.Store(s.Source.Cluster)
-	s.nodes.byName, s.nodes.clocks = make(map[string]*node), make(map[uint16]*clock)
+	s.nodes.byName, s.nodes.bySlot, s.nodes.clocks = make(map[string]*node), make(map[uint16]*node), make(map[uint16]*clock)
 	s.background, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -115,47 +115,33 @@ func (s *Server) ask(op *operation) {
 // maxSilent bounds the memory that those keys cost which are never used again.
 const maxSilent = 4096
 
-// distrust has the next operation on a key begin with a fresh connection.
-func (s *Server) distrust(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.silent) >= maxSilent {
-		clear(s.silent)
-	}
-	s.silent[key] = struct{}{}
-}
-
 // heard takes in what came of op, now. silent: the server did not answer. pooled: that was over a connection of the pool.
 func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	pooled = pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
-	if pooled {
-		for i := range op.requests {
-			s.distrust(op.requests[i].claim.Key)
-		}
-	}
+	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if op.aside {
-		if !silent && s.pending == 0 {
-			s.owes = time.Time{}
+	if distrust {
+		if len(s.silent) >= maxSilent {
+			clear(s.silent)
 		}
-		return
+		for i := range op.requests {
+			s.silent[op.requests[i].claim.Key] = struct{}{}
+		}
 	}
-	cut := failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
-	if failed > 0 && !cut {
-		s.Failed.Add(int64(failed))
+	if !op.aside {
+		s.pending--
+		cut := failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
+		if failed > 0 && !cut {
+			s.Failed.Add(int64(failed))
+		}
+		if !silent && !cut {
+			s.typical += (now.Sub(op.began) - s.typical) / 8
+			s.owes = now
+		}
 	}
-	s.pending--
-	if silent {
-		return // it goes on owing: the next operation is alone with the server
-	}
-	if !cut {
-		s.typical += (now.Sub(op.began) - s.typical) / 8
-		s.owes = now
-	}
-	if s.pending == 0 {
+	if !silent && s.pending == 0 { // else it goes on owing: the next operation is alone with the server
 		s.owes = time.Time{}
 	}
 }

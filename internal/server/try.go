@@ -64,14 +64,6 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 // waits reports whether others see that the caller waits.
 func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
 
-// queueTTL is 0 where the caller does not queue, and only leaves: see acquire.lua.
-func (t *Try) queueTTL() time.Duration {
-	if t.Polls {
-		return 0
-	}
-	return QueueTTL
-}
-
 // set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
 // whether what is in its place is a lock at all. So the script follows where it does not take the lock, can't be sent, or
 // is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script: it finds its token.
@@ -93,8 +85,7 @@ func (op *operation) set() error {
 		return err
 	}
 	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
-	if r.unconfirmed = r.claim.Replicas.N > 0; r.unconfirmed {
-		op.confirm(nil)
-	}
+	r.unconfirmed = r.claim.Replicas.N > 0
+	op.confirm(nil)
 	return nil
 }

@@ -115,13 +115,11 @@ local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
   if holder == token then
     entered(mark)
-  end
-  if holder == token and want == 'r' then
-    begin(token, math.max(ms, redis.call('PTTL', lock)))
-    return 1
-  end
-  if holder == token then
-    raise(lock, ms)
+    if want == 'r' then
+      begin(token, math.max(ms, redis.call('PTTL', lock)))
+    else
+      raise(lock, ms)
+    end
     return 1
   end
   local ends = holder == '*' and endOf(readers, token)
