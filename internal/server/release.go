@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -31,16 +33,12 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 // releaseAll releases claims of one node in one round trip. It reports whether the node has answered, so that more may follow
 // at once.
 func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
-	first := claims[0]
-	extra := time.Duration(0)
+	longest := slices.MaxFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Timeout, b.Timeout) })
+	op := s.begin(ctx, release, longest, time.Now(), 0)
+	op.aside, op.requests = true, op.requests[:0]
 	for _, c := range claims {
-		extra = max(extra, c.Timeout-first.Timeout)
-	}
-	op := s.begin(ctx, release, first, time.Now(), extra)
-	for _, c := range claims[1:] {
 		op.requests = append(op.requests, request{claim: c})
 	}
-	op.aside = true
 	reply := op.do()
 	return reply.Verdict != Failed || Permanent(reply.Err)
 }

@@ -98,9 +98,6 @@ func (s *Server) ask(op *operation) {
 	if !op.aside {
 		s.waits(time.Now()) // not op.began: it may have waited for a release first
 	}
-	if len(s.silent) == 0 {
-		return
-	}
 	for i := range op.requests {
 		key := op.requests[i].claim.Key
 		if _, was := s.silent[key]; was {

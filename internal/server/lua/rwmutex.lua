@@ -18,17 +18,17 @@ local keys = 4
 -- Returns who has the lock: '*', a token, or nil; or nil and the error. With '*' the reader that ends last comes third.
 local function current(n)
   local holder, wrong = peek(lock, n)
-  if holder == '*' then
-    local ends, last = living(readers, '-1')
-    if ends then
-      return holder, nil, last
-    elseif last then
-      return nil, last
-    end
-    redis.call('DEL', lock)
-    return nil
+  if holder ~= '*' then
+    return holder, wrong
   end
-  return holder, wrong
+  local ends, last = living(readers, '-1')
+  if ends then
+    return holder, nil, last
+  end
+  if not last then
+    redis.call('DEL', lock)
+  end
+  return nil, last
 end
 
 -- Has a reader be the first of its phase, for ms.
