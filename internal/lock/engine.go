@@ -139,14 +139,3 @@ func (e *Engine) Close(d time.Duration) {
 
 // now is the time since the Engine was made: a cheap reading of the clock.
 func (e *Engine) now() time.Duration { return time.Since(e.made) }
-
-// spawn runs f in the background, or reports that it is too late for that.
-func (e *Engine) spawn(f func()) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed.Load() {
-		return false
-	}
-	e.background.Go(f)
-	return true
-}

@@ -82,9 +82,16 @@ func (g *Grant) unpark() {
 		ended(r)
 		return
 	}
-	release := func() { ended(lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))) }
-	if !g.key.engine.spawn(release) {
+	e := g.key.engine
+	e.background.Enter() // Close waits for it, or we see that it is too late for the background
+	release := func() {
+		defer e.background.Leave()
+		ended(lost(g.votes.Release(context.Background(), time.Now(), time.Time{})))
+	}
+	if e.closed.Load() {
 		release()
+	} else {
+		go release()
 	}
 }
 

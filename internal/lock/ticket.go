@@ -33,14 +33,11 @@ type ticket struct {
 	every time.Duration // between two looks
 }
 
-// maxLook is the longest wait between two looks at the queue, and minLook the shortest.
 const (
-	minLook = 75 * time.Millisecond
-	maxLook = time.Second
+	minLook = 75 * time.Millisecond // the shortest wait between two looks at the queue
+	maxLook = time.Second           // the longest
+	fewWait = 32                    // how many waiters may look every minLook
 )
-
-// fewWait is how many waiters may look every minLook.
-const fewWait = 32
 
 // handOff is how long a hand-off to a waiter lasts: one node timeout for a stall of the server, two round trips, the age of
 // the last look, and the time before the waiter asks for its TTL.

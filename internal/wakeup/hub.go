@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/redimutex/redimutex/internal/server"
+	"github.com/redimutex/redimutex/internal/underway"
 )
 
 // A Wake is a message to a waiter.
@@ -26,12 +27,13 @@ type Hub struct {
 	server  *server.Server
 	closing context.Context
 	cancel  context.CancelFunc // ends closing
+	running underway.Count     // the goroutine that listens
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
 	key     string             // of the lock that was last waited for
 	left    time.Time          // when a waiter last left
-	done    chan struct{}      // closed when the goroutine that listens has ended; nil: there is none
+	runs    bool               // there is a goroutine that listens
 	known   chan struct{}      // closed when it is known whether the first dial succeeds; nil: it is known
 	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
 	drops   atomic.Uint64
@@ -65,9 +67,9 @@ func (h *Hub) Join(name, key string) *Waiter {
 		return w
 	}
 	h.waiters[name], h.key = w, key
-	if h.done == nil && h.server.Source.Listen != nil {
-		h.done, h.known = make(chan struct{}), make(chan struct{})
-		go h.run()
+	if !h.runs && h.server.Source.Listen != nil {
+		h.runs, h.known = true, make(chan struct{})
+		h.running.Go(h.run)
 	}
 	return w
 }
@@ -106,14 +108,8 @@ func (h *Hub) Close(d time.Duration) {
 	h.mu.Lock()
 	h.cancel()
 	clear(h.waiters)
-	done := h.done
 	h.mu.Unlock()
-	if done != nil {
-		select {
-		case <-done:
-		case <-time.After(d):
-		}
-	}
+	h.running.Wait(d)
 }
 
 // turn notes whether the Hub hears the server, and reports whether that is new. If so, waiters look again: messages may

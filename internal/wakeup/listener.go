@@ -48,8 +48,7 @@ func (h *Hub) rest() bool {
 	if h.wanted() {
 		return false
 	}
-	close(h.done)
-	h.done = nil
+	h.runs = false
 	return true
 }
 
