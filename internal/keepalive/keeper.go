@@ -40,10 +40,8 @@ const (
 // Extended or End before that, if the servers have decided.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
-// An instant is a time on the Keeper's own clock, since it was made. It takes a third of the room of a time.Time.
-type instant time.Duration
-
-func (k *Keeper) at(t time.Time) instant { return instant(t.Sub(k.began)) }
+// at returns t as the time since the Keeper was made, which takes a third of the room of a time.Time.
+func (k *Keeper) at(t time.Time) time.Duration { return t.Sub(k.began) }
 
 // Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
@@ -114,7 +112,7 @@ func (k *Keeper) arm() {
 	if k.closed || len(k.leases) == 0 {
 		return
 	}
-	next := k.began.Add(time.Duration(k.leases[0].next))
+	next := k.began.Add(k.leases[0].next)
 	if k.beat.Before(next) {
 		next = k.beat
 	}
@@ -167,7 +165,7 @@ func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 		l := k.leases[0]
 		soon := at
 		if l.handOff == 0 { // a lease that was handed off is renewed late: most holds end before
-			soon += instant(min(early, l.pace()/100))
+			soon += min(early, l.pace()/100)
 		}
 		if loss := l.loss(); loss <= at || l.over(now) {
 			k.remove(l, Expired)

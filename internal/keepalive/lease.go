@@ -29,13 +29,13 @@ const (
 type Lease struct {
 	keeper *Keeper
 	holder Holder
-	last   instant // no renewal is due then or later, but the one that follows a hand-off
+	last   time.Duration // as Keeper.at: no renewal is due then or later, but the one that follows a hand-off
 
 	// All below is protected by keeper.mu; reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
 	handOff  time.Duration // more than 0: it was given a hand-off lease, and has still to ask for its TTL
-	next     instant       // when the keeper has to look at the lease: to renew it, or to tell its loss
+	next     time.Duration // as Keeper.at: when that has to look at the lease, to renew it, or to tell its loss
 	index    int32         // place in the keeper's heap, -1 before it is there
 	reason   atomic.Int32  // a Reason
 	renewing bool          // from due until Renewed
@@ -155,7 +155,7 @@ func (l *Lease) Renewed() {
 	defer l.keeper.mu.Unlock()
 	l.renewing = false
 	if !l.Ended() {
-		l.schedule(l.keeper.at(time.Now()) + instant(min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond)))
+		l.schedule(l.keeper.at(time.Now()) + min(max(l.pace()/20, 2*time.Millisecond), 500*time.Millisecond))
 	}
 }
 
@@ -169,17 +169,17 @@ func (l *Lease) pace() time.Duration {
 
 // loss is when the loss of l is told: some time before the end, so that the timers of a busy machine do not make it late.
 // The caller holds keeper.mu.
-func (l *Lease) loss() instant {
-	return l.keeper.at(l.until) - instant(min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond))
+func (l *Lease) loss() time.Duration {
+	return l.keeper.at(l.until) - min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond)
 }
 
 // schedule decides when the keeper looks at the lease next. A renewal is not due before earliest. The lease is alive, and
 // the caller holds keeper.mu.
-func (l *Lease) schedule(earliest instant) {
+func (l *Lease) schedule(earliest time.Duration) {
 	k := l.keeper
 	l.next = l.loss()
 	if l.handOff == 0 { // for less than what is left it would bring nothing
-		earliest = max(earliest, k.at(l.until)-instant(l.ttl*2/3))
+		earliest = max(earliest, k.at(l.until)-l.ttl*2/3)
 	}
 	if !l.renewing && (l.handOff > 0 || earliest < l.last) {
 		l.next = min(l.next, earliest)
