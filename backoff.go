@@ -22,11 +22,8 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 	must(first > 0 && first <= limit, "Exponential(%v, %v): the first wait has to be more than 0 and at most the limit", first, limit)
 	return func(attempt int) time.Duration {
 		d := first
-		for ; attempt > 1 && d <= limit/2; attempt-- {
-			d *= 2
-		}
-		if attempt > 1 {
-			return limit
+		for ; attempt > 1 && d < limit; attempt-- {
+			d += min(d, limit-d)
 		}
 		return d
 	}

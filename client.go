@@ -38,23 +38,19 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
 	c := &Client{pools: slices.Clone(pools)}
 	c.observers.all.Store(new([]*Trace))
+	c.config = c.configured(&defaultConfig, opts)
 	servers := make([]server.Pool, len(pools))
 	for i, p := range pools {
 		v := reflect.ValueOf(p)
 		must(v.IsValid() && (v.Kind() != reflect.Pointer && v.Kind() != reflect.Func || !v.IsNil()), "pool %d is nil", i)
 		servers[i] = p
-	}
-	c.config = c.configured(&defaultConfig, opts)
-	for i, p := range servers {
-		n := c.config.conns
-		if n == 0 {
-			break
+		if n := c.config.conns; n > 0 {
+			source := conn.Of(p)
+			must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
+			must(source.Dial != nil, "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
+			shared := mux.New(source, n, c.config.terms.Timeout)
+			c.shared, servers[i] = append(c.shared, shared), shared
 		}
-		source := conn.Of(p)
-		must(!source.Cluster, "WithMultiplexing(%d): a cluster has a different server for each key, so its connections can't be shared; leave it out", n)
-		must(source.Dial != nil, "WithMultiplexing(%d): a %T can't dial a connection of its own; give the *redis.Pool itself, or a method Dial() (redis.Conn, error)", n, p)
-		shared := mux.New(source, n, c.config.terms.Timeout)
-		c.shared, servers[i] = append(c.shared, shared), shared
 	}
 	c.engine = lock.New(servers)
 	return c

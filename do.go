@@ -41,7 +41,7 @@ func (o *object) do(ctx context.Context, f func(context.Context) error, timeout 
 
 func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	d := &doing{lease: l, users: &users{none: make(chan struct{})}, outer: innermost(ctx)}
-	held, stop := l.context(d.context(ctx))
+	held, stop := l.context(context.WithValue(ctx, doingKey{}, d))
 	defer func() {
 		unlock := l.unlock(context.WithoutCancel(ctx), "Do")
 		stop()
@@ -76,10 +76,6 @@ func innermost(ctx context.Context) *doing {
 	return d
 }
 
-func (d *doing) context(parent context.Context) context.Context {
-	return context.WithValue(parent, doingKey{}, d)
-}
-
 // LeaseFrom returns the hold of the innermost Do, of any kind of lock, that ctx comes from; nil if there is none. A
 // Do that runs inside the hold of another one ([WithReentrancy]) has that hold. After the Do has returned, it is a
 // Lease that has ended.
@@ -98,7 +94,7 @@ func (d *doing) run(ctx context.Context, f func(context.Context) error) error {
 		return endedBy(ctx, d.lease.of.key, nil)
 	}
 	if between := innermost(ctx); between != d { // a Do of another key
-		ctx = (&doing{lease: d.lease, users: d.users, outer: between}).context(ctx)
+		ctx = context.WithValue(ctx, doingKey{}, &doing{lease: d.lease, users: d.users, outer: between})
 	}
 	return f(ctx)
 }
