@@ -189,10 +189,9 @@ func Over(ctx context.Context) bool {
 	}
 	select {
 	case <-ctx.Done():
-		return true
 	case <-time.After(late): // a context of a caller's own, which does not keep what it says
-		return false
 	}
+	return ctx.Err() != nil
 }
 
 // late is how late the timer of a ctx may be, on a machine that stands still now and then.

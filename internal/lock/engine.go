@@ -115,12 +115,11 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 func (e *Engine) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	e.mu.Lock()
-	first := !e.closed.Swap(true)
-	keys := slices.Collect(maps.Values(e.keys))
-	e.mu.Unlock()
-	if first {
+	if !e.closed.Swap(true) {
 		close(e.closing)
 	}
+	keys := slices.Collect(maps.Values(e.keys))
+	e.mu.Unlock()
 	var disposing sync.WaitGroup
 	for _, k := range keys {
 		k.fifo.Close()

@@ -37,7 +37,7 @@ type operation struct {
 	todo  []*request // whose scripts are sent next
 	state atomic.Int32
 	done  chan struct{} // gets a message when another goroutine is done with it
-	timer *time.Timer   // fires at the end
+	timer *time.Timer   // set by apart: fires at the end
 
 	// Its connection, and what was said over it.
 	conn           redis.Conn
@@ -65,7 +65,7 @@ const (
 func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
-		op = &operation{server: s, done: make(chan struct{}, 1), timer: time.NewTimer(0)}
+		op = &operation{server: s, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	}
 	op.Context, op.began, op.verb = ctx, start, v
 	op.due = start.Add(c.Timeout)

@@ -33,7 +33,7 @@
 --                                the lock; then which of the locks it is
 --   drop(token, ms, mark)        token leaves in ms, whatever it wants: 1; then whether no other can enter; or 0 or -1 as keep
 --
--- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark); preferred, which
+-- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark, want); preferred, which
 -- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller, for as
 -- long: where it is there, a caller that may enter need not heed the queue.
 

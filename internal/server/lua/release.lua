@@ -10,7 +10,7 @@
 local stays = member ~= '' and leave(member)
 local dropped, which = drop(token, ms, mark)
 if hide and mark ~= '' and dropped ~= 1 then -- one that was in has been hidden by its take
-  hide(mark)
+  hide(mark, want)
 end
 if queue and ms == '0' and (dropped == 1 and not which or mark ~= '') then -- which: others are in, so no waiter can enter
   serve('')

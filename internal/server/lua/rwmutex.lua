@@ -77,26 +77,24 @@ local function look(token, want, mark)
   end
 end
 
--- Takes back what show has done. A process has the same mark on both sides, so only that of the caller goes.
-local function hide(mark)
-  if want == 'w' then
+-- Takes back what show has done. A process has the same mark on both sides, so only that on the side of want goes.
+local function hide(mark, want)
+  if want == 'r' then
+    redis.call('ZREM', waiting, mark)
+    redis.call('ZREM', entitled, mark)
+  else
     redis.call('ZREM', writers, mark)
-    return
   end
-  redis.call('ZREM', waiting, mark)
-  redis.call('ZREM', entitled, mark)
 end
 
 local function take(token, ms, want, mark)
+  hide(mark, want)
   if want ~= 'r' then
     redis.call('DEL', readers)
-    redis.call('ZREM', writers, mark)
     entitle()
     local written = redis.pcall('SET', lock, token, 'PX', ms) -- last: a user who may not do all of this gets no lock
     return written.err and written or nil
   end
-  redis.call('ZREM', waiting, mark) -- first: as above
-  redis.call('ZREM', entitled, mark)
   local enter = peek(lock, 1) == '*' and read or begin
   enter(token, ms)
 end
@@ -104,7 +102,7 @@ end
 -- Takes back the mark of a caller that a plain Mutex has let in. With a writer a phase ends, as in take.
 local function entered(mark)
   if mark ~= '' then
-    hide(mark)
+    hide(mark, want)
     if want == 'w' then
       entitle()
     end
