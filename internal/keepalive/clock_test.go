@@ -59,7 +59,7 @@ func TestALeaseIsOverWhereTheMachineHasSleptForLonger(t *testing.T) {
 	soon(t, waiting.lost)
 	assert.Equal(t, keepalive.Expired, waiting.reason())
 	assert.Equal(t, keepalive.Alive, longer.Reason())
-	assert.Equal(t, 1, k.Len())
+	assert.Len(t, k.Leases(), 1)
 }
 
 // The first lease of a Keeper has no heartbeat before it, nor has the first after a pause in which the wall

@@ -71,7 +71,7 @@ func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 			l, h := start(t, k, nil)
 			leases, tellers = append(leases, l), append(tellers, h)
 		}
-		assert.Equal(t, 1000, k.Len())
+		assert.Len(t, k.Leases(), 1000)
 		assert.ElementsMatch(t, leases, k.Leases())
 		time.Sleep(ttl/3 + time.Millisecond)
 		require.Positive(t, running.Load())
@@ -82,7 +82,7 @@ func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 			require.EqualValues(t, 1, tellers[i].times.Load())
 			require.Equal(t, keepalive.Closed, tellers[i].reason())
 		}
-		assert.Zero(t, k.Len())
+		assert.Empty(t, k.Leases())
 		n := calls.Load()
 		time.Sleep(5 * ttl)
 		assert.Equal(t, n, calls.Load(), "renewed after Close")
@@ -112,7 +112,7 @@ func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 		for i := range leases {
 			leases[i], _ = start(t, k, lasting(ttl+rand.N(100*time.Millisecond)))
 		}
-		assert.Equal(t, n, k.Len())
+		assert.Len(t, k.Leases(), n)
 		assert.LessOrEqual(t, runtime.NumGoroutine(), idle, "leases cost goroutines before anything is due")
 		time.Sleep(3 * ttl)
 		synctest.Wait()

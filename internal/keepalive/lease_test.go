@@ -146,7 +146,7 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 			l.Ask(time.Minute)
 			l.Renewed()
 			assert.NotEqual(t, keepalive.Alive, l.Reason())
-			assert.Zero(t, k.Len())
+			assert.Empty(t, k.Leases())
 		}
 		time.Sleep(2 * ttl)
 		k.Close()
@@ -154,7 +154,7 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 		require.False(t, k.Start(l, keepalive.Terms{Until: time.Now().Add(ttl), TTL: ttl, Renew: true}))
 		extend(l, ttl)
 		assert.Equal(t, keepalive.Closed, l.Reason())
-		assert.Zero(t, k.Len())
+		assert.Empty(t, k.Leases())
 	})
 }
 
@@ -176,7 +176,7 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 		} else {
 			require.Zero(t, h.times.Load())
 		}
-		require.Zero(t, k.Len())
+		require.Empty(t, k.Leases())
 	}
 }
 

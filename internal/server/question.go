@@ -81,11 +81,9 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 		for n := 0; op.follow(err, n); n++ {
 			reply, err = op.command(c[0].(string), c[1:]...)
 		}
-		var said redis.Error
-		switch {
-		case errors.As(err, &said):
+		if code, _ := said(err); code != "" {
 			reply = err
-		case err != nil:
+		} else if err != nil {
 			return nil, err
 		}
 		replies[i] = reply
