@@ -105,15 +105,17 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	case within > maxTTL:
 		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
 	}
-	ctx = lasting(ctx)
+	ctx = l.lasting(ctx)
 	secret := &handover{o.key, o.config.terms.Token()}
 	g := &handed{to: Handover{&secret}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
+	case l.claimed.Load() && l.handed.Load() == nil:
+		return Handover{}, unlockedError(o.key, "HandOver")
 	case !l.handed.CompareAndSwap(nil, g):
 		return l.handed.Load().repeat(ctx, l)
-	case !l.claimed.CompareAndSwap(false, true):
+	case !l.claimed.CompareAndSwap(false, true): // a Release was faster just now
 		g.released.Store(true)
 		return Handover{}, unlockedError(o.key, "HandOver")
 	}
@@ -174,7 +176,7 @@ type takings struct {
 //     split the votes: then all get this error, and the Handover stays good;
 //   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
-//     Without a repeat the lock expires;
+//     Without a repeat the key expires: with the Handover, or with the lease of m;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
 //   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer, for the
 //     TTL of m at most.

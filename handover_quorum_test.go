@@ -656,3 +656,25 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	redistest.Wait(t, "its own token is found", func() bool { return m.TakeOver(t.Context(), h) == nil })
 	m.Unlock()
 }
+
+// The fence counters hold something else, so a taker with fencing can never have the lock. One without can.
+func TestATakerThatIsRefusedForGoodGivesTheHandoverBack(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	given := all[0].Get("k")
+	for _, s := range all {
+		s.Do("SET", server.FenceKey("k"), "foreign", "PX", "3600000")
+	}
+	m := all.Client(t, patient, redimutex.WithFencing()).Mutex("k")
+	err := m.TakeOver(t.Context(), h)
+	var refused *redimutex.NodeError
+	require.ErrorAs(t, err, &refused)
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	for _, s := range all {
+		redistest.Wait(t, "the Handover is back", func() bool { return s.Get("k") == given })
+	}
+	other := all.Client(t, patient).Mutex("k")
+	require.NoError(t, other.TakeOver(t.Context(), h))
+	other.Unlock()
+}

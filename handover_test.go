@@ -391,3 +391,21 @@ func TestAnUnlockBesideAHandOverIsAccepted(t *testing.T) {
 		group.Wait()
 	}
 }
+
+func TestHandOversOfAReleasedLeaseAtOnceAllSaySo(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, patient)
+	l, err := client.Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 1000 {
+				_, err := l.HandOver(t.Context(), time.Second)
+				assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+			}
+		})
+	}
+	group.Wait()
+}

@@ -75,11 +75,11 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-type heldKey struct{} // of the ctx that one which ends with a hold was made from
+type heldKey struct{ l *Lease } // says of a ctx that it ends with l
 
 // context is Context that keeps its place at the hold until stop is called, which ends the context too.
 func (l *Lease) context(parent context.Context) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, heldKey{}, parent))
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, heldKey{l}, true))
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
 		if forget(); ctx.Err() != nil {
@@ -120,24 +120,21 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release ends this hold and no other. Otherwise it is [Mutex.UnlockContext], with its errors. The error matches
 // [ErrUnlocked] when the hold was ended before, by Release or by Unlock: of several calls at the same time one ends
-// the hold, and the others get this error. A ctx that ends with a hold counts as the one that it was made from.
+// the hold, and the others get this error. A ctx that ends with this hold does not end the wait.
 //
 // Release a lost lease too: until then no other goroutine of the Client gets the lock.
-func (l *Lease) Release(ctx context.Context) error { return l.unlock(lasting(ctx), "Release") }
+func (l *Lease) Release(ctx context.Context) error { return l.unlock(ctx, "Release") }
 
-// lasting returns ctx, or one that does not end if ctx has ended already: the release has a node timeout all the same.
-// A ctx of a hold ends with that, so the one counts that it was made from. A nil ctx panics here, before anything is changed.
-func lasting(ctx context.Context) context.Context {
-	for parent, held := ctx, true; held && ctx.Done() != nil; parent, held = ctx.Value(heldKey{}).(context.Context) {
-		ctx = parent
-	}
-	if ctx.Err() != nil {
+// lasting returns ctx, or one that does not end if ctx has ended already, or will with l: the release has a node timeout all
+// the same. A nil ctx panics here, before anything is changed.
+func (l *Lease) lasting(ctx context.Context) context.Context {
+	if ctx.Err() != nil || ctx.Value(heldKey{l}) != nil {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
 }
 
-// unlock ends the hold for a verb whose ctx is lasting, if no other call has ended it.
+// unlock ends the hold for a verb, if no other call has ended it.
 func (l *Lease) unlock(ctx context.Context, verb string) error {
 	if claimed, err := l.release(ctx); claimed {
 		return err
@@ -153,6 +150,7 @@ func (l *Lease) unlock(ctx context.Context, verb string) error {
 // release ends the hold, unless another call has claimed that. The lock is released on the servers unless it is parked
 // for the next hold.
 func (l *Lease) release(ctx context.Context) (claimed bool, err error) {
+	ctx = l.lasting(ctx)
 	if !l.claimed.CompareAndSwap(false, true) {
 		return false, nil
 	}

@@ -95,7 +95,6 @@ func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Back
 // With [WithLeaseReuse] an Unlock that keeps the lock asks no server, so it does not report that the key has gone.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
 	must(m.client != nil, zero)
-	ctx = lasting(ctx)
 	if l := m.hold.Load(); l != nil {
 		return l.unlock(ctx, "Unlock")
 	}

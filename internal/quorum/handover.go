@@ -65,7 +65,7 @@ type Taker struct {
 	votes  *Votes
 	old    string
 	step   *Votes // the first step; nil on one server
-	placed bool   // it has won: nothing goes back any more
+	placed bool   // it has won: nothing goes back any more, unless we are closed or refused
 }
 
 // unknownTTL is for how long a token may live that has the rest of another's time.
@@ -101,6 +101,9 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		v.Each((*server.Claim).End)
 		k.giveBack(t.Start, append(t.Olds, v.Lock().Token)...)
 		return &Failure{Kind: Closed}
+	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
+		k.placed = false
+		k.giveBack(t.Start, t.Olds...)
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -133,7 +136,7 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 
 // before returns the votes of the tokens that may be where that of the lock should be.
 func (k *Taker) before() []*Votes {
-	rest := cmp.Or(k.step.Valid, k.votes.Lock().TTL)
+	rest := cmp.Or(k.step.Valid, unknownTTL)
 	all := []*Votes{k.votes.InPlace(k.step.Lock().Token, rest), k.votes.InPlace(k.old, rest)}
 	for _, w := range all {
 		w.Each((*server.Claim).Foreign)
@@ -143,10 +146,11 @@ func (k *Taker) before() []*Votes {
 
 // release releases what is left of a lock that was lost.
 func (k *Taker) release() {
-	k.votes.ReleaseLater(time.Time{})
+	all := []*Votes{k.votes}
 	if k.step != nil {
-		k.before()[0].ReleaseLater(time.Time{})
+		all = append(all, k.before()[0])
 	}
+	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
 
 // giveBack puts old in the place of those tokens again, where the servers have them, and returns when the time of a call since

@@ -102,7 +102,7 @@ func (t *tally) outcome() *Failure {
 			if f.Kind == Missing && t.said[server.Missing] < t.need {
 				f.Kind, f.Which = Taken, reply.Which
 			}
-			if by[reply.Holder]++; by[reply.Holder] >= t.need && !strings.HasSuffix(reply.Holder, server.StepMark) { // see Take
+			if by[reply.Holder]++; by[reply.Holder] >= t.need && !strings.HasSuffix(reply.Holder, server.StepMark) { // see Taker
 				f.Holder = reply.Holder
 			}
 		case reply.Verdict == server.Missing && f.Kind == Missing:

@@ -133,7 +133,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 	r.run(ctx)
 	votes := &r.tallies[0]
 	failure := votes.refusal()
-	if t.Keeps { // the first step of a Taker, which is not the lock yet: for how long it lasts at most
+	if t.Keeps { // the first step of a Taker, which is not the lock yet: for how long it lasts, as far as the servers have told
 		for _, reply := range votes.replies {
 			v.Valid = max(v.Valid, reply.Left)
 		}

@@ -91,10 +91,11 @@ func (op *operation) moveTo(key string) error {
 	return op.connect()
 }
 
-// follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether it
-// does. The server has refused the command, so it is safe to repeat it. The first command of a process would meet MOVED most
-// of the time. The pool may have many connections to a server that has become a replica, so the next is a fresh one if it can
-// dial. ASK is left to the next try: the connection can't be told to go where it points.
+// follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether
+// it does. The server has refused the command, so it is safe to repeat it. The first command of a process would meet MOVED
+// most of the time. The pool may have many connections to a server that has become a replica, so the next is a fresh one if it
+// can dial. In the second half of its time it tells err instead. ASK is left to the next try: the connection can't be told to
+// go where it points.
 func (op *operation) follow(err error, n int) bool {
 	for i := range op.requests {
 		if err == nil || op.requests[i].unconfirmed { // WAIT asks for what this connection wrote
@@ -102,7 +103,7 @@ func (op *operation) follow(err error, n int) bool {
 		}
 	}
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh && op.redials < maxRedials:
+	case replicas(err) && !op.pinned && !op.fresh && op.redials < maxRedials && time.Since(op.began) < time.Until(op.end):
 		op.redials++
 		op.fresh = op.server.Source.Dial != nil
 	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node

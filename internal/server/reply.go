@@ -30,7 +30,7 @@ type Reply struct {
 	Sent    time.Time     // just before the command was sent
 	Fence   int64         // with Done; of InUse: the number of permits
 	Holder  string        // with Held, and with Taken of a swap: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL; negative without a TTL
+	Left    time.Duration // with Held: what is left of the holder's TTL, negative without one; with Done of a swap: of the token's
 	Which   int           // with Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
 	Waiting int           // with Held, in the queue: how many wait there
