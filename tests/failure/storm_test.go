@@ -40,6 +40,7 @@ func vandal(every time.Duration, f func()) (stop func()) {
 
 func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T) {
 	t.Parallel()
+	redistest.Differs(t, "can't be paused")
 	type row struct {
 		name string
 		opts [][]redimutex.Option
@@ -116,6 +117,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 
 func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 	t.Parallel()
+	redistest.Differs(t, "is made for few connections at once")
 	s := redistest.Start(t)
 	// After Close there is no second try, so none may be late for the machine.
 	patient := redimutex.WithNodeTimeout(30 * time.Second)

@@ -21,6 +21,7 @@ import (
 // A lock that was handed to a waiter who has just given up would be no caller's until its claim expires.
 func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Parallel()
+	redistest.Differs(t, "does not count the keys that expire")
 	s := redistest.Start(t)
 	newQueued := func() *redimutex.Mutex { // a slow machine is not a silent server
 		return newMutex(t, s.Pool(), redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(10*time.Second))
