@@ -609,7 +609,7 @@ func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	m.Unlock()
 }
 
-// What it has on one server lasts for its own TTL, and goes back to nobody.
+// What it has on one server has its own TTL by then, so that is released and does not go back.
 func TestATakerThatLosesItsSecondStepLeavesNothing(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

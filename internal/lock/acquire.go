@@ -215,8 +215,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	a.tries++
 	a.prepare(&t)
-	// The first try of a call for one key that may wait is not worth the look: there it costs the most, and seldom finds
-	// anything.
+	// Not for the first try of a call for one key that may wait: there the look costs the most, and seldom finds anything.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.others(l, a.key)
 	}

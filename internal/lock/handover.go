@@ -8,8 +8,7 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// An Again repeats a HandOver. If the servers have executed the call before, it finds that. Nil: the hold was lost, or had
-// ended.
+// An Again repeats a HandOver, and finds what the call before has done. Nil: the hold was lost, or had ended.
 type Again func(context.Context) *quorum.Failure
 
 // HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Reason says how a hold had

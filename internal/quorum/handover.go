@@ -48,7 +48,7 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	f := to.Acquire(ctx, server.Try{Old: v.Lock().Token}, []*Votes{v}, nil)
+	f := to.Acquire(ctx, server.Try{Olds: []string{v.Lock().Token}}, []*Votes{v}, nil)
 	if f != nil && f.Kind == Taken && f.Holder == "" && v.more != nil { // by takers that have split the votes, which go back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
@@ -86,12 +86,13 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 	v := k.votes
 	v.home.Enter()
 	defer v.home.Leave()
-	t, from := server.Try{Start: time.Now(), Old: k.old}, []*Votes(nil)
+	t, from := server.Try{Start: time.Now(), Olds: []string{k.old}}, []*Votes(nil)
 	if k.step != nil {
 		if f := k.first(ctx, t.Start); f != nil {
 			return f
 		}
-		t.Olds, from = []string{k.step.Lock().Token}, k.before()
+		t.Olds = append(t.Olds, k.step.Lock().Token)
+		from = []*Votes{k.left(t.Olds[0]), k.left(t.Olds[1])}
 	}
 	f := v.Acquire(ctx, t, from, nil)
 	switch {
@@ -99,11 +100,11 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		return nil
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
-		k.giveBack(t.Start, append(t.Olds, v.Lock().Token)...)
+		k.giveBack(t.Start, v.Lock().Token, v.Lock().Token+server.StepMark)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
 		k.placed = false
-		k.giveBack(t.Start, t.Olds...)
+		k.giveBack(t.Start, k.step.Lock().Token)
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -114,7 +115,7 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 // go back.
 func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	if !k.placed {
-		f := k.step.Acquire(ctx, server.Try{Start: start, Old: k.old, Keeps: true}, nil, nil)
+		f := k.step.Acquire(ctx, server.Try{Start: start, Olds: []string{k.old}, Keeps: true}, nil, nil)
 		switch {
 		case f == nil:
 			k.placed = true
@@ -134,21 +135,18 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	return nil
 }
 
-// before returns the votes of the tokens that may be where that of the lock should be.
-func (k *Taker) before() []*Votes {
-	rest := cmp.Or(k.step.Valid, unknownTTL)
-	all := []*Votes{k.votes.InPlace(k.step.Lock().Token, rest), k.votes.InPlace(k.old, rest)}
-	for _, w := range all {
-		w.Each((*server.Claim).Foreign)
-	}
-	return all
+// left returns the votes of a token that may be where that of the lock should be, for their release.
+func (k *Taker) left(token string) *Votes {
+	w := k.votes.InPlace(token, cmp.Or(k.step.Valid, unknownTTL))
+	w.Each((*server.Claim).Foreign)
+	return w
 }
 
-// release releases what is left of a lock that was lost.
+// release releases what the Taker has of a lock that was lost.
 func (k *Taker) release() {
 	all := []*Votes{k.votes}
 	if k.step != nil {
-		all = append(all, k.before()[0])
+		all = append(all, k.left(k.step.Lock().Token))
 	}
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
@@ -167,7 +165,7 @@ func (k *Taker) giveBack(start time.Time, tokens ...string) {
 				if k.step != nil {
 					k.step.claim(i).Quiet(context.Background(), due)
 				}
-				v.InPlace(k.old, unknownTTL).claim(i).Try(context.Background(), server.Try{Old: tokens[0], Olds: tokens[1:], Keeps: true})
+				v.InPlace(k.old, unknownTTL).claim(i).Try(context.Background(), server.Try{Olds: tokens, Keeps: true})
 			})
 		}
 		asking.Wait()

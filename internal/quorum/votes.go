@@ -126,7 +126,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 	t.Plain = false // a vote that comes late must not count as one of a lock that nothing can end
 	r := q.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
-	if t.Old != "" {
+	if t.Olds != nil {
 		r.begin = func(i int) { v.claim(i).Enter() }
 		r.ask = func(i int) { v.swap(r, i, t, from) }
 	}
@@ -150,7 +150,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 		}
 	}
 	switch {
-	case t.Old == "":
+	case t.Olds == nil:
 		if failure != nil {
 			Drop(v)
 		}

@@ -54,6 +54,9 @@ func (a *arguments) undo() any {
 
 var flag = map[bool]any{false: "0", true: "1"}
 
+// queueTTL is 0 for one that polls: it does not queue, and only leaves (see acquire.lua).
+var queueTTL = map[bool]any{false: QueueTTL.Milliseconds(), true: 0}
+
 var usual = [...]any{1, "0", "0", "", "", "0", "0"} // from ARGV[5] on: see head.lua
 
 // lay returns the script of a request, and what follows it in the command, as head.lua says: the number of keys, the
@@ -114,16 +117,12 @@ func (op *operation) lay(r *request) (script, []any) {
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:
-		list = append(list, flag[t.Keeps], t.Old)
+		list = append(list, flag[t.Keeps])
 		for _, old := range t.Olds {
 			list = append(list, old)
 		}
 	case op.verb == acquire && (mark != "" || member != "" || len(t.With) > 0):
-		ttl := QueueTTL
-		if t.Polls { // it does not queue, and only leaves: see acquire.lua
-			ttl = 0
-		}
-		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], ttl.Milliseconds())
+		list = append(list, max(t.Shows.Milliseconds(), 1), t.Arrived, flag[t.Rejoins], queueTTL[t.Polls])
 	}
 	for _, other := range t.With {
 		list = append(list, other.Token)

@@ -117,7 +117,7 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.running++
 	if t != nil {
 		c.tries++
-		c.takes, c.doubt, c.waits = c.takes || t.Old == "", c.doubt || t.Plain, c.waits || t.waits()
+		c.takes, c.doubt, c.waits = c.takes || t.Olds == nil, c.doubt || t.Plain, c.waits || t.waits()
 	}
 	c.until = max(c.until, until.Sub(epoch))
 	return true

@@ -139,7 +139,7 @@ func (p slowPool) Get() redis.Conn {
 
 func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 	t.Parallel()
-	for name, try := range map[string]server.Try{"handed over": {Old: "before"}, "downgraded": {Reads: true}} {
+	for name, try := range map[string]server.Try{"handed over": {Olds: []string{"before"}}, "downgraded": {Reads: true}} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 				for _, key := range []string{"warm", "late"} { // the script has to be known

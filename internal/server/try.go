@@ -20,8 +20,7 @@ type Try struct {
 	Rejoins bool          // where it is missing, it goes back to its place; else missing means Lapsed
 	Shows   time.Duration // > 0: the others see for so long that it waits
 	With    []*Claim      // tokens that enter together with this one
-	Old     string        // not "": take the place of this token
-	Olds    []string      // or that of one of these
+	Olds    []string      // not nil: take the place of one of these tokens
 	Keeps   bool          // the new token lasts as long as the one there would have
 	Reads   bool          // a writer becomes a reader; the claim is that of the writer
 	Regains bool          // the lock is held, by the votes of others: no release before is waited for
@@ -36,12 +35,12 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	if t.Old == "" && !t.Reads && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
+	if t.Olds == nil && !t.Reads && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
 		why, _ := s.unreleased.Load().(string)
 		return Reply{Err: fmt.Errorf("no answer to the release before%s", why)}
 	}
 	v := acquire
-	if t.Old != "" {
+	if t.Olds != nil {
 		v = swap
 	} else if t.Reads {
 		v = downgrade
