@@ -143,6 +143,16 @@ func (p *Process) Signal(s syscall.Signal) {
 	require.NoError(p.t, p.Cmd.Process.Signal(s))
 }
 
+// Reaches waits until the process has come so far, as a channel tells that is closed then. One that has ended never does.
+func (p *Process) Reaches(so <-chan struct{}) {
+	p.t.Helper()
+	select {
+	case <-so:
+	case <-p.done:
+		require.Fail(p.t, "it ended before", "status %d: %s", p.Status(), p.Err())
+	}
+}
+
 // Says waits until stdout has the words.
 func (p *Process) Says(words string) {
 	p.t.Helper()

@@ -59,7 +59,7 @@ func TestListShowsAtATerminalHowFarItIs(t *testing.T) {
 	s.Do("SET", "page", "cached")
 	url, stalled := stall(s, "SCAN", 1)
 	y := clitest.Shell(t, s, "", nil, `exec "PROGRAM" list -redis `+url)
-	<-stalled
+	y.Reaches(stalled)
 	y.Says("0 keys, 0 locks; Ctrl-C prints what is found")
 	y.Type(clitest.CtrlC)
 	assert.Equal(t, 130, y.Status())
