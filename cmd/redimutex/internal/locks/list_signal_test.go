@@ -88,7 +88,7 @@ func TestASecondSignalEndsAListThatIsNotRead(t *testing.T) {
 		p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 		return p.Ended()
 	})
-	assert.Equal(t, syscall.SIGTERM, p.DiedOf())
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), p.Err())
 }
 
 func TestListSaysForWhichServerItWaits(t *testing.T) {
