@@ -67,7 +67,7 @@ func (g *Grant) unpark() {
 		g.mu.Unlock()
 		return
 	}
-	g.votes.Each((*server.Claim).InTheWay) // before a caller of this process can miss the grant
+	g.votes.Each((*server.Claim).StandInTheWay) // before a caller of this process can miss the grant
 	g.close()
 	g.mu.Unlock()
 	ended := func(r keepalive.Reason) {

@@ -201,7 +201,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	if v.more == nil {
 		return Outcome(v.first.Release(ctx, start, keep))
 	}
-	v.Each((*server.Claim).InTheWay) // the round may be decided before the last server is asked
+	v.Each((*server.Claim).StandInTheWay) // the round may be decided before the last server is asked
 	r := q.newRound(ctx, 1, start, l.Timeout)
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Release(r.ctx, r.began, keep)) }
 	r.run(ctx)

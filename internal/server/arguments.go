@@ -83,12 +83,12 @@ func (op *operation) lay(r *request) (script, []any) {
 			member = l.member()
 		}
 	case extend, downgrade:
-		_, mark, _ = r.claim.rest()
+		_, mark, _ = r.claim.toRelease()
 	case raise:
 		fence = op.fence
 	case release:
 		var keep time.Duration
-		keep, mark, member = r.claim.rest()
+		keep, mark, member = r.claim.toRelease()
 		if ms = "0"; keep > 0 {
 			ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
 		} else if l.Kind.plain && !l.Queue && len(l.More) < 100 { // see simple.lua; Lua has no room for more

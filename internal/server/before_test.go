@@ -214,7 +214,7 @@ func TestAClaimWhoseReleaseWasAnsweredIsInNoWay(t *testing.T) {
 		c := request("a").claim(s)
 		done(t, c.Try(t.Context(), server.Try{}))
 		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
-		c.InTheWay()
+		c.StandInTheWay()
 		got := make(chan server.Reply, 1)
 		go func() { got <- acquire(s, request("a")) }()
 		select {
@@ -274,7 +274,7 @@ func TestWhatHasNothingToReleaseDoesNotHideWhatHas(t *testing.T) {
 		cut(b)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		failed(t, between.Try(t.Context(), server.Try{}))
-		between.InTheWay()
+		between.StandInTheWay()
 		between.ReleaseLater(time.Time{})
 		time.AfterFunc(time.Second, func() { b.Set(nil) })
 		done(t, acquire(s, request("k")))

@@ -142,7 +142,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
 	c.waits = c.waits && !((t.waits() || t.Reads) && r.Verdict == Done)
-	c.end()
+	c.endCommand()
 }
 
 // extended takes in the answer to an extension, which is not executed after due. It counts only while the claim is wanted.
@@ -158,22 +158,22 @@ func (c *Claim) extended(r *Reply, due time.Time) {
 			*r = Reply{Err: errEnded}
 		}
 	}
-	c.end()
+	c.endCommand()
 }
 
-// end ends a command. The caller holds c.mu.
-func (c *Claim) end() {
+// endCommand ends what begin or Enter has begun. The caller holds c.mu.
+func (c *Claim) endCommand() {
 	c.running--
 	if c.running == 0 {
-		c.change()
+		c.wake()
 	}
 	if c.want >= released {
 		c.settle()
 	}
 }
 
-// change wakes those who await something of the claim. The caller holds c.mu.
-func (c *Claim) change() {
+// wake wakes those who await something of the claim. The caller holds c.mu.
+func (c *Claim) wake() {
 	if c.changed != nil {
 		close(c.changed)
 		c.changed = nil
@@ -190,7 +190,7 @@ func (c *Claim) Enter() {
 func (c *Claim) Leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.end()
+	c.endCommand()
 }
 
 // Quiet waits until nothing is under way for the claim, until then at most, or until ctx ends.

@@ -20,7 +20,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		c.releasing = true
 		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 		if goes = c.there || c.running > 0; !goes {
-			c.leave(gone)
+			c.advance(gone)
 		}
 	}
 	c.mu.Unlock()
@@ -67,12 +67,13 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// InTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that is over already.
-func (c *Claim) InTheWay() {
+// StandInTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that was answered
+// already.
+func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.want < away {
-		c.server.stands(c, true)
+		c.server.setInTheWay(c, true)
 	}
 }
 
@@ -88,7 +89,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 		c.keep = keep.Sub(epoch)
 	}
 	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
-		c.server.stands(c, true)
+		c.server.setInTheWay(c, true)
 	}
 	return true
 }
@@ -99,13 +100,13 @@ func (c *Claim) settle() {
 	switch {
 	case c.want == gone:
 	case !c.there && c.running == 0:
-		c.leave(gone)
+		c.advance(gone)
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
 		c.pursue(now + c.Timeout/2) // if the runner does not take it, the end of the command settles it
 	case !c.pursue(now):
-		c.leave(gone)
+		c.advance(gone)
 	}
 }
 
@@ -124,7 +125,7 @@ func (c *Claim) answered(r *Reply) {
 		open = max(open, c.extending)
 	}
 	if r.Verdict != Failed {
-		c.leave(away)
+		c.advance(away)
 	} else {
 		c.server.unreleased.Store("; the last that failed: " + r.Err.Error())
 	}
@@ -144,13 +145,13 @@ func (c *Claim) answered(r *Reply) {
 		c.doubt, more = false, c.pursue(now)
 	}
 	if !more {
-		c.leave(gone)
+		c.advance(gone)
 	}
 }
 
-// rest returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that are
-// to go with it.
-func (c *Claim) rest() (keep time.Duration, mark, member string) {
+// toRelease returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that
+// are to go with it.
+func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keep > 0 {
@@ -169,17 +170,17 @@ func (c *Claim) rest() (keep time.Duration, mark, member string) {
 func (c *Claim) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leave(gone)
+	c.advance(gone)
 }
 
-// leave makes the claim one that is away, or gone, and tells those who wait for it that it is out of their way. The caller
+// advance makes the claim one that is away, or gone, and wakes those who wait until it is out of their way. The caller
 // holds c.mu.
-func (c *Claim) leave(to want) {
+func (c *Claim) advance(to want) {
 	was := c.want
 	c.want = max(was, to)
 	if was >= away {
 		return
 	}
-	c.server.stands(c, false)
-	c.change()
+	c.server.setInTheWay(c, false)
+	c.wake()
 }

@@ -146,8 +146,8 @@ func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed
 // A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
 // remembers it, and a try waits for it: our own release never stands in our own way. Only what is not settled is remembered.
 
-// stands says whether the next claims of the keys of c have to wait for c.
-func (s *Server) stands(c *Claim, inTheWay bool) {
+// setInTheWay notes whether the next claims of the keys of c have to wait for c.
+func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range c.keys {
