@@ -99,7 +99,7 @@ func (op *operation) free() {
 // do runs op and returns its first reply within its bound.
 func (op *operation) do() (first Reply) {
 	s := op.server
-	s.ask(op)
+	s.noteBegin(op)
 	key, pooled, over := op.key, !op.fresh, true // read now: one that is abandoned may change op.key
 	var why error
 	switch {
@@ -141,7 +141,7 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	s.heard(op, now, silent, pooled, failed)
+	s.noteEnd(op, now, silent, pooled, failed)
 	if over {
 		op.free()
 	}

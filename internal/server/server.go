@@ -40,15 +40,15 @@ type Server struct {
 
 	mu       sync.Mutex
 	released map[string][]*Claim // by key, those that may still be in the way of the next
-	silent   map[string]struct{} // keys whose last operation had no answer over a connection of the pool
-	pending  int                 // operations of locks without an answer yet
+	dialNext map[string]struct{} // keys whose next operation dials: the last one had no answer over a connection of the pool
+	pending  int                 // operations of locks, and waits for a release, without an answer yet
 	owes     time.Time           // since when the server has owed an answer; zero: it owes none
 	typical  time.Duration       // smoothed time of an operation
 }
 
 // New returns the Server behind pool. It does not connect.
 func New(pool Pool) *Server {
-	s := &Server{Source: conn.Of(pool), released: make(map[string][]*Claim), silent: make(map[string]struct{})}
+	s := &Server{Source: conn.Of(pool), released: make(map[string][]*Claim), dialNext: make(map[string]struct{})}
 	s.nodes.server, s.nodes.single.runner.server = s, s
 	s.nodes.cluster.Store(s.Source.Cluster)
 	s.nodes.byName, s.nodes.bySlot, s.nodes.clocks = make(map[string]*node), make(map[uint16]*node), make(map[uint16]*clock)
@@ -72,7 +72,7 @@ func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0
 const MinSilence = 20 * time.Millisecond
 
 // Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already waiting
-// to see it recover; else 0. An operation that had no answer counts as one that waits for it, until another one has an answer.
+// to see it recover; else 0. What is owed to an operation stays owed when that has given up, until another one has an answer.
 func (s *Server) Silent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,49 +82,50 @@ func (s *Server) Silent(now time.Time) time.Duration {
 	return 0
 }
 
-// waits notes that an operation waits for the server. The caller holds s.mu.
-func (s *Server) waits(now time.Time) {
+// expect notes that an operation, or a claim behind a release, waits for an answer from now on. The caller holds s.mu.
+func (s *Server) expect() {
 	if s.owes.IsZero() {
-		s.owes = now
+		s.owes = time.Now()
 	}
 	s.pending++
 }
 
-// ask notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
+// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
 // leaves the next operation on the key to do so too.
-func (s *Server) ask(op *operation) {
+func (s *Server) noteBegin(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !op.aside {
-		s.waits(time.Now()) // not op.began: it may have waited for a release first
+		s.expect() // not since op.began: it may have waited for a release first
 	}
 	for i := range op.requests {
 		key := op.requests[i].claim.Key
-		if _, was := s.silent[key]; was {
+		if _, dials := s.dialNext[key]; dials {
 			op.fresh = true
 			if !op.aside || op.verb != release {
-				delete(s.silent, key)
+				delete(s.dialNext, key)
 			}
 		}
 	}
 }
 
-// maxSilent bounds the memory that those keys cost which are never used again.
-const maxSilent = 4096
+// maxDialNext bounds the memory that those keys cost which are never used again.
+const maxDialNext = 4096
 
-// heard takes in what came of op, now. silent: the server did not answer. pooled: that was over a connection of the pool.
-func (s *Server) heard(op *operation, now time.Time, silent, pooled bool, failed int) {
+// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
+// connection of the pool.
+func (s *Server) noteEnd(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
 	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {
-		if len(s.silent) >= maxSilent {
-			clear(s.silent)
+		if len(s.dialNext) >= maxDialNext {
+			clear(s.dialNext)
 		}
 		for i := range op.requests {
-			s.silent[op.requests[i].claim.Key] = struct{}{}
+			s.dialNext[op.requests[i].claim.Key] = struct{}{}
 		}
 	}
 	if !op.aside {
@@ -165,7 +166,7 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 // is. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
-	s.waits(time.Now())
+	s.expect()
 	s.mu.Unlock()
 	left := true
 	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
