@@ -91,9 +91,9 @@ func (v *Votes) Accept(until time.Time, fence int64) {
 // included. What a failed try leaves on several servers is released in the background, because waiters that split the
 // votes must give them back. On one server it may be repeated until the Votes are Spent; the caller releases them.
 //
-// from: the votes whose place these take. with: those of further tokens, which enter together with this one.
+// from: the votes whose place these take. with: on one server, those of further tokens that enter together with this one.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) *Failure {
-	q, l := v.home, v.Lock()
+	q, ttl := v.home, v.Lock().TTL
 	q.Enter()
 	defer q.Leave()
 	if q.Closing() { // nothing would wait for what it leaves
@@ -102,29 +102,35 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
+	if v.more != nil {
+		return v.byMajority(ctx, t, from)
+	}
+	for _, w := range from {
+		w.first.Quiet(ctx, t.Start.Add(v.Lock().Timeout/2))
+	}
 	for _, w := range with {
 		t.With = append(t.With, &w.first)
 	}
-	if v.more == nil {
-		for _, w := range from {
-			w.first.Quiet(ctx, t.Start.Add(l.Timeout/2))
-		}
-		reply := v.first.Try(ctx, t)
-		if reply.Verdict != server.Done {
-			return one(reply).refusal()
-		}
-		v.Fence = reply.Fence
-		err := v.complete(ctx, reply.Sent.Add(l.TTL-Drift(l.TTL)))
-		for _, w := range with {
-			w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
-		}
-		if err != nil {
-			return one(reply).failure(Unavailable, err)
-		}
-		return nil
+	reply := v.first.Try(ctx, t)
+	if reply.Verdict != server.Done {
+		return one(reply).refusal()
 	}
+	v.Fence = reply.Fence
+	err := v.complete(ctx, reply.Sent.Add(ttl-Drift(ttl)))
+	for _, w := range with {
+		w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
+	}
+	if err != nil {
+		return one(reply).failure(Unavailable, err)
+	}
+	return nil
+}
+
+// byMajority is Acquire on several servers.
+func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Failure {
+	l := v.Lock()
 	t.Plain = false // a vote that comes late must not count as one of a lock that nothing can end
-	r := q.newRound(ctx, 1, t.Start, l.Bound())
+	r := v.home.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
 	if t.Olds != nil {
 		r.begin = func(i int) { v.claim(i).Enter() }
@@ -149,12 +155,10 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 			failure = votes.failure(Unavailable, err)
 		}
 	}
-	switch {
-	case t.Olds == nil:
-		if failure != nil {
-			Drop(v)
-		}
-	case votes.won(): // those that were skipped are asked after all: no extension regains the vote of a Handover
+	if t.Olds == nil && failure != nil {
+		Drop(v)
+	}
+	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
 		for _, i := range r.skipped {
 			r.dispatch(i)
 		}
