@@ -188,19 +188,24 @@ type takings struct {
 // one of them may have the lock, and Unlock would end its hold.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	must(m.client != nil, zero)
+	var why error
 	switch {
 	case h.secret == nil:
-		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver", m.key)})
+		why = errors.New("the Handover is empty: read it by UnmarshalText, or get it from Lease.HandOver")
 	case len(m.more) > 0:
-		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: a Handover is of one key, and this is a MutexAll", m.key)})
+		why = errors.New("a Handover is of one key, and this is a MutexAll")
 	case (*h.secret).key != m.key:
-		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: the Handover is of another key, %q", m.key, (*h.secret).key)})
+		why = fmt.Errorf("the Handover is of another key, %q", (*h.secret).key)
 	case !m.taking.mu.TryLock():
-		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: another one of this Mutex is under way: %w", m.key, ErrLocked)})
+		why = fmt.Errorf("another one of this Mutex is under way: %w", ErrLocked)
+	default:
+		defer m.taking.mu.Unlock()
+		if m.Lease() != nil {
+			why = fmt.Errorf("this Mutex is locked, unlock it first: %w", ErrLocked)
+		}
 	}
-	defer m.taking.mu.Unlock()
-	if m.Lease() != nil {
-		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: this Mutex is locked, unlock it first: %w", m.key, ErrLocked)})
+	if why != nil {
+		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: %w", m.key, why)})
 	}
 	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
 	if x.token != token {
