@@ -64,7 +64,7 @@ func (l *Lease) reason(r keepalive.Reason) error {
 	case keepalive.Unlocked:
 		return fmt.Errorf("redimutex: %q: %w", l.of.key, ErrUnlocked)
 	}
-	return &LostError{l.of.keyAt(l.hold.Lost()), reasons[r]}
+	return &LostError{l.of.keyAt(l.hold.LostKey()), reasons[r]}
 }
 
 // Context returns a context that is cancelled when parent is, and when the hold ends, just before Done is closed; then

@@ -217,7 +217,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	a.prepare(&t)
 	// Not for the first try of a call for one key that may wait: there the look costs the most, and seldom finds anything.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
-		a.engine.others(l, a.key)
+		a.engine.makeWay(l, a.key)
 	}
 	a.key.kind.Store(a.Terms.Kind)
 	if a.turn {

@@ -123,7 +123,7 @@ func (e *Engine) Close(d time.Duration) {
 	var disposing sync.WaitGroup
 	for _, k := range keys {
 		k.fifo.Close()
-		disposing.Go(k.clear)
+		disposing.Go(k.releaseParked)
 	}
 	e.keeper.Close()
 	disposing.Wait()

@@ -26,9 +26,9 @@ type Grant struct {
 	votes quorum.Votes
 	lease keepalive.Lease
 
-	turn  atomic.Bool  // it has the turn of its line, and passes it on at the end
-	over  atomic.Bool  // no hold may follow: the time is over, or a holder has begun to extend the lock
-	which atomic.Int32 // index of the key that the servers have lost
+	turn    atomic.Bool  // it has the turn of its line, and passes it on at the end
+	over    atomic.Bool  // no hold may follow: the time is over, or a holder has begun to change the lock
+	lostKey atomic.Int32 // which of the keys the servers have lost, as far as it is known
 
 	released bool       // and there will be no more holds; guarded by mu
 	mu       sync.Mutex // the order is one that takes little room
@@ -187,7 +187,7 @@ func lost(f *quorum.Failure) keepalive.Reason {
 func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
 	if r != keepalive.Alive {
-		g.which.Store(int32(f.Which))
+		g.lostKey.Store(int32(f.Which))
 		g.lease.End(r, time.Now())
 	}
 	return r != keepalive.Alive

@@ -31,27 +31,30 @@ type Observer interface {
 	LostIdle(r keepalive.Reason) // the lock was lost while it was kept for the next hold; this one had ended well
 }
 
-// An audience is who wants to know that a hold has ended.
+// An audience is who wants to know that a hold has ended. Nil: there is none.
 type audience struct {
 	done  chan struct{}
 	after map[*func()]struct{}
 }
 
 func (a *audience) tell() {
+	if a == nil {
+		return
+	}
 	for f := range a.after { // the ctxs first: who sees Done closed finds them cancelled
 		(*f)()
 	}
 	close(a.done)
 }
 
-// over is the Done of holds that have ended before they were asked for it.
-var over = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+// closed is the Done of holds that have ended before they were asked for it.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func (h *Hold) Token() string    { return h.grant.Token() }
 func (h *Hold) Fence() int64     { return h.grant.votes.Fence }
 func (h *Hold) Began() time.Time { return h.grant.votes.At.Add(h.after) }
 func (h *Hold) Until() time.Time { return h.grant.lease.Until() }
-func (h *Hold) Lost() int        { return int(h.grant.which.Load()) } // which of the keys, as far as it is known
+func (h *Hold) LostKey() int     { return int(h.grant.lostKey.Load()) }
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {
@@ -83,7 +86,7 @@ func (h *Hold) Done() <-chan struct{} {
 	if a := h.asked(); a != nil {
 		return a.done
 	}
-	return over
+	return closed
 }
 
 // AfterEnd calls f when the hold has ended, at once if it has, unless stop is called before.
@@ -114,12 +117,10 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 		h.grant.mu.Unlock()
 		return false
 	}
-	a := h.audience
+	told := h.audience
 	h.ended, h.audience = r, nil
 	h.grant.mu.Unlock()
-	if a != nil {
-		a.tell()
-	}
+	told.tell()
 	return true
 }
 
@@ -197,7 +198,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 	h.finish(keepalive.Unlocked) // before another process can have the lock
 	f := release(keep)
 	if r := lost(f); r != keepalive.Alive {
-		g.which.Store(int32(f.Which))
+		g.lostKey.Store(int32(f.Which))
 		g.key.engine.Lost[r].Add(1)
 		h.Observer.Lost(r)
 		return r, nil

@@ -127,9 +127,9 @@ func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
 	return cmp.Or(k.known(silence), &quorum.Failure{Kind: quorum.Contended})
 }
 
-// others makes way for a lock of several keys, or of another kind, by releasing what this process has parked of its keys.
-// The try waits for these releases.
-func (e *Engine) others(l *server.Lock, self *Key) {
+// makeWay releases what this process has parked of the keys of a lock, in lines other than its own: for a lock of several
+// keys, or of another kind. The try waits for these releases.
+func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	var found []*Key
 	e.mu.Lock()
 	for _, name := range append([]string{l.Key}, l.More...) {
@@ -141,12 +141,11 @@ func (e *Engine) others(l *server.Lock, self *Key) {
 	}
 	e.mu.Unlock()
 	for _, k := range found {
-		k.clear()
+		k.releaseParked()
 	}
 }
 
-// clear releases what is parked.
-func (k *Key) clear() {
+func (k *Key) releaseParked() {
 	if g := k.grant.Load(); g != nil && g.reuse != nil {
 		g.expire()
 	}

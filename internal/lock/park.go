@@ -45,9 +45,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		}
 	}
 	g.mu.Unlock()
-	if told != nil {
-		told.tell()
-	}
+	told.tell()
 	if !others && g.turn.Load() {
 		g.key.pass()
 	}
