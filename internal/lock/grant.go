@@ -83,23 +83,6 @@ func (g *Grant) kind() *server.Kind {
 	return g.terms().Kind
 }
 
-// begin makes h a hold of g. A grant that is lost at the same time ends it here or in Lost,
-// which looks for h after the lease has Ended. It reports false if the grant was released, or has its only hold.
-func (g *Grant) begin(h *Hold, now time.Time) bool {
-	g.mu.Lock()
-	if g.released || g.holds != nil && !g.terms().Kind.Shared {
-		g.mu.Unlock()
-		return false
-	}
-	h.grant, h.after, h.next = g, now.Sub(g.votes.At), g.holds
-	g.holds = h
-	g.mu.Unlock()
-	if g.lease.Ended() {
-		h.lose(g.lease.Reason())
-	}
-	return true
-}
-
 // remove takes h out of the holds. The caller holds g.mu.
 func (g *Grant) remove(h *Hold) {
 	for p := &g.holds; *p != nil; p = &(*p).next {

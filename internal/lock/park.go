@@ -68,33 +68,31 @@ func (g *Grant) unpark() {
 	g.votes.Each((*server.Claim).StandInTheWay) // before a caller of this process can miss the grant
 	g.close()
 	g.mu.Unlock()
-	ended := func(r keepalive.Reason) {
-		defer g.key.unref()
-		if r == keepalive.Deleted || r == keepalive.Taken { // while it was kept for the next hold
-			g.key.engine.Lost[r].Add(1)
-			g.reuse.last.LostIdle(r)
-		}
-	}
-	if r := g.lease.End(keepalive.Unlocked, time.Now()); r != keepalive.Unlocked {
-		g.votes.ReleaseLater(time.Time{})
-		ended(r)
-		return
-	}
-	e := g.key.engine
+	e, r := g.key.engine, g.lease.End(keepalive.Unlocked, time.Now())
 	e.background.Enter() // Close waits for it, or we see that it is too late for the background
 	release := func() {
 		defer e.background.Leave()
-		ended(lost(g.votes.Release(context.Background(), time.Now(), time.Time{})))
+		defer g.key.unref()
+		if r == keepalive.Unlocked {
+			r = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
+		} else {
+			g.votes.ReleaseLater(time.Time{})
+		}
+		if r == keepalive.Deleted || r == keepalive.Taken { // while it was kept for the next hold
+			e.Lost[r].Add(1)
+			g.reuse.last.LostIdle(r)
+		}
 	}
-	if e.closed.Load() {
+	if r != keepalive.Unlocked || e.closed.Load() {
 		release()
 	} else {
 		go release()
 	}
 }
 
-// adopt begins h in g, if that is parked or shared, and of use for a hold with these terms. The caller has the turn, unless
-// the grant is shared.
+// adopt makes h a hold of g, if that is parked or shared, and of use for a hold with these terms. The caller has the turn,
+// unless the grant is shared. A grant that is lost at the same time ends h here or in Lost, which looks for h after the lease
+// has Ended.
 func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	if g.reuse == nil {
 		return false
@@ -104,5 +102,16 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 		g.unpark()
 		return false
 	}
-	return g.begin(h, now)
+	g.mu.Lock()
+	if g.released || g.holds != nil && !g.terms().Kind.Shared {
+		g.mu.Unlock()
+		return false
+	}
+	h.grant, h.after, h.next = g, now.Sub(g.votes.At), g.holds
+	g.holds = h
+	g.mu.Unlock()
+	if g.lease.Ended() {
+		h.lose(g.lease.Reason())
+	}
+	return true
 }

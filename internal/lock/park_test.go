@@ -25,7 +25,7 @@ func TestAReaderHasEndedWhereAnotherJoinsDuringItsRelease(t *testing.T) {
 	require.Nil(t, r.Failure)
 	g, now := first.grant, time.Now()
 	require.False(t, g.park(first, now.Add(terms.Reuse)), "its time is over")
-	require.True(t, g.begin(second, now))
+	require.True(t, g.adopt(terms, second))
 	reason, f := first.end(t.Context(), now, nil)
 	assert.Equal(t, keepalive.Unlocked, reason)
 	assert.Nil(t, f)
