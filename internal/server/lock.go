@@ -175,18 +175,18 @@ var verbs = [...]struct {
 // scripts are those of a kind, by verb and whether the lock has a queue. They are joined when they are needed.
 type scripts [len(verbs)]map[bool]func() script
 
-// load returns the scripts of a kind, which is some files. first stands in front of its release without a queue.
+// load returns the scripts of a kind, which is some files. first stands in front of its release without a queue; "": none.
 func load(first string, kind ...string) *scripts {
 	s := new(scripts)
-	for v, verb := range verbs {
-		s[v] = make(map[bool]func() script)
-		for _, queue := range []bool{false, true} {
-			files := slices.Concat([]string{first, "head", "holder"}, kind, verb.files)
-			s[v][queue] = sync.OnceValue(func() script {
-				return newScript(slices.DeleteFunc(files, func(file string) bool {
-					return file == "" || file == "queue" && !queue || file == first && (v != int(release) || queue)
-				}))
-			})
+	for v := range s {
+		with := slices.Concat([]string{"head", "holder"}, kind, verbs[v].files)
+		without := slices.DeleteFunc(slices.Clone(with), func(file string) bool { return file == "queue" })
+		if verb(v) == release && first != "" {
+			without = slices.Insert(without, 0, first)
+		}
+		s[v] = map[bool]func() script{
+			true:  sync.OnceValue(func() script { return newScript(with) }),
+			false: sync.OnceValue(func() script { return newScript(without) }),
 		}
 	}
 	return s
