@@ -32,7 +32,7 @@ type acquisition struct {
 	grant   *Grant        // of the next try; nil: a new one
 	group   []*Grant      // for others of this line
 	ticket  *ticket       // our place in the server's queue; nil without one
-	arrived int64         // when the server has first seen us, in µs on its clock; 0: not yet
+	arrived int64         // the server's clock in µs at the try before the ticket; 0: there was none, or it had no answer
 	granted bool
 	result  *quorum.Failure
 }

@@ -61,7 +61,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.result.Before = cmp.Or(a.result.Before, f)
 		f = a.result
 	case a.ticket == nil:
-		a.arrived = max(a.arrived, f.Now)
+		a.arrived = f.Now
 		if a.grant.votes.Spent() {
 			a.drop(true)
 		}
@@ -109,8 +109,8 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 }
 
-// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. It is the only
-// place that blocks while the caller has the turn, but for the try itself.
+// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. Nothing else blocks while
+// the caller has the turn, but for a try and the pause before the first.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
 	a.engine.Waiting.Add(1)
