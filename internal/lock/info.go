@@ -2,6 +2,8 @@ package lock
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/quorum"
@@ -30,9 +32,9 @@ func (e *Engine) Infos() []*Info {
 		g := l.Holder().(*Grant)
 		of := g.key.line
 		if g.kind().Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
-			of = lineOf(g.kind(), of.keys()[0])
+			of = lineOf(g.kind(), g.votes.Lock().Key)
 		}
-		info := cmp.Or(found[of], &Info{Idle: true, Kind: g.kind()})
+		info := cmp.Or(found[of], &Info{Keys: g.key.keys(), Kind: g.kind(), Idle: true})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
 			info.Owner, info.Fence, info.Since = g.terms().Owner, g.votes.Fence, g.votes.At
@@ -47,7 +49,7 @@ func (e *Engine) Infos() []*Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		info := cmp.Or(found[k.line], &Info{Kind: k.kind.Load()})
+		info := cmp.Or(found[k.line], &Info{Keys: k.keys(), Kind: k.kind.Load()})
 		info.Waiting = k.fifo.Waiting()
 		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
 			info.Waiting++ // the one that asks the servers
@@ -57,10 +59,5 @@ func (e *Engine) Infos() []*Info {
 			found[k.line] = info
 		}
 	}
-	all := make([]*Info, 0, len(found))
-	for of, info := range found {
-		info.Keys = of.keys()
-		all = append(all, info)
-	}
-	return all
+	return slices.Collect(maps.Values(found))
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,42 +18,26 @@ import (
 // may hold, a name that no key has.
 type line string
 
-// composed begins the names that no key has: see server.Reserved.
-const composed = "redimutex:"
-
 func lineOf(kind *server.Kind, key string, more ...string) line {
 	if len(more) == 0 && !kind.Shared {
 		return line(key)
 	}
-	name := []byte(composed)
+	name := []byte("redimutex:") // no key begins so: see server.Reserved
 	if kind.Shared {
 		name = append(name, kind.Name...)
 	}
-	name = strconv.AppendQuote(name, key) // a key may have any bytes
-	for _, k := range more {
-		// AppendQuote alone makes room for one key at a time, and copies the whole name each time.
-		name = strconv.AppendQuote(slices.Grow(name, len(k)), k)
+	for _, k := range append([]string{key}, more...) { // each behind its length: a key may have any bytes
+		name = strconv.AppendInt(append(name, ' '), int64(len(k)), 10)
+		name = append(append(name, ':'), k...)
 	}
 	return line(name)
-}
-
-func (l line) keys() (keys []string) {
-	rest, several := strings.CutPrefix(string(l), composed)
-	if !several {
-		return []string{rest}
-	}
-	rest = rest[strings.IndexByte(rest, '"'):]
-	for quoted, err := strconv.QuotedPrefix(rest); err == nil; quoted, err = strconv.QuotedPrefix(rest) {
-		k, _ := strconv.Unquote(quoted)
-		keys, rest = append(keys, k), rest[len(quoted):]
-	}
-	return keys
 }
 
 // A Key is one line in this process: its goroutines in order, and what they leave for each other.
 type Key struct {
 	engine *Engine
 	line   line
+	all    *[]string                   // its keys; nil: the line is the key
 	kind   atomic.Pointer[server.Kind] // of the last try
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
@@ -84,6 +67,10 @@ func (e *Engine) ref(c *Call) *Key {
 	if k == nil {
 		k = &Key{engine: e, line: l}
 		k.kind.Store(c.Terms.Kind)
+		if string(l) != c.Key {
+			all := append([]string{c.Key}, c.More...)
+			k.all = &all
+		}
 		e.keys[l] = k
 	}
 	k.refs.Add(1)
@@ -101,6 +88,13 @@ func (k *Key) unref() {
 	if k.refs.CompareAndSwap(0, math.MinInt32) { // else there is a new caller
 		delete(e.keys, k.line)
 	}
+}
+
+func (k *Key) keys() []string {
+	if k.all != nil {
+		return *k.all
+	}
+	return []string{string(k.line)}
 }
 
 // answered notes the outcome of a try: nil, or why it has failed.

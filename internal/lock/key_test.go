@@ -19,6 +19,20 @@ func TestTheNameOfALineOfManyKeysTakesFewAllocations(t *testing.T) {
 		}
 		var name line
 		assert.Less(t, testing.AllocsPerRun(1, func() { name = lineOf(server.Mutex, keys[0], keys[1:]...) }), n/20.0, form)
-		assert.Equal(t, keys, name.keys())
+		assert.NotEqual(t, name, lineOf(server.Mutex, keys[0], keys[2:]...))
 	}
+}
+
+func TestOtherKeysHaveAnotherLine(t *testing.T) {
+	seen := make(map[line][]string)
+	for _, keys := range [][]string{
+		{"a"}, {"a", "b"}, {"a", "b", "c"}, {"a", "bc"}, {"a", "b1:c"}, {"a", "1:b"}, {"a", "", "b"}, {"a", "b", ""}, {"ab"}, {"1:a"},
+	} {
+		of := lineOf(server.Mutex, keys[0], keys[1:]...)
+		assert.Nil(t, seen[of], "%q", keys)
+		seen[of] = keys
+	}
+	assert.NotEqual(t, lineOf(server.Mutex, "a"), lineOf(server.Reader, "a"))
+	assert.NotEqual(t, lineOf(server.Semaphore, "a"), lineOf(server.Reader, "a"))
+	assert.Equal(t, lineOf(server.Mutex, "a"), lineOf(server.Writer, "a"))
 }
