@@ -45,6 +45,7 @@ func (c *call) add(name string, args ...any) error {
 	return nil
 }
 
+// takeBack returns the call that undoes c. No caller waits for it.
 func (c *call) takeBack() *call {
 	u := &call{undoes: true, began: time.Now(), due: c.overdue.Add(maxFarewell), told: true}
 	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails

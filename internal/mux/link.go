@@ -94,7 +94,7 @@ func (l *link) abandon(c *call, why error) {
 	case i < 0:
 	case i >= l.written:
 		l.calls = slices.Delete(l.calls, i, i+1)
-		l.rest()
+		l.endIfIdle()
 	default:
 		if c.undo != nil {
 			l.calls = append(l.calls, c.takeBack())
@@ -141,7 +141,7 @@ func (l *link) look() {
 // write writes what is queued. In the end it closes the connection, when the last undos are written.
 func (l *link) write() {
 	defer l.close()
-	for batch, more := l.launch(nil); more; batch, more = l.launch(batch) {
+	for batch, more := l.next(nil); more; batch, more = l.next(batch) {
 		if err := send(l.conn, batch); err != nil {
 			l.end(err)
 			return
@@ -163,9 +163,9 @@ func send(to redis.Conn, batch []*call) (err error) {
 	return to.Flush()
 }
 
-// launch waits until something is queued, and returns it, in the place of the last batch. It counts as written from now on:
+// next waits until something is queued, and returns it, in the place of the last batch. It counts as written from now on:
 // the reply may be there before the writer is back. It reports false when the link has ended and nothing is left to write.
-func (l *link) launch(batch []*call) ([]*call, bool) {
+func (l *link) next(batch []*call) ([]*call, bool) {
 	clear(batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *link) read() {
 			}
 		}
 		if err == nil {
-			err = l.land(reply)
+			err = l.answer(reply)
 		}
 		if err != nil {
 			l.end(err)
@@ -204,8 +204,8 @@ func (l *link) read() {
 	}
 }
 
-// land gives a reply to the oldest call. It returns why the link has to end now, or nil.
-func (l *link) land(reply any) error {
+// answer gives a reply to the oldest call. It returns why the link has to end now, or nil.
+func (l *link) answer(reply any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.written == 0 { // a server that has too many clients says so, and hangs up
@@ -219,7 +219,7 @@ func (l *link) land(reply any) error {
 	l.written--
 	l.alive = c.began
 	c.tell(nil)
-	l.rest()
+	l.endIfIdle()
 	return l.err
 }
 
@@ -230,12 +230,12 @@ func (l *link) open() bool {
 	defer l.mu.Unlock()
 	d := l.pool.source.Lifetime
 	l.retired = l.retired || d > 0 && time.Since(l.born) >= d || l.alive.Before(*l.pool.silent.Load())
-	l.rest()
+	l.endIfIdle()
 	return l.err == nil && !l.retired
 }
 
-// rest ends a link that is retired when nothing is under way. The caller holds l.mu.
-func (l *link) rest() {
+// endIfIdle ends a link that is retired when nothing is under way. The caller holds l.mu.
+func (l *link) endIfIdle() {
 	if l.retired && len(l.calls) == 0 {
 		l.fail(errRetired)
 	}

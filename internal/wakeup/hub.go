@@ -112,9 +112,9 @@ func (h *Hub) Close(d time.Duration) {
 	h.running.Wait(d)
 }
 
-// turn notes whether the Hub hears the server, and reports whether that is new. If so, waiters look again: messages may
-// have been lost.
-func (h *Hub) turn(up bool) bool {
+// setListening notes whether the Hub hears the server, and reports whether that is new. If so, waiters look again: messages
+// may have been lost.
+func (h *Hub) setListening(up bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known != nil {

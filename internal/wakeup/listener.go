@@ -29,11 +29,11 @@ const (
 
 // run is the goroutine. There is one at a time: two that listen would hear each message twice.
 func (h *Hub) run() {
-	for wait := time.Duration(0); !h.rest(); wait = min(max(2*wait, minRedial), maxRedial) {
+	for wait := time.Duration(0); !h.retire(); wait = min(max(2*wait, minRedial), maxRedial) {
 		select {
 		case <-time.After(wait):
 			h.listen()
-			if h.turn(false) {
+			if h.setListening(false) {
 				wait = 0
 			}
 		case <-h.closing.Done():
@@ -41,8 +41,8 @@ func (h *Hub) run() {
 	}
 }
 
-// rest gives the goroutine up, unless the Hub is wanted.
-func (h *Hub) rest() bool {
+// retire gives the goroutine up, unless the Hub is wanted.
+func (h *Hub) retire() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.wanted() {
@@ -92,7 +92,7 @@ func (h *Hub) listen() {
 		}
 		switch kind, _ := redis.String(parts[0], nil); kind {
 		case "subscribe":
-			h.turn(true)
+			h.setListening(true)
 		case "message":
 			h.heard.Store(true)
 			message, _ := redis.String(parts[2], nil)
