@@ -20,21 +20,22 @@ type arguments struct {
 	back                  any // a []any: see undo
 }
 
-// remember puts what most commands have into interfaces, unless it is the same. A release has no TTL, and keeps that of the
+// remember keeps what most commands have, in interfaces. A release has no TTL, and keeps that of the
 // last try for the next.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
-	remember(&a.key, l.Key)
-	remember(&a.token, l.Token)
-	remember(&a.want, l.Want)
+	box(&a.key, l.Key)
+	box(&a.token, l.Token)
+	box(&a.want, l.Want)
 	if ttl > 0 {
-		remember(&a.ttl, ttl.Milliseconds())
+		box(&a.ttl, ttl.Milliseconds())
 	}
 	if a.list == nil {
 		a.list, a.back = make([]any, 0, 28), make([]any, 5)
 	}
 }
 
-func remember[T comparable](place *any, value T) {
+// box puts a value into an interface, unless it is there already.
+func box[T comparable](place *any, value T) {
 	if was, ok := (*place).(T); !ok || was != value {
 		*place = value
 	}
@@ -65,7 +66,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	a, l, t := &op.args, &r.claim.Lock, &op.try
 	a.remember(l, r.ttl)
 	s := l.Kind.scripts[op.verb][l.Queue]()
-	ms, due, fence, mark, member := a.ttl, any("0"), any("0"), "", ""
+	ms, due, counter, fence, mark, member := a.ttl, any("0"), any("0"), any("0"), "", ""
 	list := append(a.list[:0], nil, 1+len(l.More), a.key)
 	for _, k := range l.More {
 		list = append(list, k)
@@ -95,7 +96,6 @@ func (op *operation) lay(r *request) (script, []any) {
 			return s, append(list, a.token)
 		}
 	}
-	counter := any("0")
 	if l.fenced() || op.verb == raise {
 		counter = (l.TTL + fenceTTL).Milliseconds()
 		for k := range l.keys {

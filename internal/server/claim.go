@@ -117,7 +117,9 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.running++
 	if t != nil {
 		c.tries++
-		c.takes, c.doubt, c.waits = c.takes || t.Olds == nil, c.doubt || t.Plain, c.waits || t.waits()
+		c.takes = c.takes || t.Olds == nil
+		c.doubt = c.doubt || t.Plain
+		c.waits = c.waits || t.waits()
 	}
 	c.until = max(c.until, until.Sub(epoch))
 	return true
@@ -141,7 +143,9 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 		c.open = max(c.open, time.Since(epoch))
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
-	c.waits = c.waits && !((t.waits() || t.Reads) && r.Verdict == Done)
+	if r.Verdict == Done && (t.waits() || t.Reads) { // what shows that the caller waits went with the grant
+		c.waits = false
+	}
 	c.endCommand()
 }
 

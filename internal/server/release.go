@@ -15,18 +15,18 @@ import (
 // half of its time is over.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	c.mu.Lock()
-	goes := c.letGo(keep, false)
-	if goes {
-		c.releasing = true
-		c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
-		if goes = c.there || c.running > 0; !goes {
-			c.advance(gone)
-		}
-	}
-	c.mu.Unlock()
-	if !goes {
+	if !c.letGo(keep, false) {
+		c.mu.Unlock()
 		return Reply{Verdict: Missing}
 	}
+	c.releasing = true
+	c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
+	if !c.there && c.running == 0 {
+		c.advance(gone)
+		c.mu.Unlock()
+		return Reply{Verdict: Missing}
+	}
+	c.mu.Unlock()
 	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
