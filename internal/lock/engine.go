@@ -101,7 +101,7 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 	case e.closed.Load():
 		return 0, &quorum.Failure{Kind: quorum.Closed}
 	}
-	reply := e.servers[0].InUse(ctx, server.Lock{Terms: t, Key: key, Rest: server.Usual})
+	reply := e.servers[0].InUse(ctx, server.Lock{Terms: t, Key: key, Extras: server.NoExtras})
 	f := quorum.Outcome(reply)
 	if f != nil && Over(ctx) {
 		f = &quorum.Failure{Kind: quorum.Ended, Before: f}

@@ -38,15 +38,15 @@ type Grant struct {
 
 // want returns a grant that is to be asked for, with a new token.
 func (k *Key) want(c *Call) *Grant {
-	g, rest := &Grant{key: k}, server.Usual
+	g, extras := &Grant{key: k}, server.NoExtras
 	waits := !c.Once && (c.Terms.Queue || c.Terms.Kind.Shows)
 	if waits || len(c.More) > 0 {
-		rest = &server.Rest{More: c.More}
+		extras = &server.Extras{More: c.More}
 	}
 	if waits {
-		rest.Channel, rest.HandOff = k.engine.hub().Channel(), handOff(c.Terms, k.engine.servers[0].RTT())
+		extras.Channel, extras.HandOff = k.engine.hub().Channel(), handOff(c.Terms, k.engine.servers[0].RTT())
 	}
-	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, Token: c.Terms.Token(), Rest: rest})
+	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, Token: c.Terms.Token(), Extras: extras})
 	return g
 }
 

@@ -27,7 +27,7 @@ func terms() *server.Terms {
 
 // lock is about a key, for a new token.
 func lock(key string, t *server.Terms) server.Lock {
-	return server.Lock{Terms: t, Key: key, Token: uuid.NewString(), Rest: server.Usual}
+	return server.Lock{Terms: t, Key: key, Token: uuid.NewString(), Extras: server.NoExtras}
 }
 
 // A cluster is some independent servers, and a Quorum over them.

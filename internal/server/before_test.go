@@ -24,7 +24,7 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		both := request("a")
-		both.Rest.More = []string{"b"}
+		both.Extras.More = []string{"b"}
 		before := both.claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
 		cut(b)
@@ -96,7 +96,7 @@ func TestATryWaitsForTheReleaseOnceItsServerHasAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		q.Kind, q.Want, q.Rest.Channel = server.Writer, "w", "redimutex:me"
+		q.Kind, q.Want, q.Extras.Channel = server.Writer, "w", "redimutex:me"
 		done(t, acquire(s, q))
 		done(t, release(s, q))
 		require.NoError(t, m.Set("k", "another"))

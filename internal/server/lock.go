@@ -58,18 +58,18 @@ type Lock struct {
 	*Terms
 	Key   string
 	Token string
-	*Rest
+	*Extras
 }
 
-// A Rest is what few locks have, of which a process may hold very many. It is not nil.
-type Rest struct {
+// Extras are what few locks have. They are apart, because a process may hold very many locks, and never nil.
+type Extras struct {
 	More    []string      // further keys: all are locked, or none
 	Channel string        // where its process listens; "": it does not wait in the queue, and does not show that it waits
 	HandOff time.Duration // how long a hand-off gives the lock to it
 }
 
-// Usual is the Rest of a lock of one key that does not wait.
-var Usual = new(Rest)
+// NoExtras are those of a lock of one key that does not wait.
+var NoExtras = new(Extras)
 
 func (l *Lock) keys(yield func(string) bool) {
 	if yield(l.Key) {

@@ -23,7 +23,7 @@ type hold struct {
 	Key, Token string
 	Keep       time.Duration
 	Plain      bool
-	Rest       server.Rest
+	Extras     server.Extras
 	Try        server.Try
 }
 
@@ -36,8 +36,8 @@ func request(key string) *hold {
 }
 
 func (q *hold) lock() server.Lock {
-	terms, rest := q.Terms, q.Rest
-	return server.Lock{Terms: &terms, Key: q.Key, Token: q.Token, Rest: &rest}
+	terms, extras := q.Terms, q.Extras
+	return server.Lock{Terms: &terms, Key: q.Key, Token: q.Token, Extras: &extras}
 }
 
 // claim returns a new claim of the token.

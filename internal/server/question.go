@@ -33,7 +33,7 @@ type Session struct {
 
 // Session begins a Session with the server that serves key. It ends when timeout or ctx does.
 func (s *Server) Session(ctx context.Context, timeout time.Duration, key string) *Session {
-	return &Session{server: s, ctx: ctx, claim: Claim{Lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}, Rest: Usual}}, start: time.Now()}
+	return &Session{server: s, ctx: ctx, claim: Claim{Lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}, Extras: NoExtras}}, start: time.Now()}
 }
 
 // Do runs one command. It goes again to where the slot of the key has moved to; an error of the server is an error.

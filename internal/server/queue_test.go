@@ -49,7 +49,7 @@ func queued(key string) *hold {
 func waiting(key, token, channel string) *hold {
 	q := queued(key)
 	q.Token, q.Try.Queues = token, true
-	q.Rest = server.Rest{Channel: channel, HandOff: 20 * time.Second}
+	q.Extras = server.Extras{Channel: channel, HandOff: 20 * time.Second}
 	return q
 }
 
@@ -136,7 +136,7 @@ func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
 	q := queued("k")
-	q.Kind, q.Want, q.Rest.Channel = server.Writer, "w", "redimutex:me"
+	q.Kind, q.Want, q.Extras.Channel = server.Writer, "w", "redimutex:me"
 	done(t, acquire(s, q))
 	_, writers, _, _ := server.PhaseKeys("k")
 	r.Do("SET", writers, "no set")
@@ -220,7 +220,7 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	reader := func() *hold {
 		q := request("k")
 		q.Kind, q.Want, q.Timeout = server.Reader, "r", time.Second
-		q.Rest.Channel, q.Try.Shows = "the mark", time.Minute
+		q.Extras.Channel, q.Try.Shows = "the mark", time.Minute
 		return q
 	}
 	require.Equal(t, server.Held, acquire(s, reader()).Verdict) // the script is known now
@@ -241,7 +241,7 @@ func TestTheReleaseOfALostReaderLeavesTheMarkOfTheNext(t *testing.T) {
 	r, s := start(t)
 	reader := func() *hold {
 		q := queued("k")
-		q.Kind, q.Want, q.Rest.Channel, q.Try.Shows = server.Reader, "r", "redimutex:me", time.Minute
+		q.Kind, q.Want, q.Extras.Channel, q.Try.Shows = server.Reader, "r", "redimutex:me", time.Minute
 		return q
 	}
 	first := reader()

@@ -98,7 +98,7 @@ func (t *trial) semaphore() error {
 func (t *trial) readers() error {
 	as := func(kind *server.Kind) *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = kind, kind.Want })
-		c.Rest = &server.Rest{Channel: uuid.NewString(), HandOff: commandLimit}
+		c.Extras = &server.Extras{Channel: uuid.NewString(), HandOff: commandLimit}
 		return c
 	}
 	writer, reader := as(server.Writer), as(server.Reader)
@@ -149,7 +149,7 @@ func (t *trial) queue() error {
 	}
 	queued := func() *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Queue = true })
-		c.Rest = &server.Rest{Channel: channel, HandOff: commandLimit}
+		c.Extras = &server.Extras{Channel: channel, HandOff: commandLimit}
 		return c
 	}
 	holder, waiter, queues := queued(), queued(), server.Try{Queues: true}

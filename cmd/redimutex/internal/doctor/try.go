@@ -150,7 +150,7 @@ func (t *trial) claim(f func(*server.Terms)) *server.Claim {
 		f(terms)
 	}
 	c := new(server.Claim)
-	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Rest: server.Usual})
+	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Extras: server.NoExtras})
 	return c
 }
 

@@ -89,7 +89,7 @@ func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, q
 	s := server.New(n.Pool)
 	defer s.Close(0)
 	var c server.Claim
-	s.Claim(&c, server.Lock{Key: key, Token: token, Rest: server.Usual, Terms: &server.Terms{
+	s.Claim(&c, server.Lock{Key: key, Token: token, Extras: server.NoExtras, Terms: &server.Terms{
 		Kind: kind, Want: kind.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
 	}})
 	c.Entered()
