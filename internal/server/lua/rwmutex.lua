@@ -1,5 +1,5 @@
--- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may want 'm': a
--- plain Mutex is let in alone, as a writer is.
+-- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may
+-- want 'm': a plain Mutex is let in alone, as a writer is.
 -- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
 -- a client that takes the key for a plain Mutex is kept out, and keeps out readers and writers.
 --
@@ -109,6 +109,7 @@ local function entered(mark)
   end
 end
 
+-- Here want is an argument and not what the caller wants: a writer that is downgraded stays as a reader.
 local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
   if holder == token then
