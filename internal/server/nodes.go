@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -145,34 +146,36 @@ const maxStuck = 16
 type limit struct {
 	mu      sync.Mutex
 	running int
-	more    int           // how many may run beyond maxStuck
-	freed   chan struct{} // closed when one more may run; nil if none waits
+	more    int       // how many may run beyond maxStuck
+	waiting list.List // of chan struct{}, in order of arrival: closed when that one may run
 }
 
-// enter waits until one more may run. It fails when the time is over.
+// enter waits until one more may run, in order of arrival. It fails when the time is over.
 func (l *limit) enter(ctx context.Context, end time.Time) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.running >= maxStuck+l.more {
-		if l.freed == nil {
-			l.freed = make(chan struct{})
-		}
-		freed := l.freed
-		l.mu.Unlock()
-		select {
-		case <-freed:
-		case <-time.After(time.Until(end)):
-			err = errStuck
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		l.mu.Lock()
-		if err != nil {
-			return err
-		}
+	if l.running < maxStuck+l.more { // then none waits
+		l.running++
+		return nil
 	}
-	l.running++
-	return nil
+	turn := make(chan struct{})
+	place := l.waiting.PushBack(turn)
+	l.mu.Unlock()
+	select {
+	case <-turn:
+	case <-time.After(time.Until(end)):
+		err = errStuck
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	l.mu.Lock()
+	select {
+	case <-turn: // perhaps just then
+		return nil
+	default:
+		l.waiting.Remove(place)
+		return err
+	}
 }
 
 // leave ends an operation that came back in time, or late.
@@ -183,9 +186,8 @@ func (l *limit) leave(inTime bool) {
 		l.more++
 	}
 	l.running--
-	if l.freed != nil {
-		close(l.freed)
-		l.freed = nil
+	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
+		close(l.waiting.Remove(l.waiting.Front()).(chan struct{}))
 	}
 }
 

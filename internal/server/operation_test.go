@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,6 +72,38 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 			done(t, acquire(s, request("k")))
 		})
 	}
+}
+
+// Else the renewals of a process whose callers are many starve, although the server answers at once.
+func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(b.Get))
+		done(t, acquire(s, request("warm")))
+		var mu sync.Mutex
+		var order []string
+		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			mu.Lock()
+			order = append(order, fmt.Sprint(args[2]))
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			return run()
+		})
+		var all sync.WaitGroup
+		var arrived []string
+		for i := range 300 {
+			q := request(fmt.Sprint(i))
+			arrived = append(arrived, q.Key)
+			all.Go(func() { done(t, acquire(s, q)) })
+			time.Sleep(time.Microsecond)
+		}
+		all.Wait()
+		for i, key := range arrived {
+			assert.InDelta(t, i, slices.Index(order, key), 100, key) // those that run together may pass each other
+		}
+	})
 }
 
 // A reply that no caller waited for any more was a win.
