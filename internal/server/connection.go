@@ -73,6 +73,8 @@ func (op *operation) attempt() error {
 		return untried{err}
 	}
 	switch {
+	case op.verb != release && op.state.Load() == abandoned:
+		return untried{errTimeout}
 	case op.ask != nil:
 		return op.ask(op)
 	case op.try.Plain && !op.repeats:

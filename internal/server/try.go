@@ -70,9 +70,6 @@ func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
 // SET can't carry a deadline. Instead, when that passes without a reply, a release is written behind the SET on the same
 // connection. Whenever the server gets to executing the first, after a hang or a cut, it executes the second next.
 func (op *operation) set() error {
-	if op.state.Load() == abandoned {
-		return untried{errTimeout}
-	}
 	op.deadline, op.undoes = op.due, true
 	r := &op.requests[0]
 	raw, err := op.command("SET", op.args.plain(&r.claim.Lock)...)
