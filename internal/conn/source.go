@@ -34,6 +34,9 @@ type Source struct {
 	Cluster, Scattered bool
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
+	// Limit is how many connections the pool may have; 0: any number. Redials is how many of them that are broken or lead
+	// to a replica an operation takes out, if it can't dial.
+	Limit, Redials int
 	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends, at the
 	// latest, and leaves a dial behind that does not. It is nil where the pool does not tell how to dial.
 	Dial Dial
@@ -47,7 +50,7 @@ type Dial = func(context.Context) (redis.Conn, error)
 
 // Of returns the Source that pool is. It does not connect.
 func Of(pool Pool) *Source {
-	s := &Source{Pool: pool}
+	s := &Source{Pool: pool, Redials: 20}
 	_, s.Punctual = pool.(interface{ Punctual() })
 	s.Keeps = !s.Punctual
 	switch p := pool.(type) {
@@ -55,7 +58,7 @@ func Of(pool Pool) *Source {
 		if p != nil {
 			s.Punctual = punctual(p)
 			s.Keeps = p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
-			s.Lifetime, s.Dial = p.MaxConnLifetime, s.bounded(dialOf(p))
+			s.Lifetime, s.Limit, s.Dial = p.MaxConnLifetime, max(p.MaxActive, 0), s.bounded(dialOf(p))
 		}
 	case interface{ Dial() (redis.Conn, error) }:
 		_, s.Cluster = pool.(interface { // *redisc.Cluster
@@ -65,8 +68,9 @@ func Of(pool Pool) *Source {
 		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
 	s.Listen = s.Dial
-	if p, shares := pool.(interface{ Shares() *Source }); shares { // multiplexed; a subscription has a connection of its own
-		s.Listen, s.Scattered = p.Shares().Listen, p.Shares().Scattered
+	if p, shares := pool.(interface{ Shares() (*Source, int) }); shares { // multiplexed; a subscription has one of its own
+		from, n := p.Shares()
+		s.Listen, s.Scattered, s.Redials = from.Listen, from.Scattered, n
 	} else if s.Dial == nil {
 		s.Listen = s.bounded(dialOf(inside(pool)))
 	}

@@ -73,8 +73,8 @@ func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 // Punctual marks that whatever is asked of this Pool and of its connections with a deadline ends at that deadline.
 func (p *Pool) Punctual() {}
 
-// Shares is where the shared connections come from.
-func (p *Pool) Shares() *conn.Source { return p.source }
+// Shares is where the shared connections come from, and how many they are.
+func (p *Pool) Shares() (*conn.Source, int) { return p.source, len(p.slots) }
 
 // GetContext returns a connection that is used as if it belonged to the caller alone. It waits only while none of the
 // shared connections is up and one is being dialled. While none can be had, the reason is returned at once, and the next

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
@@ -15,8 +17,17 @@ import (
 // the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
 // but the next try or extension still has to: its caller waits, or its lease depends on it.
 
-// maxRedials is how many connections that are broken or lead to a replica an operation takes out of a pool that can't dial.
-const maxRedials = 20
+// freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
+// only an extension does: its lease depends on it.
+func (op *operation) freshen() {
+	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
+	if op.fresh || op.server.Source.Dial == nil {
+		return
+	}
+	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend; !op.fresh {
+		beside.Add(-1)
+	}
+}
 
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
@@ -60,10 +71,12 @@ func (op *operation) close() {
 }
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
-// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced.
+// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. An extension also does
+// if the pool has none left: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
-	return !timedOut(err) && op.conn != nil && conn.Calm(op.conn.Err) != nil &&
-		!op.fresh && op.redials < maxRedials && time.Now().Before(op.end)
+	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
+	none := op.verb == extend && source.Dial != nil && errors.Is(err, redis.ErrPoolExhausted)
+	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells
@@ -105,9 +118,9 @@ func (op *operation) follow(err error, n int) bool {
 		}
 	}
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh && op.redials < maxRedials && time.Since(op.began) < time.Until(op.end):
+	case replicas(err) && !op.pinned && !op.fresh && op.redials < op.server.Source.Redials && time.Since(op.began) < time.Until(op.end):
 		op.redials++
-		op.fresh = op.server.Source.Dial != nil
+		op.freshen()
 	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node
 		op.server.nodes.outdated()
 	default:

@@ -44,7 +44,7 @@ type operation struct {
 	key            string    // that the connection is for
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
-	fresh          bool      // it was dialled for the operation
+	fresh          bool      // it is dialled for the operation
 	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
 	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command
@@ -86,6 +86,9 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 // it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
 func (op *operation) free() {
 	s := op.server
+	if op.fresh {
+		s.beside.Add(-1)
+	}
 	if op.state.Load() != abandoned && !op.lent && (op.Done() == nil || op.Err() == nil) {
 		clear(op.requests)
 		*op = operation{
@@ -197,7 +200,7 @@ func (op *operation) run(err error) {
 		for err = op.attempt(); err != nil && op.broken(err); err = op.attempt() {
 			op.redials, op.repeats = op.redials+1, true
 			op.close()
-			op.fresh = op.server.Source.Dial != nil
+			op.freshen()
 		}
 	}
 	op.close()

@@ -27,7 +27,7 @@ type Session struct {
 	ctx    context.Context
 	claim  Claim // that is none
 	start  time.Time
-	fresh  bool  // over connections that are dialled for it
+	fresh  bool  // over connections that are dialled for it, if it can be
 	err    error // why nothing more can be done
 }
 
@@ -56,9 +56,12 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	}
 	var replies []any
 	op := s.server.begin(s.ctx, say, &s.claim, s.start, 0)
-	op.fresh, op.aside, op.ask = s.fresh, true, func(op *operation) (err error) {
+	op.aside, op.ask = true, func(op *operation) (err error) {
 		replies, err = op.commands(cmds)
 		return err
+	}
+	if s.fresh {
+		op.freshen()
 	}
 	if reply := op.do(); reply.Verdict != Done {
 		s.err = reply.Err
@@ -98,7 +101,7 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 // replica has answered one of these, others of the pool's connections may lead there, and it goes over a fresh one.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
 	ses := s.Session(ctx, timeout, QueueKey(key))
-	ses.fresh = s.demoted.Swap(false) && s.Source.Dial != nil
+	ses.fresh = s.demoted.Swap(false)
 	heard, err := redis.Int(ses.Do("PUBLISH", channel, ""))
 	return err == nil, err == nil && heard == 0 && !s.nodes.cluster.Load()
 }

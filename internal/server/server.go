@@ -37,6 +37,7 @@ type Server struct {
 	oneByOne   atomic.Bool  // its connections take one command at a time
 	demoted    atomic.Bool  // a replica has answered since the last Call
 	unreleased atomic.Value // a string: why the last release that failed did
+	beside     atomic.Int64 // operations that dial beside the pool
 
 	mu       sync.Mutex
 	released map[string][]*Claim // by key, those that may still be in the way of the next
@@ -101,8 +102,8 @@ func (s *Server) noteBegin(op *operation) {
 	for i := range op.requests {
 		key := op.requests[i].claim.Key
 		if _, dials := s.dialNext[key]; dials {
-			op.fresh = true
-			if !op.aside || op.verb != release {
+			op.freshen()
+			if op.fresh && (!op.aside || op.verb != release) {
 				delete(s.dialNext, key)
 			}
 		}
@@ -116,8 +117,9 @@ const maxDialNext = 4096
 // connection of the pool.
 func (s *Server) noteEnd(op *operation, now time.Time, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
-	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
+	// have waited for its turn at the pool; but an extension can't go on waiting for those who hold locks to give one back. One
+	// over a fresh connection says that it is the server that is silent.
+	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && (op.verb == extend || !s.Source.Full())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {
