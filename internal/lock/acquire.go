@@ -238,7 +238,7 @@ func (a *acquisition) prepare(t *server.Try) {
 		a.grant = a.key.want(&a.Call)
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
-	for a.grouped() && len(a.group) < a.key.fifo.Waiting() {
+	for a.grouped() && len(a.group) < min(a.key.fifo.Waiting(), atOnce-1) {
 		a.group = append(a.group, a.key.want(&a.Call))
 	}
 	if a.Once {

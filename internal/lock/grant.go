@@ -111,13 +111,13 @@ func (g *Grant) present() (holds []*Hold) {
 	return holds
 }
 
-// renewPart is how many leases are renewed together at most. A slow server answers so many within the node timeout;
-// a larger batch may be late as a whole, each time that it is repeated.
-const renewPart = 1000
+// atOnce is how many leases are renewed together at most, and how many readers enter together. A slow server answers so
+// many within the node timeout; a larger batch may be late as a whole, each time that it is repeated.
+const atOnce = 1000
 
 // renew extends the grants that are due, those that end first in front. Each part has a bound of its own.
 func (e *Engine) renew(due []*keepalive.Lease) {
-	for part := range slices.Chunk(due, renewPart) {
+	for part := range slices.Chunk(due, atOnce) {
 		batch := make([]*quorum.Extension, 0, len(part))
 		for _, l := range part {
 			if l.Reason() != keepalive.Alive { // since it was handed out

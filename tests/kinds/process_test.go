@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -44,6 +46,44 @@ func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
 		release(t, r.lease)
 	}
 	assert.NotContains(t, s.Keys(), "k")
+}
+
+// A script for all of them could last for longer than the node timeout, and would be repeated for ever.
+func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const readers, limit = 1500, 1000
+	opts := []redimutex.Option{redimutex.WithoutRenewal(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)}
+	var most atomic.Int64 // of the tokens in a command
+	pool := redistest.NewBetween(s.Pool())
+	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+		tokens := int64(0)
+		for _, a := range args {
+			if s, ok := a.(string); ok && uuid.Validate(s) == nil {
+				tokens++
+			}
+		}
+		for was := most.Load(); tokens > was && !most.CompareAndSwap(was, tokens); was = most.Load() {
+			// Another command was counted meanwhile.
+		}
+		return run()
+	})
+	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
+	first := start(t, process(t, s, opts).Acquire).get(t)
+	var all []*call
+	for range readers {
+		all = append(all, start(t, m.RAcquire))
+	}
+	redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == readers })
+	release(t, first)
+	for _, r := range all {
+		r.get(t)
+	}
+	assert.EqualValues(t, readers, s.Do("ZCARD", "redimutex:readers:{k}"))
+	assert.EqualValues(t, limit, most.Load())
+	for _, r := range all {
+		release(t, r.lease)
+	}
 }
 
 // What its process has won for it is given back, though it leaves in the moment in which its turn comes.
