@@ -584,6 +584,41 @@ func isStep(command []string) (first, second bool) {
 	return at > 0 && at < last, at == last && command[last-1] != "1"
 }
 
+// What goes back takes its time on the servers, and may take longer than the caller has.
+func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
+	t.Parallel()
+	const timeout = 30 * time.Second
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	given := all[0].Get("k")
+	for i, s := range all[1:] {
+		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // neither of whom has a majority
+	}
+	asks, goOn := make(chan struct{}), make(chan struct{})
+	ask, let := sync.OnceFunc(func() { close(asks) }), sync.OnceFunc(func() { close(goOn) })
+	defer let()
+	for _, f := range fronts {
+		f.On(func(command []string) (fate redistest.Fate) {
+			if last := len(command) - 1; strings.HasSuffix(command[last], server.StepMark) { // what takes the place of a first step
+				ask()
+				<-goOn
+			}
+			return fate
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	outcome := make(chan error, 1)
+	go func() { outcome <- client.Mutex("k").TakeOver(ctx, h) }()
+	redistest.Receive(t, "something goes back", asks)
+	cancel()
+	began := time.Now()
+	require.Error(t, <-outcome)
+	assert.Less(t, time.Since(began), timeout/2)
+	let()
+	redistest.Wait(t, "the vote is back", func() bool { return all[0].Get("k") == given })
+}
+
 func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

@@ -100,11 +100,11 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		return nil
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
-		k.giveBack(t.Start, v.Lock().Token, v.Lock().Token+server.StepMark)
+		k.giveBack(ctx, t.Start, v.Lock().Token, v.Lock().Token+server.StepMark)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
 		k.placed = false
-		k.giveBack(t.Start, k.step.Lock().Token)
+		k.giveBack(ctx, t.Start, k.step.Lock().Token)
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -123,7 +123,7 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
-			k.giveBack(start, k.step.Lock().Token)
+			k.giveBack(ctx, start, k.step.Lock().Token)
 			return f
 		default: // a repeat may find the rest
 			return f
@@ -151,11 +151,12 @@ func (k *Taker) release() {
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
 
-// giveBack puts old in the place of those tokens again, where the servers have them, and returns when the time of a call since
-// start is over at the latest. It waits for the tries before on each: one that is answered late must not come behind this.
-func (k *Taker) giveBack(start time.Time, tokens ...string) {
+// giveBack puts old in the place of those tokens again, where the servers have them. It returns when ctx ends, or the time of a
+// call since start, at the latest, and goes on in the background. It waits for the tries before on each server: one that is
+// answered late must not come behind this.
+func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string) {
 	v, due := k.votes, start.Add(k.votes.Lock().Bound())
-	back, done := context.WithDeadline(context.Background(), due)
+	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
 		defer done()
 		var asking sync.WaitGroup
