@@ -406,6 +406,33 @@ func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrLost)
 }
 
+// One server has lost the lock, one has another token, and one does not answer: a majority of the giver's is gone. It may come
+// back from a taker in its first step, and from no other.
+func TestAGiverHearsOfAnotherHolderWhenTwoServersHaveAnswered(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		token string
+		want  error
+	}{
+		"another holder":          {uuid.NewString(), redimutex.ErrLost},
+		"a taker's first step":    {uuid.NewString() + server.StepMark, redimutex.ErrUnavailable},
+		"a taker that has won it": {uuid.NewString() + server.OwnerMark + "label", redimutex.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := locktest.Start(t, 3)
+			fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+			l := takeEverywhere(t, all, client.Mutex("k"))
+			all[0].Do("DEL", "k")
+			all[1].Do("SET", "k", c.token, "PX", "600000")
+			fronts[2].Hang(redistest.AtCommand)
+			defer fronts[2].Lift()
+			_, err := l.HandOver(t.Context(), time.Minute)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
 // The server has not executed the first one, and keeps the token of the giver.
 func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type Failure struct {
 	Before *Failure // with Ended: what stood in the way until then; nil: nothing is known of that
 
 	// With Contended: what the server said whose holder has the most left. With Missing and Taken: Which of the keys it was, and
-	// the Holder of a majority, if that is known.
+	// the Holder of a majority, if that is known; or else a Taker in its first step.
 	server.Reply
 }
 

@@ -49,7 +49,7 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	f := to.Acquire(ctx, server.Try{Olds: []string{v.Lock().Token}}, []*Votes{v}, nil)
-	if f != nil && f.Kind == Taken && f.Holder == "" && v.more != nil { // by takers that have split the votes, which go back
+	if f != nil && f.Kind == Taken && step(f.Holder) { // by takers that have split the votes, which may go back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
 	return f
@@ -119,7 +119,7 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 		switch {
 		case f == nil:
 			k.placed = true
-		case f.Kind == Missing, f.Holder != "": // on a majority old is gone, or another has taken its place
+		case f.Kind == Missing, f.Holder != "" && !step(f.Holder): // on a majority old is gone, or another has taken its place
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):

@@ -102,7 +102,7 @@ func (t *tally) outcome() *Failure {
 			if f.Kind == Missing && t.said[server.Missing] < t.need {
 				f.Kind, f.Which = Taken, reply.Which
 			}
-			if by[reply.Holder]++; by[reply.Holder] >= t.need && !strings.HasSuffix(reply.Holder, server.StepMark) { // see Taker
+			if by[reply.Holder]++; by[reply.Holder] >= t.need || f.Holder == "" && step(reply.Holder) {
 				f.Holder = reply.Holder
 			}
 		case reply.Verdict == server.Missing && f.Kind == Missing:
@@ -111,6 +111,9 @@ func (t *tally) outcome() *Failure {
 	}
 	return f
 }
+
+// step reports whether a token is that of a Taker in its first step.
+func step(token string) bool { return strings.HasSuffix(token, server.StepMark) }
 
 // refusal is the outcome of a try: nil if it was won.
 func (t *tally) refusal() *Failure {
