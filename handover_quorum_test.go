@@ -604,6 +604,35 @@ func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 	assert.NotEmpty(t, all[0].Get("k"))
 }
 
+// A repeat makes new ones, so what one server has given must not stay for the TTL of the lock.
+func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	h := handOverEverywhere(t, all, "k", 2*time.Hour)
+	given := all[0].Get("k")
+	for _, f := range fronts[1:] {
+		f.On(func(command []string) (fate redistest.Fate) {
+			if _, second := isStep(command); second {
+				fate.Reply = "-NOPERM no\r\n"
+			}
+			return fate
+		})
+	}
+	m := client.Mutex("k")
+	err := m.TakeOver(t.Context(), h)
+	var refused *redimutex.NodeError
+	require.ErrorAs(t, err, &refused)
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
+	for i, f := range fronts[1:] {
+		redistest.Wait(t, "the Handover is back", func() bool { return all[i+1].Get("k") == given })
+		f.On(nil)
+	}
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	m.Unlock()
+}
+
 // isStep tells what a command of a TakeOver is: its first step, or its second one.
 func isStep(command []string) (first, second bool) {
 	at := slices.IndexFunc(command, func(s string) bool { return len(s) < 100 && strings.HasSuffix(s, server.StepMark) })

@@ -103,7 +103,7 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		k.giveBack(ctx, t.Start, v.Lock().Token, v.Lock().Token+server.StepMark)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
-		k.placed = false
+		v.ReleaseLater(time.Time{}) // what some servers have given
 		k.giveBack(ctx, t.Start, k.step.Lock().Token)
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
