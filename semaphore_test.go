@@ -122,6 +122,57 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// The one behind has not asked the server yet when its turn comes: it waits as long as the other would have.
+func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
+	t.Parallel()
+	type acquire = func(context.Context) (*redimutex.Lease, error)
+	for name, kind := range map[string]func(c *redimutex.Client) (excludes, waits, tries acquire){
+		"permits": func(c *redimutex.Client) (excludes, waits, tries acquire) {
+			s := c.Semaphore("k", 1)
+			return s.Acquire, s.Acquire, s.TryAcquire
+		},
+		"readers": func(c *redimutex.Client) (excludes, waits, tries acquire) {
+			m := c.RWMutex("k")
+			return m.Acquire, m.RAcquire, m.TryRAcquire
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), patient, redimutex.WithPollInterval(time.Hour)}
+			elsewhere, _, _ := kind(newClient(t, []redimutex.Pool{s.Pool()}, opts...))
+			c := newClient(t, []redimutex.Pool{s.Pool()}, opts...)
+			_, wait, try := kind(c)
+			l, err := elsewhere(t.Context())
+			require.NoError(t, err)
+			waiter := func() (giveUp func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, err := wait(ctx)
+					assert.ErrorIs(t, err, context.Canceled)
+				}()
+				return func() {
+					cancel()
+					<-done
+				}
+			}
+			first := waiter()
+			redistest.Wait(t, "a waiter that was refused", func() bool { return c.Stats().Waiting == 1 })
+			second := waiter()
+			redistest.Wait(t, "one behind it", func() bool { return c.Stats().Waiting == 2 })
+			first()
+			require.NoError(t, l.Release(t.Context()))
+			_, err = try(t.Context())
+			require.ErrorIs(t, err, redimutex.ErrLocked)
+			second()
+			_, err = try(t.Context())
+			assert.NoError(t, err)
+		})
+	}
+}
+
 // The process keeps a permit all the time, and with it what it knows of the key.
 func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	t.Parallel()

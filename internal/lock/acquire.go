@@ -80,6 +80,7 @@ func (a *acquisition) finish() {
 	}
 	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // another goroutine of this line goes on
 	if a.turn && !goesOn {
+		a.key.refused.Store(false)
 		a.key.arrived = 0
 		a.key.answered(nil) // what it was told is of no use to one that comes later
 	}
@@ -93,7 +94,6 @@ func (a *acquisition) finish() {
 		a.drop(goesOn)
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
-		a.key.refused.Store(false)
 		a.key.pass()
 	}
 	if !a.granted {
