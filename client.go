@@ -80,13 +80,13 @@ func mustBeKey(kind, key string) {
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
 }
 
-// Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops everything
-// that runs in the background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node
-// timeouts and one timeout of [WithReplicas] at most: those of the lock that has the longest. It always returns nil.
+// Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the
+// background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node timeouts and one timeout
+// of [WithReplicas] at most: those of the lock that has the longest. For calls it waits two of the Client's own at most.
 //
 // A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
 // Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the
-// key. Without Unlock it expires.
+// key. Without Unlock it expires. Close always returns nil.
 func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
 	var closing sync.WaitGroup
