@@ -16,9 +16,8 @@ import (
 // writer. Each hold, of a writer or of a reader, is a lease as with a [Mutex].
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
-// 2010): while a writer waits, new readers wait. After a writer, all readers that wait enter before another writer does. So a
-// waiting reader sees at most one writer begin, writers that wait have one phase of readers between them, and no side starves.
-// Of one process 1,000 readers enter at once: each thousand that waits behind them may see one more writer begin.
+// 2010): while a writer waits, new readers wait. After it all waiting readers, or 1,000 of a Client, enter before another. So
+// a waiting reader sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
 //
 // Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
 // and a poll interval, or a second with a queue. Without [WithQueue] they poll, with it they are woken. A dead reader

@@ -151,9 +151,8 @@ func (k *Taker) release() {
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
 
-// giveBack puts old in the place of those tokens again, where the servers have them. It returns when ctx ends, or the time of a
-// call since start, at the latest, and goes on in the background. It waits for the tries before on each server: one that is
-// answered late must not come behind this.
+// giveBack puts old in place of those tokens again, where the servers have them. When ctx ends, or the time of a call since
+// start, that goes on in the background. It waits for the tries before on each: a late one must not come behind this.
 func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string) {
 	v, due := k.votes, start.Add(k.votes.Lock().Bound())
 	back, done := context.WithDeadline(ctx, due)

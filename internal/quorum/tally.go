@@ -112,8 +112,7 @@ func (t *tally) outcome() *Failure {
 	return f
 }
 
-// step reports whether a token is that of a Taker in its first step.
-func step(token string) bool { return strings.HasSuffix(token, server.StepMark) }
+func step(token string) bool { return strings.HasSuffix(token, server.StepMark) } // of a Taker, before it has the lock
 
 // refusal is the outcome of a try: nil if it was won.
 func (t *tally) refusal() *Failure {
