@@ -104,7 +104,9 @@ func (j *judge) acquired(h *hold) {
 	j.look()
 	for _, other := range j.alive {
 		if !other.dead && h.excludes(other) {
-			if h.wanted > other.granted { // else the server may have given it before, and clocks have jumped in between
+			// Else the server may have given it before, and clocks have jumped in between; or a try of the other, which was late,
+			// may take the lock for its holder again that a foreign client has deleted.
+			if h.wanted > other.granted && !j.robbed(other) {
 				other.rival = h.granted
 			}
 			if j.robbed(h) || j.robbed(other) {
