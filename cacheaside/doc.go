@@ -27,7 +27,11 @@
 // returns after that is not cached, because another process may have cached something newer by then. Its caller gets
 // an error that matches ErrLost, and can safely call Fetch again.
 //
-// One gap stays. A process may be paused for longer than the lease between its look at the lease and its write to the
-// cache. It then writes an old value over a newer one, which stays for one TTL of the cache. In this case a loader
-// may also run twice at the same time, and that has to do no harm.
+// Two gaps stay, in which an old value replaces a newer one, or comes back after its key was deleted. It then stays for
+// one TTL of the cache.
+//
+//   - A process may be paused for longer than the lease between its look at the lease and its write to the cache. In
+//     this case a loader may also run twice at the same time, and that has to do no harm.
+//   - A write to the cache may be late. If the cache server or the network hangs, Fetch stops waiting for the write,
+//     logs that, and returns the value. The server may still carry out the write afterwards.
 package cacheaside
