@@ -80,7 +80,7 @@ func (m *exclusive) Acquire(ctx context.Context) (*Lease, error) { return m.acqu
 func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Background())) }
 
 // UnlockContext unlocks m. Whatever it returns, m is then unlocked in this process. Other processes can lock it once
-// the lease is over, at the latest.
+// its key has expired, at the latest.
 //
 // If ctx has already ended, the release is sent all the same, and has one node timeout. If ctx ends during the
 // release, the wait ends, and the release goes on in the background. After [Client.Close] there is no background: the
