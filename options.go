@@ -130,8 +130,8 @@ func WithMaxHold(d time.Duration) Option {
 }
 
 // WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was acquired.
-// It is for jobs that must not run twice although the clocks of their machines differ by almost d. By default Unlock
-// deletes the key. It can't be combined with [WithLeaseReuse], and d is at most that of [WithMaxHold].
+// It is for jobs that must not run twice although the clocks of their machines differ by almost d. The default is 0. A
+// crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is at most that of [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
 	return checked(d > 0 && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
 		"WithMinHold(%v): has to be more than 0, and 100 years at most", d)

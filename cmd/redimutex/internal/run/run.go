@@ -87,7 +87,8 @@ func command() *cli.Command {
 				from TERM to KILL. Default: a quarter of -ttl, but 5s at most; up to half of -ttl`},
 			{Names: []string{"min-hold"}, Arg: "TIME", Value: cli.Time(&j.minHold), Text: `Keep the lock for at least this time, even if
 				COMMAND ends earlier. If COMMAND could not be started, the lock is released at once. Use it for a job that must not run
-				twice: clocks of machines may differ by almost TIME. If a server hangs as COMMAND ends, we wait for it. Default: 0`},
+				twice: clocks of machines may differ by almost TIME. If we are killed, the lock ends with -ttl, even before TIME. If a
+				server hangs as COMMAND ends, we wait for it. Default: 0`},
 			{Names: []string{"owner"}, Arg: "LABEL", Value: cli.Text(&j.owner), Text: `The name that waiters see.
 				Default: host, pid and the name of the command`},
 			{Names: []string{"owner-args"}, Value: cli.Switch(&j.arguments), Text: `Show the arguments of COMMAND in the default
