@@ -203,7 +203,7 @@ func ExampleWithLogger() {
 	// Output: level=WARN msg="redimutex: Unlock" key=invoices err="redimutex: \"invoices\": lease lost: expired"
 }
 
-// The release hands the lock to the process that has waited longest, in whichever process, and wakes it.
+// The release hands the lock to the process that has waited longest, and wakes it.
 func ExampleWithQueue() {
 	pool := redisPool()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
