@@ -45,8 +45,8 @@ func (h Handover) MarshalText() ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
 }
 
-// UnmarshalText reads what MarshalText has written. Line breaks behind it or in it, which a shell may add, do no harm. Any
-// other text, or one that was cut or changed, is an error that leaves h as it is.
+// UnmarshalText reads what MarshalText has written. Line breaks, which a shell may add, do no harm behind it, or in it after
+// its dot. Any other text, or one that was cut or changed, is an error that leaves h as it is.
 func (h *Handover) UnmarshalText(text []byte) error {
 	coded, ok := strings.CutPrefix(string(text), handoverMark)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)

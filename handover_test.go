@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,7 @@ func TestAHandoverIsTextThatIsCarriedWholeOrNotAtAll(t *testing.T) {
 		text, err := h.MarshalText()
 		require.NoError(t, err)
 		require.NoError(t, h.UnmarshalText(append(bytes.Clone(text), "\r\n"...)))
+		require.NoError(t, h.UnmarshalText(slices.Insert(bytes.Clone(text), 1+bytes.IndexByte(text, '.'), '\n')))
 		again, err := h.MarshalText()
 		require.NoError(t, err)
 		require.Equal(t, text, again)
