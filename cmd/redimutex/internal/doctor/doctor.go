@@ -65,9 +65,9 @@ func Command() *cli.Command {
 			{
 				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, features...),
 				Text: `What your program uses, of fencing, queue, semaphore, readers (an RWMutex), replicas and
-					guard, with commas: that is tried, and an
-					error if it does not work. "-need lock" tries nothing more than a lock. Default: all is tried, and
-					what does not work is a warning`,
+					guard, with commas: that is tried, and an error if it does not work. For replicas it tries only that
+					WAIT is allowed; -replicas counts them. "-need lock" tries nothing more than a lock. Default: all is
+					tried, and what does not work is a warning`,
 			},
 			{
 				Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 or more"),
