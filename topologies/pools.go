@@ -70,8 +70,8 @@ func CheckRole(c redis.Conn, _ time.Time) error {
 
 // cluster pool begins
 
-// ClusterPool returns the cluster that some of its nodes are at addrs of. A *redisc.Cluster is a
-// redimutex.Pool as it is.
+// ClusterPool returns the cluster to which the nodes at addrs belong; some of its nodes are enough. A
+// *redisc.Cluster is a redimutex.Pool as it is.
 func ClusterPool(addrs []string, opts ...redis.DialOption) *redisc.Cluster {
 	return &redisc.Cluster{
 		StartupNodes: addrs,
