@@ -32,8 +32,8 @@ func newLease(o *object) *Lease {
 	return l
 }
 
-// Token returns the random value that the key has on the server during this hold. A process that knows it can release
-// the lock: treat it as a secret.
+// Token returns the value that the key has on the server during this hold: a random one, and the label of [WithOwner].
+// A process that knows it can release the lock: treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 
 // Fence returns the fencing token of the hold, 0 without [WithFencing].
