@@ -170,6 +170,7 @@ func (c *conn) arrive(batch [][]string, broken, lostBefore bool) {
 		return
 	}
 	for _, args := range batch {
+		w.judge.executed(args)
 		reply := s.execute(c, args)
 		w.note("server", s.number, c.link.client, summary(args, reply))
 		var err error

@@ -16,6 +16,7 @@ type judge struct {
 	report Report
 	wanted map[string]time.Duration // by token: when a server was first asked for it
 	last   map[string]time.Duration // by token: when something was last sent that brings it to a server, or its hold ended
+	tried  map[string]time.Duration // by token: when a server last executed a try of it, perhaps a late one
 	alive  []*hold                  // of which no Unlock was called
 	byKey  map[string][]*hold       // those with a fence, in order of time
 	past   []granted                // in order of time, with the highest fence until then
@@ -85,6 +86,18 @@ func (j *judge) sent(args []string) {
 	}
 }
 
+// executed notes that a server executes a command, if it is a try: an extension has no argument behind the six of all.
+func (j *judge) executed(args []string) {
+	if !strings.HasPrefix(args[0], "EVAL") {
+		return
+	}
+	if keys, err := strconv.Atoi(args[2]); err == nil && len(args) > 3+keys+6 {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.tried[tokenIn(args)] = j.world.now()
+	}
+}
+
 // wrong notes something that must not be. The caller holds j.mu.
 func (j *judge) wrong(count *int, format string, args ...any) {
 	*count++
@@ -104,9 +117,7 @@ func (j *judge) acquired(h *hold) {
 	j.look()
 	for _, other := range j.alive {
 		if !other.dead && h.excludes(other) {
-			// Else the server may have given it before, and clocks have jumped in between; or a try of the other, which was late,
-			// may take the lock for its holder again that a foreign client has deleted.
-			if h.wanted > other.granted && !j.robbed(other) {
+			if h.wanted > other.granted { // else the server may have given it before, and clocks have jumped in between
 				other.rival = h.granted
 			}
 			if j.robbed(h) || j.robbed(other) {
@@ -167,6 +178,9 @@ func (j *judge) look() {
 		span := lasts
 		if h.span > 0 {
 			span = h.span - h.span/100 - 2*time.Millisecond
+		}
+		if j.robbed(h) && j.tried[h.token] > h.rival { // a late try has taken the lock again that a foreign client has deleted
+			h.rival = 0
 		}
 		if h.rival > 0 && h.until != nil && h.until().Add(-span).Sub(j.world.began) > h.rival {
 			j.wrong(&j.report.Prolonged, "the lease of worker %d was renewed although another had got the lock meanwhile", h.worker)
