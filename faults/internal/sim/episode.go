@@ -32,7 +32,7 @@ func newWorld(c Config, seed uint64) *world {
 	w := &world{Config: c, seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), gone: make(map[string]time.Duration)}
 	w.given, w.noneGiven, w.judge.byKey = make(chan redimutex.Handover, 1), make(chan struct{}), make(map[string][]*hold)
 	w.judge.world, w.judge.wanted, w.judge.last = w, make(map[string]time.Duration), make(map[string]time.Duration)
-	w.judge.tried = make(map[string]time.Duration)
+	w.judge.tried, w.judge.late = make(map[string]time.Duration), make(map[string]bool)
 	uuid.SetRand(&entropy{world: w})
 	for i := range c.Servers {
 		w.servers = append(w.servers, newServer(w, i))

@@ -17,6 +17,7 @@ type judge struct {
 	wanted map[string]time.Duration // by token: when a server was first asked for it
 	last   map[string]time.Duration // by token: when something was last sent that brings it to a server, or its hold ended
 	tried  map[string]time.Duration // by token: when a server last executed a try of it, perhaps a late one
+	late   map[string]bool          // by token: its SET was executed long after it was sent
 	alive  []*hold                  // of which no Unlock was called
 	byKey  map[string][]*hold       // those with a fence, in order of time
 	past   []granted                // in order of time, with the highest fence until then
@@ -86,15 +87,16 @@ func (j *judge) sent(args []string) {
 	}
 }
 
-// executed notes that a server executes a command, if it is a try: an extension has no argument behind the six of all.
+// executed notes that a server executes a command, if it may give the lock to its token. A SET is the first of its token.
 func (j *judge) executed(args []string) {
-	if !strings.HasPrefix(args[0], "EVAL") {
-		return
-	}
-	if keys, err := strconv.Atoi(args[2]); err == nil && len(args) > 3+keys+6 {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.tried[tokenIn(args)] = j.world.now()
+	try := grants(args)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	token, now := tokenIn(args), j.world.now()
+	if args[0] == "SET" {
+		j.late[token] = now-j.wanted[token] > 3*nodeTimeout
+	} else if try {
+		j.tried[token] = now
 	}
 }
 

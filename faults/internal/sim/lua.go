@@ -17,6 +17,7 @@ var interpreter struct {
 	sync.Mutex
 	state   *lua.LState
 	scripts map[string]*lua.LFunction // by hash
+	grants  map[string]bool           // by hash: those that can take a lock
 	server  *server                   // whose script is running
 	plant   Plant
 	planted map[string]bool // the texts that were found, and replaced
@@ -31,6 +32,7 @@ func load(source string) string {
 	defer in.Unlock()
 	if in.state == nil {
 		in.state, in.scripts, in.planted = newState(), make(map[string]*lua.LFunction), make(map[string]bool)
+		in.grants = make(map[string]bool)
 	}
 	if in.scripts[hash] != nil {
 		return hash
@@ -45,8 +47,24 @@ func load(source string) string {
 	if err != nil {
 		panic(fmt.Sprintf("a script can't be compiled: %v", err))
 	}
-	in.scripts[hash] = f
+	in.scripts[hash], in.grants[hash] = f, strings.Contains(source, "return {1, now, fence}")
 	return hash
+}
+
+// grants reports whether a server that executes args may give the lock to a token that did not have it.
+func grants(args []string) bool {
+	hash := args[min(1, len(args)-1)]
+	switch args[0] {
+	case "EVAL":
+		hash = load(hash)
+	case "EVALSHA":
+	default:
+		return false
+	}
+	in := &interpreter
+	in.Lock()
+	defer in.Unlock()
+	return in.grants[hash]
 }
 
 func newState() *lua.LState {
