@@ -80,9 +80,7 @@ func (a *acquisition) finish() {
 	}
 	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // another goroutine of this line goes on
 	if a.turn && !goesOn {
-		a.key.refused.Store(false)
-		a.key.arrived = 0
-		a.key.answered(nil) // what it was told is of no use to one that comes later
+		a.key.forget()
 	}
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()

@@ -145,12 +145,13 @@ func (k *Key) releaseParked() {
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, what is left for it is given back.
+// pass gives the turn to the next goroutine. If there is none, what is left for it is given back and forgotten.
 func (k *Key) pass() {
 	for {
-		left := k.mark != nil || len(k.gifts) > 0
+		left := k.mark != nil || len(k.gifts) > 0 || k.arrived != 0 || k.refused.Load() || k.failure.Load() != nil
 		if left && k.fifo.Waiting() == 0 {
 			k.giveBack()
+			k.forget()
 			left = false
 		}
 		// If anything is left, those who waited for it have left just now.
@@ -158,6 +159,13 @@ func (k *Key) pass() {
 			return
 		}
 	}
+}
+
+// forget drops what the goroutines of this line were told: it is of no use to one that comes later. The caller has the turn.
+func (k *Key) forget() {
+	k.refused.Store(false)
+	k.arrived = 0
+	k.answered(nil)
 }
 
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.

@@ -122,6 +122,35 @@ func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 	release(t, l)
 }
 
+// The process keeps a permit all the time, and with it what it knows of the key.
+func TestOneThatComesWhenAllOfItsProcessHaveGivenUpHasNotTheirPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	sem := newSemaphore(t, s, 2, unhurried...)
+	one, two := start(t, sem.Acquire).get(t), start(t, sem.Acquire).get(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var left []*call
+	for range 50 {
+		left = append(left, startWith(t, ctx, sem.Acquire))
+	}
+	waitQueued(t, s, 1)
+	redistest.Wait(t, "all to wait", func() bool { return sem.Client().Stats().Waiting == len(left) })
+	cancel()
+	for _, c := range left {
+		redistest.Wait(t, "the end of the wait", c.over)
+	}
+	waitQueued(t, s, 0)
+	held := make(chan permit, 2)
+	acquire(t, t.Context(), s, 1, newSemaphore(t, s, 2, unhurried...), 0, held)
+	acquire(t, t.Context(), s, 2, sem, 1, held)
+	release(t, two)
+	first := next(t, held)
+	assert.Equal(t, 0, first.who)
+	release(t, one)
+	release(t, next(t, held).Lease)
+	release(t, first.Lease)
+}
+
 func TestWaitersInTheQueueOfASemaphoreAreWokenAndDoNotPoll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
