@@ -96,16 +96,6 @@ func (op *operation) attempt() error {
 	return op.scripts()
 }
 
-// moveTo goes to the node of another key.
-func (op *operation) moveTo(key string) error {
-	if !op.pinned || op.key == key && op.conn != nil {
-		return nil
-	}
-	op.close()
-	op.key = key
-	return op.connect()
-}
-
 // follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether
 // it does. The server has refused the command, so it is safe to repeat it. The first command of a process would meet MOVED
 // most of the time. The pool may have many connections to a server that has become a replica, so the next is a fresh one if it
@@ -158,8 +148,6 @@ func (op *operation) failed(err error) error {
 	case code == "":
 		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
-	case code == "NOSCRIPT": // the script is sent, and no caller hears of this
-		return err
 	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true

@@ -42,10 +42,15 @@ func (op *operation) scripts() error {
 		if r.told.Load() {
 			continue
 		}
+		var err error
 		if op.pinned {
 			op.server.nodes.clock(r.claim.Key).forget(time.Now()) // it may be another node's
+			if op.key != r.claim.Key || op.conn == nil {
+				op.close()
+				op.key = r.claim.Key
+				err = op.connect()
+			}
 		}
-		err := op.moveTo(r.claim.Key)
 		if err == nil {
 			op.todo = append(op.todo[:0], r)
 			err = op.round(true)
