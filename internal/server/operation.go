@@ -113,14 +113,8 @@ func (op *operation) do() (first Reply) {
 	default:
 		over, why = op.apart()
 	}
-	var now time.Time
-	if over {
-		now = op.received // saves a reading of the clock
-	} else {
+	if !over {
 		s.nodes.clock(key).forget(op.began) // who answers next may be another server
-	}
-	if now.IsZero() {
-		now = time.Now()
 	}
 	silent, failed := false, 0
 	for i := range op.requests {
@@ -144,7 +138,7 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	s.noteEnd(op, now, silent, pooled, failed)
+	s.noteEnd(op, silent, pooled, failed)
 	if over {
 		op.free()
 	}

@@ -91,8 +91,7 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent. A release in the background
-// leaves the next operation on the key to do so too.
+// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go).
 func (s *Server) noteBegin(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,7 @@ const maxDialNext = 4096
 
 // noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
 // connection of the pool.
-func (s *Server) noteEnd(op *operation, now time.Time, silent, pooled bool, failed int) {
+func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool; but an extension can't go on waiting for those who hold locks to give one back. One
 	// over a fresh connection says that it is the server that is silent.
@@ -137,8 +136,8 @@ func (s *Server) noteEnd(op *operation, now time.Time, silent, pooled bool, fail
 			s.Failed.Add(int64(failed))
 		}
 		if !silent && !cut {
-			s.typical += (now.Sub(op.began) - s.typical) / 8
-			s.owes = now
+			s.owes = time.Now()
+			s.typical += (s.owes.Sub(op.began) - s.typical) / 8
 		}
 	}
 	if !silent && s.pending == 0 { // else it goes on owing: the next operation is alone with the server
