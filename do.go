@@ -43,6 +43,8 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 	d := &doing{lease: l, users: &users{none: make(chan struct{})}, outer: innermost(ctx)}
 	held, stop := l.context(context.WithValue(ctx, doingKey{}, d))
 	defer func() {
+		d.users.leave()
+		<-d.users.none
 		unlock := l.unlock(context.WithoutCancel(ctx), "Do")
 		stop()
 		var lost, told *LostError
@@ -53,10 +55,6 @@ func (l *Lease) run(ctx context.Context, f func(ctx context.Context) error) (err
 		case !errors.As(err, &told) || *told != *lost: // else f has returned the cause of its ctx
 			err = errors.Join(err, unlock)
 		}
-	}()
-	defer func() {
-		d.users.leave()
-		<-d.users.none
 	}()
 	return f(held)
 }
