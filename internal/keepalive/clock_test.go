@@ -127,7 +127,7 @@ func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
 	until := sent.Add(2 * long)
 	k.Slept(long / 3)
 	endsAt(t, l, initial(l).Add(-long/3)) // the heartbeat has been
-	l.Extended(redistest.Earlier(until, long/3))
+	l.Extended(redistest.Earlier(until, long/3), 0)
 	endsAt(t, l, until.Add(-long/3))
 }
 

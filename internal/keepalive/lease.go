@@ -3,6 +3,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"container/heap"
 	"sync/atomic"
 	"time"
@@ -124,28 +125,19 @@ func (l *Lease) End(r Reason, now time.Time) Reason {
 }
 
 // Extended moves the end of the validity, after the servers have confirmed an extension. It never brings the end nearer.
-func (l *Lease) Extended(until time.Time) {
+// Renewals ask for ttl from now on; 0: for what they did.
+func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	now := time.Now()
 	if l.Ended() || l.over(now) {
 		return
 	}
-	l.handOff = 0
+	l.handOff, l.ttl = 0, cmp.Or(ttl, l.ttl)
 	if until = nearer(until, now); until.After(l.until) {
 		l.until = until
 	}
 	l.schedule(0)
-}
-
-// Ask has renewals ask for ttl from now on.
-func (l *Lease) Ask(ttl time.Duration) {
-	l.keeper.mu.Lock()
-	defer l.keeper.mu.Unlock()
-	l.ttl = ttl
-	if !l.Ended() {
-		l.schedule(0)
-	}
 }
 
 // Renewed ends the renewal that the keeper asked for. The next one waits a moment even if it is due at once, as after a

@@ -60,7 +60,7 @@ func lasting(d time.Duration) func(*keepalive.Terms) {
 // extend is what a server does that answers at once.
 func extend(l *keepalive.Lease, d time.Duration) {
 	now := time.Now()
-	l.Extended(now.Add(d))
+	l.Extended(now.Add(d), 0)
 }
 
 // succeed is a renewal that succeeds at once.
@@ -143,7 +143,6 @@ func TestNothingRevivesALeaseThatHasEnded(t *testing.T) {
 			l, _ := start(t, k, nil)
 			end(l)
 			extend(l, ttl)
-			l.Ask(time.Minute)
 			l.Renewed()
 			assert.NotEqual(t, keepalive.Alive, l.Reason())
 			assert.Empty(t, k.Leases())
@@ -192,7 +191,7 @@ func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
 		time.Sleep(ttl / 9)
 		extend(l, 9*ttl)
 		until := l.Until()
-		l.Extended(sent.Add(ttl))
+		l.Extended(sent.Add(ttl), 0)
 		assert.Equal(t, until, l.Until())
 		k.Close()
 	})
@@ -209,8 +208,7 @@ func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
 			succeed(due)
 		})
 		l, _ := start(t, k, lasting(time.Second))
-		extend(l, time.Hour)
-		l.Ask(time.Second)
+		l.Extended(time.Now().Add(time.Hour), time.Second)
 		time.Sleep(time.Hour - 2*time.Second)
 		synctest.Wait()
 		assert.Zero(t, renewals.Load())

@@ -126,7 +126,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 			}
 			g := l.Holder().(*Grant)
 			batch = append(batch, &quorum.Extension{Votes: &g.votes, TTL: l.TTL(), Until: l.Until(), Done: func(f *quorum.Failure, until time.Time) {
-				g.extended(f, until)
+				g.extended(f, until, 0)
 				l.Renewed()
 			}})
 		}
@@ -134,10 +134,10 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	}
 }
 
-// extended records the outcome of an extension.
-func (g *Grant) extended(f *quorum.Failure, until time.Time) {
+// extended records the outcome of an extension. ttl: what renewals ask for from now on, if it succeeds; 0: what they did.
+func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) {
 	if f == nil {
-		g.lease.Extended(until)
+		g.lease.Extended(until, ttl)
 	}
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(f) {
 		return

@@ -141,10 +141,8 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason,
 	}
 	var failure *quorum.Failure
 	g.key.engine.quorum.Extend(ctx, []*quorum.Extension{{Votes: &g.votes, TTL: ttl, Until: g.lease.Until(), Done: func(f *quorum.Failure, until time.Time) {
-		g.extended(f, until)
-		if failure = f; f == nil {
-			g.lease.Ask(ttl)
-		}
+		failure = f
+		g.extended(f, until, ttl)
 	}}})
 	return h.Reason(), failure
 }
