@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -44,12 +42,3 @@ func (q *Quorum) Unanswered() *Failure {
 	t := newTally(len(q.servers))
 	return t.failure(Unavailable, nil)
 }
-
-// silentError is why a server was skipped.
-type silentError time.Duration
-
-func (e silentError) Error() string {
-	return fmt.Sprintf("no answer to an earlier command for %v", time.Duration(e).Round(time.Millisecond))
-}
-
-func (silentError) Timeout() bool { return true }

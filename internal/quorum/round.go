@@ -2,8 +2,10 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -73,8 +75,9 @@ func (r *round) run(ctx context.Context) {
 			continue
 		}
 		r.skipped = append(r.skipped, i)
+		why := conn.Masked(fmt.Sprintf("no answer to an earlier command for %v", d.Round(time.Millisecond)), conn.ErrTimeout)
 		for k := range r.tallies {
-			r.tallies[k].replies[i].Err = silentError(d)
+			r.tallies[k].replies[i].Err = why
 		}
 		wait = min(server.MinSilence, limit/2)
 	}

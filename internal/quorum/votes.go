@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/server"
 	"github.com/redimutex/redimutex/internal/underway"
 )
@@ -172,9 +173,8 @@ func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
 	ttl := v.Lock().TTL
-	deadline, bounded := ctx.Deadline()
 	switch {
-	case ctx.Err() != nil, bounded && !v.At.Before(deadline): // its timer may be late
+	case conn.Ended(ctx) != nil:
 		return errGivenUp
 	case v.Valid < (ttl-Drift(ttl))/2:
 		return errSlow
