@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -178,11 +179,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 // Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
 // timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
 func Over(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	if !ok || time.Now().Before(deadline) {
+	if conn.Ended(ctx) == nil {
 		return false
 	}
 	select {
