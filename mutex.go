@@ -88,11 +88,10 @@ func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Back
 //
 // The error matches
 //   - [ErrUnlocked] when m was not locked;
-//   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's;
+//   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's. See
+//     [WithLeaseReuse] for an Unlock that does not ask the servers;
 //   - [ErrUnavailable] when too few servers answered;
 //   - the cause of ctx, if that ended the wait.
-//
-// With [WithLeaseReuse] an Unlock that keeps the lock asks no server, so it does not report that the key has gone.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
 	must(m.client != nil, zero)
 	if l := m.hold.Load(); l != nil {

@@ -158,12 +158,8 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 // call did. For any other Lease it is an error that changes nothing.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	o := l.of
-	switch o.config.terms.Kind {
-	case server.Writer:
-	case server.Reader:
-		return fmt.Errorf("redimutex: %q: Downgrade: this is the lease of a reader already; only a writer's can be downgraded", o.key)
-	default:
-		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded", o.key)
+	if kind := o.config.terms.Kind; kind != server.Writer {
+		return fmt.Errorf("redimutex: %q: Downgrade: only the lease of a writer of an RWMutex can be downgraded, and this is that of a %s", o.key, kind.Name)
 	}
 	_ = ctx.Err() // a nil ctx panics before anything is changed
 	if errors.Is(l.Err(), ErrUnlocked) {
@@ -220,7 +216,6 @@ func (r *readHolds) lose(l *Lease) {
 	}
 }
 
-// take takes out the hold that is ended next, or returns nil.
 func (r *readHolds) take() *Lease {
 	r.mu.Lock()
 	defer r.mu.Unlock()

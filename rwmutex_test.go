@@ -265,7 +265,7 @@ func TestADowngradeOfAnythingElseIsAnErrorInWords(t *testing.T) {
 	m := newRWMutex(t, s)
 	r, err := m.RAcquire(t.Context())
 	require.NoError(t, err)
-	assert.ErrorContains(t, r.Downgrade(t.Context()), "reader already")
+	assert.ErrorContains(t, r.Downgrade(t.Context()), "that of a reader")
 	assert.NoError(t, r.Err())
 	require.NoError(t, r.Release(t.Context()))
 	plain := newMutex(t, s.Pool(), "k")
