@@ -59,7 +59,6 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 // Pools returns the pools that the Client was made with, for code that uses the same servers.
 func (c *Client) Pools() []Pool { return slices.Clone(c.pools) }
 
-// shares reports whether c has the same pools as other.
 func (c *Client) shares(other *Client) (same bool) {
 	defer func() { _ = recover() }() // a Pool may be of a type that can't be compared
 	return c == other || slices.Equal(c.pools, other.pools)

@@ -98,7 +98,6 @@ func (c *config) check() {
 	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 }
 
-// of returns c for objects of another kind.
 func (c *config) of(kind *server.Kind) *config {
 	changed := *c
 	changed.terms.Kind, changed.terms.Want = kind, kind.Want

@@ -124,7 +124,6 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 	return true
 }
 
-// lose ends a hold that was lost, and tells it if it had not ended before.
 func (h *Hold) lose(r keepalive.Reason) {
 	if h.finish(r) {
 		h.grant.key.engine.Lost[r].Add(1)

@@ -30,7 +30,6 @@ type command struct {
 	args int // how many
 }
 
-// tell tells the caller the outcome, if it still waits.
 func (c *call) tell(err error) {
 	if !c.told {
 		c.told = true
@@ -54,9 +53,8 @@ func (c *call) takeBack() *call {
 }
 
 // DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
-// [conn.Undo] of ctx, a command with its arguments, is written behind the command on the same connection: whenever the
-// server gets to executing the first, it executes the second next. If the command is still waiting to be written, it never
-// is. With a [conn.Batch] in the place of a command, errors of the server stand in the replies.
+// [conn.Undo] of ctx is written behind the command; one that is still waiting to be written never is. With a [conn.Batch] in
+// the place of a command, errors of the server stand in the replies.
 func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -114,7 +112,6 @@ func (l *link) Err() error {
 	return l.err
 }
 
-// Close gives the connection back.
 func (l *link) Close() error {
 	if l.alone {
 		l.end(errClosed)

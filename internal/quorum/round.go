@@ -146,7 +146,6 @@ func (r *round) silent() bool {
 	return true
 }
 
-// tell says what has become of a lock.
 func (r *round) tell(lock int) {
 	r.tallies[lock].told = true
 	if r.told != nil {
@@ -154,7 +153,6 @@ func (r *round) tell(lock int) {
 	}
 }
 
-// askSkipped asks those that were skipped.
 func (r *round) askSkipped() {
 	for _, i := range r.skipped {
 		for k := range r.tallies {

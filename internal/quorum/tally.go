@@ -39,7 +39,6 @@ func (t *tally) cast(i int, reply server.Reply) {
 	}
 }
 
-// won reports whether a majority has done as asked.
 func (t *tally) won() bool { return t.said[server.Done] >= t.need }
 
 // decided reports whether a majority has done as asked, or can't any more and the reason is known. A server that is down fails

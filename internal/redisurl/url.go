@@ -1,4 +1,5 @@
-// Package redisurl takes the URL of a Redis server apart. Errors show nothing of it, for it may contain a password.
+// Package redisurl takes the URL of a Redis server apart. Errors show no part of it: a password with a character that must be
+// percent-encoded can end up in any.
 package redisurl
 
 import (
@@ -21,8 +22,7 @@ type Target struct {
 // errEncoding is for a URL that went to pieces; it must not say into which.
 var errEncoding = errors.New("it can't be taken apart; are all special characters of the password percent-encoded (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)?")
 
-// Parse takes a URL apart, of the forms that redimutex.NewPool names. Errors show no part of it: a password with a character
-// that must be percent-encoded can end up in any.
+// Parse takes a URL apart, of the forms that redimutex.NewPool names.
 func Parse(raw string) (*Target, error) {
 	if raw == "" {
 		return nil, errors.New("it is empty; write redis://host:6379")

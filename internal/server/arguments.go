@@ -20,8 +20,7 @@ type arguments struct {
 	back                  any // a []any: see undo
 }
 
-// remember keeps what most commands have, in interfaces. A release has no TTL, and keeps that of the
-// last try for the next.
+// remember keeps what most commands have, in interfaces. A release has no TTL, and leaves that of the last try for the next.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	box(&a.key, l.Key)
 	box(&a.token, l.Token)

@@ -61,7 +61,6 @@ func (op *operation) connect() (err error) {
 	return nil
 }
 
-// close gives the connection back.
 func (op *operation) close() {
 	if op.conn == nil {
 		return
@@ -124,7 +123,6 @@ func (op *operation) follow(err error, n int) bool {
 // errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
 var errNoConnection = errors.New("no connection to the node that serves the key")
 
-// command runs one command within the deadline.
 func (op *operation) command(name string, args ...any) (any, error) {
 	if op.conn == nil {
 		return nil, errNoConnection
@@ -138,7 +136,6 @@ func (op *operation) command(name string, args ...any) (any, error) {
 	return reply, nil
 }
 
-// failed looks at an error of a command.
 func (op *operation) failed(err error) error {
 	code, text := said(err)
 	switch {

@@ -70,7 +70,6 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	return replies, nil
 }
 
-// commands runs commands. Errors of the server stand in the replies.
 func (op *operation) commands(cmds [][]any) ([]any, error) {
 	if !op.pinned {
 		lay := func(i int) (string, []any) { return cmds[i][0].(string), cmds[i][1:] }

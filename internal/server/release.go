@@ -166,7 +166,6 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	return keep, mark, member
 }
 
-// giveUp ends a claim as if it were gone: nothing more is sent for it.
 func (c *Claim) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -148,7 +148,6 @@ func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 // A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
 // remembers it, and a try waits for it: our own release never stands in our own way. Only what is not settled is remembered.
 
-// setInTheWay notes whether the next claims of the keys of c have to wait for c.
 func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
