@@ -11,7 +11,7 @@ import (
 // A tally counts the votes of the servers about one lock, as far as they are in. Here stands what a
 // majority is, and what follows from it.
 type tally struct {
-	replies   []server.Reply
+	replies   []server.Reply         // Failed until they are in
 	in        []bool                 // who has voted
 	need      int                    // a majority: any two of them have a server in common
 	out       int                    // how many have not voted yet
@@ -70,8 +70,8 @@ func (t *tally) split() bool {
 // lease reads the end of the validity, and the fence, off the votes that were won.
 func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 	var sent time.Time
-	for i, reply := range t.replies {
-		if !t.in[i] || reply.Verdict != server.Done {
+	for _, reply := range t.replies {
+		if reply.Verdict != server.Done {
 			continue
 		}
 		if sent.IsZero() || reply.Sent.Before(sent) {
@@ -94,9 +94,8 @@ func (t *tally) outcome() *Failure {
 		return t.failure(Unavailable, nil)
 	}
 	f, by := &Failure{Kind: Missing}, make(map[string]int)
-	for i, reply := range t.replies {
+	for _, reply := range t.replies {
 		switch {
-		case !t.in[i]:
 		case reply.Verdict == server.Taken:
 			if f.Kind == Missing && t.said[server.Missing] < t.need {
 				f.Kind, f.Which = Taken, reply.Which
@@ -136,7 +135,7 @@ func (t *tally) failure(kind Kind, won error) *Failure {
 	f := &Failure{Kind: kind, Errs: make([]error, len(t.replies))}
 	for i, reply := range t.replies {
 		switch {
-		case !t.in[i] || reply.Verdict == server.Failed:
+		case reply.Verdict == server.Failed:
 			f.Errs[i] = cmp.Or(reply.Err, errNoAnswer)
 		case reply.Verdict == server.Done:
 			f.Errs[i] = won
