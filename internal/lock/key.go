@@ -148,14 +148,12 @@ func (k *Key) releaseParked() {
 // pass gives the turn to the next goroutine. If there is none, what is left for it is given back and forgotten.
 func (k *Key) pass() {
 	for {
-		left := k.mark != nil || len(k.gifts) > 0 || k.arrived != 0 || k.refused.Load() || k.failure.Load() != nil
-		if left && k.fifo.Waiting() == 0 {
+		alone := k.fifo.Waiting() == 0
+		if alone {
 			k.giveBack()
 			k.forget()
-			left = false
 		}
-		// If anything is left, those who waited for it have left just now.
-		if k.fifo.Release() || !left || !k.fifo.TryAcquire() {
+		if k.fifo.Release() || alone || !k.fifo.TryAcquire() { // else those who waited have left just now
 			return
 		}
 	}
