@@ -16,7 +16,7 @@ import (
 // writer. Each hold, of a writer or of a reader, is a lease as with a [Mutex].
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
-// 2010): while a writer waits, new readers wait. After it all waiting readers, or 1,000 of a Client, enter before another. So
+// 2010): while a writer waits, new readers wait. After a writer the waiting readers enter first, at most 1,000 of a Client. So
 // a waiting reader sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
 //
 // Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
