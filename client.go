@@ -10,7 +10,6 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/mux"
-	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -35,7 +34,7 @@ type Client struct {
 // It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense: see [Option].
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
-	must(len(pools) <= quorum.MaxServers, "NewClient got %d pools, and takes %d at most", len(pools), quorum.MaxServers)
+	must(len(pools) <= maxServers, "NewClient got %d pools, and takes %d at most", len(pools), maxServers)
 	c := &Client{pools: slices.Clone(pools)}
 	c.observers.all.Store(new([]*Trace))
 	c.config = c.configured(&defaultConfig, opts)
@@ -81,7 +80,7 @@ func mustBeKey(kind, key string) {
 
 // Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the
 // background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node timeouts and one timeout
-// of [WithReplicas] at most: those of the lock that has the longest. For calls it waits two of the Client's own at most.
+// of [WithReplicas] at most: those of the lock that has the longest. It waits for calls for two of the Client's own at most.
 //
 // A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
 // Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the

@@ -37,6 +37,7 @@ const (
 	minTTL      = 10 * time.Millisecond
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
+	maxServers  = 64
 )
 
 var defaultConfig = config{terms: server.Terms{

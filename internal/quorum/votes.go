@@ -19,8 +19,6 @@ type Quorum struct {
 	underway.Count // each operation, and each goroutine of this package
 }
 
-const MaxServers = 64
-
 func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }
 
 // Close waits until the operations under way are over, also those that no caller waits for any more, and closes the servers,
