@@ -56,7 +56,6 @@ var reasons = map[keepalive.Reason]Reason{
 	keepalive.Expired: Expired, keepalive.Deleted: Deleted, keepalive.Taken: Taken, keepalive.Closed: Closed,
 }
 
-// reason is the error of how a hold has ended.
 func (l *Lease) reason(r keepalive.Reason) error {
 	switch r {
 	case keepalive.Alive:

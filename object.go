@@ -40,7 +40,6 @@ func (o *object) Logger() *slog.Logger {
 	return slog.Default()
 }
 
-// zero is what a zero Mutex, RWMutex or Semaphore panics with.
 const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
 
 // once is the timeout of a call that tries once.

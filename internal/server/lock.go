@@ -133,7 +133,6 @@ type Kind struct {
 	scripts *scripts
 }
 
-// The kinds of locks.
 var (
 	Mutex     = &Kind{Name: "mutex", Want: "m", plain: true, scripts: load("simple", "mutex")}
 	Semaphore = &Kind{Name: "semaphore", Shared: true, scripts: load("", "set", "semaphore")}
