@@ -199,6 +199,37 @@ func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
 }
 
+// The pause between tries is for those who wait. Nobody does any more.
+func TestACallDoesNotSitOutThePauseOfOneThatHasGivenUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	mine := newSemaphore(t, s, 2, redimutex.WithPollInterval(time.Hour))
+	l, err := mine.Acquire(t.Context())
+	require.NoError(t, err)
+	second, err := newSemaphore(t, s, 2).Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := mine.Acquire(ctx)
+		gaveUp <- err
+	}()
+	redistest.Wait(t, "a waiter that was refused", func() bool { return mine.Client().Stats().Waiting == 1 })
+	cancel()
+	require.ErrorIs(t, redistest.Receive(t, "the end of the wait", gaveUp), context.Canceled)
+	require.NoError(t, second.Release(t.Context()))
+	got := make(chan error, 1)
+	go func() {
+		third, err := mine.Acquire(t.Context())
+		if err == nil {
+			err = third.Release(t.Context())
+		}
+		got <- err
+	}()
+	require.NoError(t, redistest.Receive(t, "the permit that is free", got))
+	require.NoError(t, l.Release(t.Context()))
+}
+
 func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -162,7 +162,7 @@ func (k *Key) pass() {
 // forget drops what the goroutines of this line were told: it is of no use to one that comes later. The caller has the turn.
 func (k *Key) forget() {
 	k.refused.Store(false)
-	k.arrived = 0
+	k.pause, k.arrived = 0, 0
 	k.answered(nil)
 }
 
