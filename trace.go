@@ -97,13 +97,16 @@ func (o *object) emit(on func(*Trace) func(Event), e Event) {
 			e.Kind = server.Reader.Name
 		}
 	}
-	for _, t := range append([]*Trace{o.config.trace}, *o.client.observers.all.Load()...) {
-		if t == nil {
-			continue
-		}
+	call := func(t *Trace) {
 		if f := on(t); f != nil {
 			f(e)
 		}
+	}
+	if t := o.config.trace; t != nil {
+		call(t)
+	}
+	for _, t := range *o.client.observers.all.Load() {
+		call(t)
 	}
 }
 
