@@ -170,6 +170,9 @@ func OfOneLock(err error) bool {
 }
 
 func coded(err error, code string) bool {
+	if err == nil {
+		return false
+	}
 	c, _ := said(err)
 	return c == code
 }
