@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// BenchmarkOwnKeyAllocations counts what one pair allocates; the goal is at most 12 times. How long pairs take is measured
+// BenchmarkOwnKeyAllocations counts what one pair allocates over a pool that is not punctual. How long pairs take is measured
 // by the module bench.
 func BenchmarkOwnKeyAllocations(b *testing.B) {
 	m := newMutex(b, redistest.Start(b).Pool(), "k")
