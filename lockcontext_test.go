@@ -3,6 +3,7 @@ package redimutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -326,22 +327,38 @@ func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 // A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
 func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 	t.Parallel()
-	var pools []redimutex.Pool
-	for range 3 {
-		pools = append(pools, redistest.Start(t).Network(10*time.Millisecond).Pool())
-	}
-	m := newClient(t, pools, patient).Mutex("k")
-	require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }))
-	for range 20 {
-		lateness, began := redistest.MeasureLateness(), time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		require.ErrorIs(t, m.LockContext(ctx, 0), context.DeadlineExceeded)
-		cancel()
-		err := m.TryLockContext(t.Context())
-		if late := lateness.Stop(); err != nil && (late > 20*time.Millisecond || time.Since(began) > 100*time.Millisecond) {
-			err = m.LockContext(t.Context(), time.Minute) // the servers seemed to be silent, and a try waits for none that is
+	for _, servers := range []int{1, 3} {
+		for _, punctual := range []bool{false, true} {
+			t.Run(fmt.Sprint(servers, "/punctual ", punctual), func(t *testing.T) {
+				t.Parallel()
+				var pools []redimutex.Pool
+				for range servers {
+					network := redistest.Start(t).Network(10 * time.Millisecond)
+					if punctual {
+						pools = append(pools, redimutex.NewPoolAt("tcp", network.Addr()))
+					} else {
+						pools = append(pools, network.Pool())
+					}
+				}
+				m := newClient(t, pools, patient).Mutex("k")
+				require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }))
+				for range 20 {
+					tryAfterACut(t, m)
+				}
+			})
 		}
-		require.NoError(t, err)
-		require.NoError(t, m.UnlockContext(t.Context()))
 	}
+}
+
+func tryAfterACut(t *testing.T, m *redimutex.Mutex) {
+	lateness, began := redistest.MeasureLateness(), time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	require.ErrorIs(t, m.LockContext(ctx, 0), context.DeadlineExceeded)
+	cancel()
+	err := m.TryLockContext(t.Context())
+	if late := lateness.Stop(); err != nil && (late > 20*time.Millisecond || time.Since(began) > 100*time.Millisecond) {
+		err = m.LockContext(t.Context(), time.Minute) // the servers seemed to be silent, and a try waits for none that is
+	}
+	require.NoError(t, err)
+	require.NoError(t, m.UnlockContext(t.Context()))
 }

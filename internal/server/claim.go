@@ -36,6 +36,7 @@ type Claim struct {
 	takes     bool          // a try could take a lock that is free; a swap only replaces another token
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
 	silent    bool          // a try had no answer, and no later one has had one
+	cut       bool          // that was because its caller's ctx had ended
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.
@@ -126,8 +127,8 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 }
 
 // tried takes in the answer to a try, which is not executed after due. If unanswered, the server may have executed it, or
-// may do so yet, whatever the answer says.
-func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
+// may do so yet, whatever the answer says. cut: the ctx of the caller has ended.
+func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tries--
@@ -139,6 +140,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered bool, due time.Time) {
 		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 	}
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
+	c.cut = c.silent && cut
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, time.Since(epoch))
 	}

@@ -216,13 +216,13 @@ func (op *operation) tell(r *request, reply Reply) {
 	switch {
 	case verbs[op.verb].creates:
 		unanswered := op.repeats || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
-		due := op.due
+		due, cut := op.due, conn.Ended(op.Context) != nil
 		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
-		r.claim.tried(&op.try, &r.reply, unanswered, due)
+		r.claim.tried(&op.try, &r.reply, unanswered, cut, due)
 		for _, other := range op.try.With {
-			other.tried(new(Try), &r.reply, unanswered, op.due)
+			other.tried(new(Try), &r.reply, unanswered, cut, op.due)
 		}
 	case op.verb == extend:
 		r.claim.extended(&r.reply, op.due)

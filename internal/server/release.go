@@ -55,7 +55,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && !c.Kind.Shows && (c.silent || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
+	if !c.letGo(keep, dropped && !c.Kind.Shows && (c.silent && !c.cut || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {

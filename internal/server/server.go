@@ -8,6 +8,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -137,7 +138,9 @@ func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 		}
 		if !silent && !cut {
 			s.owes = time.Now()
-			s.typical += (s.owes.Sub(op.began) - s.typical) / 8
+			took := s.owes.Sub(op.began)
+			s.typical = cmp.Or(s.typical, took)
+			s.typical += (took - s.typical) / 8
 		}
 	}
 	if !silent && s.pending == 0 { // else it goes on owing: the next operation is alone with the server
