@@ -37,6 +37,7 @@ type Claim struct {
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
 	silent    bool          // a try had no answer, and no later one has had one
 	cut       bool          // that was because its caller's ctx had ended
+	overtook  bool          // a release was answered before the deadline of a try without an answer, and is repeated soon
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,6 +98,37 @@ func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 		require.NoError(t, m.Set("k", q.Token))
 		s.Close(10 * time.Second)
 		assert.True(t, m.Exists("k"), "it was gone, and something was sent for it")
+	})
+}
+
+// Most tries that a release has overtaken, over another connection, are executed just behind it. Neither the lock nor the mark
+// that the caller waits, nor its place in the queue, stays until the deadline then.
+func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		q.Kind, q.Want, q.Extras.Channel, q.Try.Shows = server.Writer, "w", "redimutex:me", time.Minute
+		_, marks, _, _ := server.PhaseKeys("k")
+		c := q.claim(s)
+		began := time.Now()
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), q.try()))
+		var once sync.Once
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			reply, err := run()
+			if err == nil {
+				once.Do(func() {
+					_ = m.Set("k", q.Token)
+					_, _ = m.ZAdd(marks, float64(time.Now().Add(time.Minute).UnixMicro()), q.Extras.Channel)
+				})
+			}
+			return reply, err
+		})
+		c.ReleaseLater(time.Time{})
+		away(t, c)
+		assert.False(t, m.Exists("k"))
+		assert.False(t, m.Exists(marks))
+		assert.Less(t, time.Since(began), q.Timeout/10)
 	})
 }
 

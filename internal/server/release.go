@@ -124,9 +124,13 @@ func (c *Claim) answered(r *Reply) {
 	if c.keep > 0 { // an extension could raise the expiry again
 		open = max(open, c.extending)
 	}
-	if r.Verdict != Failed {
+	soon := r.Verdict != Failed && c.tries == 0 && r.Sent.Sub(epoch) < open && !c.overtook
+	switch {
+	case soon: // a try that was given up just now may be right behind it, over another connection
+		c.overtook = true
+	case r.Verdict != Failed:
 		c.advance(away)
-	} else {
+	default:
 		c.server.unreleased.Store("; the last that failed: " + r.Err.Error())
 	}
 	more := false
@@ -138,6 +142,8 @@ func (c *Claim) answered(r *Reply) {
 	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
 		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
+	case soon:
+		more = c.pursue(min(now+minPause, open))
 	case r.Sent.Sub(epoch) < open:
 		more = c.pursue(open)
 	case c.doubt:
