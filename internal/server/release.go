@@ -142,6 +142,8 @@ func (c *Claim) answered(r *Reply) {
 	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
 		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
+	case soon && c.changed != nil: // the next claim waits
+		more = c.pursue(now)
 	case soon:
 		more = c.pursue(min(now+minPause, open))
 	case r.Sent.Sub(epoch) < open:
