@@ -3,10 +3,13 @@ package topologies_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -135,6 +138,57 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 		assert.Equal(t, l.Token(), c.Nodes[to].Get("k"))
 	}
 	require.NoError(t, m.UnlockContext(ctx))
+}
+
+// Those who hold locks may have them all. redisc then tries the other nodes, if there are any.
+func TestClusterRenewsALeaseThoughTheConnectionsToItsNodeAreTaken(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	alone := redistest.Real(t, "--cluster-enabled", "yes")
+	alone.ServeAlone()
+	for addr, addrs := range map[string][]string{c.Nodes[c.Owner("k")].Addr(): c.Addrs(), alone.Addr(): {alone.Addr()}} {
+		for _, wait := range []bool{true, false} {
+			t.Run(fmt.Sprint(len(addrs), "/wait ", wait), func(t *testing.T) {
+				t.Parallel()
+				var mu sync.Mutex
+				var made []*redis.Pool // redisc closes one at once if it has made two
+				p := topologies.ClusterPool(addrs)
+				t.Cleanup(func() { p.Close() })
+				create := p.CreatePool
+				p.CreatePool = func(to string, opts ...redis.DialOption) (*redis.Pool, error) {
+					limited, err := create(to, opts...)
+					limited.MaxActive, limited.Wait = 2, wait
+					mu.Lock()
+					defer mu.Unlock()
+					if strings.HasSuffix(to, addr[strings.LastIndex(addr, ":"):]) { // a node alone may not know its host
+						made = append(made, limited)
+					}
+					return limited, err
+				}
+				m := locktest.Mutex(t, p, fmt.Sprint("{k}", wait), redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(time.Second))
+				require.NoError(t, m.LockContext(patience(t), 0))
+				l := m.Lease()
+				for taken := 0; taken < 2; {
+					mu.Lock()
+					all := slices.Clone(made)
+					mu.Unlock()
+					for _, limited := range all {
+						if user := limited.Get(); user.Err() == nil {
+							defer user.Close()
+							taken++
+						}
+					}
+				}
+				for range 2 {
+					before := l.Until()
+					redistest.Wait(t, "a renewal", func() bool {
+						require.NoError(t, l.Err())
+						return l.Until().After(before)
+					})
+				}
+			})
+		}
+	}
 }
 
 func TestClusterUnlocksALockThatHasMoved(t *testing.T) {

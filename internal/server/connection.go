@@ -74,7 +74,8 @@ func (op *operation) close() {
 // if the pool has none left: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
-	none := op.verb == extend && source.Dial != nil && errors.Is(err, redis.ErrPoolExhausted)
+	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own
+	none := exhausted && op.verb == extend && source.Dial != nil
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 
@@ -112,6 +113,9 @@ func (op *operation) follow(err error, n int) bool {
 		op.freshen()
 	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node
 		op.server.nodes.outdated()
+		if op.verb == extend { // redisc takes another node if the pool of the right one is exhausted
+			op.freshen()
+		}
 	default:
 		return false
 	}

@@ -301,3 +301,55 @@ func (c *goneConn) Err() error {
 	}
 	return c.Conn.Err()
 }
+
+// A dialler is a pool whose Get waits for as long as its connections are in use, as that of a cluster may, and which can
+// dial beside that.
+type dialler struct{ pool *redis.Pool }
+
+func (d dialler) Get() redis.Conn           { return d.pool.Get() }
+func (d dialler) Dial() (redis.Conn, error) { return d.pool.Dial() }
+
+// Those who hold locks may have all connections, for as long as they hold them.
+func TestAnExtensionWaitsNeitherForAFullPoolNorForThoseThatDo(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(*redis.Pool) server.Pool{
+		"redigo's": func(p *redis.Pool) server.Pool { return p },
+		"dialler":  func(p *redis.Pool) server.Pool { return dialler{p} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				pool.MaxActive, pool.Wait = 1, true
+				s := open(t, of(pool))
+				q := request("k")
+				q.TTL, q.Timeout = time.Hour, time.Second
+				done(t, acquire(s, q))
+				user := pool.Get()
+				require.NoError(t, user.Err())
+				var others sync.WaitGroup
+				for i := range 40 {
+					o := request(fmt.Sprint(i))
+					o.TTL, o.Timeout = time.Hour, 10*time.Minute
+					others.Go(func() { failed(t, acquire(s, o)) })
+				}
+				for range 10 {
+					others.Go(func() { // what begins first dials, where the last operation on the key had no answer
+						for range 1000 {
+							_, _ = get(s, "k", 100*time.Millisecond)
+							time.Sleep(time.Millisecond)
+						}
+					})
+				}
+				for range 40 {
+					if one(s, q).Verdict != server.Done { // it may find out that the pool keeps it
+						assert.NoError(t, one(s, q).Err)
+					}
+					time.Sleep(time.Second)
+				}
+				others.Wait()
+				user.Close()
+				done(t, one(s, q))
+			})
+		})
+	}
+}

@@ -15,8 +15,8 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	limit  limit
-	runner runner
+	limit, extensions limit // what extends leases does not wait behind the others, which may wait for the pool
+	runner            runner
 }
 
 type nodes struct {
@@ -147,6 +147,7 @@ type limit struct {
 	mu      sync.Mutex
 	running int
 	more    int       // how many may run beyond maxStuck
+	left    int       // those of them whose callers have gone
 	waiting list.List // of chan struct{}, in order of arrival: closed when that one may run
 }
 
@@ -184,6 +185,8 @@ func (l *limit) leave(inTime bool) {
 	defer l.mu.Unlock()
 	if inTime && l.running == maxStuck+l.more {
 		l.more++
+	} else if !inTime {
+		l.left--
 	}
 	l.running--
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
@@ -191,11 +194,20 @@ func (l *limit) leave(inTime bool) {
 	}
 }
 
-// overdue notes that an operation which still runs is beyond its bound.
-func (l *limit) overdue() {
+// abandon notes that the caller of an operation which still runs has gone. late: it is beyond its bound.
+func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.more = 0
+	if l.left++; late {
+		l.more = 0
+	}
+}
+
+// stuck reports whether an operation still runs whose caller has gone.
+func (l *limit) stuck() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left > 0
 }
 
 var errStuck = fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)

@@ -147,7 +147,11 @@ func (op *operation) do() (first Reply) {
 
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
-	l, ctx := &op.server.nodes.of(op.key).limit, op.Context
+	node, ctx := op.server.nodes.of(op.key), op.Context
+	l := &node.limit
+	if op.verb == extend {
+		l = &node.extensions
+	}
 	if err := l.enter(ctx, op.end); err != nil {
 		op.run(err)
 		return true, nil
@@ -178,9 +182,7 @@ func (op *operation) apart() (over bool, why error) {
 		<-op.done // it came back just then
 		return true, nil
 	}
-	if late {
-		l.overdue()
-	}
+	l.abandon(late)
 	return false, why
 }
 
