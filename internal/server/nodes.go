@@ -194,11 +194,12 @@ func (l *limit) leave(inTime bool) {
 	}
 }
 
-// abandon notes that the caller of an operation which still runs has gone. late: it is beyond its bound.
+// abandon notes that the caller of an operation which still runs has gone. late: it is beyond its bound, as it may be if many do
+// not come back.
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left++; late {
+	if l.left++; late || l.left > maxStuck {
 		l.more = 0
 	}
 }

@@ -74,6 +74,41 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	}
 }
 
+// They can't tell whether what they leave behind would have come back in time.
+func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		p := &snare{Pool: pool}
+		stuck := p.shut()
+		s := open(t, p)
+		var all sync.WaitGroup
+		for range 100 { // so many come back in time
+			all.Go(func() {
+				for range 3 {
+					s.InUse(t.Context(), request("k").lock())
+				}
+			})
+		}
+		for range 300 {
+			time.Sleep(time.Millisecond)
+			close(stuck)
+			stuck = p.shut()
+		}
+		all.Wait()
+		p.worst.Store(0)
+		for range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			failed(t, s.InUse(ctx, request("k").lock()))
+		}
+		assert.LessOrEqual(t, p.worst.Load(), int32(17))
+		close(stuck)
+		time.Sleep(time.Minute)
+		done(t, acquire(s, request("k")))
+	})
+}
+
 // Else the renewals of a process whose callers are many starve, although the server answers at once.
 func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
@@ -160,6 +195,40 @@ func TestWhatWasNotSentInTimeNeverIs(t *testing.T) {
 		assert.Error(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, c.take())
+	})
+}
+
+// A nomad is a pool of a cluster whose slot has moved when the caller has gone.
+type nomad struct {
+	redis.Conn
+	leave context.CancelFunc
+	sets  *atomic.Int32
+}
+
+func (n nomad) Get() redis.Conn      { return n }
+func (n nomad) Bind(...string) error { return nil }
+func (n nomad) Err() error           { return nil }
+func (n nomad) Close() error         { return nil }
+
+func (n nomad) Do(command string, _ ...any) (any, error) {
+	if command != "SET" {
+		return nil, redis.Error("ERR unknown command")
+	}
+	n.sets.Add(1)
+	n.leave()
+	time.Sleep(time.Second)
+	return nil, redis.Error("MOVED 1 127.0.0.1:1")
+}
+
+func TestWhatHasMovedIsNotFollowedWhenTheCallerHasGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := nomad{leave: cancel, sets: new(atomic.Int32)}
+		_, err := open(t, n).Session(ctx, time.Minute, "k").Do("SET", "k", "old")
+		assert.ErrorIs(t, err, context.Canceled)
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, n.sets.Load())
 	})
 }
 
