@@ -95,7 +95,8 @@ func (s *Server) expect() {
 // noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
 // is an extension that would wait in the pool, as far as we know: those who hold locks may have all connections.
 func (s *Server) noteBegin(op *operation) {
-	if op.verb == extend && (s.Source.Full() || s.nodes.of(op.key).extensions.stuck()) {
+	if op.verb == extend &&
+		(s.Source.Full() && s.beside.Load() < int64(s.Source.Limit) || s.nodes.of(op.key).extensions.stuck()) {
 		op.freshen()
 	}
 	s.mu.Lock()
@@ -121,8 +122,9 @@ const maxDialNext = 4096
 // connection of the pool.
 func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
-	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
+	// have waited for its turn at the pool; but an extension can't go on waiting for those who hold locks to give one back. One
+	// over a fresh connection says that it is the server that is silent.
+	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && (op.verb == extend || !s.Source.Full())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {

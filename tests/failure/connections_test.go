@@ -124,6 +124,31 @@ func TestOperationsDialNoMoreBesideThePoolThanItMayHave(t *testing.T) {
 	}
 }
 
+// They come to a pool that is full only because they are so many, and need not wait for long.
+func TestManyExtensionsDialFewConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name := range pools(t, s) {
+		const limit = 8
+		var g gauge
+		pool := pools(t, s, redis.DialNetDial(g.dial))[name]
+		pool.MaxActive, pool.MaxIdle, pool.Wait = limit, limit, true
+		client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute))
+		var all sync.WaitGroup
+		for i := range 300 {
+			m := client.Mutex(fmt.Sprint(name, i))
+			require.NoError(t, m.LockContext(t.Context(), 0))
+			all.Go(func() {
+				for range 10 {
+					assert.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
+				}
+			})
+		}
+		all.Wait()
+		assert.Less(t, g.most.Load(), int64(3*limit), name)
+	}
+}
+
 // There are two to go on over. Else each try would send as many commands in vain as for a pool with twenty.
 func TestATryOverSharedConnectionsSendsFewCommandsToAReplica(t *testing.T) {
 	t.Parallel()
