@@ -184,13 +184,10 @@ func Over(ctx context.Context) bool {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(late): // a context of a caller's own, which does not keep what it says
+	case <-time.After(time.Second): // a context of a caller's own, which does not keep what it says; so late is no timer
 	}
 	return ctx.Err() != nil
 }
-
-// late is how late the timer of a ctx may be, on a machine that stands still now and then.
-const late = time.Second
 
 func (a *acquisition) usedUp() bool {
 	return a.Once || a.MaxTries > 0 && a.tries+a.waits >= a.MaxTries

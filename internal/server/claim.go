@@ -128,7 +128,7 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 }
 
 // tried takes in the answer to a try, which is not executed after due. If unanswered, the server may have executed it, or
-// may do so yet, whatever the answer says. cut: the ctx of the caller has ended.
+// may do so yet, whatever the answer says. cut: that is because the ctx of the caller has ended.
 func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 	}
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
-	c.cut = c.silent && cut
+	c.cut = cut || c.cut && !unanswered
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, time.Since(epoch))
 	}

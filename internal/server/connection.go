@@ -127,12 +127,9 @@ func (op *operation) follow(err error, n int) bool {
 	return op.connect() == nil
 }
 
-// errNoConnection is what the commands get that come after one whose node has moved to where there was no connection.
-var errNoConnection = errors.New("no connection to the node that serves the key")
-
 func (op *operation) command(name string, args ...any) (any, error) {
-	if op.conn == nil {
-		return nil, errNoConnection
+	if op.conn == nil { // follow found none
+		return nil, errors.New("no connection to the node that serves the key")
 	}
 	op.sent = time.Now()
 	reply, err := op.server.Source.Do(op, op.conn, name, args...)

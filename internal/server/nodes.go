@@ -165,7 +165,7 @@ func (l *limit) enter(ctx context.Context, end time.Time) (err error) {
 	select {
 	case <-turn:
 	case <-time.After(time.Until(end)):
-		err = errStuck
+		err = fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -210,5 +210,3 @@ func (l *limit) stuck() bool {
 	defer l.mu.Unlock()
 	return l.left > 0
 }
-
-var errStuck = fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)

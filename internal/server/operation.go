@@ -218,7 +218,7 @@ func (op *operation) tell(r *request, reply Reply) {
 	switch {
 	case verbs[op.verb].creates:
 		unanswered := op.repeats || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
-		due, cut := op.due, conn.Ended(op.Context) != nil
+		due, cut := op.due, unanswered && conn.Ended(op.Context) != nil
 		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
