@@ -53,7 +53,7 @@ func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) 
 // hangs go at the same time: so it waits for the try and for them, a node timeout for each.
 func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 	t.Parallel()
-	const nodeTimeout = 500 * time.Millisecond
+	const nodeTimeout = 2 * time.Second
 	for name, lock := range map[string]func(*redimutex.RWMutex) error{
 		"reader": func(m *redimutex.RWMutex) error { return m.RLockContext(context.Background(), 0) },
 		"writer": func(m *redimutex.RWMutex) error { return m.LockContext(context.Background(), 0) },
@@ -78,7 +78,7 @@ func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 // A writer that has waited in the queue has left a mark by the tries before. It goes with the lock.
 func TestUnlockAfterCloseWaitsForASilentServerOnce(t *testing.T) {
 	t.Parallel()
-	const nodeTimeout = 500 * time.Millisecond
+	const nodeTimeout = 2 * time.Second
 	s, front, client := closing(t, redimutex.WithNodeTimeout(nodeTimeout), queue)
 	m := client.RWMutex("key")
 	s.Do("SET", "key", "another holder", "PX", 200)
