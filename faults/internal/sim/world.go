@@ -142,5 +142,5 @@ func exponential(r *rand.Rand, mean time.Duration) time.Duration {
 }
 
 func between(r *rand.Rand, low, high time.Duration) time.Duration {
-	return low + time.Duration(r.Int64N(int64(high-low)))
+	return low + time.Duration(r.Int64N(int64(max(high-low, 1)))) // they may be the same
 }
