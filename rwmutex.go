@@ -17,7 +17,7 @@ import (
 //
 // It is phase-fair (Brandenburg and Anderson, "Spin-based reader-writer synchronization for multiprocessor real-time systems",
 // 2010): while a writer waits, new readers wait. After a writer the waiting readers enter first, at most 1,000 of a Client. So
-// a waiting reader sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
+// each of these sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
 //
 // Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
 // and a poll interval, or a second with a queue. Without [WithQueue] they poll, with it they are woken. A dead reader
