@@ -22,7 +22,8 @@ func sections() []cli.Section {
 			cli.Example("Who holds it?", "redimutex show deploy"),
 		}},
 		{Title: "WHILE WAITING", Blocks: []cli.Block{cli.Para(`One line on stderr names the holder. If -n or -w ends the wait,
-			another line names the holder at that time. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
+			another line names the holder at that time. Readers are an unknown owner there; redimutex show
+			names them. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
 			a server hangs, the clean-up may take some seconds. A second signal ends us at once; what is left expires with its TTL.
 			A server that can't be reached at the start is an error at once. If it fails later, while we wait, we go on
 			trying until -w is over. A redimutex run around this one
