@@ -24,7 +24,7 @@ func (op *operation) freshen() {
 	if op.fresh || op.server.Source.Dial == nil {
 		return
 	}
-	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend; !op.fresh {
+	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend && !op.waited; !op.fresh {
 		beside.Add(-1)
 	}
 }
@@ -33,11 +33,14 @@ func (op *operation) freshen() {
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
-	source := op.server.Source
+	source, end := op.server.Source, op.end
+	if op.verb == extend && !op.fresh && !op.waited && source.Dial != nil && source.Full() {
+		end = time.Now().Add(time.Until(end) / 4)
+	}
 	var ctx context.Context = op
 	if op.fresh || source.Keeps {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(op.Context, op.end)
+		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()
 	}
 	if op.fresh {
@@ -71,11 +74,14 @@ func (op *operation) close() {
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. An extension also does
-// if the pool has none left: those who hold locks may have them all.
+// if the pool has none left: those who hold locks may have them all. It waits a moment for one first, because the server may
+// take no more connections than the pool has.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own
-	none := exhausted && op.verb == extend && source.Dial != nil
+	waited := op.conn == nil && timedOut(err)
+	op.waited = op.waited || waited
+	none := (exhausted || waited) && op.verb == extend && source.Dial != nil
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 

@@ -310,7 +310,7 @@ func (d dialler) Get() redis.Conn           { return d.pool.Get() }
 func (d dialler) Dial() (redis.Conn, error) { return d.pool.Dial() }
 
 // Those who hold locks may have all connections, for as long as they hold them.
-func TestAnExtensionWaitsNeitherForAFullPoolNorForThoseThatDo(t *testing.T) {
+func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(*redis.Pool) server.Pool{
 		"redigo's": func(p *redis.Pool) server.Pool { return p },
@@ -352,4 +352,28 @@ func TestAnExtensionWaitsNeitherForAFullPoolNorForThoseThatDo(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pool is full for moments, and its server may take no more connections than it has.
+func TestAnExtensionWaitsAMomentForAFullPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 1, true
+		var dials atomic.Int32
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) {
+			if dials.Add(1) > 1 {
+				return nil, redis.Error("ERR max number of clients reached")
+			}
+			return dial()
+		}
+		s := open(t, pool)
+		q := request("k")
+		done(t, acquire(s, q))
+		user := pool.Get()
+		require.NoError(t, user.Err())
+		time.AfterFunc(q.Timeout/8, func() { user.Close() })
+		done(t, one(s, q))
+	})
 }

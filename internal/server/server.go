@@ -93,10 +93,9 @@ func (s *Server) expect() {
 }
 
 // noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
-// is an extension that would wait in the pool, as far as we know: those who hold locks may have all connections.
+// is an extension, and another one is stuck in the pool.
 func (s *Server) noteBegin(op *operation) {
-	if op.verb == extend &&
-		(s.Source.Full() && s.beside.Load() < int64(s.Source.Limit) || s.nodes.of(op.key).extensions.stuck()) {
+	if op.verb == extend && s.nodes.of(op.key).extensions.stuck() {
 		op.freshen()
 	}
 	s.mu.Lock()
