@@ -132,6 +132,34 @@ func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
 	})
 }
 
+// Where another goroutine still waits for the answer to a try whose caller has gone, the next claim waits for that one's end.
+func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q, next := request("k"), request("k")
+		done(t, acquire(s, request("other"))) // the clock and the scripts are known
+		c := q.claim(s)
+		var commands atomic.Int32
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			switch commands.Add(1) {
+			case 1: // the try is executed behind its release
+				time.Sleep(2 * time.Millisecond)
+				defer time.Sleep(2 * time.Millisecond)
+			case 2:
+				defer time.Sleep(2 * time.Millisecond)
+			}
+			return run()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		failed(t, c.Try(ctx, q.try()))
+		c.Drop()
+		began := time.Now()
+		done(t, acquire(s, next))
+		assert.Less(t, time.Since(began), q.Timeout/10)
+	})
+}
+
 // A plain try has no deadline. If its connection broke, what may still be executed is over with the second release that
 // was answered after the first.
 func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {

@@ -74,8 +74,7 @@ func (op *operation) close() {
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. An extension also does
-// if the pool has none left: those who hold locks may have them all. It waits a moment for one first, because the server may
-// take no more connections than the pool has.
+// if the pool has none left: those who hold locks may have them all. It waits a moment first: the server may take no more.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own

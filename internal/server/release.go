@@ -124,7 +124,7 @@ func (c *Claim) answered(r *Reply) {
 	if c.keep > 0 { // an extension could raise the expiry again
 		open = max(open, c.extending)
 	}
-	soon := r.Verdict != Failed && c.tries == 0 && r.Sent.Sub(epoch) < open && !c.overtook
+	soon := r.Verdict != Failed && (c.tries > 0 || r.Sent.Sub(epoch) < open) && !c.overtook
 	switch {
 	case soon: // a try that was given up just now may be right behind it, over another connection
 		c.overtook = true
@@ -139,13 +139,13 @@ func (c *Claim) answered(r *Reply) {
 		return
 	case r.Verdict == Failed && !Permanent(r.Err):
 		more = c.pursue(now + minPause)
+	case soon && (c.tries > 0 || c.changed == nil): // the end of that try hastens it
+		more = c.pursue(now + minPause)
 	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
 		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
-	case soon && c.changed != nil: // the next claim waits
+	case soon: // the next claim waits
 		more = c.pursue(now)
-	case soon:
-		more = c.pursue(min(now+minPause, open))
 	case r.Sent.Sub(epoch) < open:
 		more = c.pursue(open)
 	case c.doubt:
