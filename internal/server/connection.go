@@ -78,9 +78,8 @@ func (op *operation) close() {
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own
-	waited := op.conn == nil && timedOut(err)
-	op.waited = op.waited || waited
-	none := (exhausted || waited) && op.verb == extend && source.Dial != nil
+	op.waited = op.conn == nil && timedOut(err)
+	none := (exhausted || op.waited) && op.verb == extend && source.Dial != nil
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 

@@ -137,8 +137,7 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-// maxStuck is how many operations of one node may always run at once.
-const maxStuck = 16
+const maxStuck = 16 // operations of one node may always run at once
 
 // A limit bounds how many operations a node that hangs can keep: each is a goroutine, and a connection or a dial, that
 // nothing can end. So many may run as have come back in time before; as with a TCP connection that number

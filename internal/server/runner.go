@@ -24,10 +24,8 @@ type pursuit struct {
 }
 
 const (
-	// maxPending bounds the memory that a dead node costs. What is dropped expires by itself.
-	maxPending = 16384
-	// releaseBatch is how many go in one round trip.
-	releaseBatch = 128
+	maxPending   = 16384 // bounds the memory that a dead node costs; what is dropped expires by itself
+	releaseBatch = 128   // how many go in one round trip
 	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
 	minPause = 20 * time.Millisecond
 	maxPause = time.Second

@@ -114,8 +114,7 @@ func (s *Server) noteBegin(op *operation) {
 	}
 }
 
-// maxDialNext bounds the memory that those keys cost which are never used again.
-const maxDialNext = 4096
+const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
 
 // noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
 // connection of the pool.
