@@ -61,7 +61,8 @@ func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
 // of [Mutex.LockContext]. With [ErrLocked] the limit is reached, and the [LockedError] is about one of the holders.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, 0) }
 
-// TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors.
+// TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors. The permit of a call that its ctx
+// has cut short just now may not be back yet.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, once) }
 
 // Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock. The ctx of f ends when
