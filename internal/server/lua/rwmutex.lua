@@ -1,7 +1,6 @@
 -- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may
--- want 'm': a plain Mutex is let in alone, as a writer is.
--- The lock holds the token of a writer; or '*' while readers have it, for as long as the last of them may live. So
--- a client that takes the key for a plain Mutex is kept out, and keeps out readers and writers.
+-- want 'm': a plain Mutex is let in alone, as a writer is. The lock holds the token of a writer; or '*' while readers have it,
+-- for as long as the last of them may live. So a client that takes the key for a plain Mutex is kept out, and keeps out both.
 --
 -- readers   the tokens of the readers by the end of their leases. It counts only while the lock is '*'.
 -- writers   the marks of waiting writers, by their end: while there is one, new readers wait
