@@ -53,7 +53,7 @@ const (
 	wanted   want = iota // by a caller who waits for the lock, or holds it
 	ended                // lost, or its Client is closed; it has still to be released
 	released             // the caller has released it
-	away                 // a release was answered: it is out of the way of the next claim
+	away                 // a release was answered, and once more if a try may be right behind it: it is out of the way
 	gone                 // nothing of it is left, or it was given up
 )
 
