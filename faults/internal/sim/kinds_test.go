@@ -85,7 +85,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			switch {
 			case strings.HasPrefix(name, "stale"):
 				c = foreign
-				c.Name, c.Seed, c.Want, c.Only, c.Weather.Long, c.Weather.Rob = "planted", 1, 8000, shared, .2, .2
+				c.Name, c.Seed, c.Want, c.Only, c.Weather.Long, c.Weather.Rob = "planted", 1, 40000, shared, .4, .4
 			case strings.HasPrefix(name, "an extension"): // a longer one has to come before it, and another holder behind it
 				c.Want *= 4
 			}
