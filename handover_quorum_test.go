@@ -324,7 +324,7 @@ func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 		fronts, pools = append(fronts, f), append(pools, f.Pool())
 	}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
-	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil })) // it knows the clocks now
+	learnClocks(t, all, client)
 	m := client.Mutex("k")
 	for _, f := range fronts {
 		f.Hang(redistest.AtReply)
@@ -350,7 +350,7 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 		pools[i] = fronts[i].Pool()
 	}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(3*time.Second))
-	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil })) // it knows the clocks now
+	learnClocks(t, all, client)
 	m := client.Mutex("k")
 	for i := range 2 {
 		fronts[i].Hang(redistest.AtCommand)
@@ -378,7 +378,7 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
 	require.NoError(t, warm.UnlockContext(t.Context()))
 	client := newClient(t, pools, opts...)
-	require.NoError(t, client.Mutex("other").Do(t.Context(), func(context.Context) error { return nil }))
+	learnClocks(t, all, client)
 	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
 	return fronts, client
 }
@@ -636,6 +636,17 @@ func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	m.Unlock()
 }
 
+// learnClocks has the client learn the clocks of all servers, also of those that a majority did not wait for.
+func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
+	t.Helper()
+	m := client.Mutex("other")
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	for _, s := range all {
+		redistest.Wait(t, "it has voted", func() bool { return s.Get("other") != "" })
+	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+}
+
 // isStep tells what a command of a TakeOver is: its first step, or its second one.
 func isStep(command []string) (first, second bool) {
 	at := slices.IndexFunc(command, func(s string) bool { return len(s) < 100 && strings.HasSuffix(s, server.StepMark) })
@@ -732,10 +743,7 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	require.NoError(t, warm.UnlockContext(t.Context()))
 	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
 	client := newClient(t, pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
-	other := client.Mutex("other")
-	require.NoError(t, other.LockContext(t.Context(), 0))
-	redistest.Wait(t, "the first server's clock is known, also if it is the last to answer", func() bool { return all[0].Get("other") != "" })
-	require.NoError(t, other.UnlockContext(t.Context()))
+	learnClocks(t, all, client)
 	m, h := client.Mutex("k"), handOverEverywhere(t, all, "k", time.Hour)
 	given := all[0].Get("k")
 	all[2].Do("DEL", "k")
