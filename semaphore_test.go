@@ -199,7 +199,7 @@ func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
 }
 
-// The pause between tries is for those who wait. Nobody does any more.
+// The pause between tries is for those who wait, and the only one who did has left.
 func TestACallDoesNotSitOutThePauseOfOneThatHasGivenUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

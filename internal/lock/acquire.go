@@ -184,7 +184,7 @@ func Over(ctx context.Context) bool {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(time.Second): // a context of a caller's own, which does not keep what it says; so late is no timer
+	case <-time.After(time.Second): // no timer is so late: a context of the caller's own that does not keep its deadline
 	}
 	return ctx.Err() != nil
 }

@@ -208,6 +208,29 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 	})
 }
 
+// What is suspicious is measured by the answers before, from the first one on.
+func TestAFarServerIsNotSilent(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(100 * time.Millisecond)
+			return run()
+		})
+		began := time.Now()
+		done(t, acquire(s, request("a")))
+		first := time.Since(began)
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(2 * first)
+			return run()
+		})
+		second := make(chan server.Reply, 1)
+		go func() { second <- acquire(s, request("b")) }()
+		time.Sleep(3 * first / 2)
+		assert.Zero(t, s.Silent(time.Now()))
+		done(t, <-second)
+	})
+}
+
 func TestAClaimWhoseReleaseWasAnsweredIsInNoWay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {

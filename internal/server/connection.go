@@ -18,7 +18,7 @@ import (
 // but the next try or extension still has to: its caller waits, or its lease depends on it.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
-// only an extension does: its lease depends on it.
+// only an extension does, because its lease depends on it; and not one that can go on waiting for the pool.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
 	if op.fresh || op.server.Source.Dial == nil {

@@ -45,14 +45,18 @@ func (p *snare) shut() chan struct{} {
 // GetContext is not that of the pool, which is none of ours.
 func (p *snare) GetContext(context.Context) (redis.Conn, error) { return p.Get(), nil }
 
+// snared returns a Server over a snare that is shut; closing stuck opens it.
+func snared(t *testing.T) (p *snare, stuck chan struct{}, s *server.Server) {
+	_, pool := redistest.Virtual(t)
+	p = &snare{Pool: pool}
+	return p, p.shut(), open(t, p)
+}
+
 func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	t.Parallel()
 	for _, callers := range []int{1, 100} {
 		synctest.Test(t, func(t *testing.T) {
-			_, pool := redistest.Virtual(t)
-			p := &snare{Pool: pool}
-			stuck := p.shut()
-			s := open(t, p)
+			p, stuck, s := snared(t)
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
@@ -78,10 +82,7 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		p := &snare{Pool: pool}
-		stuck := p.shut()
-		s := open(t, p)
+		p, stuck, s := snared(t)
 		var all sync.WaitGroup
 		for range 100 { // so many come back in time
 			all.Go(func() {

@@ -139,13 +139,13 @@ func (c *Claim) answered(r *Reply) {
 		return
 	case r.Verdict == Failed && !Permanent(r.Err):
 		more = c.pursue(now + minPause)
-	case soon && (c.tries > 0 || c.changed == nil): // the end of that try hastens it
+	case soon && c.tries == 0 && c.changed != nil: // the next claim waits
+		more = c.pursue(now)
+	case soon: // the end of a try that is under way hastens it
 		more = c.pursue(now + minPause)
 	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
 		more = c.pursue(now + c.Timeout)
 	case r.Verdict == Failed:
-	case soon: // the next claim waits
-		more = c.pursue(now)
 	case r.Sent.Sub(epoch) < open:
 		more = c.pursue(open)
 	case c.doubt:
