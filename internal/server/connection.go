@@ -18,13 +18,13 @@ import (
 // but the next try or extension still has to: its caller waits, or its lease depends on it.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
-// only an extension does, because its lease depends on it; and not one that can go on waiting for the pool.
+// only an extension does, because its lease depends on it.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
 	if op.fresh || op.server.Source.Dial == nil {
 		return
 	}
-	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend && !op.waited; !op.fresh {
+	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend; !op.fresh {
 		beside.Add(-1)
 	}
 }
@@ -34,7 +34,7 @@ func (op *operation) freshen() {
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.verb == extend && !op.fresh && !op.waited && source.Dial != nil && source.Full() {
+	if op.verb == extend && !op.fresh && source.Dial != nil && source.Full() {
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op
@@ -78,8 +78,7 @@ func (op *operation) close() {
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own
-	op.waited = op.conn == nil && timedOut(err)
-	none := (exhausted || op.waited) && op.verb == extend && source.Dial != nil
+	none := (exhausted || op.conn == nil && timedOut(err)) && op.verb == extend && source.Dial != nil
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 

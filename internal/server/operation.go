@@ -45,7 +45,6 @@ type operation struct {
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
 	fresh          bool      // it is dialled for the operation
-	waited         bool      // for one of the pool just now, in vain
 	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
 	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command

@@ -120,9 +120,8 @@ const maxDialNext = 4096 // bounds the memory that those keys cost which are nev
 // connection of the pool.
 func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
-	// have waited for its turn at the pool; but an extension can't go on waiting for those who hold locks to give one back. One
-	// over a fresh connection says that it is the server that is silent.
-	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && (op.verb == extend || !s.Source.Full())
+	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
+	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {
