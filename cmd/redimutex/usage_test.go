@@ -45,6 +45,8 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"a name that begins with redimutex:":                    {"run", "job", "redimutex:x", "--", "true"},
 		"begins with redimutex: belongs to what":                {"break", "-y", "redimutex:fence:{job}"},
 		"a URL in the place of KEY; write":                      {"run", "job", "redis://:hunter2@host", "--", "true"},
+		"-owner and -owner-args exclude":                        {"run", "-owner", "me", "-owner-args", "job", "--", "true"},
+		"\"\" for flag -owner: it is empty":                     {"run", "-owner", "", "job", "--", "true"},
 		"-n and -w exclude each other":                          {"run", "-n", "-w", "5", "job", "--", "true"},
 		"-nope":                                                 {"run", "-nope", "job", "--", "true"},
 		"\"soon\" for flag -w: write seconds":                   {"run", "-w", "soon", "job", "--", "true"},

@@ -26,9 +26,15 @@ func Switch(p *bool) Value {
 	}}
 }
 
-// Text is a flag that is any text.
+// Text is a flag that is any text. It is not empty: that is what a variable of the shell is that was never set.
 func Text(p *string) Value {
-	return Value{Set: func(text string) error { *p = text; return nil }}
+	return Value{Set: func(text string) error {
+		if text == "" {
+			return errors.New("it is empty; leave the flag out for its default")
+		}
+		*p = text
+		return nil
+	}}
 }
 
 // Choice is a flag that is one of some words.

@@ -36,7 +36,7 @@ const minTTL = 100 * time.Millisecond
 
 // Command declares the verb.
 func Command() *cli.Command {
-	c := &checkup{ttl: 10 * time.Second, prefix: "redimutex:doctor:"}
+	c := &checkup{ttl: 10 * time.Second, nodeTimeout: -1, prefix: "redimutex:doctor:"}
 	var given servers.URLs
 	var known, features []string
 	for _, d := range checks {
@@ -133,7 +133,7 @@ func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {
 
 // check completes what was asked for, and says what is wrong with it.
 func (c *checkup) check() error {
-	if c.nodeTimeout == 0 {
+	if c.nodeTimeout < 0 {
 		c.nodeTimeout = servers.NodeTimeout(c.ttl)
 	}
 	switch {
@@ -141,8 +141,8 @@ func (c *checkup) check() error {
 		return cli.Usagef("-ttl %v: a lock has to live for %v at least", c.ttl, minTTL)
 	case c.nodeTimeout >= c.ttl:
 		return cli.Usagef("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
-	case c.prefix == "":
-		return cli.Usagef("-key: the prefix is empty; leave the flag out for redimutex:doctor:")
+	case c.nodeTimeout == 0:
+		return cli.Usagef("-node-timeout 0s: a server needs time to answer; leave the flag out for a twentieth of -ttl")
 	}
 	return nil
 }

@@ -159,6 +159,8 @@ func (j *job) fits() error {
 	switch {
 	case j.shared && j.permits > 0:
 		return errors.New("-s and -permits exclude each other: a reader and a permit are of different kinds of locks")
+	case j.owner != "" && j.arguments:
+		return errors.New("-owner and -owner-args exclude each other: a label of your own has in it what you put there")
 	case (j.shared || j.permits > 0) && j.minHold > 0:
 		return cli.Usagef("-min-hold and %s exclude each other: others run at the same time anyway", kind)
 	case len(j.keys) == 1:
